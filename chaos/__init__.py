@@ -1,0 +1,1 @@
+"""Faults, workloads and checkers that prove what Stockade promises, against a running cluster."""

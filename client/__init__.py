@@ -1,0 +1,1 @@
+"""The Python client: producer, consumer and exclusive work as context managers."""

@@ -1,0 +1,132 @@
+"""What a node tells about the cluster: plain values that the HTTP interface turns into its answers."""
+
+from typing import Literal
+
+import msgspec
+
+Mode = Literal["Shared", "Exclusive", "ExclusiveWithFencing", "WaitForExclusive"]
+
+
+class TopicConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Configuration of a topic; everything has a default. Units are in the names; -1 means unlimited."""
+
+    durability: Literal["disk", "replicated"] = "disk"
+    require_fence: bool = False
+    writer_group: str | None = None
+    strict_sequence: bool = False
+    dedupe_window_ms: int = 0
+    producer_ttl_ms: int = 86_400_000
+    max_producers: int = 100_000
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    max_batch_bytes: int = 1_048_576
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """Who leads a group, as far as this node knows: node id, base URL, term. None and 0 while unknown."""
+
+    node_id: str | None
+    url: str | None
+    term: int
+
+
+class PartitionInfo(msgspec.Struct, frozen=True):
+    """One partition of a described topic."""
+
+    partition: int
+    leader: Leader
+    replicas: list[str]
+    topic_epoch: int | None = None
+    slot_mode: Mode | None = None
+
+
+class TopicInfo(msgspec.Struct, frozen=True):
+    """A described topic; entry k of ``partitions`` is partition k."""
+
+    name: str
+    topic_id: int
+    replication_factor: int
+    sealed: bool
+    config: TopicConfig
+    partitions: list[PartitionInfo]
+
+
+class TopicSummary(msgspec.Struct, frozen=True):
+    """A line of the list of topics."""
+
+    name: str
+    topic_id: int
+    partitions: int
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """A session. ``deadline_ms`` is on the cluster's lease clock, which stands still while there is no leader."""
+
+    session: str
+    client_id: str
+    ttl_ms: int
+    deadline_ms: int
+    remaining_ms: int
+
+
+class GrantInfo(msgspec.Struct, frozen=True):
+    """A grant that is in force on every partition of its set. ``epochs`` has the fencing epoch of each partition."""
+
+    grant: str
+    topic: str
+    topic_id: int
+    mode: Mode
+    producer_name: str
+    partitions: list[int]
+    epoch: int | None
+    epochs: dict[str, int]
+
+
+class TicketInfo(msgspec.Struct, frozen=True):
+    """The place of an acquire that is not in force yet."""
+
+    ticket: str
+    state: Literal["waiting", "installing", "granted", "cancelled"]
+    position: int | None
+    topic: str
+    partitions: list[int]
+    grant: GrantInfo | None
+
+
+class ProducerPair(msgspec.Struct, frozen=True):
+    """Answer to InitProducerId."""
+
+    producer_id: int
+    producer_epoch: int
+    name: str | None
+
+
+class BatchStatus(msgspec.Struct, frozen=True):
+    """A remembered batch of a producer on a partition."""
+
+    first_seq: int
+    last_seq: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class NodeInfo(msgspec.Struct, frozen=True):
+    """A member of the cluster, as this node sees it."""
+
+    node_id: str
+    url: str
+    raft_address: str
+    zone: str | None
+    alive: bool
+    draining: bool = False
+
+
+class ClusterInfo(msgspec.Struct, frozen=True):
+    """The cluster, as this node sees it."""
+
+    cluster_id: str
+    node_id: str
+    version: str
+    controller: Leader
+    nodes: list[NodeInfo]

@@ -1,0 +1,1 @@
+"""The HTTP interface: any node answers, the leader of the partition decides."""

@@ -1,0 +1,164 @@
+"""What can be asked of a partition's state machine, what it answers, and the bytes of both.
+
+Commands are frozen values. Everything that apply may depend on travels in them (SEMANTICS 3): the timestamp of receipt was
+read by the leader before proposing, and a batch was validated before. The bytes are MessagePack with a tag for each
+kind; encoding is deterministic, so equal commands have equal bytes.
+"""
+
+from typing import Any
+
+import msgspec
+
+from .errors import BY_CODE, StockadeError
+
+ProducerId = int
+Offset = int
+
+PRODUCER_EPOCH_MAX = 32766
+"""Highest producer epoch given to a client; 32767 is kept for the server."""
+SEQUENCE_MODULUS = 1 << 31
+"""Sequence numbers are int32 without sign: 0 follows 2147483647."""
+
+
+def is_named(pid: ProducerId) -> bool:
+    """Named producers have odd ids, anonymous ones even ids, so a zombie of a forgotten name never passes as anonymous."""
+    return pid % 2 == 1
+
+
+class Token(msgspec.Struct, frozen=True):
+    """Fencing token of an append: the grant, its epoch on this partition, and the session that holds it."""
+
+    grant_id: str
+    epoch: int
+    session: str
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """Idempotence stamp of a batch (KIP-98): producer id, its epoch, and the sequence number of the first record."""
+
+    pid: ProducerId
+    epoch: int
+    first_seq: int
+
+
+class Append(msgspec.Struct, frozen=True, tag="append"):
+    """Append one validated batch.
+
+    ``message`` is one encapsulated Arrow IPC RecordBatch message of ``count`` rows (records.py), ``crc`` its CRC-32.
+    ``timestamp_ms`` is the moment of receipt, ``max_timestamp_ms`` the greatest timestamp of a record in it.
+    """
+
+    message: bytes
+    count: int
+    crc: int
+    timestamp_ms: int
+    max_timestamp_ms: int
+    topic_id: int | None = None
+    token: Token | None = None
+    stamp: Stamp | None = None
+    if_log_end: Offset | None = None
+
+
+class InstallFence(msgspec.Struct, frozen=True, tag="install_fence"):
+    """Put a grant into the slot. Accepted if the epoch is higher than topic_epoch, or the same grant holds it already;
+    with ``resume`` also if the epoch is equal and the slot is empty.
+    """
+
+    grant_id: str
+    epoch: int
+    session: str
+    producer_name: str
+    mode: str
+    resume: bool = False
+
+
+class ClearFence(msgspec.Struct, frozen=True, tag="clear_fence"):
+    """Empty the slot if exactly this grant holds it. The epoch stays."""
+
+    grant_id: str
+
+
+class InstallProducer(msgspec.Struct, frozen=True, tag="install_producer"):
+    """Make a producer known here with this epoch (a fence-only entry), or raise its epoch. Never lowers one."""
+
+    pid: ProducerId
+    epoch: int
+
+
+Command = Append | InstallFence | ClearFence | InstallProducer
+
+
+class Appended(msgspec.Struct, frozen=True, tag="appended"):
+    """Stored now, or (``duplicate``) by an earlier request, whose offsets and time these are; None: no longer remembered."""
+
+    base_offset: Offset | None
+    last_offset: Offset | None
+    duplicate: bool
+    log_start: Offset
+    timestamp_ms: int | None
+
+
+class SlotState(msgspec.Struct, frozen=True, tag="slot"):
+    """Answer to InstallFence and ClearFence: whether the slot is now as asked, and the partition's epoch."""
+
+    done: bool
+    topic_epoch: int
+
+
+class ProducerInstalled(msgspec.Struct, frozen=True, tag="producer_installed"):
+    """Answer to InstallProducer: the epoch in force here."""
+
+    epoch: int
+
+
+class NotEnrolled(msgspec.Struct, frozen=True, tag="not_enrolled"):
+    """This partition does not know the producer yet: ask the controller, install the producer, propose again."""
+
+    pid: ProducerId
+
+
+Result = Appended | SlotState | ProducerInstalled | NotEnrolled
+
+
+class _Refusal(msgspec.Struct, frozen=True, tag="refusal"):
+    code: str
+    detail: str
+    fields: dict[str, Any]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_command_decoder = msgspec.msgpack.Decoder(Command)
+_result_decoder = msgspec.msgpack.Decoder(Result | _Refusal)
+
+
+def encode_command(command: Command) -> bytes:
+    """Bytes of a command, as they go into the replicated log."""
+    return _encoder.encode(command)
+
+
+def decode_command(data: bytes) -> Command:
+    """Inverse of encode_command. Raises msgspec.DecodeError (a ValueError) on anything else."""
+    return _command_decoder.decode(data)
+
+
+def encode_result(result: Result | StockadeError) -> bytes:
+    """Bytes of an answer, to carry it from the leader to the node that asked."""
+    if isinstance(result, StockadeError):
+        return _encoder.encode(_Refusal(result.code, result.detail, result.fields))
+    return _encoder.encode(result)
+
+
+def decode_result(data: bytes) -> Result | StockadeError:
+    """Inverse of encode_result."""
+    result = _result_decoder.decode(data)
+    if isinstance(result, _Refusal):
+        return revive(result.code, result.detail, result.fields)
+    return result
+
+
+def revive(code: str, detail: str, fields: dict[str, Any]) -> StockadeError:
+    """A refusal that crossed the wire, as an instance of its class again."""
+    cls = BY_CODE[code]
+    error = cls.__new__(cls)
+    StockadeError.__init__(error, detail, **fields)
+    return error

@@ -1,0 +1,308 @@
+"""The tree of refusals, one class for each code of the HTTP contract.
+
+A refusal is an instance of one of these classes. The machines *return* refusals (apply never raises); the edges *raise*
+them. What a caller may do next is data on the class, so nobody lists types:
+
+- ``retriable``: the same bytes sent again may succeed;
+- ``no_side_effects``: the server guarantees that nothing was changed. ``False`` means that the outcome is unknown;
+- ``metadata_stale``: the caller's idea of who leads is out of date;
+- ``http_status``: the status of the problem document.
+
+    StockadeError
+    ├── InvalidRequest, InvalidRecord, CorruptMessage, InvalidFencingToken, InvalidTransactionTimeout   400
+    ├── ProducerFenced, InvalidProducerEpoch, NotOwner                                                  403
+    ├── UnknownTopicOrPartition, UnknownSession, NotFound                                               404
+    ├── MethodNotAllowed 405, NotAcceptable 406
+    ├── InconsistentTopicId, TopicAlreadyExists, TopicSealed, OutOfOrderSequence,
+    │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait                                        409
+    ├── SessionExpired 410, OffsetMismatch 412, MessageTooLarge 413, UnsupportedMediaType 415
+    ├── OffsetOutOfRange                                                                                410, 416
+    ├── NotLeaderOrFollower 421, ProducerBusy 423, FencingTokenRequired 428
+    ├── ThrottlingQuotaExceeded 429, HeadersTooLarge 431
+    ├── InternalError 500, LeaderNotAvailable 503, NotEnoughReplicas 503
+    └── RequestTimedOut                                                                                 504
+"""
+
+from typing import Any, ClassVar
+
+
+class StockadeError(Exception):
+    """Base of all refusals. ``fields`` are the members that the problem document carries beside the common ones."""
+
+    code: ClassVar[str]
+    title: ClassVar[str]
+    http_status: ClassVar[int]
+    retriable: ClassVar[bool] = False
+    no_side_effects: ClassVar[bool] = True
+    metadata_stale: ClassVar[bool] = False
+
+    def __init__(self, detail: str | None = None, **fields: Any) -> None:
+        """``detail`` says in a sentence what happened this time; it defaults to the title."""
+        self.detail = detail or self.title
+        self.fields: dict[str, Any] = fields
+        super().__init__(f"{self.code}: {self.detail}")
+
+    @property
+    def status(self) -> int:
+        """HTTP status of this instance; the class's, except where the contract gives one code two."""
+        return self.http_status
+
+    def __eq__(self, other: object) -> bool:
+        """Two refusals are equal when they say the same: detail is for people and does not count."""
+        return type(self) is type(other) and self.fields == other.fields  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(self.code)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.fields.items())})"
+
+
+class InvalidRequest(StockadeError):
+    """Path, query, headers or shape of a body. Fields: reason."""
+
+    code, http_status, title = "INVALID_REQUEST", 400, "The request is malformed"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, reason=reason)
+
+
+class InvalidRecord(StockadeError):
+    """About the records themselves. Fields: reason, index (first bad record, or None for the batch as a whole)."""
+
+    code, http_status, title = "INVALID_RECORD", 400, "A record cannot be stored"
+
+    def __init__(self, reason: str, index: int | None = None) -> None:
+        super().__init__(reason, reason=reason, index=index)
+
+
+class CorruptMessage(StockadeError):
+    """The body is not a readable Arrow stream. Fields: reason, crc (CRC-32C of the bytes received, or None)."""
+
+    code, http_status, title, retriable = "CORRUPT_MESSAGE", 400, "The bytes of the batch are damaged", True
+
+    def __init__(self, reason: str, crc: int | None = None) -> None:
+        super().__init__(reason, reason=reason, crc=crc)
+
+
+class InvalidFencingToken(StockadeError):
+    """An epoch that was never issued. Fields: current_epoch."""
+
+    code, http_status, title = "INVALID_FENCING_TOKEN", 400, "This epoch was never issued"
+
+
+class InvalidTransactionTimeout(StockadeError):
+    """timeout_ms out of range. Fields: max."""
+
+    code, http_status, title = "INVALID_TRANSACTION_TIMEOUT", 400, "timeout_ms is out of range"
+
+
+class ProducerFenced(StockadeError):
+    """A superseded token or identity (Kafka error 90). Fields: current_epoch, reason, outcome (with the producer trio)."""
+
+    code, http_status, title = "PRODUCER_FENCED", 403, "Somebody newer holds this place"
+
+
+class InvalidProducerEpoch(StockadeError):
+    """Append only: the producer epoch is old or was never issued (Kafka error 47). Fields: current_epoch, outcome."""
+
+    code, http_status, title = "INVALID_PRODUCER_EPOCH", 403, "The producer epoch is not the current one"
+
+
+class NotOwner(StockadeError):
+    """Guarded by ownership, with a fence_epoch that is not the current one. Fields: fence_epoch, resource, group."""
+
+    code, http_status, title = "NOT_OWNER", 403, "Somebody else owns this"
+
+
+class UnknownTopicOrPartition(StockadeError):
+    """Fields: topic, partition (None when the topic itself is unknown)."""
+
+    code, http_status, title = "UNKNOWN_TOPIC_OR_PARTITION", 404, "No such topic or partition"
+    retriable, metadata_stale = True, True
+
+
+class UnknownSession(StockadeError):
+    """Never opened, closed, or expired so long ago that it is forgotten."""
+
+    code, http_status, title = "UNKNOWN_SESSION", 404, "No such session"
+
+
+class NotFound(StockadeError):
+    """Fields: what (route, ticket, producer, node)."""
+
+    code, http_status, title = "NOT_FOUND", 404, "No such thing"
+
+
+class MethodNotAllowed(StockadeError):
+    """The Allow header lists the methods."""
+
+    code, http_status, title = "METHOD_NOT_ALLOWED", 405, "This route does not know the method"
+
+
+class NotAcceptable(StockadeError):
+    """Fields: available (media types)."""
+
+    code, http_status, title = "NOT_ACCEPTABLE", 406, "No such representation"
+
+
+class InconsistentTopicId(StockadeError):
+    """The topic was deleted and created again. Fields: topic_id (of the present incarnation)."""
+
+    code, http_status, title = "INCONSISTENT_TOPIC_ID", 409, "The topic was deleted and created again"
+    metadata_stale = True
+
+
+class TopicAlreadyExists(StockadeError):
+    """The name is taken by a topic with another definition. Fields: topic_id."""
+
+    code, http_status, title = "TOPIC_ALREADY_EXISTS", 409, "The name is taken by another topic"
+
+
+class TopicSealed(StockadeError):
+    """Fields: log_end."""
+
+    code, http_status, title = "TOPIC_SEALED", 409, "The topic takes no more records"
+
+
+class OutOfOrderSequence(StockadeError):
+    """Kafka error 45. Fields: reason (gap, overlap, new_epoch, no_state), expected_seq, last_seq (-1 = none)."""
+
+    code, http_status, title = "OUT_OF_ORDER_SEQUENCE_NUMBER", 409, "The sequence number is not the next one"
+    retriable = True
+
+
+class UnknownProducerId(StockadeError):
+    """State was dropped by age or by the cap (Kafka error 59). Fields: log_start, log_end."""
+
+    code, http_status, title = "UNKNOWN_PRODUCER_ID", 409, "Nothing is remembered of this producer"
+
+
+class InvalidProducerIdMapping(StockadeError):
+    """The id was never issued, or its name's registry row is gone (Kafka error 49)."""
+
+    code, http_status, title = "INVALID_PRODUCER_ID_MAPPING", 409, "This producer id was never issued"
+
+
+class HoldAndWait(StockadeError):
+    """The session holds something and would have to wait. Fields: held_grants, ticket."""
+
+    code, http_status, title = "HOLD_AND_WAIT", 409, "Who holds may not wait"
+
+
+class SessionExpired(StockadeError):
+    """Expired, and never revived."""
+
+    code, http_status, title = "SESSION_EXPIRED", 410, "The session has expired"
+
+
+class OffsetMismatch(StockadeError):
+    """Conditional append lost. Fields: log_end."""
+
+    code, http_status, title = "OFFSET_MISMATCH", 412, "The log does not end where you said"
+
+
+class MessageTooLarge(StockadeError):
+    """Fields: limit, unit (bytes, records)."""
+
+    code, http_status, title = "MESSAGE_TOO_LARGE", 413, "The batch is too large"
+
+
+class UnsupportedMediaType(StockadeError):
+    """Fields: accepted (content types)."""
+
+    code, http_status, title = "UNSUPPORTED_MEDIA_TYPE", 415, "The content type is not understood"
+
+
+class OffsetOutOfRange(StockadeError):
+    """Below log_start (410) or above log_end (416). Fields: log_start, log_end."""
+
+    code, http_status, title = "OFFSET_OUT_OF_RANGE", 416, "There is no record at this offset"
+
+    def __init__(self, offset: int, log_start: int, log_end: int) -> None:
+        self._trimmed = offset < log_start
+        detail = f"offset {offset} is outside {log_start}..{log_end}"
+        super().__init__(detail, log_start=log_start, log_end=log_end)
+
+    @property
+    def status(self) -> int:
+        """410 for an offset that was trimmed, 416 for one not written yet."""
+        return 410 if self._trimmed else 416
+
+
+class NotLeaderOrFollower(StockadeError):
+    """This node does not lead the group. Fields: leader (base URL or None), leader_term (or None)."""
+
+    code, http_status, title = "NOT_LEADER_OR_FOLLOWER", 421, "This node does not lead here"
+    retriable, metadata_stale = True, True
+
+    def __init__(self, leader: str | None, leader_term: int | None) -> None:
+        super().__init__(None, leader=leader, leader_term=leader_term)
+
+
+class ProducerBusy(StockadeError):
+    """The slot is taken (Pulsar ProducerBusy). Fields: reason, holder_mode, current_epoch, queue_len."""
+
+    code, http_status, title = "PRODUCER_BUSY", 423, "Somebody else has, or waits for, the slot"
+    retriable = True
+
+
+class FencingTokenRequired(StockadeError):
+    """The topic's require_fence is set and the request names no grant."""
+
+    code, http_status, title = "FENCING_TOKEN_REQUIRED", 428, "This topic takes fenced writes only"
+
+
+class ThrottlingQuotaExceeded(StockadeError):
+    """Fields: retry_after_ms."""
+
+    code, http_status, title, retriable = "THROTTLING_QUOTA_EXCEEDED", 429, "Too many requests", True
+
+
+class HeadersTooLarge(StockadeError):
+    """Fields: limit (bytes)."""
+
+    code, http_status, title = "HEADERS_TOO_LARGE", 431, "The request's headers are too large"
+
+
+class InternalError(StockadeError):
+    """A bug. The outcome of a mutating call is unknown."""
+
+    code, http_status, title, no_side_effects = "INTERNAL_ERROR", 500, "A bug in the server", False
+
+
+class LeaderNotAvailable(StockadeError):
+    """Refused before anything was proposed. Fields: retry_after_ms."""
+
+    code, http_status, title = "LEADER_NOT_AVAILABLE", 503, "There is no leader now"
+    retriable, metadata_stale = True, True
+
+    def __init__(self, detail: str | None = None, retry_after_ms: int = 200) -> None:
+        super().__init__(detail, retry_after_ms=retry_after_ms)
+
+
+class NotEnoughReplicas(StockadeError):
+    """Refused before anything was proposed. Fields: retry_after_ms."""
+
+    code, http_status, title, retriable = "NOT_ENOUGH_REPLICAS", 503, "Too few nodes are there", True
+
+    def __init__(self, detail: str | None = None, retry_after_ms: int = 1000) -> None:
+        super().__init__(detail, retry_after_ms=retry_after_ms)
+
+
+class RequestTimedOut(StockadeError):
+    """Proposed, then no decision in time: the outcome is unknown. Fields: raft_index (or None)."""
+
+    code, http_status, title, retriable = "REQUEST_TIMED_OUT", 504, "No decision in time; the outcome is unknown", True
+    no_side_effects = False
+
+    def __init__(self, detail: str | None = None, raft_index: int | None = None) -> None:
+        super().__init__(detail, raft_index=raft_index)
+
+
+def _leaves(base: type[StockadeError]) -> dict[str, type[StockadeError]]:
+    return {cls.code: cls for cls in base.__subclasses__()}
+
+
+BY_CODE: dict[str, type[StockadeError]] = _leaves(StockadeError)
+"""Every refusal by its wire code."""

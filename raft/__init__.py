@@ -1,0 +1,1 @@
+"""Consensus: hardened Raft groups that share one log, one transport and one event loop per node."""

@@ -1,0 +1,1 @@
+"""Spark reads a topic as a data source."""

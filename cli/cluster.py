@@ -1,0 +1,49 @@
+"""`stockade cluster`: a cluster on this machine, in the foreground."""
+
+import signal
+import threading
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from .local_cluster import ClusterFailed, LocalCluster
+
+
+@click.command()
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many nodes.")
+@click.option(
+    "--port-base", default=7101, show_default=True, type=click.IntRange(1024, 65000), help="HTTP port of the first node."
+)
+@click.option(
+    "--data", default="data", show_default=True, type=click.Path(file_okay=False, path_type=Path), help="Data folder."
+)
+@click.option("--no-restart", is_flag=True, help="Leave a node that dies dead.")
+def cluster(nodes: int, port_base: int, data: Path, no_restart: bool) -> None:
+    """Run a cluster on this machine until Ctrl-C. Starting again finds the data.
+
+    While it runs, DATA/cluster.json lists the nodes and their process ids, for scripts that want to break something.
+    """
+    console = Console(highlight=False)
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    local = LocalCluster(data, nodes, port_base, restart=not no_restart)
+    try:
+        with console.status(f"starting {nodes} nodes"):
+            local.start()
+            local.wait_ready()
+        print_ready(console, local)
+        stopping.wait()
+    except ClusterFailed as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        local.stop()
+    console.print("stopped")
+
+
+def print_ready(console: Console, local: LocalCluster) -> None:
+    """Say that the cluster is ready, and where."""
+    for node in local.nodes:
+        console.print(f"  {node.name}  {node.url}  raft {node.raft}  data {node.data}")
+    console.print(f"[bold green]ready[/]  console at {local.nodes[0].url}/  (Ctrl-C stops the cluster)")

@@ -1,0 +1,208 @@
+"""A cluster on this machine: one process a node, supervised. For development, demonstrations and tests."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+RESTART_AFTER_S = 2.0
+"""A node that died is started again after this time."""
+STOP_TIMEOUT_S = 15.0
+"""A node that has not ended this long after SIGTERM is killed."""
+
+
+@dataclass
+class LocalNode:
+    """One node: where it listens, where its data is, and its process."""
+
+    name: str
+    http: str
+    raft: str
+    data: Path
+    process: "subprocess.Popen[bytes] | None" = None
+    died_at: float | None = None
+    restarts: int = 0
+
+    @property
+    def url(self) -> str:
+        """Base URL of the HTTP interface."""
+        return f"http://{self.http}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, None while it does not run."""
+        return self.process.pid if self.process is not None and self.process.poll() is None else None
+
+
+class ClusterFailed(Exception):
+    """A node could not be started; the message says which, and shows the end of its log."""
+
+
+@dataclass
+class LocalCluster:
+    """Nodes n1 to nN on loopback. HTTP ports count up from ``port_base``, Raft ports from ``port_base`` + 100; 0 takes free
+    ports. ``raft_address`` may give the address under which one node reaches another (to put a proxy between them).
+    """
+
+    data: Path
+    nodes_count: int = 3
+    port_base: int = 7101
+    restart: bool = True
+    cluster_id: str = "local"
+    settings: str = ""
+    raft_address: Callable[[str, "LocalNode"], str] | None = None
+    nodes: list[LocalNode] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._supervisor = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
+        ports = _ports(self.port_base, self.nodes_count)
+        for number, (http, raft) in enumerate(ports, start=1):
+            name = f"n{number}"
+            addresses = f"127.0.0.1:{http}", f"127.0.0.1:{raft}"
+            self.nodes.append(LocalNode(name, *addresses, (self.data / name).absolute()))
+
+    def start(self) -> None:
+        """Write every node's configuration, start the processes and watch them."""
+        for node in self.nodes:
+            node.data.mkdir(parents=True, exist_ok=True)
+            (node.data / "node.toml").write_text(self._configuration(node), encoding="utf-8")
+            self.start_node(node)
+        self._supervisor.start()
+
+    def start_node(self, node: LocalNode) -> None:
+        """Start one node that does not run."""
+        command = [sys.executable, "-m", "stockade", "serve", "--with-parent", "--config", str(node.data / "node.toml")]
+        with (node.data / "node.log").open("ab") as log:
+            # A session of its own: Ctrl-C in the terminal reaches this process only, which then stops the nodes in order.
+            node.process = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        node.died_at = None
+        self._write_listing()
+
+    def wait_ready(self, timeout_s: float = 60.0) -> None:
+        """Return when every node says that it is ready. Raises ClusterFailed."""
+        deadline = time.monotonic() + timeout_s
+        for node in self.nodes:
+            while not _is_ready(node.url):
+                self._check_alive(node)
+                if time.monotonic() > deadline:
+                    raise ClusterFailed(f"{node.name} is not ready after {timeout_s:.0f} s.\n{_end_of_log(node)}")
+                time.sleep(0.05)
+
+    def kill(self, node: LocalNode, number: int = signal.SIGKILL) -> None:
+        """Send a signal to a node's process."""
+        if node.process is not None:
+            node.process.send_signal(number)
+            if number == signal.SIGKILL:
+                node.process.wait()
+
+    def stop(self) -> None:
+        """Stop all nodes in an orderly way; kill what does not end."""
+        self._stopping.set()
+        if self._supervisor.is_alive():
+            self._supervisor.join()
+        running = [node.process for node in self.nodes if node.process is not None]
+        for process in running:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for process in running:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def __enter__(self) -> "LocalCluster":
+        self.start()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _supervise(self) -> None:
+        while not self._stopping.wait(0.1):
+            for node in self.nodes:
+                self._look_after(node)
+
+    def _look_after(self, node: LocalNode) -> None:
+        if node.process is None or node.process.poll() is None:
+            return
+        if node.died_at is None:
+            node.died_at = time.monotonic()
+            self._write_listing()
+        elif self.restart and time.monotonic() - node.died_at >= RESTART_AFTER_S:
+            node.restarts += 1
+            self.start_node(node)
+
+    def _check_alive(self, node: LocalNode) -> None:
+        if node.process is not None and node.process.poll() is not None:
+            raise ClusterFailed(f"{node.name} ended with code {node.process.returncode}.\n{_end_of_log(node)}")
+
+    def _configuration(self, node: LocalNode) -> str:
+        lines = [
+            f'node_id = "{node.name}"',
+            f'cluster_id = "{self.cluster_id}"',
+            f'data_dir = "{node.data}"',
+            f'http = "{node.http}"',
+            f'raft_listen = "{node.raft}"',
+            self.settings,
+        ]
+        for other in self.nodes:
+            raft = self.raft_address(node.name, other) if self.raft_address and other is not node else other.raft
+            lines += ["[[members]]", f'node_id = "{other.name}"', f'url = "{other.url}"', f'raft = "{raft}"']
+        return "\n".join(lines) + "\n"
+
+    def _write_listing(self) -> None:
+        """``cluster.json``: for scripts that want to break something."""
+        with self._lock:
+            nodes = [
+                {"name": n.name, "pid": n.pid, "http": n.url, "raft": n.raft, "data": str(n.data)} for n in self.nodes
+            ]
+            self.data.mkdir(parents=True, exist_ok=True)
+            scratch = self.data / "cluster.json.new"
+            scratch.write_text(json.dumps({"nodes": nodes}, indent=1) + "\n", encoding="utf-8")
+            os.replace(scratch, self.data / "cluster.json")  # noqa: PTH105
+
+
+def _ports(base: int, count: int) -> Sequence[tuple[int, int]]:
+    if base:
+        return [(base + number, base + 100 + number) for number in range(count)]
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2 * count)]
+    free = [entry.getsockname()[1] for entry in sockets]
+    for entry in sockets:
+        entry.close()
+    return list(zip(free[::2], free[1::2], strict=True))
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:  # noqa: S310
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def _end_of_log(node: LocalNode, lines: int = 15) -> str:
+    text = (node.data / "node.log").read_text(encoding="utf-8", errors="replace")
+    return "\n".join(text.splitlines()[-lines:])

@@ -1,0 +1,61 @@
+"""`stockade serve`: one node, for real deployments."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+import uvloop
+
+from ..cluster.config import ConfigError, NodeConfig, load, parse_address
+from ..cluster.node import Node
+from ..http_api.app import start_http
+
+_log = logging.getLogger("stockade")
+
+
+@click.command()
+@click.option("--config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The node's TOML file.")
+@click.option("--check", is_flag=True, help="Only check the configuration.")
+@click.option("--with-parent", is_flag=True, hidden=True, help="End when the process that started this one is gone.")
+def serve(config: Path, check: bool, with_parent: bool) -> None:
+    """Run one node until SIGTERM or Ctrl-C. Exit code 1 after a failure that made it stop."""
+    try:
+        settings = load(config)
+    except ConfigError as error:
+        faults = "\n".join(f"  - {fault}" for fault in error.faults)
+        raise click.ClickException(f"{config} cannot be used:\n{faults}") from error
+    if check:
+        click.echo(f"{config} is fine: node {settings.node_id} of {len(settings.members)}")
+        return
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    sys.exit(uvloop.run(run(settings, with_parent)))
+
+
+async def run(settings: NodeConfig, with_parent: bool) -> int:
+    """Run the node until a signal or a failure; the exit code."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    node = Node(settings, on_failure=lambda _: stopping.set())
+    await node.start()
+    http = await start_http(node, *parse_address(settings.http))
+    _log.info("node %s listens on http://%s", settings.node_id, settings.http)
+    parent = os.getppid()
+    while not stopping.is_set():
+        if with_parent and os.getppid() != parent:
+            _log.warning("the process that started this node is gone: stopping")
+            break
+        try:
+            await asyncio.wait_for(stopping.wait(), 1.0)
+        except TimeoutError:
+            continue
+    await http.close()
+    await node.stop()
+    if node.failure is not None:
+        _log.critical("the node stopped because of a failure: %r", node.failure)
+    return 1 if node.failure is not None else 0

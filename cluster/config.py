@@ -1,0 +1,214 @@
+"""Configuration of one node: a TOML file, checked whole before anything starts, every fault named at once."""
+
+import ipaddress
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+CONTROLLERS_MAX = 5
+"""The controller group has 1, 3 or 5 members; other nodes follow it."""
+NODES_MAX = 100
+"""Members of one cluster."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
+_Section = TypeVar("_Section", bound=msgspec.Struct)
+Address = tuple[str, int]
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. ``faults`` has a sentence for each thing that is wrong."""
+
+    def __init__(self, faults: list[str]) -> None:
+        self.faults = faults
+        super().__init__("; ".join(faults))
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A node as the others reach it: base URL of its HTTP interface, host:port of its Raft port, its zone."""
+
+    node_id: str
+    url: str
+    raft: str
+    zone: str | None = None
+
+
+class RaftSection(msgspec.Struct, frozen=True):
+    """[raft]: timing of elections, in milliseconds. A follower that hears nothing for a time drawn between min and max
+    asks for votes; shorter times fail over faster and mistake a busy leader for a dead one sooner.
+    """
+
+    election_timeout_min_ms: int = 600
+    election_timeout_max_ms: int = 1200
+    heartbeat_ms: int = 150
+    plaintext: bool = False
+
+
+class LimitsSection(msgspec.Struct, frozen=True):
+    """[limits]: how long a request may take before its outcome is called unknown, and how large a segment file grows."""
+
+    request_timeout_ms: int = 10_000
+    segment_bytes_max: int = 64 * 1024 * 1024
+
+
+class NodeConfig(msgspec.Struct, frozen=True):
+    """Everything a node is told.
+
+    ``http`` and ``raft_listen`` are host:port to listen on; ``members`` are all nodes, this one included, and are the same
+    on every node but for the Raft addresses, which may differ (a proxy between two nodes, say).
+    """
+
+    node_id: str
+    cluster_id: str
+    data_dir: str
+    http: str
+    raft_listen: str
+    members: list[Member]
+    raft: RaftSection = RaftSection()
+    limits: LimitsSection = LimitsSection()
+
+    @property
+    def me(self) -> Member:
+        """This node among the members."""
+        return next(member for member in self.members if member.node_id == self.node_id)
+
+    @property
+    def controllers(self) -> list[str]:
+        """Ids of the nodes that hold the controller group: the first 1, 3 or 5 of the members by id."""
+        ids = sorted(member.node_id for member in self.members)
+        odd = len(ids) if len(ids) % 2 else len(ids) - 1
+        return ids[: min(CONTROLLERS_MAX, odd)]
+
+    def raft_peers(self) -> dict[str, Address]:
+        """Raft addresses of the other nodes."""
+        return {m.node_id: parse_address(m.raft) for m in self.members if m.node_id != self.node_id}
+
+
+def parse_address(text: str) -> Address:
+    """host:port as a pair. Raises ValueError."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def load(path: Path) -> NodeConfig:
+    """The configuration in a TOML file. Raises ConfigError with every fault; relative folders are relative to the file."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError([f"{path}: {error}"]) from error
+    config = check(raw)
+    return msgspec.structs.replace(config, data_dir=str(path.parent / config.data_dir))
+
+
+def check(raw: Mapping[str, Any]) -> NodeConfig:
+    """A configuration from parsed TOML. Raises ConfigError with every fault."""
+    faults: list[str] = []
+    values = _fields(raw, NodeConfig, "", faults, nested={"members", "raft", "limits"})
+    raft = _section(raw.get("raft", {}), RaftSection, "raft", faults)
+    limits = _section(raw.get("limits", {}), LimitsSection, "limits", faults)
+    members = _members(raw.get("members"), faults)
+    _check_timing(raft, limits, faults)
+    _check_addresses(values, raft, faults)
+    _check_members(values.get("node_id"), members, faults)
+    if faults:
+        raise ConfigError(faults)
+    return NodeConfig(**values, members=members, raft=cast(RaftSection, raft), limits=cast(LimitsSection, limits))
+
+
+def _fields(
+    raw: Mapping[str, Any], kind: type[msgspec.Struct], where: str, faults: list[str], nested: set[str] = frozenset()  # type: ignore[assignment]
+) -> dict[str, Any]:
+    known = {field.name: field for field in msgspec.structs.fields(kind)}
+    faults.extend(f"{where}{name}: unknown setting" for name in raw if name not in known)
+    values: dict[str, Any] = {}
+    for name, field in known.items():
+        if name in nested:
+            continue
+        if name not in raw:
+            if field.required:
+                faults.append(f"{where}{name}: missing")
+            continue
+        try:
+            values[name] = msgspec.convert(raw[name], field.type)
+        except msgspec.ValidationError as error:
+            faults.append(f"{where}{name}: {error}")
+    return values
+
+
+def _section(raw: object, kind: type[_Section], where: str, faults: list[str]) -> _Section | None:
+    if not isinstance(raw, Mapping):
+        faults.append(f"{where}: not a table")
+        return None
+    before = len(faults)
+    values = _fields(raw, kind, f"{where}.", faults)
+    return kind(**values) if len(faults) == before else None
+
+
+def _members(raw: object, faults: list[str]) -> list[Member]:
+    if not isinstance(raw, list) or not raw:
+        faults.append("members: one [[members]] table for each node of the cluster is needed")
+        return []
+    found = [_section(entry, Member, f"members[{position}]", faults) for position, entry in enumerate(raw)]
+    return [member for member in found if member is not None]
+
+
+def _check_timing(raft: RaftSection | None, limits: LimitsSection | None, faults: list[str]) -> None:
+    if raft is not None:
+        if not 10 <= raft.heartbeat_ms <= raft.election_timeout_min_ms // 3:
+            faults.append("raft.heartbeat_ms: between 10 and a third of raft.election_timeout_min_ms")
+        if not raft.election_timeout_min_ms < raft.election_timeout_max_ms <= 60_000:
+            faults.append("raft.election_timeout_max_ms: above raft.election_timeout_min_ms, at most 60000")
+    if limits is not None:
+        if not 100 <= limits.request_timeout_ms <= 300_000:
+            faults.append("limits.request_timeout_ms: between 100 and 300000")
+        if not 1 << 20 <= limits.segment_bytes_max <= 1 << 31:
+            faults.append("limits.segment_bytes_max: between 1048576 and 2147483648")
+
+
+def _check_addresses(values: dict[str, Any], raft: RaftSection | None, faults: list[str]) -> None:
+    for name in ("node_id", "cluster_id"):
+        if name in values and not _NAME.match(values[name]):
+            faults.append(f"{name}: 1 to 249 of letters, digits, '.', '_', '-'")
+    for name in ("http", "raft_listen"):
+        try:
+            host, _ = parse_address(values.get(name, "localhost:1"))
+        except ValueError as error:
+            faults.append(f"{name}: {error}")
+            continue
+        if name == "raft_listen" and raft is not None and not raft.plaintext and not is_loopback(host):
+            faults.append(
+                f"raft_listen: {host} is reachable from other machines and node traffic is not encrypted; "
+                "listen on loopback, or set raft.plaintext = true on a network you trust"
+            )
+
+
+def _check_members(node_id: str | None, members: list[Member], faults: list[str]) -> None:
+    ids = [member.node_id for member in members]
+    if members and node_id is not None and node_id not in ids:
+        faults.append(f"members: this node ({node_id}) is not among them")
+    if len(members) > NODES_MAX:
+        faults.append(f"members: at most {NODES_MAX}")
+    for name in sorted({name for name in ids if ids.count(name) > 1}):
+        faults.append(f"members: {name} is there twice")
+    for member in members:
+        if not _NAME.match(member.node_id):
+            faults.append(f"members: node_id {member.node_id!r} is not 1 to 249 of letters, digits, '.', '_', '-'")
+        if not re.match(r"https?://[^/\s]+\Z", member.url):
+            faults.append(f"members: url {member.url!r} of {member.node_id} is not http://host:port")
+        try:
+            parse_address(member.raft)
+        except ValueError as error:
+            faults.append(f"members: raft of {member.node_id}: {error}")

@@ -1,0 +1,92 @@
+"""What nodes ask each other over the Raft connections, and the bytes of it. Clients never see these."""
+
+import msgspec
+
+from .model import TopicConfig
+
+
+class Propose(msgspec.Struct, frozen=True, tag="propose"):
+    """Propose a command to a group that the receiver leads."""
+
+    group_id: int
+    command: bytes
+    timeout_ms: int
+
+
+class Proposed(msgspec.Struct, frozen=True, tag="proposed"):
+    """Committed; ``result`` is what the machine answered, encoded as results of its commands are."""
+
+    result: bytes
+
+
+class NotLeading(msgspec.Struct, frozen=True, tag="not_leading"):
+    """Surely not proposed. ``leader`` is the node that leads, if known."""
+
+    leader: str | None
+
+
+class OutcomeUnknown(msgspec.Struct, frozen=True, tag="outcome_unknown"):
+    """Proposed, and no decision in time."""
+
+
+class FollowCatalog(msgspec.Struct, frozen=True, tag="follow_catalog"):
+    """Ask a controller for the catalog as soon as it is newer than ``after``; after ``wait_ms`` as it is."""
+
+    after: int
+    wait_ms: int
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """One topic as every node must know it. Entry k of ``replicas`` has the node ids that hold partition k."""
+
+    topic: str
+    topic_id: int
+    config: TopicConfig
+    replication_factor: int
+    replicas: list[list[str]]
+
+
+class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
+    """All topics at one index of the controller's log."""
+
+    index: int
+    topics: list[Placement]
+
+
+class AskStatus(msgspec.Struct, frozen=True, tag="ask_status"):
+    """Ask a node how far it is and what it knows of some groups."""
+
+    group_ids: list[int]
+
+
+class GroupStatus(msgspec.Struct, frozen=True):
+    """What a replica knows of its group. ``leader`` is a node id."""
+
+    group_id: int
+    leader: str | None
+    term: int
+    topic_epoch: int
+    slot_mode: str | None
+
+
+class Status(msgspec.Struct, frozen=True, tag="status"):
+    """Answer to AskStatus: the catalog index the node acts on, and the asked groups that it holds."""
+
+    catalog_index: int
+    groups: list[GroupStatus]
+
+
+Message = Propose | Proposed | NotLeading | OutcomeUnknown | FollowCatalog | Catalog | AskStatus | Status
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """Bytes of a message."""
+    return _encoder.encode(message)
+
+
+def decode(data: bytes) -> Message:
+    """Inverse of encode. Raises msgspec.DecodeError (a ValueError) on anything else."""
+    return _decoder.decode(data)

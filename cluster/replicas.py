@@ -1,0 +1,121 @@
+"""The replicas that this node holds: opened and erased as the catalog says, found by topic and partition.
+
+A replica is also remembered on disk, so that a restarted node serves its partitions before it has heard from the controller.
+"""
+
+import logging
+import shutil
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from .catalog import group_id
+from .messages import Catalog, Placement
+from .model import TopicConfig
+from .replica import Replica
+from .signal import Signal
+
+_log = logging.getLogger(__name__)
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """What a replica needs to know to be opened."""
+
+    topic: str
+    topic_id: int
+    partition: int
+    replicas: list[str]
+    config: TopicConfig
+
+    @property
+    def group_id(self) -> int:
+        """Raft group of the partition."""
+        return group_id(self.topic_id, self.partition)
+
+
+class Replicas:
+    """All replicas of this node, and the catalog they follow."""
+
+    def __init__(
+        self,
+        node_id: str,
+        directory: Path,
+        open_replica: Callable[[Assignment, Path], Replica],
+        close_group: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """``close_group`` ends the Raft group of a replica and forgets its log."""
+        self._node_id = node_id
+        self._directory = directory
+        self._open_replica = open_replica
+        self._close_group = close_group
+        self._held: dict[int, Replica] = {}
+        self.topics: dict[str, Placement] = {}
+        self.index = 0
+        self.changed = Signal()
+
+    def open_remembered(self) -> None:
+        """Open what this node held when it stopped."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for path in sorted(self._directory.glob("*/replica.json")):
+            self._open(msgspec.json.decode(path.read_bytes(), type=Assignment))
+
+    async def follow(self, catalog: Catalog) -> None:
+        """Hold what the catalog places here. An older catalog than the last one is passed over."""
+        if catalog.index < self.index:
+            return
+        self.topics = {placement.topic: placement for placement in catalog.topics}
+        wanted = {a.group_id: a for placement in catalog.topics for a in self._assignments(placement)}
+        for held in list(self._held.values()):
+            # A topic's id is the index of its creation: one that is younger than this catalog is not deleted, but not yet told.
+            if held.group.group_id not in wanted and held.topic_id <= catalog.index:
+                await self._erase(held)
+        for key, assignment in wanted.items():
+            if key not in self._held:
+                self._remember(assignment)
+                self._open(assignment)
+        self.index = catalog.index
+        self.changed.notify()
+
+    def find(self, topic: str, partition: int) -> Replica | None:
+        """The replica of a partition of the present incarnation of a topic, if this node holds it."""
+        placement = self.topics.get(topic)
+        if placement is not None:
+            return self._held.get(group_id(placement.topic_id, partition))
+        named = [r for r in self._held.values() if (r.topic, r.partition) == (topic, partition)]
+        return max(named, key=lambda replica: replica.topic_id, default=None)
+
+    def get(self, key: int) -> Replica | None:
+        """The replica of a group."""
+        return self._held.get(key)
+
+    def all(self) -> Iterable[Replica]:
+        """Every replica of this node."""
+        return self._held.values()
+
+    def _assignments(self, placement: Placement) -> Iterable[Assignment]:
+        for partition, replicas in enumerate(placement.replicas):
+            if self._node_id in replicas:
+                yield Assignment(placement.topic, placement.topic_id, partition, replicas, placement.config)
+
+    def _path(self, key: int) -> Path:
+        return self._directory / f"{key:016x}"
+
+    def _remember(self, assignment: Assignment) -> None:
+        directory = self._path(assignment.group_id)
+        directory.mkdir(parents=True, exist_ok=True)
+        scratch = directory / "replica.json.new"
+        scratch.write_bytes(msgspec.json.encode(assignment))
+        scratch.rename(directory / "replica.json")
+
+    def _open(self, assignment: Assignment) -> None:
+        _log.info("opening %s/%d of topic %d", assignment.topic, assignment.partition, assignment.topic_id)
+        self._held[assignment.group_id] = self._open_replica(assignment, self._path(assignment.group_id))
+
+    async def _erase(self, replica: Replica) -> None:
+        key = replica.group.group_id
+        _log.info("erasing %s/%d of topic %d, which was deleted", replica.topic, replica.partition, replica.topic_id)
+        del self._held[key]
+        await self._close_group(key)
+        replica.close()
+        shutil.rmtree(self._path(key))

@@ -1,0 +1,40 @@
+"""Waiting until replicated state has changed, without polling it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+_Value = TypeVar("_Value")
+
+
+class Signal:
+    """Wakes everybody who waits for a condition over some state whenever that state may have changed."""
+
+    def __init__(self) -> None:
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def notify(self) -> None:
+        """The state may have changed: let the waiters look again."""
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def until(self, look: Callable[[], _Value | None], timeout_s: float) -> _Value | None:
+        """What ``look`` answers as soon as it is not None, or None when ``timeout_s`` seconds have passed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while (found := look()) is None:
+            remaining = deadline - loop.time()
+            if remaining <= 0 or not await self._changed(loop, remaining):
+                return look()
+        return found
+
+    async def _changed(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> bool:
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiters.add(waiter)
+        try:
+            done, _ = await asyncio.wait((waiter,), timeout=timeout_s)
+            return bool(done)
+        finally:
+            self._waiters.discard(waiter)

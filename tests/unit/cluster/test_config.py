@@ -1,0 +1,99 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stockade.cluster.config import ConfigError, NodeConfig, check, load, parse_address
+
+
+def configuration(**changes: Any) -> dict[str, Any]:
+    members = [{"node_id": f"n{i}", "url": f"http://127.0.0.1:710{i}", "raft": f"127.0.0.1:720{i}"} for i in (1, 2, 3)]
+    raw = {
+        "node_id": "n1",
+        "cluster_id": "c",
+        "data_dir": "d",
+        "http": "127.0.0.1:7101",
+        "raft_listen": "127.0.0.1:7201",
+        "members": members,
+    }
+    return {key: value for key, value in (raw | changes).items() if value is not None}
+
+
+def faults_of(raw: dict[str, Any]) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        check(raw)
+    return caught.value.faults
+
+
+def sized(count: int) -> NodeConfig:
+    ids = [f"n{number}" for number in range(1, count + 1)]
+    members = [{"node_id": name, "url": "http://127.0.0.1:1", "raft": "127.0.0.1:1"} for name in ids]
+    return check(configuration(members=members))
+
+
+def test_a_whole_configuration_is_taken_with_its_defaults() -> None:
+    config = check(configuration())
+    assert config.me.node_id == "n1"
+    assert config.raft_peers() == {"n2": ("127.0.0.1", 7202), "n3": ("127.0.0.1", 7203)}
+    assert config.limits.request_timeout_ms == 10_000
+
+
+def test_every_fault_is_named_at_once() -> None:
+    faults = faults_of(configuration(node_id=7, http="nowhere", colour="red", raft={"heartbeat_ms": 500, "speed": 1}))
+    assert sorted(fault.split(":")[0] for fault in faults) == ["colour", "http", "node_id", "raft.speed"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"node_id": None}, "node_id"),
+        ({"node_id": "n9"}, "members"),
+        ({"node_id": "a b"}, "node_id"),
+        ({"members": None}, "members"),
+        ({"members": [{"node_id": "n1"}]}, "members[0].url"),
+        ({"members": [{"node_id": "n1", "url": "ftp://x", "raft": "127.0.0.1:1"}]}, "members"),
+        ({"members": [{"node_id": "n1", "url": "http://x", "raft": "127.0.0.1"}]}, "members"),
+        ({"raft": {"heartbeat_ms": 201}}, "raft.heartbeat_ms"),
+        ({"raft": {"election_timeout_max_ms": 600}}, "raft.election_timeout_max_ms"),
+        ({"raft": 5}, "raft"),
+        ({"limits": {"request_timeout_ms": 99}}, "limits.request_timeout_ms"),
+        ({"limits": {"segment_bytes_max": 1}}, "limits.segment_bytes_max"),
+        ({"raft_listen": "192.0.2.1:7201"}, "raft_listen"),
+    ],
+)
+def test_a_bad_setting_is_refused_by_its_name(changes: dict[str, Any], named: str) -> None:
+    assert [fault for fault in faults_of(configuration(**changes)) if fault.startswith(named)]
+
+
+def test_unencrypted_node_traffic_leaves_the_machine_only_when_asked_for() -> None:
+    assert faults_of(configuration(raft_listen="0.0.0.0:7201"))
+    assert check(configuration(raft_listen="0.0.0.0:7201", raft={"plaintext": True})).raft.plaintext
+
+
+def test_a_member_named_twice_is_refused() -> None:
+    member = {"node_id": "n1", "url": "http://x:1", "raft": "127.0.0.1:1"}
+    assert faults_of(configuration(members=[member, member])) == ["members: n1 is there twice"]
+
+
+@pytest.mark.parametrize(("count", "controllers"), [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (9, 5)])
+def test_the_controller_group_has_an_odd_size_of_five_at_most(count: int, controllers: int) -> None:
+    assert sized(count).controllers == [f"n{number}" for number in range(1, controllers + 1)]
+
+
+def test_a_relative_data_folder_is_relative_to_the_file(tmp_path: Path) -> None:
+    lines = ['node_id="n1"', 'cluster_id="c"', 'data_dir="d"', 'http="127.0.0.1:1"', 'raft_listen="127.0.0.1:2"']
+    lines += ["[[members]]", 'node_id="n1"', 'url="http://127.0.0.1:1"', 'raft="127.0.0.1:2"']
+    (tmp_path / "node.toml").write_text("\n".join(lines))
+    assert load(tmp_path / "node.toml").data_dir == str(tmp_path / "d")
+
+
+@pytest.mark.parametrize("text", ["a = ", "\x00"])
+def test_a_file_that_is_not_toml_is_one_clear_fault(tmp_path: Path, text: str) -> None:
+    (tmp_path / "node.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"node\.toml"):
+        load(tmp_path / "node.toml")
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:+1", "host:１"])
+def test_what_is_not_host_and_port_is_no_address(text: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        parse_address(text)

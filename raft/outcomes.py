@@ -1,0 +1,44 @@
+"""What can become of a proposal, and why a linearizable read may be refused. Plain values, no behaviour."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The command is committed at ``index`` and applied on this node; ``result`` is what the machine's apply returned."""
+
+    index: int
+    term: int
+    result: object
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The command was surely not appended: this node does not lead. ``leader`` is the node id it believes in."""
+
+    leader: str | None
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overloaded:
+    """The command was surely not appended: too many proposals, or too many bytes of them, wait for an answer already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No decision: the command may or may not become committed. ``index`` is its place in the log, if it got one."""
+
+    index: int | None
+
+
+Outcome = Committed | Rejected | Overloaded | Unknown
+
+
+class NotLeader(Exception):
+    """A linearizable read was asked of a node that does not lead, or no longer. ``leader`` is a node id or None."""
+
+    def __init__(self, leader: str | None, term: int) -> None:
+        super().__init__(f"not the leader in term {term}; the leader is {leader or 'unknown'}")
+        self.leader = leader
+        self.term = term

@@ -60,8 +60,11 @@ class Append(msgspec.Struct, frozen=True, tag="append"):
 
 
 class InstallFence(msgspec.Struct, frozen=True, tag="install_fence"):
-    """Put a grant into the slot. Accepted if the epoch is higher than topic_epoch, or the same grant holds it already;
-    with ``resume`` also if the epoch is equal and the slot is empty.
+    """Put a grant into the slot, in place of any older one; topic_epoch becomes ``epoch``.
+
+    The grants of a partition are ordered by (epoch, grant_index). ``grant_index`` is the index of the acquire in the
+    controller's log, so a grant that resumes an epoch comes after the one it resumes. Accepted if the grant is later
+    than every grant that was installed or cleared here, or if it holds the slot already; nothing changes otherwise.
     """
 
     grant_id: str
@@ -69,13 +72,19 @@ class InstallFence(msgspec.Struct, frozen=True, tag="install_fence"):
     session: str
     producer_name: str
     mode: str
-    resume: bool = False
+    grant_index: int
 
 
 class ClearFence(msgspec.Struct, frozen=True, tag="clear_fence"):
-    """Empty the slot if exactly this grant holds it. The epoch stays."""
+    """End a grant, and with it every older one: the slot is emptied unless a later grant holds it.
+
+    Late installs of what was ended are refused from now on, also when this grant never arrived here: the place in the
+    order of grants, and with it topic_epoch, rises to this grant's if it is lower. A later grant is left alone.
+    """
 
     grant_id: str
+    epoch: int
+    grant_index: int
 
 
 class InstallProducer(msgspec.Struct, frozen=True, tag="install_producer"):

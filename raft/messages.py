@@ -1,0 +1,103 @@
+"""What nodes say to each other: the values that frames.py turns into bytes and back.
+
+Terms, indexes, rounds and call ids are u64. Only values live here: no bytes, no sockets.
+"""
+
+import msgspec
+
+
+class AppendEntries(msgspec.Struct, frozen=True, gc=False):
+    """Leader to follower: the entries that follow (``prev_index``, ``prev_term``); none in a heartbeat.
+
+    Each entry is (index, term, payload), with consecutive indexes from ``prev_index + 1``. The ack echoes
+    ``round``, so the leader knows which request it answers (ReadIndex).
+    """
+
+    term: int
+    commit_index: int
+    prev_index: int
+    prev_term: int
+    round: int
+    entries: list[tuple[int, int, bytes]]
+
+
+class AppendAck(msgspec.Struct, frozen=True, gc=False):
+    """Follower to leader: ``next_index`` is the first index the leader should send next."""
+
+    term: int
+    success: bool
+    next_index: int
+    round: int
+
+
+class PreVote(msgspec.Struct, frozen=True, gc=False):
+    """Would you vote for me in ``term``, given that my log ends at (``last_index``, ``last_term``)?"""
+
+    term: int
+    last_index: int
+    last_term: int
+
+
+class PreVoteReply(msgspec.Struct, frozen=True, gc=False):
+    """Answer to PreVote. If granted, ``term`` is the term asked about, otherwise the answering node's own."""
+
+    term: int
+    granted: bool
+
+
+class RequestVote(msgspec.Struct, frozen=True, gc=False):
+    """Vote for me in ``term``: my log ends at (``last_index``, ``last_term``)."""
+
+    term: int
+    last_index: int
+    last_term: int
+
+
+class VoteReply(msgspec.Struct, frozen=True, gc=False):
+    """Answer to RequestVote, in the answering node's term."""
+
+    term: int
+    granted: bool
+
+
+class TimeoutNow(msgspec.Struct, frozen=True, gc=False):
+    """Leader to follower: start an election at once; the leadership of ``term`` is handed over."""
+
+    term: int
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """A request outside Raft; the reply carries the same ``call_id``."""
+
+    call_id: int
+    payload: bytes
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False):
+    """Answer to a Call. If not ``ok``, the payload is the failure's text in UTF-8."""
+
+    call_id: int
+    payload: bytes
+    ok: bool
+
+
+class Hello(msgspec.Struct, frozen=True, gc=False):
+    """First frame in each direction. Of another version, only ``version`` is read and the ids stay empty."""
+
+    version: int
+    cluster_id: str
+    node_id: str
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """Instead of a hello: why this node will not talk to the one that dialled."""
+
+    reason: str
+
+
+class Ping(msgspec.Struct, frozen=True, gc=False):
+    """Nothing but a sign of life."""
+
+
+RaftMessage = AppendEntries | AppendAck | PreVote | PreVoteReply | RequestVote | VoteReply | TimeoutNow
+Message = RaftMessage | Call | Reply | Hello | Refusal | Ping

@@ -1,0 +1,197 @@
+"""The codec: what is encoded comes back, and nothing else is ever accepted."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stockade.raft import frames
+from stockade.raft.frames import FrameError, FrameReader, encode
+from stockade.raft.messages import (
+    AppendAck,
+    AppendEntries,
+    Call,
+    Hello,
+    Message,
+    Ping,
+    PreVote,
+    PreVoteReply,
+    Refusal,
+    Reply,
+    RequestVote,
+    TimeoutNow,
+    VoteReply,
+)
+
+U64 = st.integers(0, (1 << 64) - 1)
+U32 = st.integers(0, (1 << 32) - 1)
+ID = st.text(max_size=60)
+
+
+@st.composite
+def append_entries(draw: st.DrawFn) -> AppendEntries:
+    prev_index = draw(st.integers(0, (1 << 64) - 100))
+    contents = draw(st.lists(st.tuples(U64, st.binary(max_size=40)), max_size=20))
+    entries = [(prev_index + 1 + i, term, payload) for i, (term, payload) in enumerate(contents)]
+    return AppendEntries(draw(U64), draw(U64), prev_index, draw(U64), draw(U64), entries)
+
+
+MESSAGES: st.SearchStrategy[Message] = st.one_of(
+    append_entries(),
+    st.builds(AppendAck, U64, st.booleans(), U64, U64),
+    st.builds(PreVote, U64, U64, U64),
+    st.builds(PreVoteReply, U64, st.booleans()),
+    st.builds(RequestVote, U64, U64, U64),
+    st.builds(VoteReply, U64, st.booleans()),
+    st.builds(TimeoutNow, U64),
+    st.builds(Call, U64, st.binary()),
+    st.builds(Reply, U64, st.binary(), st.booleans()),
+    st.builds(Hello, st.just(frames.PROTOCOL_VERSION), ID, ID),
+    st.builds(Refusal, st.text()),
+    st.just(Ping()),
+)
+
+
+def read(data: bytes) -> list[tuple[int, Message]]:
+    return list(FrameReader().feed(data))
+
+
+@given(st.lists(st.tuples(U32, MESSAGES), max_size=8), st.data())
+def test_messages_come_back_however_the_stream_is_cut(
+    sent: list[tuple[int, Message]], data: st.DataObject
+) -> None:
+    stream = b"".join(encode(group_id, message) for group_id, message in sent)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
+    reader = FrameReader()
+    received = []
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        received += list(reader.feed(stream[start:end]))
+    assert received == sent
+
+
+def test_messages_come_back_when_every_byte_arrives_alone() -> None:
+    sent = [(7, AppendEntries(3, 2, 1, 1, 9, [(2, 3, b"two"), (3, 3, b"")])), (0, Ping()), (8, TimeoutNow(4))]
+    reader = FrameReader()
+    received = []
+    for byte in b"".join(encode(group_id, message) for group_id, message in sent):
+        received += list(reader.feed(bytes([byte])))
+    assert received == sent
+
+
+def body_with_header(kind: int, body: bytes) -> bytes:
+    return struct.pack("<IBI", 5 + len(body), kind, 1) + body
+
+
+@given(st.one_of(st.integers(0, 255), st.integers(1, 12)), st.binary(max_size=120))
+def test_a_body_of_random_bytes_is_what_encode_produces_or_a_frame_error(kind: int, body: bytes) -> None:
+    frame = body_with_header(kind, body)
+    try:
+        [(group_id, message)] = read(frame)
+    except FrameError:
+        return
+    if isinstance(message, Hello) and message.version != frames.PROTOCOL_VERSION:
+        return
+    assert encode(group_id, message) == frame
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_raise_nothing_but_frame_errors(data: bytes) -> None:
+    try:
+        received = read(data)
+    except FrameError:
+        return
+    assert sum(len(encode(group_id, message)) for group_id, message in received) <= len(data)
+
+
+@given(MESSAGES, st.data())
+def test_a_flipped_bit_never_raises_anything_but_a_frame_error(message: Message, data: st.DataObject) -> None:
+    frame = bytearray(encode(1, message))
+    bit = data.draw(st.integers(0, 8 * len(frame) - 1))
+    frame[bit // 8] ^= 1 << bit % 8
+    try:
+        received = read(bytes(frame))
+    except FrameError:
+        return
+    assert received != [(1, message)]
+
+
+ENTRY = struct.Struct("<QQQQQI")
+
+
+@pytest.mark.parametrize(
+    "kind, body, why",
+    [
+        (200, b"", "unknown kind"),
+        (1, b"", "malformed"),
+        (1, ENTRY.pack(1, 1, 1, 1, 1, 1), "malformed"),
+        (1, ENTRY.pack(1, 1, 1, 1, 1, frames.ENTRIES_MAX + 1), "at most 65536"),
+        (1, ENTRY.pack(1, 1, (1 << 64) - 1, 1, 1, 1) + bytes(12), "beyond u64"),
+        (1, ENTRY.pack(1, 1, 1, 1, 1, 1) + struct.pack("<QI", 1, 5) + b"four", "entries end at byte"),
+        (1, ENTRY.pack(1, 1, 1, 1, 1, 1) + struct.pack("<QI", 1, 3) + b"four", "entries end at byte"),
+        (2, struct.pack("<QBQQ", 1, 2, 3, 4), "not the bytes of any AppendAck"),
+        (6, struct.pack("<QB", 1, 0) + b"x", "malformed"),
+        (9, struct.pack("<QB", 1, 2), "truth value"),
+        (10, struct.pack("<HBB", frames.PROTOCOL_VERSION, 2, 2) + b"abc", "ids end at byte"),
+        (10, struct.pack("<HBB", frames.PROTOCOL_VERSION, 1, 1) + b"\xff\xff", "malformed"),
+        (11, b"\xff", "malformed"),
+        (12, b"x", "malformed"),
+    ],
+)
+def test_malformed_frames_are_refused_with_the_reason(kind: int, body: bytes, why: str) -> None:
+    with pytest.raises(FrameError, match=why):
+        read(body_with_header(kind, body))
+
+
+def test_another_versions_hello_gives_its_version_whatever_follows() -> None:
+    hello = body_with_header(10, struct.pack("<H", 77) + b"\xff of another age")
+    assert read(hello) == [(1, Hello(77, "", ""))]
+
+
+@pytest.mark.parametrize("length", [0, 4, frames.FRAME_BYTES_MAX - 3, (1 << 32) - 1])
+def test_a_length_outside_the_cap_is_refused_before_the_body_arrives(length: int) -> None:
+    with pytest.raises(FrameError, match="at most"):
+        read(struct.pack("<IBI", length, 1, 1))
+
+
+def test_the_longest_frame_passes_and_one_byte_more_is_refused_by_the_sender() -> None:
+    overhead = len(encode(1, Call(1, b"")))
+    longest = Call(1, bytes(frames.FRAME_BYTES_MAX - overhead))
+    assert read(encode(1, longest)) == [(1, longest)]
+    with pytest.raises(FrameError, match="at most"):
+        encode(1, Call(1, longest.payload + b"x"))
+
+
+def test_a_reader_takes_its_lower_cap_from_the_moment_it_is_set() -> None:
+    frame = encode(1, Call(1, bytes(100)))
+    reader = FrameReader(frame_bytes_max=len(frame) - 1)
+    with pytest.raises(FrameError, match="at most"):
+        list(reader.feed(frame))
+    reader = FrameReader(frame_bytes_max=len(frame))
+    assert list(reader.feed(frame)) == [(1, Call(1, bytes(100)))]
+
+
+def test_the_most_entries_pass_and_one_more_is_refused_by_the_sender() -> None:
+    entries = [(1 + i, 1, b"") for i in range(frames.ENTRIES_MAX + 1)]
+    most = AppendEntries(1, 0, 0, 0, 0, entries[:-1])
+    assert read(encode(1, most)) == [(1, most)]
+    with pytest.raises(FrameError, match="at most"):
+        encode(1, AppendEntries(1, 0, 0, 0, 0, entries))
+
+
+@pytest.mark.parametrize(
+    "group_id, message",
+    [
+        (1 << 32, Ping()),
+        (-1, Ping()),
+        (1, TimeoutNow(1 << 64)),
+        (1, TimeoutNow(-1)),
+        (1, AppendEntries(1, 0, 0, 0, 0, [(1, 1 << 64, b"")])),
+        (1, AppendEntries(1, 0, 0, 0, 0, [(2, 1, b"")])),
+        (1, AppendEntries(1, 0, 0, 0, 0, [(1, 1, b""), (3, 1, b"")])),
+        (1, Hello(1, "c" * 256, "n")),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_the_sender(group_id: int, message: Message) -> None:
+    with pytest.raises(FrameError):
+        encode(group_id, message)

@@ -1,1 +1,1 @@
-"""Faults, workloads and checkers that prove what Stockade promises, against a running cluster."""
+"""Faults on purpose, histories of what happened, and the checkers that judge them."""

@@ -1,0 +1,224 @@
+"""Judges a finished run: what each checker yields is a violation, in words.
+
+Pure functions over Evidence. Each looks for one thing and is known by its name; ``tests/unit/chaos`` shows
+for each that it catches a run that was falsified in its way. Zombies are judged by the order of the log, not
+by when an answer arrived: a resumed process may hear late that a write of before was committed.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from ..partition.commands import SEQUENCE_MODULUS
+from .evidence import Evidence, ReplicaLog, names_of
+from .fencing_checkers import epoch_uniqueness, outcome_certificate, zombie
+from .history import split_name
+
+Checker = Callable[[Evidence], Iterator[str]]
+
+VIOLATIONS_SHOWN_MAX = 20
+"""Violations kept in words for each checker; all are counted."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What one checker found."""
+
+    checker: str
+    claim: str
+    violations: int
+    examples: list[str]
+
+
+def lost_write(evidence: Evidence) -> Iterator[str]:
+    """Every acknowledged record, and every record that a read has shown, is in the log of every replica."""
+    for log in evidence.distinct_logs():
+        present = set(log.names)
+        for op in (*evidence.ended("append", "ok"), *evidence.ended("fetch", "ok")):
+            if op.end is None or op.invoke.partition != log.partition:
+                continue
+            missing = [name for name in names_of(op.end) if name not in present]
+            if missing:
+                yield f"{_place(log)} lacks {missing[0]} ({len(missing)} of {op.invoke.f} {op.invoke.i})"
+
+
+def inconsistent_offset(evidence: Evidence) -> Iterator[str]:
+    """All replicas hold the same record at each offset, and it is the one that was acknowledged there."""
+    first: dict[int, ReplicaLog] = {}
+    for log in evidence.logs:
+        other = first.setdefault(log.partition, log)
+        if not log.same_as(other):
+            yield f"{_place(log)} and {other.node} differ from row {_first_difference(log, other)} on"
+    for log in evidence.distinct_logs():
+        at = dict(zip(log.names, log.offsets, strict=True))
+        for op in evidence.ended("append", "ok"):
+            if op.end is None or op.invoke.partition != log.partition or op.end.offset is None:
+                continue
+            for k, name in enumerate(names_of(op.end)):
+                if at.get(name, op.end.offset + k) != op.end.offset + k:
+                    yield f"{_place(log)} has {name} at {at[name]}; acknowledged at {op.end.offset + k}"
+
+
+def duplicate(evidence: Evidence) -> Iterator[str]:
+    """No record, and no sequence number of a producer, is in the log twice."""
+    for log in evidence.distinct_logs():
+        yield from (f"{_place(log)} has {name} again at {at}" for name, at in _repeated(log, log.names))
+        yield from (
+            f"{_place(log)} has stamp {stamp} again at {at}" for stamp, at in _repeated(log, log.stamps)
+        )
+
+
+def byte_exact(evidence: Evidence) -> Iterator[str]:
+    """Every record has the bytes that were sent under its name, and nothing is there that nobody sent."""
+    for log in evidence.distinct_logs():
+        for name, value, offset in zip(log.names, log.values, log.offsets, strict=True):
+            writer, index = _split_or_none(name)
+            expected = evidence.payload(writer, index)
+            if value != expected:
+                yield f"{_place(log)}, {name} at {offset}: {value[:60]!r}, not {(expected or b'')[:60]!r}"
+
+
+def order(evidence: Evidence) -> Iterator[str]:
+    """Records lie in the order in which they were sent, and make up the whole expected log."""
+    for log in evidence.distinct_logs():
+        indices = [_split_or_none(name) for name in log.names]
+        last: dict[str, int] = {}
+        for (writer, index), offset in zip(indices, log.offsets, strict=True):
+            if index <= last.get(writer, -1):
+                yield f"{_place(log)} has {writer}/{index} at {offset}, behind {writer}/{last[writer]}"
+            last[writer] = index
+        if evidence.expected is not None:
+            yield from _off_the_expected(
+                log, [index for _, index in indices], evidence.expected[log.partition]
+            )
+
+
+def nonmonotonic_send(evidence: Evidence) -> Iterator[str]:
+    """Of two appends of one writer to one partition, the later one is acknowledged at the higher offset."""
+    last: dict[tuple[str, int | None], int] = {}
+    for op in evidence.ended("append", "ok"):
+        if op.end is None or op.end.offset is None:
+            continue
+        sender = (op.invoke.process, op.invoke.partition)
+        if op.end.offset <= last.get(sender, -1):
+            yield f"append {op.invoke.i} of {sender} acknowledged at {op.end.offset}, before {last[sender]}"
+        last[sender] = op.end.offset
+
+
+def gap(evidence: Evidence) -> Iterator[str]:
+    """Offsets are dense from log_start to log_end."""
+    for log in evidence.distinct_logs():
+        if list(log.offsets) != list(range(log.log_start, log.log_end)):
+            yield f"{_place(log)}: {len(log.offsets)} records in {log.log_start}..{log.log_end}, or a hole"
+
+
+def sequence_order(evidence: Evidence) -> Iterator[str]:
+    """Along the log, the sequence numbers of one producer epoch start at 0 and follow each other without a
+    hole.
+    """
+    for log in evidence.distinct_logs():
+        expected: dict[tuple[int, int], int] = {}
+        for stamp, offset in zip(log.stamps, log.offsets, strict=True):
+            if stamp is None:
+                continue
+            pid, epoch, seq = stamp
+            if seq != expected.get((pid, epoch), 0):
+                yield f"{_place(log)} has {stamp} at {offset}; expected was {expected.get((pid, epoch), 0)}"
+            expected[pid, epoch] = (seq + 1) % SEQUENCE_MODULUS
+
+
+def aborted_read(evidence: Evidence) -> Iterator[str]:
+    """What was refused for certain, and never sent again with another end, is in no log."""
+    failed = {name for op in evidence.ended("append", "fail") for name in names_of(op.invoke)}
+    failed -= {name for op in evidence.ended("append", "ok", "info") for name in names_of(op.invoke)}
+    for log in evidence.distinct_logs():
+        yield from (f"{_place(log)} has {name}, which was refused" for name in log.names if name in failed)
+
+
+def stale_read(evidence: Evidence) -> Iterator[str]:
+    """A linearizable read shows everything that was acknowledged before it began."""
+    appends = [
+        op for op in evidence.ended("append", "ok") if op.end is not None and op.end.offset is not None
+    ]
+    for read in evidence.ended("fetch", "ok"):
+        assert read.end is not None
+        acknowledged = max(
+            (
+                (op.end.offset or 0) + (op.end.count or 0)
+                for op in appends
+                if op.end is not None
+                and op.invoke.partition == read.invoke.partition
+                and op.end.t_mono_ns < read.invoke.t_mono_ns
+            ),
+            default=0,
+        )
+        if (read.end.offset or 0) < acknowledged:
+            yield f"fetch {read.invoke.i} saw log end {read.end.offset}; {acknowledged} was acknowledged"
+
+
+CHECKERS: dict[str, Checker] = {
+    "lost-write": lost_write,
+    "inconsistent-offset": inconsistent_offset,
+    "duplicate": duplicate,
+    "byte-exact": byte_exact,
+    "order": order,
+    "nonmonotonic-send": nonmonotonic_send,
+    "gap": gap,
+    "sequence-order": sequence_order,
+    "aborted-read": aborted_read,
+    "stale-read": stale_read,
+    "zombie": zombie,
+    "epoch-uniqueness": epoch_uniqueness,
+    "outcome-certificate": outcome_certificate,
+}
+"""Every checker by the name under which it reports."""
+
+
+def judge(evidence: Evidence) -> list[Verdict]:
+    """The verdict of every checker."""
+    return [_verdict(name, checker, evidence) for name, checker in CHECKERS.items()]
+
+
+def _verdict(name: str, checker: Checker, evidence: Evidence) -> Verdict:
+    found = checker(evidence)
+    examples = list(islice(found, VIOLATIONS_SHOWN_MAX))
+    return Verdict(
+        name, " ".join((checker.__doc__ or "").split()), len(examples) + sum(1 for _ in found), examples
+    )
+
+
+def _place(log: ReplicaLog) -> str:
+    return f"partition {log.partition} on {log.node}"
+
+
+def _split_or_none(name: str) -> tuple[str, int]:
+    try:
+        return split_name(name)
+    except ValueError:
+        return name, -1
+
+
+def _repeated(log: ReplicaLog, column: Sequence[Hashable]) -> Iterator[tuple[Hashable, int]]:
+    seen: set[Hashable] = set()
+    for item, offset in zip(column, log.offsets, strict=True):
+        if item is None:
+            continue
+        if item in seen:
+            yield item, offset
+        seen.add(item)
+
+
+def _first_difference(log: ReplicaLog, other: ReplicaLog) -> int:
+    rows = (
+        zip(each.names, each.values, each.stamps, each.writer_epochs, strict=True) for each in (log, other)
+    )
+    pairs = enumerate(zip(*rows, strict=False))
+    return next((k for k, (left, right) in pairs if left != right), min(len(log.names), len(other.names)))
+
+
+def _off_the_expected(log: ReplicaLog, indices: list[int], expected: int) -> Iterator[str]:
+    if len(indices) != expected:
+        yield f"{_place(log)} has {len(indices)} records; expected were {expected}"
+    off = next((k for k, index in enumerate(indices) if index != k), None)
+    if off is not None:
+        yield f"{_place(log)} leaves the expected log at row {off}: line {indices[off]}"

@@ -1,0 +1,88 @@
+"""What the checkers judge: the operations of a history, and the final log of every replica."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from .history import Event, Operation, operations, record_name
+
+Stamp = tuple[int, int, int]
+"""Producer id, its epoch, sequence number of the record."""
+
+
+class ReplicaLog(msgspec.Struct, frozen=True):
+    """The whole log of one replica of one partition, column by column; row k of each column is one record."""
+
+    node: str
+    partition: int
+    log_start: int
+    log_end: int
+    offsets: Sequence[int]
+    names: Sequence[str]
+    """Keys as text: ``writer/index`` for every record of ours."""
+    values: Sequence[bytes]
+    stamps: Sequence[Stamp | None]
+    writer_epochs: Sequence[int]
+
+    def same_as(self, other: "ReplicaLog") -> bool:
+        """The two replicas hold the same records at the same offsets."""
+        return self.columns == other.columns
+
+    @property
+    def columns(self) -> tuple[object, ...]:
+        """Everything two replicas of a partition must agree about."""
+        return (
+            self.log_start,
+            self.log_end,
+            self.offsets,
+            self.names,
+            self.values,
+            self.stamps,
+            self.writer_epochs,
+        )
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """A finished run. ``payload`` tells which bytes record ``index`` of ``writer`` must have; None: there is
+    no such record.
+
+    ``expected``, where given, is how many records each partition's log must consist of: then the indices
+    along the log must be 0, 1, 2, … whoever wrote them.
+    """
+
+    operations: Sequence[Operation]
+    logs: Sequence[ReplicaLog]
+    payload: Callable[[str, int], bytes | None]
+    expected: Mapping[int, int] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        events: Sequence[Event],
+        logs: Sequence[ReplicaLog],
+        payload: Callable[[str, int], bytes | None],
+        expected: Mapping[int, int] | None = None,
+    ) -> "Evidence":
+        """Evidence from a history as it was written."""
+        return cls(operations(events), logs, payload, expected)
+
+    def ended(self, f: str, *outcomes: str) -> Iterator[Operation]:
+        """The operations of kind ``f`` that ended in one of ``outcomes``, in order of invocation."""
+        return (op for op in self.operations if op.invoke.f == f and op.outcome in outcomes)
+
+    def distinct_logs(self) -> Iterator[ReplicaLog]:
+        """One log for each different content that a partition's replicas show."""
+        shown: dict[int, list[ReplicaLog]] = {}
+        for log in self.logs:
+            different = shown.setdefault(log.partition, [])
+            if not any(log.same_as(other) for other in different):
+                different.append(log)
+        return (log for different in shown.values() for log in different)
+
+
+def names_of(event: Event) -> list[str]:
+    """The names of the records that an event speaks of."""
+    if event.value is None:
+        return []
+    writer, _, first = event.value.rpartition("/")
+    return [record_name(writer, int(first) + k) for k in range(event.count or 0)]

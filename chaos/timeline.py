@@ -1,0 +1,93 @@
+"""Figures over time from a history: throughput, and how long a partition could not be written.
+
+Pure. Spans are (invoked, ended) of acknowledged appends in nanoseconds.
+"""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+import msgspec
+
+from .history import Operation
+
+Span = tuple[int, int]
+NS = 1_000_000_000
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """Records acknowledged per second, from ``at_s`` on for the width of a bucket."""
+
+    at_s: float
+    per_s: float
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """How long a fault kept partitions from being written, in seconds, for each partition."""
+
+    by_partition: dict[int, float]
+    led: list[int]
+    """Partitions that the struck node led."""
+
+    def worst_s(self, *, led_only: bool = False) -> float:
+        """The longest, over all partitions or over those that the struck node led."""
+        return max(self._chosen(led_only), default=0.0)
+
+    def median_s(self, *, led_only: bool = False) -> float:
+        """The median, likewise."""
+        return median(self._chosen(led_only) or [0.0])
+
+    def _chosen(self, led_only: bool) -> list[float]:
+        return [s for partition, s in self.by_partition.items() if not led_only or partition in self.led]
+
+
+def acknowledged_spans(operations: Iterable[Operation]) -> dict[int, list[Span]]:
+    """The spans of every partition's acknowledged appends."""
+    spans: dict[int, list[Span]] = {}
+    for op in operations:
+        if (
+            op.invoke.f == "append"
+            and op.end is not None
+            and op.outcome == "ok"
+            and op.invoke.partition is not None
+        ):
+            spans.setdefault(op.invoke.partition, []).append((op.invoke.t_mono_ns, op.end.t_mono_ns))
+    return spans
+
+
+def longest_gap_ns(spans: Iterable[Span], since_ns: int, until_ns: int) -> int:
+    """The longest time, touching ``since_ns`` to ``until_ns``, in which appends were open and none was
+    acknowledged.
+
+    Time in which nobody asked for anything does not count, so a writer that pauses makes no outage.
+    """
+    ordered = sorted(spans, key=lambda span: span[1])
+    longest, open_since = 0, [0] * len(ordered)
+    earliest = until_ns
+    for k in range(len(ordered) - 1, -1, -1):
+        earliest = open_since[k] = min(earliest, ordered[k][0])
+    previous = 0
+    for k, (_, ended) in enumerate(ordered):
+        start = max(previous, open_since[k])
+        if ended > since_ns and start < until_ns:
+            longest = max(longest, ended - start)
+        previous = ended
+    return longest
+
+
+def outage(operations: Iterable[Operation], led: Sequence[int], since_ns: int, until_ns: int) -> Outage:
+    """What a fault at ``since_ns`` did to every partition until ``until_ns``."""
+    spans = acknowledged_spans(operations)
+    by_partition = {p: longest_gap_ns(spans[p], since_ns, until_ns) / NS for p in sorted(spans)}
+    return Outage(by_partition, sorted(led))
+
+
+def throughput(operations: Iterable[Operation], start_ns: int, bucket_s: float) -> list[Rate]:
+    """Records acknowledged per second in buckets of ``bucket_s``, from ``start_ns`` to the last
+    acknowledgement.
+    """
+    buckets: dict[int, int] = {}
+    for op in operations:
+        if op.invoke.f == "append" and op.end is not None and op.outcome == "ok":
+            bucket = int((op.end.t_mono_ns - start_ns) / NS / bucket_s)
+            buckets[bucket] = buckets.get(bucket, 0) + (op.invoke.count or 0)
+    return [Rate(k * bucket_s, buckets.get(k, 0) / bucket_s) for k in range(max(buckets, default=-1) + 1)]

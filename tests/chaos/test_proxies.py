@@ -1,0 +1,95 @@
+"""The proxies do to connections what their names say; the other tests of this folder rest on it."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from stockade.chaos.proxies import Address, Mesh, ProxyError, ProxyServer
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ProxyServer]:
+    with ProxyServer() as running:
+        yield running
+
+
+@pytest.fixture
+def target() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(5)
+        yield listener
+
+
+def link(address: Address, target: socket.socket) -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection through a proxy."""
+    near = socket.create_connection(address, timeout=5)
+    far, _ = target.accept()
+    far.settimeout(5)
+    return near, far
+
+
+def mesh_of(server: ProxyServer, target: socket.socket, prefix: str) -> tuple[Mesh, Address]:
+    nodes = {f"{prefix}{k}": target.getsockname()[:2] for k in (1, 2, 3)}
+    mesh = Mesh(server, nodes)
+    return mesh, mesh.address(f"{prefix}2", f"{prefix}1")
+
+
+def test_bytes_pass_both_ways(server: ProxyServer, target: socket.socket) -> None:
+    _, address = mesh_of(server, target, "pass")
+    near, far = link(address, target)
+    with near, far:
+        near.sendall(b"to")
+        assert far.recv(9) == b"to"
+        far.sendall(b"fro")
+        assert near.recv(9) == b"fro"
+
+
+def test_a_refused_cut_breaks_the_connection_and_healing_lets_a_new_one_in(
+    server: ProxyServer, target: socket.socket
+) -> None:
+    mesh, address = mesh_of(server, target, "refused")
+    near, far = link(address, target)
+    with near, far:
+        mesh.isolate(["refused1"], "refused")
+        assert near.recv(9) == b""
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=5)
+    mesh.heal()
+    near, far = link(address, target)
+    with near, far:
+        near.sendall(b"again")
+        assert far.recv(9) == b"again"
+
+
+def test_a_silent_cut_swallows_bytes_and_healing_breaks_the_connection(
+    server: ProxyServer, target: socket.socket
+) -> None:
+    mesh, address = mesh_of(server, target, "silent")
+    near, far = link(address, target)
+    with near, far:
+        mesh.isolate(["silent1"], "silent")
+        near.sendall(b"lost")
+        far.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            far.recv(9)
+        mesh.heal()
+        far.settimeout(5)
+        assert far.recv(9) == b""
+
+
+def test_links_within_the_majority_stay_up(server: ProxyServer, target: socket.socket) -> None:
+    mesh, _ = mesh_of(server, target, "inner")
+    mesh.isolate(["inner1"], "refused")
+    near, far = link(mesh.address("inner3", "inner2"), target)
+    with near, far:
+        near.sendall(b"up")
+        assert far.recv(9) == b"up"
+
+
+def test_what_the_server_refuses_is_an_error(server: ProxyServer, target: socket.socket) -> None:
+    server.create("twice", target.getsockname()[:2])
+    with pytest.raises(ProxyError, match="409"):
+        server.create("twice", target.getsockname()[:2])

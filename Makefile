@@ -1,0 +1,35 @@
+# The two commands are `make cluster` and `make test`; both set up what they need.
+PYTHON ?= python3
+TOX := .tools/tox/bin/tox
+STOCKADE := .venv/bin/stockade
+DATA ?= examples/data
+
+.PHONY: cluster demo test lint types format clean
+
+cluster: .venv/.ready
+	@$(STOCKADE) cluster --nodes 3 --data ./data
+
+demo: .venv/.ready
+	@$(STOCKADE) demo $(DATA)
+
+test: $(TOX)
+	@$(TOX) run
+
+lint types format: $(TOX)
+	@$(TOX) run -q -e $@
+
+# The environment that runs a cluster. tox makes it once; after that a start needs neither tox nor the network.
+.venv/.ready: pyproject.toml tox.ini | $(TOX)
+	@echo "Setting up .venv (once)"
+	@$(TOX) run -qq --notest -e cluster
+	@touch $@
+
+$(TOX):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Stockade needs Python 3.11 or newer: make PYTHON=...")'
+	@$(PYTHON) -m venv .tools/tox
+	@.tools/tox/bin/pip install --quiet --disable-pip-version-check 'tox>=4.25,<5'
+
+# Leaves ./data, the clusters' own data, alone.
+clean:
+	@rm -rf .venv .tox .tools build src/stockade.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -prune -exec rm -rf {} +

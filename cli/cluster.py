@@ -13,10 +13,18 @@ from .local_cluster import ClusterFailed, LocalCluster
 @click.command()
 @click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many nodes.")
 @click.option(
-    "--port-base", default=7101, show_default=True, type=click.IntRange(1024, 65000), help="HTTP port of the first node."
+    "--port-base",
+    default=7101,
+    show_default=True,
+    type=click.IntRange(1024, 65000),
+    help="HTTP port of the first node.",
 )
 @click.option(
-    "--data", default="data", show_default=True, type=click.Path(file_okay=False, path_type=Path), help="Data folder."
+    "--data",
+    default="data",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Data folder.",
 )
 @click.option("--no-restart", is_flag=True, help="Leave a node that dies dead.")
 def cluster(nodes: int, port_base: int, data: Path, no_restart: bool) -> None:

@@ -50,8 +50,9 @@ class ClusterFailed(Exception):
 
 @dataclass
 class LocalCluster:
-    """Nodes n1 to nN on loopback. HTTP ports count up from ``port_base``, Raft ports from ``port_base`` + 100; 0 takes free
-    ports. ``raft_address`` may give the address under which one node reaches another (to put a proxy between them).
+    """Nodes n1 to nN on loopback. HTTP ports count up from ``port_base``, Raft ports from ``port_base`` + 100; 0
+    takes free ports. ``raft_address`` may give the address under which one node reaches another (to put a proxy
+    between them).
     """
 
     data: Path
@@ -83,9 +84,18 @@ class LocalCluster:
 
     def start_node(self, node: LocalNode) -> None:
         """Start one node that does not run."""
-        command = [sys.executable, "-m", "stockade", "serve", "--with-parent", "--config", str(node.data / "node.toml")]
+        command = [
+            sys.executable,
+            "-m",
+            "stockade",
+            "serve",
+            "--with-parent",
+            "--config",
+            str(node.data / "node.toml"),
+        ]
         with (node.data / "node.log").open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal reaches this process only, which then stops the nodes in order.
+            # A session of its own: Ctrl-C in the terminal reaches this process only, which then stops the nodes in
+            # order.
             node.process = subprocess.Popen(  # noqa: S603
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )

@@ -43,7 +43,7 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
         loop.add_signal_handler(number, stopping.set)
     node = Node(settings, on_failure=lambda _: stopping.set())
     await node.start()
-    http = await start_http(node, *parse_address(settings.http))
+    http = await start_http(node.service, *parse_address(settings.http))
     _log.info("node %s listens on http://%s", settings.node_id, settings.http)
     parent = os.getppid()
     while not stopping.is_set():

@@ -48,7 +48,9 @@ class RaftSection(msgspec.Struct, frozen=True):
 
 
 class LimitsSection(msgspec.Struct, frozen=True):
-    """[limits]: how long a request may take before its outcome is called unknown, and how large a segment file grows."""
+    """[limits]: how long a request may take before its outcome is called unknown, and how large a segment file
+    grows.
+    """
 
     request_timeout_ms: int = 10_000
     segment_bytes_max: int = 64 * 1024 * 1024
@@ -57,8 +59,8 @@ class LimitsSection(msgspec.Struct, frozen=True):
 class NodeConfig(msgspec.Struct, frozen=True):
     """Everything a node is told.
 
-    ``http`` and ``raft_listen`` are host:port to listen on; ``members`` are all nodes, this one included, and are the same
-    on every node but for the Raft addresses, which may differ (a proxy between two nodes, say).
+    ``http`` and ``raft_listen`` are host:port to listen on; ``members`` are all nodes, this one included, and are
+    the same on every node but for the Raft addresses, which may differ (a proxy between two nodes, say).
     """
 
     node_id: str
@@ -104,7 +106,9 @@ def is_loopback(host: str) -> bool:
 
 
 def load(path: Path) -> NodeConfig:
-    """The configuration in a TOML file. Raises ConfigError with every fault; relative folders are relative to the file."""
+    """The configuration in a TOML file. Raises ConfigError with every fault; relative folders are relative to the
+    file.
+    """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -129,7 +133,11 @@ def check(raw: Mapping[str, Any]) -> NodeConfig:
 
 
 def _fields(
-    raw: Mapping[str, Any], kind: type[msgspec.Struct], where: str, faults: list[str], nested: set[str] = frozenset()  # type: ignore[assignment]
+    raw: Mapping[str, Any],
+    kind: type[msgspec.Struct],
+    where: str,
+    faults: list[str],
+    nested: set[str] = frozenset(),  # type: ignore[assignment]
 ) -> dict[str, Any]:
     known = {field.name: field for field in msgspec.structs.fields(kind)}
     faults.extend(f"{where}{name}: unknown setting" for name in raw if name not in known)

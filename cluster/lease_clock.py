@@ -1,4 +1,6 @@
-"""The lease clock of the controller's leader (SEMANTICS 8). Replicas never read it; they obey what it stamped on commands."""
+"""The lease clock of the controller's leader (SEMANTICS 8). Replicas never read it; they obey what it stamped on
+commands.
+"""
 
 from collections.abc import Callable
 

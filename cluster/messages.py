@@ -47,10 +47,14 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
-    """All topics at one index of the controller's log."""
+    """All topics at one index of the controller's log, and who leads the controller group as far as the teller
+    knows.
+    """
 
     index: int
     topics: list[Placement]
+    leader: str | None
+    term: int
 
 
 class AskStatus(msgspec.Struct, frozen=True, tag="ask_status"):
@@ -79,7 +83,7 @@ class Status(msgspec.Struct, frozen=True, tag="status"):
 Message = Propose | Proposed | NotLeading | OutcomeUnknown | FollowCatalog | Catalog | AskStatus | Status
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Message)
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 def encode(message: Message) -> bytes:

@@ -1,11 +1,13 @@
 """One partition's replica on this node: the asynchronous shell around its machine, its log on disk and its Raft group.
 
-Verdicts are made in apply; this shell proposes, waits and reads. It never answers a refusal of its own making except that
-another node leads, and it never calls a lost proposal a failure.
+Verdicts are made in apply; this shell proposes, waits and reads. It never answers a refusal of its own making except
+that another node leads, and it never calls a lost proposal a failure.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+
+import msgspec
 
 from ..partition import commands
 from ..partition.commands import Append, Appended, InstallProducer, NotEnrolled, Offset, Stamp, Token
@@ -85,7 +87,13 @@ class Replica:
         return GroupStatus(group.group_id, group.leader, group.term, self.machine.topic_epoch, mode)
 
     async def append(
-        self, batch: Batch, *, topic_id: int | None, token: Token | None, stamp: Stamp | None, if_log_end: Offset | None
+        self,
+        batch: Batch,
+        *,
+        topic_id: int | None,
+        token: Token | None,
+        stamp: Stamp | None,
+        if_log_end: Offset | None,
     ) -> Appended:
         """Propose the batch; a producer that is new here is enrolled first and the batch proposed again."""
         self._check_leading()
@@ -120,11 +128,14 @@ class Replica:
             raise OffsetOutOfRange(start, machine.log_start, machine.log_end)
 
         def enough() -> bool | None:
-            return True if self._log.bytes_from(start) >= min_bytes else None
+            if min_bytes <= 1:
+                return True if machine.log_end - start >= min_bytes else None
+            found = self._log.read(start, max_bytes)
+            return True if found.size >= min_bytes or found.next_offset < machine.log_end else None
 
-        if max_wait_ms and enough() is None:
+        if max_wait_ms:
             await self.changed.until(enough, max_wait_ms / 1000)
-        return self._log.read(start, max_bytes, stale=local)
+        return msgspec.structs.replace(self._log.read(start, max_bytes), stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
         """The batches that hold the last ``count`` records, and topic_epoch."""
@@ -134,9 +145,11 @@ class Replica:
     async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:
         """First record at or after a time; None: first record with the greatest timestamp."""
         await self._barrier()
-        found = self._log.max_timestamp() if timestamp_ms is None else self._log.find_timestamp(timestamp_ms)
-        offset, time_ms = found if found is not None else (-1, None)
-        return offset, time_ms, self.machine.log_start, self.machine.log_end
+        return *self._log.find_timestamp(timestamp_ms), self.machine.log_start, self.machine.log_end
+
+    def close(self) -> None:
+        """Close the files."""
+        self._log.close()
 
     def check_topic_id(self, topic_id: int | None) -> None:
         """Raises InconsistentTopicId when the caller means another incarnation."""
@@ -153,7 +166,9 @@ class Replica:
             raise self.not_leading()
 
     async def _introduce(self, pid: int, deadline: float) -> None:
-        """Make a producer known here. Nothing of the append was stored yet, so even a lost step is no unknown outcome."""
+        """Make a producer known here. Nothing of the append was stored yet, so even a lost step is no unknown
+        outcome.
+        """
         try:
             epoch = await self._enrol(pid, self.group.group_id, deadline - asyncio.get_running_loop().time())
             await self._propose(InstallProducer(pid, epoch), deadline)

@@ -1,6 +1,7 @@
 """The replicas that this node holds: opened and erased as the catalog says, found by topic and partition.
 
-A replica is also remembered on disk, so that a restarted node serves its partitions before it has heard from the controller.
+A replica is also remembered on disk, so that a restarted node serves its partitions before it has heard from the
+controller.
 """
 
 import logging
@@ -52,6 +53,8 @@ class Replicas:
         self._held: dict[int, Replica] = {}
         self.topics: dict[str, Placement] = {}
         self.index = 0
+        self.controller: tuple[str | None, int] = (None, 0)
+        """Node id and term of the controller group's leader, as the catalog's teller knew it."""
         self.changed = Signal()
 
     def open_remembered(self) -> None:
@@ -62,12 +65,14 @@ class Replicas:
 
     async def follow(self, catalog: Catalog) -> None:
         """Hold what the catalog places here. An older catalog than the last one is passed over."""
+        self.controller = (catalog.leader, catalog.term)
         if catalog.index < self.index:
             return
         self.topics = {placement.topic: placement for placement in catalog.topics}
         wanted = {a.group_id: a for placement in catalog.topics for a in self._assignments(placement)}
         for held in list(self._held.values()):
-            # A topic's id is the index of its creation: one that is younger than this catalog is not deleted, but not yet told.
+            # A topic's id is the index of its creation: one that is younger than this catalog is not deleted, but
+            # not yet told.
             if held.group.group_id not in wanted and held.topic_id <= catalog.index:
                 await self._erase(held)
         for key, assignment in wanted.items():

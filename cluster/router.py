@@ -1,7 +1,8 @@
 """Reaches the leader of a group from any node: here, or with one call over the Raft connection.
 
-Only commands whose outcome is settled by their group pass here (fences, enrolment). A command that was surely not proposed is
-tried again elsewhere until the deadline; one whose outcome is unknown never is: the caller decides, knowing its command.
+Only commands whose outcome is settled by their group pass here (fences, enrolment). A command that was surely not
+proposed is tried again elsewhere until the deadline; one whose outcome is unknown never is: the caller decides,
+knowing its command.
 """
 
 import asyncio

@@ -37,7 +37,13 @@ class Partition(Protocol):
         ...
 
     async def append(
-        self, batch: Batch, *, topic_id: int | None, token: Token | None, stamp: Stamp | None, if_log_end: Offset | None
+        self,
+        batch: Batch,
+        *,
+        topic_id: int | None,
+        token: Token | None,
+        stamp: Stamp | None,
+        if_log_end: Offset | None,
     ) -> Appended:
         """Propose one validated batch and wait for the verdict of apply (SEMANTICS 5.8)."""
         ...
@@ -47,7 +53,8 @@ class Partition(Protocol):
     ) -> Slice:
         """Committed batches from ``offset`` (None: log end); linearizable unless ``local`` (SEMANTICS 5.10).
 
-        Waits up to ``max_wait_ms`` until ``min_bytes`` are there. Raises OffsetOutOfRange. ``offset`` -1 means log start.
+        Waits up to ``max_wait_ms`` until ``min_bytes`` are there. Raises OffsetOutOfRange. ``offset`` -1 means log
+        start.
         """
         ...
 
@@ -56,7 +63,8 @@ class Partition(Protocol):
         ...
 
     async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:
-        """(offset, its timestamp, log_start, log_end) of the first record at or after ``timestamp_ms``; offset -1 if none.
+        """(offset, its timestamp, log_start, log_end) of the first record at or after ``timestamp_ms``; offset -1 if
+        none.
 
         None asks for the first record with the greatest timestamp. Linearizable.
         """
@@ -127,7 +135,9 @@ class Service(Protocol):
         resume_epoch: int | None,
         topic_id: int | None,
     ) -> GrantInfo | TicketInfo:
-        """All partitions of the set (None: all of the topic) or none (SEMANTICS 5.2). A ticket after 5 s of installing."""
+        """All partitions of the set (None: all of the topic) or none (SEMANTICS 5.2). A ticket after 5 s of
+        installing.
+        """
         ...
 
     async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> TicketInfo:
@@ -141,5 +151,7 @@ class Service(Protocol):
     async def init_producer(
         self, name: str | None, pair: tuple[int, int] | None, timeout_ms: int, nonce: str | None
     ) -> ProducerPair:
-        """InitProducerId (SEMANTICS 6.5). Answers when the epoch is installed on every partition where the name is enrolled."""
+        """InitProducerId (SEMANTICS 6.5). Answers when the epoch is installed on every partition where the name is
+        enrolled.
+        """
         ...

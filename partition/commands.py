@@ -1,8 +1,8 @@
 """What can be asked of a partition's state machine, what it answers, and the bytes of both.
 
-Commands are frozen values. Everything that apply may depend on travels in them (SEMANTICS 3): the timestamp of receipt was
-read by the leader before proposing, and a batch was validated before. The bytes are MessagePack with a tag for each
-kind; encoding is deterministic, so equal commands have equal bytes.
+Commands are frozen values. Everything that apply may depend on travels in them (SEMANTICS 3): the timestamp of
+receipt was read by the leader before proposing, and a batch was validated before. The bytes are MessagePack with a
+tag for each kind; encoding is deterministic, so equal commands have equal bytes.
 """
 
 from typing import Any
@@ -21,7 +21,9 @@ SEQUENCE_MODULUS = 1 << 31
 
 
 def is_named(pid: ProducerId) -> bool:
-    """Named producers have odd ids, anonymous ones even ids, so a zombie of a forgotten name never passes as anonymous."""
+    """Named producers have odd ids, anonymous ones even ids, so a zombie of a forgotten name never passes as
+    anonymous.
+    """
     return pid % 2 == 1
 
 
@@ -98,7 +100,9 @@ Command = Append | InstallFence | ClearFence | InstallProducer
 
 
 class Appended(msgspec.Struct, frozen=True, tag="appended"):
-    """Stored now, or (``duplicate``) by an earlier request, whose offsets and time these are; None: no longer remembered."""
+    """Stored now, or (``duplicate``) by an earlier request, whose offsets and time these are; None: no longer
+    remembered.
+    """
 
     base_offset: Offset | None
     last_offset: Offset | None
@@ -136,8 +140,8 @@ class _Refusal(msgspec.Struct, frozen=True, tag="refusal"):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_command_decoder = msgspec.msgpack.Decoder(Command)
-_result_decoder = msgspec.msgpack.Decoder(Result | _Refusal)
+_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_result_decoder: msgspec.msgpack.Decoder[Result | _Refusal] = msgspec.msgpack.Decoder(Result | _Refusal)
 
 
 def encode_command(command: Command) -> bytes:

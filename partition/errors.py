@@ -49,7 +49,7 @@ class StockadeError(Exception):
 
     def __eq__(self, other: object) -> bool:
         """Two refusals are equal when they say the same: detail is for people and does not count."""
-        return type(self) is type(other) and self.fields == other.fields  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.fields == other.fields
 
     def __hash__(self) -> int:
         return hash(self.code)
@@ -98,7 +98,9 @@ class InvalidTransactionTimeout(StockadeError):
 
 
 class ProducerFenced(StockadeError):
-    """A superseded token or identity (Kafka error 90). Fields: current_epoch, reason, outcome (with the producer trio)."""
+    """A superseded token or identity (Kafka error 90). Fields: current_epoch, reason, outcome (with the producer
+    trio).
+    """
 
     code, http_status, title = "PRODUCER_FENCED", 403, "Somebody newer holds this place"
 

@@ -1,0 +1,163 @@
+"""The controller group as its members run it: commands stamped with the lease clock, proposed, and their outcome told.
+
+Only the leader decides; everybody else answers that another node leads. Nothing here is remembered: what must
+survive is in the machine.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ..partition.errors import (
+    InternalError,
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    StockadeError,
+    ThrottlingQuotaExceeded,
+)
+from ..raft.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
+from . import commands
+from .catalog import Topic
+from .commands import Command, Tick, TopicCreated, TopicDeleted
+from .controller import ControllerMachine
+from .lease_clock import LeaseClock
+from .messages import Catalog, Placement
+from .model import Leader
+from .signal import Signal
+
+TICK_S = 0.2
+"""How often the leader looks whether a session is due."""
+
+_Answer = TypeVar("_Answer")
+_log = logging.getLogger(__name__)
+
+
+class AppliedController:
+    """The controller machine, waking whoever waits for its state to change."""
+
+    def __init__(self, machine: ControllerMachine) -> None:
+        self.machine = machine
+        self.changed = Signal()
+        self.topics_index = 0
+        """Log index of the last change of topics."""
+
+    def apply(self, index: int, term: int, command: bytes) -> object:
+        """Apply, then notify."""
+        result = self.machine.apply(index, term, command)
+        if isinstance(result, TopicCreated | TopicDeleted):
+            self.topics_index = index
+        self.changed.notify()
+        return result
+
+    def placement(self, name: str) -> Placement | None:
+        """One topic, if it exists."""
+        topic = self.machine.topic(name)
+        return _placement(topic) if topic is not None else None
+
+
+def _placement(topic: Topic) -> Placement:
+    return Placement(topic.name, topic.topic_id, topic.config, topic.replication_factor, topic.placements)
+
+
+class Control:
+    """Proposes commands to the controller group and reads its state."""
+
+    def __init__(
+        self,
+        state: AppliedController,
+        group: Group,
+        url_of: Callable[[str | None], str | None],
+        timeout_s: float,
+    ) -> None:
+        """``url_of`` gives the base URL of a node id; ``timeout_s`` bounds every call."""
+        self.state = state
+        self.machine = state.machine
+        self.group = group
+        self.timeout_s = timeout_s
+        self._url_of = url_of
+        self._clock = LeaseClock(lambda: self.machine.lease_clock_ms, time.monotonic)
+
+    def leader(self) -> Leader:
+        """Who leads the controller group, as far as this node knows."""
+        return Leader(self.group.leader, self._url_of(self.group.leader), self.group.term)
+
+    def not_leading(self) -> NotLeaderOrFollower:
+        """The answer that sends the caller to the leader."""
+        leader = self.leader()
+        return NotLeaderOrFollower(leader.url, leader.term if leader.url else None)
+
+    def catalog(self) -> Catalog:
+        """All topics, for the nodes that follow."""
+        topics = [_placement(topic) for topic in self.machine.topics()]
+        return Catalog(self.state.topics_index, topics, self.group.leader, self.group.term)
+
+    def now_ms(self) -> int:
+        """The lease clock; only the leader's counts."""
+        return self._clock.now_ms(self.group.term)
+
+    async def decide(self, make: Callable[[int], Command], answer: type[_Answer]) -> _Answer:
+        """Propose what ``make`` makes of the lease clock; the answer, of the type that this command gives.
+
+        Raises the refusal that the machine answered, NotLeaderOrFollower, ThrottlingQuotaExceeded, RequestTimedOut.
+        """
+        if not self.group.is_leader:
+            raise self.not_leading()
+        outcome = await self.group.propose(commands.encode_command(make(self.now_ms())), self.timeout_s)
+        match outcome:
+            case Committed(result=StockadeError() as refusal):
+                raise refusal
+            case Committed(result=result):
+                if not isinstance(result, answer):
+                    raise InternalError(f"the controller answered {result!r}")
+                return result
+            case Unknown(index=index):
+                raise RequestTimedOut(raft_index=index)
+            case Overloaded():
+                raise ThrottlingQuotaExceeded(retry_after_ms=200)
+            case Rejected():
+                raise self.not_leading()
+
+    async def barrier(self) -> None:
+        """Return when a read of the machine is linearizable. Raises NotLeaderOrFollower, LeaderNotAvailable."""
+        try:
+            await self.group.read_barrier(self.timeout_s)
+        except NotLeader as error:
+            raise self.not_leading() from error
+        except TimeoutError as error:
+            raise LeaderNotAvailable("no majority confirmed that this node leads") from error
+
+    async def until(self, look: Callable[[], _Answer | None], timeout_s: float) -> _Answer | None:
+        """What ``look`` answers as soon as it is not None; None after ``timeout_s``."""
+        return await self.state.changed.until(look, timeout_s)
+
+    async def keep_time(self) -> None:
+        """While this node leads, let due sessions expire; the first tick of a term re-arms all of them. Runs for
+        ever.
+        """
+        ticked_term = -1
+        while True:
+            if self.group.is_leader and (self.group.term != ticked_term or self._is_due()):
+                term = self.group.term
+                if await quietly(self.decide(lambda now: Tick(now_ms=now), commands.Done)):
+                    ticked_term = term
+            await asyncio.sleep(TICK_S)
+
+    def _is_due(self) -> bool:
+        deadline = self.machine.next_deadline_ms()
+        return deadline is not None and deadline <= self.now_ms()
+
+
+async def quietly(work: Awaitable[object]) -> bool:
+    """Whether background work succeeded. A refusal loses nothing: the replicated state still says what is to be
+    done.
+    """
+    try:
+        await work
+    except StockadeError as refusal:
+        if not refusal.retriable:
+            _log.warning("background work was refused: %s", refusal)
+        return False
+    return True

@@ -1,0 +1,144 @@
+"""Topics as a node serves them: changes on the controller's leader, descriptions on any node."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from ..partition.errors import RequestTimedOut, UnknownTopicOrPartition
+from . import messages
+from .catalog import group_id
+from .commands import CreateTopic, DeleteTopic, TopicCreated, TopicDeleted
+from .control import Control
+from .messages import GroupStatus, Placement
+from .model import Leader, Mode, PartitionInfo, TopicConfig, TopicInfo, TopicSummary
+from .replicas import Replicas
+from .router import Router
+
+ASK_AGAIN_S = 0.05
+"""Between two questions whether a new topic's partitions have leaders."""
+ASK_TIMEOUT_S = 1.0
+"""A node that does not tell its status within this time counts as away."""
+
+
+class Observer:
+    """What the nodes know of groups that this node may not hold."""
+
+    def __init__(
+        self, node_id: str, router: Router, replicas: Replicas, url_of: Callable[[str | None], str | None]
+    ) -> None:
+        self._node_id = node_id
+        self._router = router
+        self._replicas = replicas
+        self._url_of = url_of
+
+    def status_here(self, group_ids: Iterable[int]) -> messages.Status:
+        """What this node knows of those groups that it holds."""
+        held = [replica for key in group_ids if (replica := self._replicas.get(key)) is not None]
+        return messages.Status(self._replicas.index, [replica.status() for replica in held])
+
+    async def status(self, node_id: str, group_ids: list[int]) -> messages.Status:
+        """What a node knows; nothing when it is away."""
+        if node_id == self._node_id:
+            return self.status_here(group_ids)
+        try:
+            answer = await self._router.ask(node_id, messages.AskStatus(group_ids), ASK_TIMEOUT_S)
+        except (ConnectionError, TimeoutError):
+            return messages.Status(0, [])
+        assert isinstance(answer, messages.Status), answer
+        return answer
+
+    async def describe(self, topic: Placement) -> TopicInfo:
+        """A topic with the leaders of its partitions, asked of the nodes that hold them."""
+        keys = {group_id(topic.topic_id, partition): replicas for partition, replicas in enumerate(topic.replicas)}
+        nodes = sorted({node_id for replicas in topic.replicas for node_id in replicas})
+        asked = [[key for key, replicas in keys.items() if node_id in replicas] for node_id in nodes]
+        answers = await asyncio.gather(*map(self.status, nodes, asked))
+        best = _freshest(status for answer in answers for status in answer.groups)
+        partitions = [
+            self._partition(partition, topic.replicas[partition], best.get(key)) for partition, key in enumerate(keys)
+        ]
+        return TopicInfo(topic.topic, topic.topic_id, topic.replication_factor, False, topic.config, partitions)
+
+    def _partition(self, partition: int, replicas: list[str], status: GroupStatus | None) -> PartitionInfo:
+        if status is None:
+            return PartitionInfo(partition, Leader(None, None, 0), replicas)
+        leader = Leader(status.leader, self._url_of(status.leader), status.term)
+        mode: Mode | None = status.slot_mode  # type: ignore[assignment]
+        return PartitionInfo(partition, leader, replicas, status.topic_epoch, mode)
+
+
+def _freshest(statuses: Iterable[GroupStatus]) -> dict[int, GroupStatus]:
+    """For each group the word of the node with the highest term, of two such the one that knows the leader and the
+    higher epoch.
+    """
+    best: dict[int, GroupStatus] = {}
+    for status in statuses:
+        rank = (status.term, status.leader is not None, status.topic_epoch)
+        known = best.get(status.group_id)
+        if known is None or rank > (known.term, known.leader is not None, known.topic_epoch):
+            best[status.group_id] = status
+    return best
+
+
+class Topics:
+    """The catalog's leader: creates, deletes and lists topics."""
+
+    def __init__(self, control: Control, observer: Observer, nodes: Sequence[tuple[str, str | None]]) -> None:
+        """``nodes`` are all nodes of the cluster with their zones."""
+        self._control = control
+        self._observer = observer
+        self._nodes = list(nodes)
+
+    async def list_topics(self) -> list[TopicSummary]:
+        """Ascending by name; linearizable."""
+        await self._control.barrier()
+        topics = self._control.machine.topics()
+        return [TopicSummary(topic.name, topic.topic_id, len(topic.placements)) for topic in topics]
+
+    async def find(self, name: str) -> Placement:
+        """A topic by name; linearizable. Raises UnknownTopicOrPartition."""
+        await self._control.barrier()
+        return self._placement(name)
+
+    async def create(
+        self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
+    ) -> tuple[TopicInfo, bool]:
+        """The topic, and whether it is new; answers when every partition has a leader."""
+        created = await self._control.decide(
+            lambda now: CreateTopic(
+                now_ms=now,
+                name=name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                config=config,
+                nodes=self._nodes,
+            ),
+            TopicCreated,
+        )
+        return await self._described_with_leaders(name), created.created
+
+    async def delete(self, name: str, topic_id: int | None) -> None:
+        """Answers when every node that can be reached has dropped its replicas."""
+        await self._control.decide(lambda now: DeleteTopic(now_ms=now, name=name, topic_id=topic_id), TopicDeleted)
+        index = self._control.state.topics_index
+        deadline = asyncio.get_running_loop().time() + self._control.timeout_s
+        while asyncio.get_running_loop().time() < deadline:
+            answers = await asyncio.gather(*(self._observer.status(node_id, []) for node_id, _ in self._nodes))
+            if all(answer.catalog_index >= index or not answer.catalog_index for answer in answers):
+                return
+            await asyncio.sleep(ASK_AGAIN_S)
+        raise RequestTimedOut("deleted, but not every node has dropped its replicas yet")
+
+    async def _described_with_leaders(self, name: str) -> TopicInfo:
+        deadline = asyncio.get_running_loop().time() + self._control.timeout_s
+        while asyncio.get_running_loop().time() < deadline:
+            info = await self._observer.describe(self._placement(name))
+            if all(partition.leader.url for partition in info.partitions):
+                return info
+            await asyncio.sleep(ASK_AGAIN_S)
+        raise RequestTimedOut("created, but not every partition has a leader yet")
+
+    def _placement(self, name: str) -> Placement:
+        placement = self._control.state.placement(name)
+        if placement is None:
+            raise UnknownTopicOrPartition(topic=name, partition=None)
+        return placement

@@ -1,0 +1,182 @@
+"""What the machine needs of a log of batches, and a log in memory for tests.
+
+A log only stores: what may be appended was decided before it is asked.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from .commands import Append, Offset, Stamp
+from .errors import OffsetOutOfRange
+from .records import first_row_since
+
+
+class StoredBatch(msgspec.Struct, frozen=True):
+    """One batch of a log: ``count`` records at ``base_offset`` and after.
+
+    ``stamp`` is the producer's (None: the append had none), ``writer_epoch`` the topic_epoch it was written
+    under, ``timestamp_ms`` the moment of receipt, ``max_timestamp_ms`` the greatest timestamp of a record,
+    ``crc`` the CRC-32 of the message. The message is ``length`` bytes at ``position`` of the file ``segment``
+    (a path; "" for a log in memory).
+    """
+
+    base_offset: Offset
+    count: int
+    stamp: Stamp | None
+    writer_epoch: int
+    timestamp_ms: int
+    max_timestamp_ms: int
+    crc: int
+    segment: str
+    position: int
+    length: int
+
+    @property
+    def next_offset(self) -> Offset:
+        """The offset behind the last record."""
+        return self.base_offset + self.count
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """Whole, consecutive batches of a log, and where the log began and ended when they were looked up.
+
+    ``next_offset`` is where to continue reading: the end of the last batch, or the offset asked for when
+    there is none. ``stale`` says that no leader was asked. ``fetch`` gets the messages of batches; call
+    ``messages`` instead.
+    """
+
+    batches: list[StoredBatch]
+    log_start: Offset
+    log_end: Offset
+    next_offset: Offset
+    fetch: Callable[[Sequence[StoredBatch]], list[bytes]]
+    stale: bool = False
+
+    def messages(self) -> list[bytes]:
+        """The encapsulated messages of ``batches``, in order. Raises OSError, also when the log was erased
+        meanwhile.
+        """
+        return self.fetch(self.batches)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all messages together."""
+        return sum(batch.length for batch in self.batches)
+
+
+class Log(Protocol):
+    """Batches at dense offsets. ``log_start`` is the first one kept, ``log_end`` the next to be given."""
+
+    @property
+    def log_start(self) -> Offset:
+        """The first offset kept."""
+        ...
+
+    @property
+    def log_end(self) -> Offset:
+        """The next offset to be given."""
+        ...
+
+    def append(self, command: Append, writer_epoch: int) -> Offset:
+        """Store the batch at log_end; answers its base offset. After an OSError the log must not be used."""
+        ...
+
+    def read(self, offset: Offset, max_bytes: int) -> Slice:
+        """Batches from the one that contains ``offset``: the first always, more while all together fit
+        ``max_bytes``.
+
+        Empty at log_end. Raises OffsetOutOfRange.
+        """
+        ...
+
+    def tail(self, count: int) -> Slice:
+        """The batches that hold the last ``count`` records."""
+        ...
+
+    def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
+        """First record at or after ``timestamp_ms`` (None: with the greatest timestamp), and its timestamp;
+        (-1, None) when there is none.
+        """
+        ...
+
+
+def make_slice(
+    candidates: Iterable[StoredBatch],
+    offset: Offset,
+    max_bytes: int,
+    bounds: tuple[Offset, Offset],
+    fetch: Callable[[Sequence[StoredBatch]], list[bytes]],
+) -> Slice:
+    """The first of ``candidates``, and those after it that fit ``max_bytes``. ``bounds``: log start and end."""
+    batches: list[StoredBatch] = []
+    room = max_bytes
+    for batch in candidates:
+        room -= batch.length
+        if batches and room < 0:
+            break
+        batches.append(batch)
+    next_offset = batches[-1].next_offset if batches else offset
+    return Slice(batches, *bounds, next_offset, fetch)
+
+
+class MemoryLog:
+    """Implements ``Log`` with lists, slowly and plainly: the twin that SegmentLog is compared with."""
+
+    log_start: Offset = 0
+
+    def __init__(self) -> None:
+        self.batches: list[StoredBatch] = []
+        self._messages: dict[Offset, bytes] = {}
+
+    @property
+    def log_end(self) -> Offset:
+        """The next offset to be given."""
+        return self.batches[-1].next_offset if self.batches else 0
+
+    def append(self, command: Append, writer_epoch: int) -> Offset:
+        """Store the batch at log_end; answers its base offset."""
+        offset = self.log_end
+        self._messages[offset] = command.message
+        self.batches.append(
+            StoredBatch(
+                base_offset=offset,
+                count=command.count,
+                stamp=command.stamp,
+                writer_epoch=writer_epoch,
+                timestamp_ms=command.timestamp_ms,
+                max_timestamp_ms=command.max_timestamp_ms,
+                crc=command.crc,
+                segment="",
+                position=0,
+                length=len(command.message),
+            )
+        )
+        return offset
+
+    def read(self, offset: Offset, max_bytes: int) -> Slice:
+        """Batches from the one that contains ``offset``."""
+        if not self.log_start <= offset <= self.log_end:
+            raise OffsetOutOfRange(offset, self.log_start, self.log_end)
+        candidates = [batch for batch in self.batches if batch.next_offset > offset]
+        return make_slice(candidates, offset, max_bytes, (self.log_start, self.log_end), self._fetch)
+
+    def tail(self, count: int) -> Slice:
+        """The batches that hold the last ``count`` records."""
+        return self.read(max(self.log_start, self.log_end - count), sys.maxsize)
+
+    def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
+        """First record at or after ``timestamp_ms`` (None: the greatest there is), and its timestamp."""
+        wanted = timestamp_ms
+        if wanted is None:
+            wanted = max((batch.max_timestamp_ms for batch in self.batches), default=0)
+        for batch in self.batches:
+            if batch.max_timestamp_ms >= wanted:
+                row, found = first_row_since(self._messages[batch.base_offset], wanted)
+                return batch.base_offset + row, found
+        return -1, None
+
+    def _fetch(self, batches: Sequence[StoredBatch]) -> list[bytes]:
+        return [self._messages[batch.base_offset] for batch in batches]

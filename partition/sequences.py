@@ -1,0 +1,156 @@
+"""Idempotence: which batch comes next, which was stored before, which is refused (SEMANTICS 6.6, 7.6).
+
+Pure: judging changes nothing. What a producer stored under one epoch is a Run; a Run is a value, replaced and
+never changed. Sequence numbers count records from 0 in each epoch and wrap at SEQUENCE_MODULUS, so "before"
+is a distance backwards from the next number, and a distance proves something only when the run holds that
+many records.
+"""
+
+from enum import Enum, auto
+
+import msgspec
+
+from .commands import SEQUENCE_MODULUS, Offset, Stamp, is_named
+from .errors import InvalidProducerEpoch, OutOfOrderSequence, StockadeError
+
+CACHE_BATCHES = 5
+"""Batches remembered per producer and epoch; also the most a client may have in flight."""
+BEHIND_MAX = 1 << 30
+"""Longest distance backwards, in records, that is taken for a repetition; half of the number circle."""
+
+
+class CachedBatch(msgspec.Struct, frozen=True):
+    """A stored batch that is remembered: its sequence range, offsets, and moment of receipt."""
+
+    first_seq: int
+    last_seq: int
+    base_offset: Offset
+    last_offset: Offset
+    timestamp_ms: int
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What a producer stored under one epoch: ``records`` of them, the last numbered ``last_seq`` (-1: none)."""
+
+    epoch: int
+    last_seq: int = -1
+    records: int = 0
+    cache: tuple[CachedBatch, ...] = ()
+
+    @property
+    def next_seq(self) -> int:
+        """The only number at which a new batch may begin."""
+        return (self.last_seq + 1) % SEQUENCE_MODULUS
+
+    def extended(self, first_seq: int, count: int, base_offset: Offset, timestamp_ms: int) -> "Run":
+        """This run with one more batch."""
+        last_seq = (first_seq + count - 1) % SEQUENCE_MODULUS
+        batch = CachedBatch(first_seq, last_seq, base_offset, base_offset + count - 1, timestamp_ms)
+        return Run(self.epoch, last_seq, self.records + count, (*self.cache, batch)[-CACHE_BATCHES:])
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What is remembered of a producer: the run of its epoch, and the last one before that stored anything."""
+
+    run: Run
+    prev: Run | None
+    last_used_index: int
+
+    def in_epoch(self, epoch: int) -> "Entry":
+        """This entry moved to a higher epoch. An epoch that stored nothing leaves nothing to remember."""
+        return Entry(Run(epoch), self.run if self.run.records else self.prev, self.last_used_index)
+
+
+class Repeated(msgspec.Struct, frozen=True):
+    """The batch was stored by an earlier request: ``batch`` if it is still remembered."""
+
+    batch: CachedBatch | None
+
+
+class Place(Enum):
+    """Where a range of numbers lies in a run."""
+
+    NEXT = auto()
+    """It begins at the next number."""
+    BEHIND = auto()
+    """All of it was stored, by batches that are not remembered any more."""
+    OVERLAP = auto()
+    """Part of it was stored, or it cuts a remembered batch."""
+    AHEAD = auto()
+    """None of it was stored."""
+    UNCLEAR = auto()
+    """Refused like AHEAD, but numbers of it were used, perhaps a whole turn of the circle ago."""
+
+
+def locate(run: Run, first_seq: int, count: int) -> Place | CachedBatch:
+    """Place of ``count`` numbers from ``first_seq`` in a run; the batch itself if it is remembered exactly."""
+    last_seq = (first_seq + count - 1) % SEQUENCE_MODULUS
+    for batch in run.cache:
+        if batch.first_seq == first_seq and batch.last_seq == last_seq:
+            return batch
+    behind = (run.next_seq - first_seq) % SEQUENCE_MODULUS
+    if behind == 0:
+        return Place.NEXT
+    if behind <= min(run.records, BEHIND_MAX):
+        remembered = (run.next_seq - run.cache[0].first_seq) % SEQUENCE_MODULUS
+        return Place.OVERLAP if behind - count < remembered else Place.BEHIND
+    return Place.UNCLEAR if behind - count < run.records else Place.AHEAD
+
+
+def judge(entry: Entry, stamp: Stamp, count: int, strict: bool) -> Repeated | StockadeError | None:
+    """Verdict about a batch of a producer that has an entry; None accepts it.
+
+    ``strict`` refuses a repetition that is no longer remembered, as Kafka does, instead of calling it a
+    duplicate. The InvalidProducerEpoch answered here has no outcome yet.
+    """
+    run = entry.run
+    if stamp.epoch == run.epoch:
+        return _judge_range(run, locate(run, stamp.first_seq, count), strict)
+    if stamp.epoch < run.epoch or is_named(stamp.pid):
+        return InvalidProducerEpoch(current_epoch=run.epoch)
+    if stamp.first_seq:
+        return OutOfOrderSequence(reason="new_epoch", expected_seq=0, last_seq=run.last_seq)
+    return None
+
+
+def _judge_range(run: Run, place: Place | CachedBatch, strict: bool) -> Repeated | StockadeError | None:
+    if isinstance(place, CachedBatch):
+        return Repeated(place)
+    if place is Place.NEXT:
+        return None
+    if place is Place.BEHIND and not strict:
+        return Repeated(None)
+    cuts = place in (Place.OVERLAP, Place.BEHIND)
+    reason = "overlap" if cuts else "gap" if run.records else "no_state"
+    return OutOfOrderSequence(reason=reason, expected_seq=run.next_seq, last_seq=run.last_seq)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a refused batch when it was sent before. ``state``: committed, absent, unknown."""
+
+    state: str
+    base_offset: Offset | None = None
+    last_offset: Offset | None = None
+
+
+UNKNOWN = Outcome("unknown")
+"""Nothing can be proved."""
+
+
+def certify(entry: Entry, stamp: Stamp, count: int) -> Outcome:
+    """What an entry proves of a refused batch, if the producer was never forgotten before the entry was made."""
+    if stamp.epoch == entry.run.epoch:
+        return _certify_range(locate(entry.run, stamp.first_seq, count))
+    if entry.prev is None or stamp.epoch > entry.prev.epoch:
+        return Outcome("absent")
+    if stamp.epoch == entry.prev.epoch:
+        return _certify_range(locate(entry.prev, stamp.first_seq, count))
+    return UNKNOWN
+
+
+def _certify_range(place: Place | CachedBatch) -> Outcome:
+    if isinstance(place, CachedBatch):
+        return Outcome("committed", place.base_offset, place.last_offset)
+    if place is Place.BEHIND:
+        return Outcome("committed")
+    return Outcome("absent") if place in (Place.NEXT, Place.AHEAD) else UNKNOWN

@@ -63,9 +63,7 @@ def duplicate(evidence: Evidence) -> Iterator[str]:
     """No record, and no sequence number of a producer, is in the log twice."""
     for log in evidence.distinct_logs():
         yield from (f"{_place(log)} has {name} again at {at}" for name, at in _repeated(log, log.names))
-        yield from (
-            f"{_place(log)} has stamp {stamp} again at {at}" for stamp, at in _repeated(log, log.stamps)
-        )
+        yield from (f"{_place(log)} has stamp {stamp} again at {at}" for stamp, at in _repeated(log, log.stamps))
 
 
 def byte_exact(evidence: Evidence) -> Iterator[str]:
@@ -88,9 +86,7 @@ def order(evidence: Evidence) -> Iterator[str]:
                 yield f"{_place(log)} has {writer}/{index} at {offset}, behind {writer}/{last[writer]}"
             last[writer] = index
         if evidence.expected is not None:
-            yield from _off_the_expected(
-                log, [index for _, index in indices], evidence.expected[log.partition]
-            )
+            yield from _off_the_expected(log, [index for _, index in indices], evidence.expected[log.partition])
 
 
 def nonmonotonic_send(evidence: Evidence) -> Iterator[str]:
@@ -137,9 +133,7 @@ def aborted_read(evidence: Evidence) -> Iterator[str]:
 
 def stale_read(evidence: Evidence) -> Iterator[str]:
     """A linearizable read shows everything that was acknowledged before it began."""
-    appends = [
-        op for op in evidence.ended("append", "ok") if op.end is not None and op.end.offset is not None
-    ]
+    appends = [op for op in evidence.ended("append", "ok") if op.end is not None and op.end.offset is not None]
     for read in evidence.ended("fetch", "ok"):
         assert read.end is not None
         acknowledged = max(
@@ -182,9 +176,7 @@ def judge(evidence: Evidence) -> list[Verdict]:
 def _verdict(name: str, checker: Checker, evidence: Evidence) -> Verdict:
     found = checker(evidence)
     examples = list(islice(found, VIOLATIONS_SHOWN_MAX))
-    return Verdict(
-        name, " ".join((checker.__doc__ or "").split()), len(examples) + sum(1 for _ in found), examples
-    )
+    return Verdict(name, " ".join((checker.__doc__ or "").split()), len(examples) + sum(1 for _ in found), examples)
 
 
 def _place(log: ReplicaLog) -> str:
@@ -209,9 +201,7 @@ def _repeated(log: ReplicaLog, column: Sequence[Hashable]) -> Iterator[tuple[Has
 
 
 def _first_difference(log: ReplicaLog, other: ReplicaLog) -> int:
-    rows = (
-        zip(each.names, each.values, each.stamps, each.writer_epochs, strict=True) for each in (log, other)
-    )
+    rows = (zip(each.names, each.values, each.stamps, each.writer_epochs, strict=True) for each in (log, other))
     pairs = enumerate(zip(*rows, strict=False))
     return next((k for k, (left, right) in pairs if left != right), min(len(log.names), len(other.names)))
 

@@ -38,9 +38,7 @@ def outcome_certificate(evidence: Evidence) -> Iterator[str]:
     """
     certified = [op for op in evidence.operations if op.end is not None and op.end.outcome is not None]
     for log in evidence.distinct_logs():
-        stored = {
-            stamp: offset for stamp, offset in zip(log.stamps, log.offsets, strict=True) if stamp is not None
-        }
+        stored = {stamp: offset for stamp, offset in zip(log.stamps, log.offsets, strict=True) if stamp is not None}
         for op in certified:
             if op.invoke.partition == log.partition and (wrong := _wrong_certificate(op, stored)):
                 yield f"partition {log.partition} on {log.node}, append {op.invoke.i}: {wrong}"
@@ -51,8 +49,7 @@ def stamps_of(event: Event) -> list[Stamp]:
     if event.producer_id is None or event.producer_epoch is None or event.seq is None:
         return []
     return [
-        (event.producer_id, event.producer_epoch, (event.seq + k) % SEQUENCE_MODULUS)
-        for k in range(event.count or 0)
+        (event.producer_id, event.producer_epoch, (event.seq + k) % SEQUENCE_MODULUS) for k in range(event.count or 0)
     ]
 
 
@@ -86,9 +83,7 @@ def _wrong_epochs(evidence: Evidence, log: ReplicaLog) -> Iterator[str]:
 
 def _late_successes(evidence: Evidence) -> Iterator[str]:
     """Appends invoked after a higher epoch was answered to somebody, and accepted all the same."""
-    grants = [
-        op.end for op in evidence.ended("acquire", "ok") if op.end is not None and op.end.epoch is not None
-    ]
+    grants = [op.end for op in evidence.ended("acquire", "ok") if op.end is not None and op.end.epoch is not None]
     for op in evidence.ended("append", "ok"):
         for grant in grants:
             if (

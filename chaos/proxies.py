@@ -36,9 +36,7 @@ def find_server(tools: Path | None = None) -> Path:
     tools = tools or Path(__file__).resolve().parents[1] / ".tools" / "bin"
     found = shutil.which("toxiproxy-server") or shutil.which("toxiproxy-server", path=str(tools))
     if found is None:
-        raise ProxyError(
-            f"no toxiproxy-server on PATH or in {tools}: `{INSTALL}`, then rename `server` to it"
-        )
+        raise ProxyError(f"no toxiproxy-server on PATH or in {tools}: `{INSTALL}`, then rename `server` to it")
     return Path(found)
 
 
@@ -77,9 +75,7 @@ class ProxyServer:
         finally:
             connection.close()
         if answer.status >= 300:
-            raise ProxyError(
-                f"toxiproxy, {method} {path}: {answer.status} {content.decode(errors='replace')}"
-            )
+            raise ProxyError(f"toxiproxy, {method} {path}: {answer.status} {content.decode(errors='replace')}")
         return json.loads(content) if content else None
 
     def close(self) -> None:
@@ -188,7 +184,7 @@ class Mesh:
             proxy.disable()
         else:
             for stream in ("upstream", "downstream"):
-                # A time-out of 0 never ends: bytes are thrown away until the toxic goes, and the connection with it.
+                # 0 never times out: bytes are thrown away until the toxic goes, and the connection with it.
                 proxy.add_toxic(f"silent-{stream}", "timeout", stream, {"timeout": 0})
         self._cuts[link] = kind
 

@@ -67,10 +67,7 @@ def plan_streams(files: Sequence[tuple[str, Sequence[bytes]]], records: int) -> 
     if records < len(files):
         raise DataError(f"{records} records are too few for {len(files)} files")
     share, rest = divmod(records, len(files))
-    return [
-        Stream(name, partition, lines, share + (partition < rest))
-        for partition, (name, lines) in enumerate(files)
-    ]
+    return [Stream(name, partition, lines, share + (partition < rest)) for partition, (name, lines) in enumerate(files)]
 
 
 def load_folder(folder: Path) -> list[tuple[str, list[bytes]]]:

@@ -44,12 +44,7 @@ def acknowledged_spans(operations: Iterable[Operation]) -> dict[int, list[Span]]
     """The spans of every partition's acknowledged appends."""
     spans: dict[int, list[Span]] = {}
     for op in operations:
-        if (
-            op.invoke.f == "append"
-            and op.end is not None
-            and op.outcome == "ok"
-            and op.invoke.partition is not None
-        ):
+        if op.invoke.f == "append" and op.end is not None and op.outcome == "ok" and op.invoke.partition is not None:
             spans.setdefault(op.invoke.partition, []).append((op.invoke.t_mono_ns, op.end.t_mono_ns))
     return spans
 

@@ -21,7 +21,14 @@ def payload(writer: str, index: int) -> bytes | None:
 
 def append(i: int, writer: str, first: int, epoch: int, *, pid: int, seq: int, **end: Any) -> Operation:
     value = record_name(writer, first)
-    about = {"process": writer, "f": "append", "partition": 0, "value": value, "count": BATCH, "epoch": epoch}
+    about: dict[str, Any] = {
+        "process": writer,
+        "f": "append",
+        "partition": 0,
+        "value": value,
+        "count": BATCH,
+        "epoch": epoch,
+    }
     invoke = Event(i=i, t_mono_ns=i * 10, type="invoke", producer_id=pid, producer_epoch=0, seq=seq, **about)
     return Operation(invoke, Event(i=i + 1, t_mono_ns=i * 10 + 5, of=i, **about, **end) if end else None)
 
@@ -39,9 +46,7 @@ def read(i: int, log_end: int, first: int, count: int) -> Operation:
     value = record_name("old", first)
     return Operation(
         Event(i=i, t_mono_ns=i * 10, type="invoke", **about),
-        Event(
-            i=i + 1, t_mono_ns=i * 10 + 5, type="ok", of=i, offset=log_end, value=value, count=count, **about
-        ),
+        Event(i=i + 1, t_mono_ns=i * 10 + 5, type="ok", of=i, offset=log_end, value=value, count=count, **about),
     )
 
 
@@ -189,14 +194,10 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
 
 
 def test_an_honest_run_passes_every_checker() -> None:
-    assert {verdict.checker: verdict.examples for verdict in judge(honest())} == {
-        name: [] for name in CHECKERS
-    }
+    assert {verdict.checker: verdict.examples for verdict in judge(honest())} == {name: [] for name in CHECKERS}
 
 
-@pytest.mark.parametrize(
-    ("name", "falsify"), [(n, f) for n, _, f in FALSIFIED], ids=[d for _, d, _ in FALSIFIED]
-)
+@pytest.mark.parametrize(("name", "falsify"), [(n, f) for n, _, f in FALSIFIED], ids=[d for _, d, _ in FALSIFIED])
 def test_a_falsified_run_is_caught_by_the_checker_meant_for_it(name: str, falsify: Falsify) -> None:
     assert list(CHECKERS[name](falsify(honest())))
 

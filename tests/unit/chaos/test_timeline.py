@@ -14,9 +14,7 @@ def op(partition: int, invoked_s: float, ended_s: float | None, count: int = 1) 
     )
     if ended_s is None:
         return Operation(invoke, None)
-    return Operation(
-        invoke, Event(i=1, t_mono_ns=int(ended_s * NS), process="w", type="ok", f="append", of=0)
-    )
+    return Operation(invoke, Event(i=1, t_mono_ns=int(ended_s * NS), process="w", type="ok", f="append", of=0))
 
 
 def test_a_gap_lies_between_two_acknowledgements_while_appends_are_open() -> None:
@@ -55,7 +53,5 @@ def test_the_outage_of_led_partitions_is_told_apart() -> None:
 
 
 def test_throughput_counts_records_where_they_were_acknowledged() -> None:
-    found = throughput(
-        [op(0, 1, 1.2, 100), op(0, 1, 1.4, 100), op(0, 1, 2.1, 50), op(0, 1, None, 9)], NS, 0.5
-    )
+    found = throughput([op(0, 1, 1.2, 100), op(0, 1, 1.4, 100), op(0, 1, 2.1, 50), op(0, 1, None, 9)], NS, 0.5)
     assert found == [Rate(0.0, 400.0), Rate(0.5, 0.0), Rate(1.0, 100.0)]

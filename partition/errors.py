@@ -108,13 +108,13 @@ class ProducerFenced(StockadeError):
 class InvalidProducerEpoch(StockadeError):
     """Append only: the producer epoch is old or was never issued (Kafka error 47). Fields: current_epoch, outcome."""
 
-    code, http_status, title = "INVALID_PRODUCER_EPOCH", 403, "The producer epoch is not the current one"
+    code, http_status, title = "INVALID_PRODUCER_EPOCH", 403, "Not the producer's current epoch"
 
 
 class NotOwner(StockadeError):
     """Guarded by ownership, with a fence_epoch that is not the current one. Fields: fence_epoch, resource, group."""
 
-    code, http_status, title = "NOT_OWNER", 403, "Somebody else owns this"
+    code, http_status, title = "NOT_OWNER", 403, "The resource belongs to somebody else"
 
 
 class UnknownTopicOrPartition(StockadeError):
@@ -133,13 +133,13 @@ class UnknownSession(StockadeError):
 class NotFound(StockadeError):
     """Fields: what (route, ticket, producer, node)."""
 
-    code, http_status, title = "NOT_FOUND", 404, "No such thing"
+    code, http_status, title = "NOT_FOUND", 404, "Nothing here"
 
 
 class MethodNotAllowed(StockadeError):
     """The Allow header lists the methods."""
 
-    code, http_status, title = "METHOD_NOT_ALLOWED", 405, "This route does not know the method"
+    code, http_status, title = "METHOD_NOT_ALLOWED", 405, "The route does not know this method"
 
 
 class NotAcceptable(StockadeError):
@@ -158,7 +158,7 @@ class InconsistentTopicId(StockadeError):
 class TopicAlreadyExists(StockadeError):
     """The name is taken by a topic with another definition. Fields: topic_id."""
 
-    code, http_status, title = "TOPIC_ALREADY_EXISTS", 409, "The name is taken by another topic"
+    code, http_status, title = "TOPIC_ALREADY_EXISTS", 409, "A different topic has this name"
 
 
 class TopicSealed(StockadeError):
@@ -170,32 +170,32 @@ class TopicSealed(StockadeError):
 class OutOfOrderSequence(StockadeError):
     """Kafka error 45. Fields: reason (gap, overlap, new_epoch, no_state), expected_seq, last_seq (-1 = none)."""
 
-    code, http_status, title = "OUT_OF_ORDER_SEQUENCE_NUMBER", 409, "The sequence number is not the next one"
+    code, http_status, title = "OUT_OF_ORDER_SEQUENCE_NUMBER", 409, "Not the sequence number expected"
     retriable = True
 
 
 class UnknownProducerId(StockadeError):
     """State was dropped by age or by the cap (Kafka error 59). Fields: log_start, log_end."""
 
-    code, http_status, title = "UNKNOWN_PRODUCER_ID", 409, "Nothing is remembered of this producer"
+    code, http_status, title = "UNKNOWN_PRODUCER_ID", 409, "The producer's state was dropped here"
 
 
 class InvalidProducerIdMapping(StockadeError):
     """The id was never issued, or its name's registry row is gone (Kafka error 49)."""
 
-    code, http_status, title = "INVALID_PRODUCER_ID_MAPPING", 409, "This producer id was never issued"
+    code, http_status, title = "INVALID_PRODUCER_ID_MAPPING", 409, "This producer id is not mapped"
 
 
 class HoldAndWait(StockadeError):
     """The session holds something and would have to wait. Fields: held_grants, ticket."""
 
-    code, http_status, title = "HOLD_AND_WAIT", 409, "Who holds may not wait"
+    code, http_status, title = "HOLD_AND_WAIT", 409, "A session may not wait while it holds"
 
 
 class SessionExpired(StockadeError):
     """Expired, and never revived."""
 
-    code, http_status, title = "SESSION_EXPIRED", 410, "The session has expired"
+    code, http_status, title = "SESSION_EXPIRED", 410, "The session has ended"
 
 
 class OffsetMismatch(StockadeError):
@@ -213,13 +213,13 @@ class MessageTooLarge(StockadeError):
 class UnsupportedMediaType(StockadeError):
     """Fields: accepted (content types)."""
 
-    code, http_status, title = "UNSUPPORTED_MEDIA_TYPE", 415, "The content type is not understood"
+    code, http_status, title = "UNSUPPORTED_MEDIA_TYPE", 415, "The body's type is not understood here"
 
 
 class OffsetOutOfRange(StockadeError):
     """Below log_start (410) or above log_end (416). Fields: log_start, log_end."""
 
-    code, http_status, title = "OFFSET_OUT_OF_RANGE", 416, "There is no record at this offset"
+    code, http_status, title = "OFFSET_OUT_OF_RANGE", 416, "The offset is outside the log"
 
     def __init__(self, offset: int, log_start: int, log_end: int) -> None:
         self._trimmed = offset < log_start
@@ -235,7 +235,7 @@ class OffsetOutOfRange(StockadeError):
 class NotLeaderOrFollower(StockadeError):
     """This node does not lead the group. Fields: leader (base URL or None), leader_term (or None)."""
 
-    code, http_status, title = "NOT_LEADER_OR_FOLLOWER", 421, "This node does not lead here"
+    code, http_status, title = "NOT_LEADER_OR_FOLLOWER", 421, "This node does not lead the group"
     retriable, metadata_stale = True, True
 
     def __init__(self, leader: str | None, leader_term: int | None) -> None:
@@ -252,7 +252,7 @@ class ProducerBusy(StockadeError):
 class FencingTokenRequired(StockadeError):
     """The topic's require_fence is set and the request names no grant."""
 
-    code, http_status, title = "FENCING_TOKEN_REQUIRED", 428, "This topic takes fenced writes only"
+    code, http_status, title = "FENCING_TOKEN_REQUIRED", 428, "This topic takes no write without a fence"
 
 
 class ThrottlingQuotaExceeded(StockadeError):
@@ -270,13 +270,13 @@ class HeadersTooLarge(StockadeError):
 class InternalError(StockadeError):
     """A bug. The outcome of a mutating call is unknown."""
 
-    code, http_status, title, no_side_effects = "INTERNAL_ERROR", 500, "A bug in the server", False
+    code, http_status, title, no_side_effects = "INTERNAL_ERROR", 500, "A fault in the server", False
 
 
 class LeaderNotAvailable(StockadeError):
     """Refused before anything was proposed. Fields: retry_after_ms."""
 
-    code, http_status, title = "LEADER_NOT_AVAILABLE", 503, "There is no leader now"
+    code, http_status, title = "LEADER_NOT_AVAILABLE", 503, "No leader at the moment"
     retriable, metadata_stale = True, True
 
     def __init__(self, detail: str | None = None, retry_after_ms: int = 200) -> None:
@@ -286,7 +286,7 @@ class LeaderNotAvailable(StockadeError):
 class NotEnoughReplicas(StockadeError):
     """Refused before anything was proposed. Fields: retry_after_ms."""
 
-    code, http_status, title, retriable = "NOT_ENOUGH_REPLICAS", 503, "Too few nodes are there", True
+    code, http_status, title, retriable = "NOT_ENOUGH_REPLICAS", 503, "Too few replicas are up", True
 
     def __init__(self, detail: str | None = None, retry_after_ms: int = 1000) -> None:
         super().__init__(detail, retry_after_ms=retry_after_ms)
@@ -295,7 +295,7 @@ class NotEnoughReplicas(StockadeError):
 class RequestTimedOut(StockadeError):
     """Proposed, then no decision in time: the outcome is unknown. Fields: raft_index (or None)."""
 
-    code, http_status, title, retriable = "REQUEST_TIMED_OUT", 504, "No decision in time; the outcome is unknown", True
+    code, http_status, title, retriable = "REQUEST_TIMED_OUT", 504, "No answer in time", True
     no_side_effects = False
 
     def __init__(self, detail: str | None = None, raft_index: int | None = None) -> None:

@@ -1,0 +1,69 @@
+"""The processes of a running cluster, as its ``cluster.json`` lists them: to find, signal and await them."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from ..client.transport import Transport
+from .raw import RawNode
+
+POLL_S = 0.02
+BACK_TIMEOUT_S = 120.0
+"""A killed node must be ready again after this time."""
+
+
+class NodeEntry(msgspec.Struct, frozen=True):
+    """One node. ``pid`` is None while its process does not run."""
+
+    name: str
+    pid: int | None
+    http: str
+    raft: str
+    data: str
+
+
+class _Listing(msgspec.Struct, frozen=True):
+    nodes: list[NodeEntry]
+
+
+class NodeNotBack(Exception):
+    """A killed node was not restarted, or did not become ready, in time."""
+
+
+class ClusterProcesses:
+    """The nodes of one cluster on this machine. Kills only processes that the cluster's own supervisor started."""
+
+    def __init__(self, listing: Path, transport: Transport) -> None:
+        """``listing``: the ``cluster.json`` that the supervisor keeps up to date."""
+        self._listing = listing
+        self._transport = transport
+
+    def nodes(self) -> Mapping[str, NodeEntry]:
+        """Every node by its name, as listed now."""
+        listing = msgspec.json.decode(self._listing.read_bytes(), type=_Listing)
+        return {node.name: node for node in listing.nodes}
+
+    def raw(self, name: str) -> RawNode:
+        """Requests to one node."""
+        return RawNode(self._transport, self.nodes()[name].http)
+
+    def kill(self, name: str) -> int:
+        """SIGKILL; the pid that is gone. Raises NodeNotBack when the node does not run."""
+        pid = self.nodes()[name].pid
+        if pid is None:
+            raise NodeNotBack(f"{name} does not run, so it cannot be killed")
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    async def back(self, name: str, killed: int) -> None:
+        """Return once another process has taken the place of ``killed`` and is ready. Raises NodeNotBack."""
+        try:
+            async with asyncio.timeout(BACK_TIMEOUT_S):
+                while (pid := self.nodes()[name].pid) is None or pid == killed or not await self.raw(name).is_ready():
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            raise NodeNotBack(f"{name} is not back {BACK_TIMEOUT_S:.0f} s after it was killed") from None

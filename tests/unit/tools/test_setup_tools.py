@@ -1,4 +1,4 @@
-"""The set-up of tools finds, links and installs. Shell scripts on a PATH of its own stand in for the programs."""
+"""The set-up of tools finds, links and installs. Shell scripts on a PATH of its own stand in for programs."""
 
 import os
 import subprocess

@@ -1,0 +1,34 @@
+"""The columns of a DataFrame read from topics: those of Spark's Kafka connector. Free of Spark.
+
+A batch must have exactly the Arrow types that Spark expects, so every column is cast to them; most casts do nothing.
+"""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .ranges import Range
+
+COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+HEADERS = "headers array<struct<key: string, value: binary>>"
+CREATE_TIME = 0
+"""timestampType: the time is the record's own, as its producer gave it."""
+
+
+def rows(target: pa.Schema, source: Range, offset: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns that Spark asked for, of exactly the types that it expects. ``offset`` is that of the first row."""
+    count = batch.num_rows
+    make: dict[str, Callable[[], pa.Array]] = {
+        "key": lambda: batch.column("key"),
+        "value": lambda: batch.column("value"),
+        "topic": lambda: pa.repeat(source.topic, count),
+        "partition": lambda: pa.repeat(source.partition, count),
+        "offset": lambda: pa.array(range(offset, offset + count), pa.int64()),
+        "timestamp": lambda: batch.column("timestamp"),
+        "timestampType": lambda: pa.repeat(CREATE_TIME, count),
+        "headers": lambda: batch.column("headers"),
+    }
+    if unknown := set(target.names) - make.keys():
+        raise ValueError(f"a topic has no column {', '.join(sorted(unknown))}; it has {', '.join(make)}")
+    return pa.RecordBatch.from_arrays([pc.cast(make[each.name](), each.type) for each in target], schema=target)

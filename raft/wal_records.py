@@ -1,11 +1,39 @@
-"""What the write-ahead log stores: the values it returns."""
+"""What the write-ahead log stores, and its bytes.
 
+A file is a header and records without gaps; after the last record it is zeros. Every record carries ``synced``:
+all of its file before that position was on disk when the record was written. That is what tells an accident from
+damage: a power cut may leave any part of the last flush, so records of one flush never vouch for each other, but
+an unreadable record that lies before a later record's ``synced`` was on disk once and has been damaged since.
+"""
+
+import struct
+import zlib
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 Location = int
-"""Where an entry's payload lies: file number, position and length packed into one integer. Opaque outside the log."""
+"""Where an entry's payload lies: file number, position, length in one integer. Opaque outside the log."""
+
+ENTRY, TRUNCATE, VOTE, ERASE = 1, 2, 3, 4
+"""Kinds of records. Truncate: ``index`` is the first that goes. Vote: the payload is the id, empty for nobody."""
+
+_MAGIC = b"STOCKADE"
+_VERSION = 1
+_FILE = struct.Struct("<8sIIQQ")
+_CRC = struct.Struct("<I")
+FILE_HEADER_BYTES = _FILE.size + _CRC.size
+
+MARKER = struct.Struct("<I")
+"""The first bytes of every record."""
+_PREFIX = struct.Struct("<II")
+_FIELDS = struct.Struct("<IIQQIB3x")
+RECORD_HEADER_BYTES = _PREFIX.size + _FIELDS.size
+PAYLOAD_BYTES_MAX = 32 << 20
+"""Longest payload: a longer one would fit in no frame anyway."""
+FILE_BYTES_MAX = 1 << 31
+"""Largest size of a file; positions within one are u32."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -17,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecoveredGroup(msgspec.Struct):
-    """What the log holds of one group: its current term, its vote in that term, and its entries by ascending index."""
+    """What the log holds of one group: its current term, its vote in that term, its entries by index."""
 
     term: int = 0
     voted_for: str | None = None
@@ -33,10 +61,79 @@ class WalFailed(Exception):
 
 
 class WalCorrupt(Exception):
-    """Records that were on disk are damaged; starting would silently lose them."""
+    """Records that were on disk are damaged or missing; going on would silently lose them."""
 
     def __init__(self, path: Path, position: int, explanation: str) -> None:
         super().__init__(f"{path}, position {position}: {explanation}")
         self.path = path
         self.position = position
         self.explanation = explanation
+
+
+class FileHeader(NamedTuple):
+    """``marker`` begins every record of this file and no other's: random, so no payload can pass for a record.
+
+    ``previous_end`` is where the records of the file before end; 0 if there is none.
+    """
+
+    marker: int
+    number: int
+    previous_end: int
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A record without its payload of ``length`` bytes."""
+
+    kind: int
+    group_id: int
+    index: int
+    term: int
+    synced: int
+    length: int
+
+
+def locate(number: int, position: int, length: int) -> Location:
+    """The location of the payload of ``length`` bytes whose record begins at ``position`` of file ``number``."""
+    return number << 64 | position << 32 | length
+
+
+def parts_of(location: Location) -> tuple[int, int, int]:
+    """File number, position of the record, length of the payload."""
+    return location >> 64, location >> 32 & 0xFFFFFFFF, location & 0xFFFFFFFF
+
+
+def encode_file_header(header: FileHeader) -> bytes:
+    """The first FILE_HEADER_BYTES of a file."""
+    fields = _FILE.pack(_MAGIC, _VERSION, *header)
+    return fields + _CRC.pack(zlib.crc32(fields))
+
+
+def decode_file_header(data: bytes) -> FileHeader | None:
+    """The header, or None if these bytes are not an intact one of this version."""
+    if len(data) < FILE_HEADER_BYTES:
+        return None
+    magic, version, *fields = _FILE.unpack_from(data)
+    (crc,) = _CRC.unpack_from(data, _FILE.size)
+    if (magic, version, crc) != (_MAGIC, _VERSION, zlib.crc32(data[: _FILE.size])):
+        return None
+    return FileHeader(*fields)
+
+
+def encode_record_header(marker: int, record: Record, payload: bytes) -> bytes:
+    """What precedes the payload: marker, CRC-32 of all that follows, and the fields."""
+    fields = _FIELDS.pack(record.length, record.group_id, record.index, record.term, record.synced, record.kind)
+    return _PREFIX.pack(marker, zlib.crc32(payload, zlib.crc32(fields))) + fields
+
+
+def decode_record(view: memoryview, position: int, marker: int) -> Record | None:
+    """The record that begins at ``position``, or None if no intact one does."""
+    payload = position + RECORD_HEADER_BYTES
+    if payload > len(view):
+        return None
+    found, crc = _PREFIX.unpack_from(view, position)
+    length, group_id, index, term, synced, kind = _FIELDS.unpack_from(view, position + _PREFIX.size)
+    if found != marker or length > len(view) - payload:
+        return None
+    if zlib.crc32(view[position + _PREFIX.size : payload + length]) != crc:
+        return None
+    return Record(kind, group_id, index, term, synced, length)

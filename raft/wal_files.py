@@ -1,0 +1,160 @@
+"""The write-ahead log's files: lock, creation, appending, reading. Which records there are is not its concern."""
+
+import fcntl
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from .wal_records import (
+    FILE_HEADER_BYTES,
+    RECORD_HEADER_BYTES,
+    FileHeader,
+    Location,
+    WalCorrupt,
+    WalLocked,
+    decode_file_header,
+    decode_record,
+    encode_file_header,
+    parts_of,
+)
+from .wal_tail import Run
+
+READ_FILES_MAX = 16
+"""Files kept open for reading."""
+
+
+def path_of(directory: Path, number: int) -> Path:
+    """The file of this number."""
+    return directory / f"{number:010d}.wal"
+
+
+def numbers_in(directory: Path) -> list[int]:
+    """The numbers of the files there are, ascending."""
+    return sorted(int(path.stem) for path in directory.glob("*.wal") if path.stem.isdecimal())
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the creation and removal of files in ``directory`` durable."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def lock_directory(directory: Path) -> int:
+    """Take the exclusive lock of ``directory`` and answer the descriptor that holds it until it is closed.
+
+    Raises WalLocked if somebody else holds it. The kernel lets go of it when the process dies.
+    """
+    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(fd, 20, 0).decode() or "unknown"
+        os.close(fd)
+        raise WalLocked(
+            f"The data folder {directory} is in use by another process (id {holder}), and two nodes must never"
+            " write to one log. Stop that process, or give this node a data folder of its own."
+        ) from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, str(os.getpid()).encode(), 0)
+    return fd
+
+
+def create_file(path: Path, file_bytes: int, header: FileHeader) -> int:
+    """Create a file of ``file_bytes`` zeros after its header, durable before anything else is written to it.
+
+    Its blocks are reserved now: a full disk shows here, and an fdatasync later has no metadata to write.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        os.posix_fallocate(fd, 0, file_bytes)
+        write_all(fd, [encode_file_header(header)], 0)
+        os.fsync(fd)
+        sync_directory(path.parent)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def write_all(fd: int, parts: Sequence[bytes], position: int) -> None:
+    """Write all the bytes at ``position``, however many calls it takes."""
+    rest = memoryview(b"".join(parts))
+    while rest:
+        written = os.pwrite(fd, rest, position)
+        rest = rest[written:]
+        position += written
+
+
+class WalWriter:
+    """Writes runs and makes them durable. Used by one thread at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._fd: int | None = None
+
+    def write(self, runs: Sequence[Run]) -> None:
+        """Returns when every run is on disk. After an OSError nothing may be written any more.
+
+        An fdatasync that failed must not be repeated: the kernel may have dropped the pages it could not write, and
+        the second call would report success.
+        """
+        for run in runs:
+            if run.header is not None:
+                self.close()
+                self._fd = create_file(path_of(self._directory, run.number), run.file_bytes, run.header)
+            assert self._fd is not None, "the first run of a session creates a file"
+            write_all(self._fd, run.parts, run.start)
+            os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """Let go of the current file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+class WalReader:
+    """Reads payloads back from the files; keeps the READ_FILES_MAX last used ones open."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._open: OrderedDict[int, tuple[int, int]] = OrderedDict()
+
+    def read(self, location: Location) -> bytes:
+        """The payload at ``location``. Raises WalCorrupt if it is not there intact."""
+        number, position, length = parts_of(location)
+        fd, marker = self._file(number)
+        data = os.pread(fd, RECORD_HEADER_BYTES + length, position)
+        record = decode_record(memoryview(data), 0, marker)
+        if record is None or record.length != length:
+            raise WalCorrupt(path_of(self._directory, number), position, "a record read back is damaged")
+        return data[RECORD_HEADER_BYTES:]
+
+    def close(self) -> None:
+        """Let go of all files."""
+        while self._open:
+            self._close_oldest()
+
+    def _file(self, number: int) -> tuple[int, int]:
+        """Descriptor and marker of a file."""
+        if number in self._open:
+            self._open.move_to_end(number)
+            return self._open[number]
+        path = path_of(self._directory, number)
+        fd = os.open(path, os.O_RDONLY)
+        header = decode_file_header(os.pread(fd, FILE_HEADER_BYTES, 0))
+        if header is None:
+            os.close(fd)
+            raise WalCorrupt(path, 0, "the header of a file read back is damaged")
+        self._open[number] = fd, header.marker
+        if len(self._open) > READ_FILES_MAX:
+            self._close_oldest()
+        return fd, header.marker
+
+    def _close_oldest(self) -> None:
+        _, (fd, _) = self._open.popitem(last=False)
+        os.close(fd)

@@ -1,6 +1,5 @@
 """The processes of a running cluster, as its ``cluster.json`` lists them: to find, signal and await them."""
 
-import asyncio
 import os
 import signal
 from collections.abc import Mapping
@@ -10,8 +9,8 @@ import msgspec
 
 from ..client.transport import Transport
 from .raw import RawNode
+from .waiting import NotInTime, until
 
-POLL_S = 0.02
 BACK_TIMEOUT_S = 120.0
 """A killed node must be ready again after this time."""
 
@@ -28,10 +27,6 @@ class NodeEntry(msgspec.Struct, frozen=True):
 
 class _Listing(msgspec.Struct, frozen=True):
     nodes: list[NodeEntry]
-
-
-class NodeNotBack(Exception):
-    """A killed node was not restarted, or did not become ready, in time."""
 
 
 class ClusterProcesses:
@@ -52,18 +47,17 @@ class ClusterProcesses:
         return RawNode(self._transport, self.nodes()[name].http)
 
     def kill(self, name: str) -> int:
-        """SIGKILL; the pid that is gone. Raises NodeNotBack when the node does not run."""
+        """SIGKILL; the pid that is gone. Raises NotInTime when the node does not run."""
         pid = self.nodes()[name].pid
         if pid is None:
-            raise NodeNotBack(f"{name} does not run, so it cannot be killed")
+            raise NotInTime(f"{name} does not run, so it cannot be killed")
         os.kill(pid, signal.SIGKILL)
         return pid
 
     async def back(self, name: str, killed: int) -> None:
-        """Return once another process has taken the place of ``killed`` and is ready. Raises NodeNotBack."""
-        try:
-            async with asyncio.timeout(BACK_TIMEOUT_S):
-                while (pid := self.nodes()[name].pid) is None or pid == killed or not await self.raw(name).is_ready():
-                    await asyncio.sleep(POLL_S)
-        except TimeoutError:
-            raise NodeNotBack(f"{name} is not back {BACK_TIMEOUT_S:.0f} s after it was killed") from None
+        """Return once another process has taken the place of ``killed`` and is ready. Raises NotInTime."""
+
+        async def is_back() -> bool:
+            return self.nodes()[name].pid not in {None, killed} and await self.raw(name).is_ready()
+
+        await until(is_back, BACK_TIMEOUT_S, f"{name} is not back")

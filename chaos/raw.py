@@ -58,6 +58,8 @@ class Page(msgspec.Struct, frozen=True):
     records: list[StoredRecord]
 
 
+_FOR_THIS_NODE = {"Stockade-Forwarded-By": "client"}
+"""Such a request is answered by the node itself, or with 421; it is never passed on."""
 _page_decoder = msgspec.json.Decoder(Page)
 _append_decoder = msgspec.json.Decoder(AppendAnswer)
 
@@ -71,9 +73,9 @@ class RawNode:
         self._transport = transport
         self._timeout_ms = timeout_ms
 
-    async def fetch(self, topic: str, partition: int, offset: int, *, local: bool) -> Page:
+    async def fetch(self, topic: str, partition: int, offset: int, *, local: bool, max_bytes: int = PAGE_BYTES) -> Page:
         """Records from ``offset`` on: this node's own replica if ``local``, otherwise a linearizable read."""
-        params: dict[str, str | int] = {"offset": offset, "max_bytes": PAGE_BYTES, "meta": "true"}
+        params: dict[str, str | int] = {"offset": offset, "max_bytes": max_bytes, "meta": "true"}
         if local:
             params["local"] = "true"
         body = await self._send("GET", f"/v1/topics/{topic}/partitions/{partition}/records", params=params)
@@ -114,7 +116,7 @@ class RawNode:
             method=method,
             path=path,
             params=params,
-            headers=headers,
+            headers={**_FOR_THIS_NODE, **(headers or {})},
             body=body,
             node=self.url,
             only_node=True,

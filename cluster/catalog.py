@@ -1,14 +1,45 @@
-"""Topics, where their replicas are, and the ids of their Raft groups. Pure state of the controller's machine."""
+"""Topics, where their replicas are, and the ids of their Raft groups. Pure state of the controller's machine.
 
-from .commands import GroupId
+Refusals are raised here and in the machine's other parts, always before anything is changed; the machine's
+apply returns them.
+"""
+
+import re
+
+import msgspec
+
+from ..partition.errors import (
+    InconsistentTopicId,
+    InvalidRequest,
+    NotEnoughReplicas,
+    ThrottlingQuotaExceeded,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from . import placement
+from .commands import CreateTopic, GroupId, TopicCreated
+from .model import TopicConfig
 
 CONTROLLER_GROUP: GroupId = 0
 """The Raft group of the controller."""
+TOPICS_MAX = 10_000
+PARTITIONS_PER_TOPIC_MAX = 10_000
+PARTITIONS_MAX = 100_000
+"""Of all topics together.
+
+A grant holds at least one partition alone, so there are never more grants than this.
+"""
+REPLICATION_FACTOR_MAX = 7
+REPLICATION_FACTOR_DEFAULT = 3
+RETRY_AFTER_MS = 1000
+"""What a caller is told to wait when a bound of the controller is reached."""
+
 _PARTITION_BITS = 16
+_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
 
 
 def group_id(topic_id: int, partition: int) -> GroupId:
-    """The Raft group of a partition. Never 0: the first index of a log is 1, so every topic id is at least that."""
+    """The Raft group of a partition. Never 0: a topic id is an index of a log, whose first one is 1."""
     assert topic_id > 0
     assert 0 <= partition < 1 << _PARTITION_BITS
     return topic_id << _PARTITION_BITS | partition
@@ -17,3 +48,135 @@ def group_id(topic_id: int, partition: int) -> GroupId:
 def topic_partition(group: GroupId) -> tuple[int, int]:
     """Inverse of group_id: (topic id, partition)."""
     return group >> _PARTITION_BITS, group & ((1 << _PARTITION_BITS) - 1)
+
+
+class Topic(msgspec.Struct):
+    """A topic. Entry k of ``placements`` has the node ids of partition k; of ``epochs``, its last fencing
+    epoch issued.
+    """
+
+    name: str
+    topic_id: int
+    config: TopicConfig
+    replication_factor: int
+    sealed: bool
+    placements: list[list[str]]
+    epochs: list[int]
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return len(self.placements)
+
+    def groups(self) -> list[GroupId]:
+        """The Raft groups of the partitions, in their order."""
+        return [group_id(self.topic_id, partition) for partition in range(self.partitions)]
+
+
+class Catalog:
+    """All topics."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[int, Topic] = {}
+        self._partitions = 0
+
+    def topics(self) -> list[Topic]:
+        """Ascending by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def topic(self, name: str) -> Topic | None:
+        """The present incarnation of a name."""
+        return self._by_name.get(name)
+
+    def topic_by_id(self, topic_id: int) -> Topic | None:
+        """None: deleted, or never there."""
+        return self._by_id.get(topic_id)
+
+    def locate(self, group: GroupId) -> tuple[Topic, int] | None:
+        """Topic and partition of a Raft group; None: deleted, or never there."""
+        topic_id, partition = topic_partition(group)
+        topic = self._by_id.get(topic_id)
+        if topic is None or partition >= topic.partitions:
+            return None
+        return topic, partition
+
+    def create(self, index: int, command: CreateTopic) -> TopicCreated:
+        """The topic, which is new unless one of this definition is there already."""
+        factor = _replication_factor(command)
+        _check_shape(command, factor)
+        existing = self._by_name.get(command.name)
+        if existing is not None:
+            if _definition(existing) != (command.partitions, factor, command.config):
+                raise TopicAlreadyExists(topic_id=existing.topic_id)
+            return TopicCreated(existing.topic_id, created=False)
+        self._check_room(command, factor)
+        self._add(
+            Topic(
+                name=command.name,
+                topic_id=index,
+                config=command.config,
+                replication_factor=factor,
+                sealed=False,
+                placements=placement.place(command.partitions, factor, command.nodes, self._loads()),
+                epochs=[0] * command.partitions,
+            )
+        )
+        return TopicCreated(index, created=True)
+
+    def delete(self, name: str, topic_id: int | None) -> Topic:
+        """The topic that is gone now."""
+        topic = self.find(name, topic_id)
+        del self._by_name[name]
+        del self._by_id[topic.topic_id]
+        self._partitions -= topic.partitions
+        return topic
+
+    def find(self, name: str, topic_id: int | None) -> Topic:
+        """The topic, or UnknownTopicOrPartition, or InconsistentTopicId when the caller means another
+        incarnation.
+        """
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(topic=name, partition=None)
+        if topic_id is not None and topic_id != topic.topic_id:
+            raise InconsistentTopicId(topic_id=topic.topic_id)
+        return topic
+
+    def dump(self) -> object:
+        """Everything that decides future answers, for comparison between replicas."""
+        return self._by_name
+
+    def _add(self, topic: Topic) -> None:
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        self._partitions += topic.partitions
+
+    def _check_room(self, command: CreateTopic, factor: int) -> None:
+        if factor > len(command.nodes):
+            raise NotEnoughReplicas(f"replication factor {factor} with {len(command.nodes)} nodes")
+        if len(self._by_name) >= TOPICS_MAX:
+            raise ThrottlingQuotaExceeded(f"there are {TOPICS_MAX} topics", retry_after_ms=RETRY_AFTER_MS)
+        if self._partitions + command.partitions > PARTITIONS_MAX:
+            raise ThrottlingQuotaExceeded(f"over {PARTITIONS_MAX} partitions", retry_after_ms=RETRY_AFTER_MS)
+
+    def _loads(self) -> dict[str, placement.Load]:
+        return placement.measure(nodes for topic in self._by_name.values() for nodes in topic.placements)
+
+
+def _replication_factor(command: CreateTopic) -> int:
+    if command.replication_factor is not None:
+        return command.replication_factor
+    return REPLICATION_FACTOR_DEFAULT if len(command.nodes) >= REPLICATION_FACTOR_DEFAULT else 1
+
+
+def _definition(topic: Topic) -> tuple[int, int, TopicConfig]:
+    return topic.partitions, topic.replication_factor, topic.config
+
+
+def _check_shape(command: CreateTopic, factor: int) -> None:
+    if not _NAME.match(command.name):
+        raise InvalidRequest("name: 1 to 249 of letters, digits, '.', '_', '-'; not '.' or '..'")
+    if not 1 <= command.partitions <= PARTITIONS_PER_TOPIC_MAX:
+        raise InvalidRequest(f"partitions: not in 1 to {PARTITIONS_PER_TOPIC_MAX}")
+    if not 1 <= factor <= REPLICATION_FACTOR_MAX or factor % 2 == 0:
+        raise InvalidRequest(f"replication_factor: not an odd number in 1 to {REPLICATION_FACTOR_MAX}")

@@ -270,8 +270,8 @@ class _Refusal(msgspec.Struct, frozen=True, tag="refusal"):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_command_decoder = msgspec.msgpack.Decoder(Command)
-_result_decoder = msgspec.msgpack.Decoder(Result | _Refusal)
+_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_result_decoder: msgspec.msgpack.Decoder[Result | _Refusal] = msgspec.msgpack.Decoder(Result | _Refusal)
 
 
 def encode_command(command: Command) -> bytes:

@@ -1,0 +1,116 @@
+"""Where the replicas of a new topic go: a pure function of the nodes, their zones and what they hold already.
+
+The first replica of each partition, which is likely to lead its group first, goes to the node with the fewest
+first replicas. Each further one goes to the node with the fewest replicas, in a zone where the partition has
+none yet; when every zone has one, in a zone that has one only, and so on. Ties go to the node that comes
+first in an order that alternates between zones.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+
+import msgspec
+
+Node = tuple[str, str | None]
+"""Node id and zone; None: a zone of its own."""
+_Zone = tuple[str, str]
+
+
+class Load(msgspec.Struct):
+    """What a node holds: replicas, and how many of them are the first of their partition."""
+
+    replicas: int = 0
+    firsts: int = 0
+
+
+def measure(placements: Iterable[Sequence[str]]) -> dict[str, Load]:
+    """The load of each node in ``placements``, which has the node ids of each partition, the first replica
+    first.
+    """
+    loads: defaultdict[str, Load] = defaultdict(Load)
+    for replicas in placements:
+        loads[replicas[0]].firsts += 1
+        for node_id in replicas:
+            loads[node_id].replicas += 1
+    return dict(loads)
+
+
+def place(
+    partitions: int, replication_factor: int, nodes: Sequence[Node], loads: Mapping[str, Load]
+) -> list[list[str]]:
+    """Node ids for each partition, the first replica first.
+
+    A node without an entry in ``loads`` holds nothing.
+    """
+    assert 1 <= replication_factor <= len(nodes)
+    board = _Board(nodes, loads)
+    return [board.place_one(replication_factor) for _ in range(partitions)]
+
+
+class _Board:
+    """What each node holds, and heaps to find the emptiest.
+
+    A node is its position in the alternating order.
+    """
+
+    def __init__(self, nodes: Sequence[Node], loads: Mapping[str, Load]) -> None:
+        ordered = _alternate(nodes)
+        before = [loads.get(node_id, Load()) for node_id, _ in ordered]
+        self.node_ids = [node_id for node_id, _ in ordered]
+        self.zones = [_zone(node) for node in ordered]
+        self.zone_sizes = Counter(self.zones)
+        self.replicas = [load.replicas for load in before]
+        self.by_firsts = [(load.firsts, node) for node, load in enumerate(before)]
+        self.by_replicas = [(load.replicas, node) for node, load in enumerate(before)]
+        heapify(self.by_firsts)
+        heapify(self.by_replicas)
+
+    def place_one(self, replication_factor: int) -> list[str]:
+        """Node ids of one partition."""
+        firsts, first = heappop(self.by_firsts)
+        heappush(self.by_firsts, (firsts + 1, first))
+        self.replicas[first] += 1
+        chosen = [first]
+        while len(chosen) < replication_factor:
+            chosen.append(self._take_emptiest(chosen))
+        return [self.node_ids[node] for node in chosen]
+
+    def _take_emptiest(self, chosen: list[int]) -> int:
+        used = Counter(self.zones[node] for node in chosen)
+        level = self._level(used)
+        passed: list[tuple[int, int]] = []
+        while True:
+            count, node = heappop(self.by_replicas)
+            if count < self.replicas[node]:  # a first replica has come since this entry was made
+                heappush(self.by_replicas, (self.replicas[node], node))
+            elif node in chosen or used[self.zones[node]] > level:
+                passed.append((count, node))
+            else:
+                break
+        self.replicas[node] += 1
+        for entry in (*passed, (self.replicas[node], node)):
+            heappush(self.by_replicas, entry)
+        return node
+
+    def _level(self, used: Counter[_Zone]) -> int:
+        """How many replicas a zone may have and still take another: the least that any zone with room has."""
+        if len(used) < len(self.zone_sizes):
+            return 0
+        return min(used[zone] for zone, size in self.zone_sizes.items() if used[zone] < size)
+
+
+def _zone(node: Node) -> _Zone:
+    node_id, zone = node
+    return (zone, "") if zone is not None else ("", node_id)
+
+
+def _alternate(nodes: Sequence[Node]) -> list[Node]:
+    """The first node of each zone, the second of each, and so on; zones, and nodes of a zone, by name."""
+    seen: Counter[_Zone] = Counter()
+    ranked = []
+    for node in sorted(nodes, key=lambda node: node[0]):
+        zone = _zone(node)
+        ranked.append((seen[zone], zone, node))
+        seen[zone] += 1
+    return [node for _, _, node in sorted(ranked)]

@@ -1,0 +1,116 @@
+"""Sessions: opened, renewed, closed, and expired when the lease clock says so. Pure state of the controller's
+machine.
+
+What a session holds is ownership's; whoever removes a session here must end its grants there.
+"""
+
+from heapq import heappop, heappush
+
+import msgspec
+
+from ..partition.errors import SessionExpired, ThrottlingQuotaExceeded, UnknownSession
+from .commands import SessionState
+
+SESSIONS_MAX = 100_000
+TTL_MS_MIN = 1_000
+TTL_MS_MAX = 300_000
+EXPIRED_MEMORY_MS = 3_600_000
+"""How long an expired id is answered SESSION_EXPIRED, on the lease clock."""
+EXPIRED_MAX = 100_000
+"""Expired ids remembered; past it the oldest is forgotten before its time."""
+RETRY_AFTER_MS = 1000
+
+
+class Session(msgspec.Struct):
+    """A live session."""
+
+    session: str
+    client_id: str
+    ttl_ms: int
+    deadline_ms: int
+
+    def state(self) -> SessionState:
+        """As answered."""
+        return SessionState(self.session, self.client_id, self.ttl_ms, self.deadline_ms)
+
+
+class Sessions:
+    """All sessions, and the ids of those that expired."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, Session] = {}
+        self._expired: dict[str, int] = {}  # id -> lease clock of its end; the oldest first
+        # One entry for each session that was opened, with a deadline that renewals may have outdated: a
+        # deadline never comes earlier, so an outdated entry is put back with the true one when it is due.
+        self._deadlines: list[tuple[int, str]] = []
+
+    def open(self, session: str, client_id: str, ttl_ms: int, clock_ms: int) -> Session:
+        """A new session; the one that is there when the id is known, since only a repeated command can repeat
+        it.
+        """
+        if session in self._live:
+            return self._live[session]
+        if session in self._expired:
+            raise SessionExpired()
+        if len(self._live) >= SESSIONS_MAX:
+            raise ThrottlingQuotaExceeded(f"there are {SESSIONS_MAX} sessions", retry_after_ms=RETRY_AFTER_MS)
+        ttl_ms = min(max(ttl_ms, TTL_MS_MIN), TTL_MS_MAX)
+        opened = Session(session, client_id, ttl_ms, clock_ms + ttl_ms)
+        self._live[session] = opened
+        heappush(self._deadlines, (opened.deadline_ms, session))
+        return opened
+
+    def find(self, session: str) -> Session:
+        """The live session, or SessionExpired, or UnknownSession when it was closed or is not remembered."""
+        found = self._live.get(session)
+        if found is not None:
+            return found
+        raise SessionExpired() if session in self._expired else UnknownSession()
+
+    def renew(self, session: str, clock_ms: int) -> Session:
+        """Full ttl from ``clock_ms``."""
+        found = self.find(session)
+        found.deadline_ms = clock_ms + found.ttl_ms
+        return found
+
+    def close(self, session: str) -> None:
+        """Idempotent."""
+        self._live.pop(session, None)
+
+    def rearm(self, clock_ms: int) -> None:
+        """Full ttl for everybody: a new leader cannot know which renewals the last one had heard (SEMANTICS
+        8).
+        """
+        for session in self._live.values():
+            session.deadline_ms = clock_ms + session.ttl_ms
+
+    def expire_next(self, clock_ms: int) -> str | None:
+        """Remove the due session that is first by (deadline, id) and give its id; None when none is due."""
+        while self._deadlines and self._deadlines[0][0] <= clock_ms:
+            entry = heappop(self._deadlines)
+            found = self._live.get(entry[1])
+            if found is None:
+                continue
+            if entry[0] == found.deadline_ms:
+                del self._live[found.session]
+                self._remember(found.session, clock_ms)
+                return found.session
+            heappush(self._deadlines, (found.deadline_ms, found.session))
+        return None
+
+    def next_deadline_ms(self) -> int | None:
+        """No session expires before this lease clock; None: there is none to expire."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def dump(self) -> object:
+        """Everything that decides future answers, for comparison between replicas."""
+        return self._live, list(self._expired.items())
+
+    def _remember(self, session: str, clock_ms: int) -> None:
+        self._expired[session] = clock_ms
+        while True:
+            oldest = next(iter(self._expired))
+            aged = clock_ms - self._expired[oldest] >= EXPIRED_MEMORY_MS
+            if not aged and len(self._expired) <= EXPIRED_MAX:
+                return
+            del self._expired[oldest]

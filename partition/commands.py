@@ -42,6 +42,12 @@ class Stamp(msgspec.Struct, frozen=True):
     epoch: int
     first_seq: int
 
+    def __post_init__(self) -> None:
+        """Checked where a stamp is made: found in apply, a bad one would stop every replica, at every start."""
+        assert 0 <= self.pid < 1 << 63
+        assert 0 <= self.epoch <= PRODUCER_EPOCH_MAX
+        assert 0 <= self.first_seq < SEQUENCE_MODULUS
+
 
 class Append(msgspec.Struct, frozen=True, tag="append"):
     """Append one validated batch.

@@ -217,19 +217,18 @@ class UnsupportedMediaType(StockadeError):
 
 
 class OffsetOutOfRange(StockadeError):
-    """Below log_start (410) or above log_end (416). Fields: log_start, log_end."""
+    """Below log_start (410) or above log_end (416). Fields: offset, log_start, log_end."""
 
     code, http_status, title = "OFFSET_OUT_OF_RANGE", 416, "The offset is outside the log"
 
     def __init__(self, offset: int, log_start: int, log_end: int) -> None:
-        self._trimmed = offset < log_start
         detail = f"offset {offset} is outside {log_start}..{log_end}"
-        super().__init__(detail, log_start=log_start, log_end=log_end)
+        super().__init__(detail, offset=offset, log_start=log_start, log_end=log_end)
 
     @property
     def status(self) -> int:
         """410 for an offset that was trimmed, 416 for one not written yet."""
-        return 410 if self._trimmed else 416
+        return 410 if self.fields["offset"] < self.fields["log_start"] else 416
 
 
 class NotLeaderOrFollower(StockadeError):

@@ -22,7 +22,7 @@ class Producers:
         assert max_producers >= 1
         self.entries: OrderedDict[ProducerId, Entry] = OrderedDict()
         self.max_dropped_pid: ProducerId = -1
-        self._max_producers = max_producers
+        self.max_producers = max_producers
         self._strict = strict
 
     def judge(
@@ -75,6 +75,6 @@ class Producers:
         self.entries.move_to_end(pid)
 
     def _make_room(self) -> None:
-        while len(self.entries) >= self._max_producers:
+        while len(self.entries) >= self.max_producers:
             pid, _ = self.entries.popitem(last=False)
             self.max_dropped_pid = max(self.max_dropped_pid, pid)

@@ -1,0 +1,93 @@
+"""What must hold of a partition after every step, restated from SEMANTICS 2 without sharing code with what keeps it.
+
+For tests: ``check`` walks the whole log.
+"""
+
+import sys
+import zlib
+
+from .commands import SEQUENCE_MODULUS, Stamp
+from .log import Log, StoredBatch
+from .machine import PartitionMachine
+from .producers import Producers
+from .sequences import CACHE_BATCHES, Entry, Run
+
+
+def check(machine: PartitionMachine) -> None:
+    """Raise AssertionError if any invariant is broken."""
+    batches = machine.log.read(machine.log_start, sys.maxsize).batches
+    _check_log(machine.log, batches)
+    _check_epochs(machine, batches)
+    _check_sequences(batches, machine.producers.max_dropped_pid)
+    _check_producers(machine.producers, batches)
+
+
+def _check_log(log: Log, batches: list[StoredBatch]) -> None:
+    """Offsets are dense from log_start to log_end, and every message is the one that was appended."""
+    offset = log.log_start
+    for batch in batches:
+        assert batch.count >= 1
+        assert batch.base_offset == offset, "the log has a hole"
+        offset += batch.count
+    assert offset == log.log_end
+    messages = log.read(log.log_start, sys.maxsize).messages()
+    assert [zlib.crc32(message) for message in messages] == [batch.crc for batch in batches]
+
+
+def _check_epochs(machine: PartitionMachine, batches: list[StoredBatch]) -> None:
+    """I1, I2: writer epochs never go down along the log; the slot holds the latest grant."""
+    epochs = [*(batch.writer_epoch for batch in batches), machine.topic_epoch]
+    assert epochs == sorted(epochs), "a fencing epoch went down"
+    if machine.slot is not None:
+        assert (machine.slot.epoch, machine.slot.grant_index) == (machine.topic_epoch, machine.fence.grant_index)
+
+
+def _check_sequences(batches: list[StoredBatch], max_dropped_pid: int) -> None:
+    """I4: the ranges of one producer and epoch follow one another from 0; its epochs never go down.
+
+    A producer that was forgotten begins anew.
+    """
+    last: dict[int, tuple[int, int]] = {}
+    for batch in batches:
+        if batch.stamp is None:
+            continue
+        pid, epoch, first_seq = batch.stamp.pid, batch.stamp.epoch, batch.stamp.first_seq
+        before, expected = last.get(pid, (epoch, 0))
+        if pid > max_dropped_pid:
+            assert epoch >= before, "an old producer epoch was accepted"
+        if epoch != before or (first_seq == 0 and pid <= max_dropped_pid):
+            expected = 0
+        assert first_seq == expected, "a sequence number is missing or stored twice"
+        last[pid] = epoch, (first_seq + batch.count) % SEQUENCE_MODULUS
+
+
+def _check_producers(producers: Producers, batches: list[StoredBatch]) -> None:
+    """Bounded, in order of use, and every remembered batch is in the log as remembered."""
+    entries = producers.entries
+    assert 0 <= len(entries) <= producers.max_producers
+    uses = [entry.last_used_index for entry in entries.values()]
+    assert uses == sorted(set(uses)), "producers are not in the order of their use"
+    stored = {batch.base_offset: batch for batch in batches}
+    for pid, entry in entries.items():
+        _check_entry(pid, entry, stored)
+
+
+def _check_entry(pid: int, entry: Entry, stored: dict[int, StoredBatch]) -> None:
+    if entry.prev is not None:
+        assert entry.prev.epoch < entry.run.epoch
+        assert entry.prev.records > 0
+        _check_run(pid, entry.prev, stored)
+    _check_run(pid, entry.run, stored)
+
+
+def _check_run(pid: int, run: Run, stored: dict[int, StoredBatch]) -> None:
+    assert (run.records == 0) == (run.last_seq == -1) == (not run.cache)
+    assert len(run.cache) <= CACHE_BATCHES
+    for cached in run.cache:
+        batch = stored[cached.base_offset]
+        assert batch.stamp == Stamp(pid, run.epoch, cached.first_seq)
+        assert batch.next_offset - 1 == cached.last_offset
+        assert cached.last_seq == (cached.first_seq + batch.count - 1) % SEQUENCE_MODULUS
+        assert cached.timestamp_ms == batch.timestamp_ms
+    if run.cache:
+        assert run.cache[-1].last_seq == run.last_seq

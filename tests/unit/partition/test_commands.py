@@ -1,0 +1,83 @@
+import pytest
+
+from stockade.partition.commands import (
+    PRODUCER_EPOCH_MAX,
+    SEQUENCE_MODULUS,
+    Append,
+    Appended,
+    ClearFence,
+    Command,
+    InstallFence,
+    InstallProducer,
+    NotEnrolled,
+    ProducerInstalled,
+    Result,
+    SlotState,
+    Stamp,
+    Token,
+    decode_command,
+    decode_result,
+    encode_command,
+    encode_result,
+)
+from stockade.partition.errors import BY_CODE, NotLeaderOrFollower, OffsetOutOfRange, ProducerFenced, StockadeError
+
+LIMITS = Stamp((1 << 63) - 1, PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS - 1)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Append(b"\x00\xff", 3, 1 << 31, 5, 4),
+        Append(b"m", 1, 0, 5, 4, 812, Token("g-812-1", (1 << 64) - 1, "s"), LIMITS, 0),
+        InstallFence("g-812-1", 7, "s", "loader", "Exclusive", 99),
+        ClearFence("g-812-1", 7, 99),
+        InstallProducer(7, 32767),
+    ],
+)
+def test_a_command_survives_its_bytes(command: Command) -> None:
+    assert decode_command(encode_command(command)) == command
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        Appended(0, 3, False, 0, 17),
+        Appended(None, None, True, 0, None),
+        SlotState(True, (1 << 64) - 1),
+        ProducerInstalled(3),
+        NotEnrolled(8),
+        ProducerFenced(current_epoch=2, reason="superseded", outcome={"state": "absent"}),
+        NotLeaderOrFollower("http://127.0.0.1:1", 3),
+        OffsetOutOfRange(1, 2, 3),
+    ],
+)
+def test_an_answer_survives_its_bytes(result: Result | StockadeError) -> None:
+    revived = decode_result(encode_result(result))
+    assert type(revived) is type(result)
+    assert revived == result
+
+
+def test_every_refusal_can_be_revived() -> None:
+    for code, cls in BY_CODE.items():
+        error = cls.__new__(cls)
+        StockadeError.__init__(error, "why", some=1)
+        revived = decode_result(encode_result(error))
+        assert isinstance(revived, cls)
+        assert (revived.code, revived.detail, revived.fields) == (code, "why", {"some": 1})
+
+
+@pytest.mark.parametrize(
+    ("pid", "epoch", "first_seq"),
+    [(-1, 0, 0), (1 << 63, 0, 0), (7, -1, 0), (7, PRODUCER_EPOCH_MAX + 1, 0), (7, 0, -1), (7, 0, SEQUENCE_MODULUS)],
+)
+def test_a_stamp_out_of_range_cannot_be_made(pid: int, epoch: int, first_seq: int) -> None:
+    with pytest.raises(AssertionError):
+        Stamp(pid, epoch, first_seq)
+
+
+def test_a_refusal_keeps_its_status_across_the_wire() -> None:
+    for error, status in ((OffsetOutOfRange(1, 2, 3), 410), (OffsetOutOfRange(4, 2, 3), 416)):
+        revived = decode_result(encode_result(error))
+        assert isinstance(revived, OffsetOutOfRange)
+        assert revived.status == status

@@ -1,0 +1,234 @@
+"""The floors: who may import whom, which file touches which dependency, and where there is neither clock nor chance."""
+
+import ast
+import sys
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+import pytest
+from sources import python, text
+
+FLOORS = {"cli": 5, "http_api": 4, "chaos": 4, "spark": 4, "cluster": 3, "client": 3, "raft": 2, "partition": 1}
+OUTSIDE = {"chaos", "spark", "client"}
+"""They talk to a cluster over HTTP: of the house they see the client and the vocabulary, never the server."""
+PACKAGES = {"stockade", "pyspark_stockade"}
+
+OWNERS = {
+    "pysyncobj": ["raft/engine.py"],
+    "aiohttp": ["http_api/*", "client/transport.py"],
+    "orjson": ["http_api/wire.py", "client/transport.py", "client/wire.py"],
+    "prometheus_client": ["http_api/*"],
+    "pyspark": ["spark/source.py"],
+    "toxiproxy": ["chaos/proxies.py"],
+    "uvloop": ["cli/*"],
+    "click": ["cli/*"],
+    "rich": ["cli/*"],
+    "pyarrow": ["*/*"],
+    "msgspec": ["*/*"],
+}
+"""Every dependency, and the files that may import it."""
+
+PURE = [
+    *("partition/*", "cluster/catalog.py", "cluster/registry.py", "cluster/ownership.py", "cluster/placement.py"),
+    *("cluster/controller.py", "cluster/commands.py", "cluster/model.py", "client/accumulator.py"),
+    *("chaos/checkers.py", "spark/options.py", "spark/ranges.py"),
+]
+INPUT_OUTPUT = ["partition/segments.py"]
+"""The exceptions: they read and write files, and are as free of clock and chance as the rest."""
+CLOCK = {"asyncio", "datetime", "sched", "threading", "time"}
+CHANCE = {"random", "secrets", "uuid"}
+OUTER_WORLD = {"fcntl", "io", "mmap", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "tempfile"}
+
+
+class Import(NamedTuple):
+    """One imported module: ``level`` is the number of leading dots, ``name`` what follows them."""
+
+    line: int
+    level: int
+    name: str
+
+
+def imports(source: str) -> list[Import]:
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [Import(node.lineno, 0, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is None:
+            found += [Import(node.lineno, node.level, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append(Import(node.lineno, node.level, str(node.module)))
+    return found
+
+
+def folder_of(path: PurePosixPath, each: Import) -> str | None:
+    """The folder that a relative import leads to; None for the package itself, and for an absolute import."""
+    if each.level == 0:
+        return None
+    package = [*path.parts[:-1]]
+    target = [*package[: len(package) - each.level + 1], *each.name.split(".")]
+    return target[0] if target[0] in FLOORS else None
+
+
+def matches(path: PurePosixPath, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(str(path), pattern) for pattern in patterns)
+
+
+def allowed(source: str, target: str) -> bool:
+    if source in OUTSIDE and target not in {"client", "partition"}:
+        return False
+    return FLOORS[target] < FLOORS[source]
+
+
+def floor_faults(path: PurePosixPath, source: str) -> list[str]:
+    """What is wrong with the imports of a file of the product."""
+    faults = []
+    here = path.parts[0]
+    for each in imports(source):
+        top = each.name.split(".")[0]
+        target = folder_of(path, each)
+        if each.level == 0 and top in PACKAGES:
+            faults.append(f"{path}:{each.line} imports {each.name} absolutely: inside the house, imports are relative")
+        elif each.level > 0 and target is None and each.name != "__version__":
+            faults.append(f"{path}:{each.line} imports {each.name} of the package itself, which is above every floor")
+        elif target not in (None, here) and not allowed(here, str(target)):
+            faults.append(f"{path}:{each.line} imports {target}, which {here} must not know")
+    return faults
+
+
+def bare_faults(path: PurePosixPath, source: str) -> list[str]:
+    """Folders imported as if they were packages: a second copy of every class in them."""
+    bare = [each for each in imports(source) if each.level == 0 and each.name.split(".")[0] in FLOORS]
+    return [f"{path}:{each.line} imports {each.name} without its package" for each in bare]
+
+
+def dependency_faults(path: PurePosixPath, source: str) -> list[str]:
+    faults = []
+    for each in imports(source):
+        top = each.name.split(".")[0]
+        if each.level or top in sys.stdlib_module_names or top in PACKAGES:
+            continue
+        if not matches(path, OWNERS.get(top, [])):
+            faults.append(f"{path}:{each.line} imports {top}, which belongs to {OWNERS.get(top, 'no file')}")
+    return faults
+
+
+def purity_faults(path: PurePosixPath, source: str) -> list[str]:
+    banned = CLOCK | CHANCE if matches(path, INPUT_OUTPUT) else CLOCK | CHANCE | OUTER_WORLD
+    faults = [
+        f"{path}:{each.line} imports {each.name}"
+        for each in imports(source)
+        if each.level == 0 and each.name.split(".")[0] in banned
+    ]
+    if not matches(path, INPUT_OUTPUT):
+        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+        faults += [
+            f"{path}:{call.lineno} calls {call.func.id}"
+            for call in calls
+            if isinstance(call.func, ast.Name) and call.func.id in {"open", "print", "input"}
+        ]
+    return faults
+
+
+def test_imports_go_down_only() -> None:
+    assert [fault for path in python(*FLOORS) for fault in floor_faults(path, text(path))] == []
+
+
+def test_no_folder_is_imported_without_its_package() -> None:
+    everywhere = python(*FLOORS, "src", "tests", "tools", "bench", "examples")
+    assert [fault for path in everywhere for fault in bare_faults(path, text(path))] == []
+
+
+def test_each_dependency_is_touched_by_its_owner_only() -> None:
+    assert [fault for path in python(*FLOORS) for fault in dependency_faults(path, text(path))] == []
+
+
+def test_what_must_be_pure_has_no_clock_no_chance_and_no_files() -> None:
+    pure = [path for path in python(*FLOORS) if matches(path, PURE)]
+    assert [fault for path in pure for fault in purity_faults(path, text(path))] == []
+
+
+def test_every_rule_is_about_files_that_exist() -> None:
+    files = python(*FLOORS)
+    named = [*PURE, *INPUT_OUTPUT, *(pattern for patterns in OWNERS.values() for pattern in patterns)]
+    assert [pattern for pattern in named if not any(matches(path, [pattern]) for path in files)] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("partition/x.py", "from ..raft import group"),
+        ("partition/x.py", "from .. import raft"),
+        ("raft/x.py", "from ..cluster.config import load"),
+        ("cluster/x.py", "def f():\n    from ..client import producer"),
+        ("client/x.py", "from ..raft.machine import Machine"),
+        ("chaos/x.py", "from ..http_api import app"),
+        ("spark/x.py", "from ..cluster import model"),
+        ("spark/x.py", "from ..chaos import history"),
+        ("http_api/x.py", "from ..cli import main"),
+        ("http_api/console/x.py", "from ...spark import source"),
+        ("raft/x.py", "import stockade.partition"),
+        ("raft/x.py", "from stockade.partition import errors"),
+        ("client/x.py", "from .. import Producer"),
+    ],
+)
+def test_an_import_upwards_or_sideways_is_found(path: str, source: str) -> None:
+    assert len(floor_faults(PurePosixPath(path), source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("raft/x.py", "from ..partition.errors import StockadeError"),
+        ("raft/x.py", "from . import frames\nfrom .wal import Wal\nimport asyncio"),
+        ("http_api/console/x.py", "from ..app import make\nfrom ...cluster.service import Service"),
+        ("chaos/x.py", "from ..client import producer\nfrom ..partition import errors"),
+        ("cli/x.py", "from ..http_api import app\nfrom ..chaos import demo"),
+        ("cluster/x.py", "from .. import __version__"),
+    ],
+)
+def test_an_import_downwards_is_fine(path: str, source: str) -> None:
+    assert floor_faults(PurePosixPath(path), source) == []
+
+
+@pytest.mark.parametrize("source", ["import partition", "import raft.group as g", "from cluster.config import load"])
+def test_a_bare_import_is_found(source: str) -> None:
+    assert len(bare_faults(PurePosixPath("tests/x.py"), source)) == 1
+
+
+def test_a_folder_imported_with_its_package_is_fine() -> None:
+    assert bare_faults(PurePosixPath("tests/x.py"), "import stockade.partition\nfrom .raft import x") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "count"),
+    [
+        ("raft/group.py", "import pysyncobj.syncobj", 1),
+        ("raft/engine.py", "import pysyncobj.syncobj", 0),
+        ("client/metadata.py", "from aiohttp import ClientSession", 1),
+        ("http_api/app.py", "from aiohttp import web", 0),
+        ("http_api/console/page.py", "from aiohttp import web", 0),
+        ("cluster/x.py", "import requests", 1),
+        ("cluster/x.py", "import msgspec, json", 0),
+    ],
+)
+def test_a_dependency_out_of_its_place_is_found(path: str, source: str, count: int) -> None:
+    assert len(dependency_faults(PurePosixPath(path), source)) == count
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "count"),
+    [
+        ("partition/machine.py", "import time", 1),
+        ("partition/machine.py", "from datetime import datetime", 1),
+        ("partition/machine.py", "def f():\n    import random", 1),
+        ("partition/machine.py", "open('x')", 1),
+        ("partition/machine.py", "import os.path", 1),
+        ("partition/machine.py", "from .sequences import time", 0),
+        ("partition/segments.py", "import os\nopen('x')", 0),
+        ("partition/segments.py", "import asyncio", 1),
+    ],
+)
+def test_a_clock_chance_or_a_file_where_none_may_be_is_found(path: str, source: str, count: int) -> None:
+    assert len(purity_faults(PurePosixPath(path), source)) == count

@@ -1,0 +1,200 @@
+"""House rules that no linter knows: sizes, dead modules, tests that sleep, left-over marks, names of one machine."""
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+
+import pytest
+from sources import ROOT, python, text, tracked
+
+FOLDERS = ("cli", "http_api", "chaos", "spark", "cluster", "client", "raft", "partition")
+EVERYTHING = (*FOLDERS, "src", "tests", "tools", "bench", "examples")
+
+FUNCTION_LINES_MAX = 40
+TEST_FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 300
+
+ENTRY_POINTS = {"cli.main"}
+"""Modules that nothing in the product imports: they are how it is started, or are for the users' own tests."""
+
+POLLING_HELPER = "waiting.py"
+
+REGISTRIES = [
+    "pypi" + ".org",
+    "pythonhosted" + ".org",
+    "npmjs" + ".org",
+    "proxy.golang" + ".org",
+    "deb.debian" + ".org",
+]
+MACHINE_PATHS = ["/" + name for name in ("work/", "root/", "tmp/v/", "home/")]
+MARKS = ["TO" + "DO", "FIX" + "ME", "XX" + "X"]
+
+
+def own_text() -> list[PurePosixPath]:
+    """Everything that we wrote: all but the sample data, which are other people's logs."""
+    return [path for path in tracked() if not path.is_relative_to("examples/data")]
+
+
+def function_lengths(source: str) -> dict[str, int]:
+    """Lines of every function by ``name:line``, decorators and docstring left out."""
+    lengths = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            words = (ast.get_docstring(node, clean=False) or "").count("\n") + 1 if ast.get_docstring(node) else 0
+            lengths[f"{node.name}:{node.lineno}"] = (node.end_lineno or 0) - node.lineno + 1 - words
+    return lengths
+
+
+def long_functions(source: str, lines_max: int) -> list[str]:
+    return [f"{name} has {lines} lines" for name, lines in function_lengths(source).items() if lines > lines_max]
+
+
+def sleeps(source: str) -> list[int]:
+    """Lines where a test sleeps instead of waiting for a condition; a pause inside a ``while`` is a poll."""
+    tree = ast.parse(source)
+    polls = {id(node) for loop in ast.walk(tree) if isinstance(loop, ast.While) for node in ast.walk(loop)}
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and id(node) not in polls and is_sleep(node)
+    ]
+
+
+def is_sleep(call: ast.Call) -> bool:
+    """``asyncio.sleep(0)`` only lets others run."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    yields = bool(call.args) and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
+    return name == "sleep" and not yields
+
+
+def module_name(path: PurePosixPath) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(path: PurePosixPath, source: str) -> set[str]:
+    """Names of modules of ours that a file imports, as ``folder.module``."""
+    package = path.parts[:-1]
+    found = set[str]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            base = list(package[: len(package) - node.level + 1]) if node.level else []
+            start = [*base, *(node.module or "").split(".")] if node.module else base
+            found.add(".".join(start))
+            found |= {".".join([*start, alias.name]) for alias in node.names}
+    return {name.removeprefix("src.").removeprefix("stockade.") for name in found}
+
+
+def dead_modules(files: Mapping[PurePosixPath, str], entry_points: Iterable[str]) -> list[str]:
+    """Modules that no other module imports."""
+    alive = set(entry_points)
+    for path, source in files.items():
+        alive |= imported_modules(path, source) - {module_name(path)}
+    modules = {module_name(path) for path in files if path.name not in ("__init__.py", "__main__.py")}
+    return sorted(modules - alive)
+
+
+def lines_with(source: str, words: Iterable[str], *, whole: bool) -> list[int]:
+    """Numbers of the lines that hold one of some words (``whole``: as a word of its own)."""
+    edge = r"\b" if whole else ""
+    pattern = re.compile("|".join(f"{edge}{re.escape(word)}{edge}" for word in words))
+    return [number for number, line in enumerate(source.splitlines(), 1) if pattern.search(line)]
+
+
+def test_functions_are_short() -> None:
+    faults = [
+        f"{path} {fault}"
+        for path in python(*FOLDERS, "src", "tools")
+        for fault in long_functions(text(path), FUNCTION_LINES_MAX)
+    ]
+    for path in python("tests", "bench", "examples"):
+        faults += [f"{path} {fault}" for fault in long_functions(text(path), TEST_FUNCTION_LINES_MAX)]
+    assert faults == []
+
+
+def test_files_are_short() -> None:
+    lengths = {path: len(text(path).splitlines()) for path in python(*EVERYTHING)}
+    assert [f"{path} has {lines} lines" for path, lines in lengths.items() if lines > FILE_LINES_MAX] == []
+
+
+def test_every_module_is_used() -> None:
+    assert dead_modules({path: text(path) for path in python(*FOLDERS, "src")}, ENTRY_POINTS) == []
+
+
+def test_no_test_sleeps_in_place_of_a_condition() -> None:
+    tests = [path for path in python("tests") if path.name != POLLING_HELPER]
+    assert [f"{path}:{line}" for path in tests for line in sleeps(text(path))] == []
+
+
+def test_nothing_is_marked_for_later() -> None:
+    assert [f"{path}:{line}" for path in own_text() for line in lines_with(text(path), MARKS, whole=True)] == []
+
+
+def test_no_registry_and_no_path_of_one_machine_is_named() -> None:
+    names = [*REGISTRIES, *MACHINE_PATHS]
+    assert [f"{path}:{line}" for path in own_text() for line in lines_with(text(path), names, whole=False)] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_package_links_to_each_folder(folder: str) -> None:
+    link = ROOT / "src" / "stockade" / folder
+    assert link.is_symlink(), "the checkout must keep links (git config core.symlinks true)"
+    assert link.readlink() == Path(f"../../{folder}")
+    assert (ROOT / folder / "__init__.py").is_file()
+
+
+def test_every_folder_ships() -> None:
+    packages = text(PurePosixPath("pyproject.toml"))
+    assert [folder for folder in FOLDERS if f'"stockade.{folder}"' not in packages] == []
+
+
+@pytest.mark.parametrize(("lines", "faults"), [(40, 0), (41, 1)])
+def test_a_long_function_is_found_and_its_docstring_does_not_count(lines: int, faults: int) -> None:
+    body = "    x = 1\n" * (lines - 1)
+    source = f'@decorated\nasync def f():\n    """Two\n    lines."""\n{body}'
+    assert len(long_functions(source, FUNCTION_LINES_MAX)) == faults
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import time\ntime.sleep(1)", [2]),
+        ("async def f():\n    await asyncio.sleep(delay)", [2]),
+        ("from time import sleep\nsleep(0.1)", [2]),
+        ("asyncio.sleep(0)", []),
+        ("while not ready():\n    time.sleep(0.05)", []),
+    ],
+)
+def test_a_sleep_is_found_unless_it_polls(source: str, found: list[int]) -> None:
+    assert sleeps(source) == found
+
+
+def test_a_module_that_only_itself_and_tests_import_is_dead() -> None:
+    files = {
+        "src/stockade/__init__.py": "from .client.producer import Producer",
+        "client/producer.py": "from . import sender\nfrom ..partition.errors import E",
+        "client/sender.py": "import os",
+        "partition/errors.py": "",
+        "partition/old.py": "from .old import x",
+        "raft/__init__.py": "",
+        "cli/main.py": "from ..raft.wal import Wal",
+        "raft/wal.py": "",
+        "src/pyspark_stockade/__init__.py": "from stockade.spark.source import S",
+        "spark/source.py": "",
+    }
+    dead = dead_modules({PurePosixPath(name): source for name, source in files.items()}, {"cli.main"})
+    assert dead == ["partition.old"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "whole", "found"),
+    [
+        (f"x = 1  # {MARKS[0]}: later", MARKS, True, [1]),
+        (f"x = '{MARKS[2]}X'", MARKS, True, []),
+        (f"index = 'https://{REGISTRIES[0]}/simple'", REGISTRIES, False, [1]),
+        (f"path = '{MACHINE_PATHS[0]}x'", MACHINE_PATHS, False, [1]),
+    ],
+)
+def test_a_word_that_must_not_be_there_is_found(line: str, words: list[str], whole: bool, found: list[int]) -> None:
+    assert lines_with(line, words, whole=whole) == found

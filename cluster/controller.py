@@ -49,8 +49,6 @@ from .registry import Registry
 from .sessions import Sessions
 from .work import Work
 
-_dumper = msgspec.msgpack.Encoder(order="deterministic")
-
 
 class ControllerMachine:
     """Implements raft.machine.Machine; apply answers commands.Result or the StockadeError instance.
@@ -238,4 +236,5 @@ class ControllerMachine:
         """The whole state as bytes: equal on every replica that has applied the same commands."""
         parts = (self.catalog, self.sessions, self.ownership, self.registry)
         clock = (self.applied_index, self.term, self.lease_clock_ms)
-        return _dumper.encode((clock, [part.dump() for part in parts]))
+        state = (clock, [part.dump() for part in parts])
+        return msgspec.msgpack.encode(msgspec.to_builtins(state, str_keys=True, order="deterministic"))

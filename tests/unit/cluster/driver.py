@@ -1,0 +1,151 @@
+"""Drives replicas of the controller in a test: every command reaches all of them as bytes, the invariants hold after
+each, and all replicas give one answer.
+"""
+
+from collections.abc import Sequence
+
+from stockade.cluster.commands import (
+    Acquire,
+    CloseSession,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    FenceCleared,
+    FenceInstalled,
+    GrantState,
+    InitProducer,
+    OpenSession,
+    Release,
+    Result,
+    Tick,
+    TopicCreated,
+    encode_command,
+)
+from stockade.cluster.controller import ControllerMachine
+from stockade.cluster.invariants import Ratchet, check
+from stockade.cluster.model import TopicConfig
+from stockade.cluster.work import ClearFenceWork, InstallFenceWork
+from stockade.partition.errors import StockadeError
+
+NODES: list[tuple[str, str | None]] = [("n1", None), ("n2", None), ("n3", None)]
+TTL_MS = 10_000
+
+
+class Driver:
+    """``now_ms`` is the leader's lease clock; ``term`` its term."""
+
+    def __init__(self, replicas: int = 1) -> None:
+        self.machines = [ControllerMachine() for _ in range(replicas)]
+        self.machine = self.machines[0]
+        self.index = 0
+        self.term = 1
+        self.now_ms = 0
+        self.log: list[tuple[int, bytes]] = []
+        self._ratchet = Ratchet()
+
+    def do(self, command: Command) -> Result | StockadeError:
+        """Apply on every replica; the one answer."""
+        self.index += 1
+        data = encode_command(command)
+        self.log.append((self.term, data))
+        answers = [machine.apply(self.index, self.term, data) for machine in self.machines]
+        assert all(answer == answers[0] for answer in answers)
+        check(self.machine)
+        self._ratchet.check(self.machine)
+        return answers[0]
+
+    def topic(self, name: str = "t", partitions: int = 2, replicas: int | None = None) -> int:
+        """Create a topic; its id."""
+        answer = self.do(
+            CreateTopic(
+                now_ms=self.now_ms,
+                name=name,
+                partitions=partitions,
+                replication_factor=replicas,
+                config=TopicConfig(),
+                nodes=NODES,
+            )
+        )
+        assert isinstance(answer, TopicCreated)
+        return answer.topic_id
+
+    def delete(self, name: str = "t", topic_id: int | None = None) -> Result | StockadeError:
+        return self.do(DeleteTopic(now_ms=self.now_ms, name=name, topic_id=topic_id))
+
+    def open(self, session: str, ttl_ms: int = TTL_MS) -> Result | StockadeError:
+        return self.do(OpenSession(now_ms=self.now_ms, session=session, client_id=f"c-{session}", ttl_ms=ttl_ms))
+
+    def close(self, session: str) -> Result | StockadeError:
+        return self.do(CloseSession(now_ms=self.now_ms, session=session))
+
+    def tick(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.do(Tick(now_ms=now_ms))
+
+    def acquire(
+        self,
+        session: str,
+        partitions: Sequence[int] | None = (0,),
+        mode: str = "Exclusive",
+        *,
+        name: str = "p",
+        topic: str = "t",
+        topic_id: int | None = None,
+        resume: int | None = None,
+    ) -> Result | StockadeError:
+        return self.do(
+            Acquire(
+                now_ms=self.now_ms,
+                session=session,
+                topic=topic,
+                partitions=None if partitions is None else list(partitions),
+                mode=mode,
+                producer_name=name,
+                topic_id=topic_id,
+                resume_epoch=resume,
+            )
+        )
+
+    def granted(
+        self,
+        session: str,
+        partitions: Sequence[int] | None = (0,),
+        mode: str = "Exclusive",
+        resume: int | None = None,
+    ) -> GrantState:
+        """Acquire, and the grant; a refusal fails the test."""
+        answer = self.acquire(session, partitions, mode, resume=resume)
+        assert isinstance(answer, GrantState), answer
+        return answer
+
+    def release(self, session: str, grant_id: str) -> Result | StockadeError:
+        return self.do(Release(now_ms=self.now_ms, session=session, grant_id=grant_id))
+
+    def init(
+        self,
+        name: str | None,
+        pair: tuple[int, int] | None = None,
+        nonce: str | None = None,
+        timeout_ms: int = 60_000,
+    ) -> Result | StockadeError:
+        return self.do(InitProducer(now_ms=self.now_ms, name=name, timeout_ms=timeout_ms, pair=pair, nonce=nonce))
+
+    def settle_fences(self) -> None:
+        """As if every partition had committed what it was to be told."""
+        for work in list(self.machine.work()):
+            if isinstance(work, InstallFenceWork):
+                self.do(FenceInstalled(now_ms=self.now_ms, group_id=work.group_id, grant_id=work.grant_id))
+            elif isinstance(work, ClearFenceWork):
+                self.do(FenceCleared(now_ms=self.now_ms, group_id=work.group_id, grant_id=work.grant_id))
+
+    def epochs(self, name: str = "t") -> list[int]:
+        topic = self.machine.topic(name)
+        assert topic is not None
+        return topic.epochs
+
+    def holders(self, name: str = "t") -> list[str | None]:
+        """Session that holds each partition."""
+        topic = self.machine.topic(name)
+        assert topic is not None
+        holders = [self.machine.holder(group) for group in topic.groups()]
+        return [holder.session if holder is not None else None for holder in holders]

@@ -1,0 +1,137 @@
+"""Topics: defined once, placed once, gone for good."""
+
+import msgspec
+import pytest
+
+from stockade.cluster import catalog
+from stockade.cluster.catalog import CONTROLLER_GROUP, group_id, topic_partition
+from stockade.cluster.commands import CreateTopic, TopicCreated, TopicDeleted
+from stockade.cluster.model import TopicConfig
+from stockade.partition.errors import (
+    InconsistentTopicId,
+    InvalidRequest,
+    NotEnoughReplicas,
+    StockadeError,
+    ThrottlingQuotaExceeded,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+
+from .driver import NODES, Driver
+
+CREATE = CreateTopic(now_ms=0, name="t", partitions=2, replication_factor=3, config=TopicConfig(), nodes=NODES)
+
+
+def create(**changes: object) -> CreateTopic:
+    return msgspec.structs.replace(CREATE, **changes)
+
+
+def test_a_new_topic_has_the_log_index_as_id_and_replicas_on_every_node() -> None:
+    driver = Driver()
+    driver.tick(0)
+    assert driver.do(CREATE) == TopicCreated(topic_id=2, created=True)
+    topic = driver.machine.topic("t")
+    assert topic is driver.machine.topic_by_id(2)
+    assert topic is not None
+    assert [sorted(replicas) for replicas in topic.placements] == [["n1", "n2", "n3"]] * 2
+    assert topic.placements[0][0] != topic.placements[1][0], "the first replicas are balanced"
+    assert (topic.epochs, topic.sealed) == ([0, 0], False)
+
+
+def test_the_same_definition_again_is_the_same_topic_even_with_defaults_left_out() -> None:
+    driver = Driver()
+    driver.do(CREATE)
+    assert driver.do(CREATE) == TopicCreated(topic_id=1, created=False)
+    assert driver.do(create(replication_factor=None)) == TopicCreated(topic_id=1, created=False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"partitions": 3}, {"replication_factor": 1}, {"config": TopicConfig(require_fence=True)}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_another_definition_is_refused(changes: dict[str, object]) -> None:
+    driver = Driver()
+    driver.do(CREATE)
+    assert driver.do(create(**changes)) == TopicAlreadyExists(topic_id=1)
+
+
+@pytest.mark.parametrize("nodes", range(1, 8))
+def test_without_a_replication_factor_it_is_three_or_what_an_odd_number_of_nodes_allows(nodes: int) -> None:
+    driver = Driver()
+    members = [(f"n{number}", None) for number in range(nodes)]
+    driver.do(create(replication_factor=None, nodes=members))
+    topic = driver.machine.topic("t")
+    assert topic is not None
+    assert topic.replication_factor == {1: 1, 2: 1}.get(nodes, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"replication_factor": 2}, InvalidRequest),
+        ({"replication_factor": 0}, InvalidRequest),
+        ({"replication_factor": 9}, InvalidRequest),
+        ({"replication_factor": 5}, NotEnoughReplicas),
+        ({"replication_factor": None, "nodes": []}, NotEnoughReplicas),
+        ({"partitions": 0}, InvalidRequest),
+        ({"partitions": catalog.PARTITIONS_PER_TOPIC_MAX + 1}, InvalidRequest),
+        ({"name": ""}, InvalidRequest),
+        ({"name": ".."}, InvalidRequest),
+        ({"name": "a/b"}, InvalidRequest),
+        ({"name": "a\n"}, InvalidRequest),
+        ({"name": "x" * 250}, InvalidRequest),
+    ],
+)
+def test_a_definition_that_cannot_be_is_refused(changes: dict[str, object], refusal: type[StockadeError]) -> None:
+    driver = Driver()
+    assert type(driver.do(create(**changes))) is refusal
+    assert driver.machine.topics() == []
+
+
+@pytest.mark.parametrize("name", ["...", ".a", "x" * 249, "A-b_c.9"])
+def test_odd_names_that_are_allowed_are(name: str) -> None:
+    assert isinstance(Driver().do(create(name=name)), TopicCreated)
+
+
+def test_topics_and_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "TOPICS_MAX", 2)
+    monkeypatch.setattr(catalog, "PARTITIONS_MAX", 5)
+    driver = Driver()
+    throttled = ThrottlingQuotaExceeded(retry_after_ms=1000)
+    driver.do(create(name="a"))
+    assert driver.do(create(name="b", partitions=4)) == throttled
+    assert isinstance(driver.do(create(name="b", partitions=3)), TopicCreated)
+    driver.delete("b")
+    driver.do(create(name="b", partitions=1))
+    assert driver.do(create(name="c", partitions=1)) == throttled
+    assert driver.do(create(name="a")) == TopicCreated(1, created=False), "asking again needs no room"
+
+
+def test_topics_are_listed_by_name() -> None:
+    driver = Driver()
+    for name in ("b", "a", "c"):
+        driver.topic(name)
+    assert [topic.name for topic in driver.machine.topics()] == ["a", "b", "c"]
+
+
+def test_a_deleted_topic_is_gone_and_its_successor_is_another() -> None:
+    driver = Driver()
+    old = driver.topic()
+    assert driver.delete() == TopicDeleted(topic_id=old, partitions=2)
+    assert driver.delete() == UnknownTopicOrPartition(topic="t", partition=None)
+    new = driver.topic()
+    assert new > old
+    assert driver.delete(topic_id=old) == InconsistentTopicId(topic_id=new)
+    assert driver.machine.topic_by_id(old) is None
+    assert driver.machine.topic_by_id(new) is driver.machine.topic("t")
+    assert driver.machine.replicas(group_id(old, 0)) is None
+    assert driver.machine.replicas(group_id(new, 1)) == driver.machine.topics()[0].placements[1]
+    assert driver.machine.replicas(group_id(new, 2)) is None
+
+
+def test_group_ids_are_unique_and_tell_their_partition() -> None:
+    pairs = [(topic_id, partition) for topic_id in (1, 2, 812, 1 << 40) for partition in (0, 1, 9_999, 65_535)]
+    groups = [group_id(*pair) for pair in pairs]
+    assert len({CONTROLLER_GROUP, *groups}) == len(pairs) + 1
+    assert [topic_partition(group) for group in groups] == pairs

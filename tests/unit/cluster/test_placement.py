@@ -1,0 +1,90 @@
+"""Placement is balanced, spreads over zones, is deterministic, and is quick at the size it must handle."""
+
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stockade.cluster.placement import Load, Node, measure, place
+
+
+def nodes(count: int, zones: int) -> list[Node]:
+    """``zones`` 0: every node by itself."""
+    return [(f"n{number:03}", f"z{number % zones}" if zones else None) for number in range(count)]
+
+
+def spread(values: list[int]) -> int:
+    return max(values) - min(values)
+
+
+@pytest.mark.parametrize(
+    ("count", "zones", "partitions", "replicas"),
+    [(3, 0, 16, 3), (5, 0, 16, 3), (4, 2, 10, 3), (7, 0, 100, 3), (9, 3, 100, 3), (6, 2, 50, 5), (1, 1, 4, 1)],
+)
+def test_replicas_and_first_replicas_are_balanced(count: int, zones: int, partitions: int, replicas: int) -> None:
+    loads = measure(place(partitions, replicas, nodes(count, zones), {}))
+    assert len(loads) == count
+    assert spread([load.firsts for load in loads.values()]) <= 1
+    assert spread([load.replicas for load in loads.values()]) <= 2
+
+
+def test_a_hundred_nodes_in_three_zones_take_ten_thousand_partitions_quickly() -> None:
+    members = nodes(100, 3)
+    zones = dict(members)
+    started_s = time.process_time()
+    placed = place(10_000, 3, members, {})
+    took_s = time.process_time() - started_s
+    loads = measure(placed)
+    assert spread([load.firsts for load in loads.values()]) <= 1
+    # 34 nodes of the first zone share what 33 of each other zone do.
+    assert spread([load.replicas for load in loads.values()]) <= 10
+    assert all(len({zones[node_id] for node_id in replicas}) == 3 for replicas in placed)
+    assert took_s < 3, "ten times what it takes on a slow machine"
+
+
+def test_the_next_topic_goes_where_the_least_is() -> None:
+    members = nodes(5, 0)
+    first = place(1, 3, members, {})
+    second = place(4, 3, members, measure(first))
+    loads = measure([*first, *second])
+    assert {load.replicas for load in loads.values()} == {3}
+    assert {load.firsts for load in loads.values()} == {1}
+
+
+def test_nodes_that_are_full_get_nothing_while_others_are_empty() -> None:
+    loads = {"n000": Load(replicas=100, firsts=100), "n001": Load(replicas=100, firsts=100)}
+    placed = place(10, 3, nodes(5, 0), loads)
+    assert all({"n002", "n003", "n004"} == set(replicas) for replicas in placed)
+
+
+def test_with_fewer_zones_than_replicas_they_fill_evenly() -> None:
+    members: list[Node] = [("a1", "a"), ("b1", "b"), ("b2", "b"), ("b3", "b"), ("b4", "b")]
+    assert all(Counter(node_id[0] for node_id in replicas) == {"a": 1, "b": 4} for replicas in place(5, 5, members, {}))
+    assert all("a1" in replicas for replicas in place(10, 3, members, {}))
+
+
+@given(
+    st.lists(st.sampled_from([None, "x", "y", "z"]), min_size=1, max_size=9),
+    st.integers(1, 7),
+    st.integers(1, 40),
+    st.randoms(use_true_random=False),
+)
+def test_replicas_are_distinct_and_zones_level_whatever_the_cluster(
+    zones: list[str | None], replicas: int, partitions: int, random: object
+) -> None:
+    members: list[Node] = [(f"n{number}", zone) for number, zone in enumerate(zones)]
+    replicas = min(replicas, len(members))
+    placed = place(partitions, replicas, members, {})
+    shuffled = list(members)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert place(partitions, replicas, shuffled, {}) == placed, "the order of the nodes does not matter"
+    zone_of = {node_id: zone or node_id for node_id, zone in members}
+    sizes = Counter(zone_of.values())
+    assert len(placed) == partitions
+    for chosen in placed:
+        assert len(set(chosen)) == replicas
+        used = Counter(zone_of[node_id] for node_id in chosen)
+        level = max(used.values())
+        assert all(used[zone] >= level - 1 or used[zone] == size for zone, size in sizes.items())

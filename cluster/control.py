@@ -99,13 +99,17 @@ class Control:
         return self._clock.now_ms(self.group.term)
 
     async def decide(self, make: Callable[[int], Command], answer: type[_Answer]) -> _Answer:
-        """Propose what ``make`` makes of the lease clock; the answer, of the type that this command gives.
+        """Propose what ``make`` makes of the lease clock."""
+        return await self.propose(make(self.now_ms()), answer)
+
+    async def propose(self, command: Command, answer: type[_Answer]) -> _Answer:
+        """Propose a command; its answer, of the type that this command gives.
 
         Raises the refusal that the machine answered, NotLeaderOrFollower, ThrottlingQuotaExceeded, RequestTimedOut.
         """
         if not self.group.is_leader:
             raise self.not_leading()
-        outcome = await self.group.propose(commands.encode_command(make(self.now_ms())), self.timeout_s)
+        outcome = await self.group.propose(commands.encode_command(command), self.timeout_s)
         match outcome:
             case Committed(result=StockadeError() as refusal):
                 raise refusal

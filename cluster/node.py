@@ -48,7 +48,7 @@ class Node:
         self._data = Path(config.data_dir)
         self._host = self._make_host()
         self._host.on_call = self._answer
-        self._router = Router(self._host, _encode_result)
+        self._router = Router(config.node_id, self._host, _encode_result)
         self._replicas = Replicas(config.node_id, self._data / "partitions", self._open_replica, self._close_group)
         self._observer = Observer(config.node_id, self._router, self._replicas, self._urls.get)
         self._control: Control | None = None

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .. import __version__
 from ..partition.errors import InconsistentTopicId, NotLeaderOrFollower, UnknownTopicOrPartition
+from ..partition.version import VERSION
 from ..raft.host import RaftHost
 from .catalog import group_id
 from .config import NodeConfig
@@ -65,7 +65,7 @@ class NodeService:
             NodeInfo(m.node_id, m.url, m.raft, m.zone, m.node_id in alive)
             for m in sorted(self._config.members, key=lambda member: member.node_id)
         ]
-        return ClusterInfo(self._config.cluster_id, self.node_id, __version__, self.controller(), nodes)
+        return ClusterInfo(self._config.cluster_id, self.node_id, VERSION, self.controller(), nodes)
 
     def ready(self) -> str | None:
         """What is missing before this node can serve, None when nothing is."""

@@ -8,10 +8,11 @@ failover from the state alone. Every step may be repeated or come late; the mach
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..partition.commands import decode_result, encode_command
 from ..partition.errors import StockadeError
-from .commands import Done
+from .commands import Command, Done
 from .control import Control
 from .router import Router
 from .work import Work
@@ -60,10 +61,12 @@ class Reconciler:
             if work.group_id not in self._busy and len(self._busy) < PARTITIONS_AT_ONCE_MAX:
                 task = asyncio.create_task(self._step(work))
                 self._busy[work.group_id] = task
-                task.add_done_callback(lambda _, key=work.group_id: self._finished(key))
+                task.add_done_callback(partial(self._finished, work.group_id))
 
-    def _finished(self, group: int) -> None:
+    def _finished(self, group: int, task: "asyncio.Task[None]") -> None:
         del self._busy[group]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a step on group %d broke", group, exc_info=error)
         # The partition may have more to do: let run() look again.
         self._control.state.changed.notify()
 
@@ -83,10 +86,10 @@ class Reconciler:
         answer = decode_result(await self._router.propose(work.group_id, voters, command, STEP_TIMEOUT_S))
         if isinstance(answer, StockadeError):
             raise answer
-        report = work.report(answer, self._control.now_ms())  # type: ignore[arg-type]
+        report: Command | None = work.report(answer, self._control.now_ms())  # type: ignore[arg-type]
         if report is None:
             return False
-        await self._control.decide(lambda _: report, Done)
+        await self._control.propose(report, Done)
         return True
 
     def _voters(self, group: int) -> Sequence[str]:

@@ -21,8 +21,9 @@ RETRY_PAUSE_S = 0.05
 class Router:
     """Calls to other nodes, and proposals to the leader of a group wherever it is."""
 
-    def __init__(self, host: RaftHost, encode_result: Callable[[int, object], bytes]) -> None:
-        """``encode_result`` turns what the machine of a group id answered into bytes."""
+    def __init__(self, node_id: str, host: RaftHost, encode_result: Callable[[int, object], bytes]) -> None:
+        """``node_id`` is this node; ``encode_result`` turns what the machine of a group id answered into bytes."""
+        self._node_id = node_id
         self._host = host
         self._encode_result = encode_result
 
@@ -60,7 +61,7 @@ class Router:
 
     async def _propose_at(self, node_id: str, group_id: int, command: bytes, timeout_s: float) -> bytes | str | None:
         """Bytes of the answer, or the leader's id, if known, when the command was surely not proposed."""
-        if node_id == self._host.node_id:
+        if node_id == self._node_id:
             answer = await self.propose_here(group_id, command, timeout_s)
         else:
             request = messages.Propose(group_id, command, int(timeout_s * 1000))

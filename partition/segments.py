@@ -107,8 +107,9 @@ class SegmentLog:
     def _batches_from(self, offset: Offset) -> Iterator[StoredBatch]:
         number = bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1
         for segment in self._segments[max(number, 0) :]:
-            first = segment.find(offset) if segment.base_offset <= offset < segment.next_offset else 0
-            yield from map(segment.batch, range(first, len(segment)))
+            if offset < segment.next_offset:
+                first = segment.find(offset) if segment.base_offset <= offset else 0
+                yield from map(segment.batch, range(first, len(segment)))
 
     def _roll(self) -> SegmentIndex:
         """Begin the next segment."""

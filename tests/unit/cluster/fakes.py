@@ -1,0 +1,95 @@
+"""A Raft host in memory: one node, every group led by it, a proposal applied at once. Faults are injected by attributes."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from stockade.raft.group import Committed, NotLeader, Outcome, Rejected, Unknown
+from stockade.raft.machine import Machine
+
+
+class FakeGroup:
+    """Applies what is proposed. ``leading`` False: another node leads. ``lose``: so many proposals end unknown, applied or not."""
+
+    def __init__(self, group_id: int, voters: Sequence[str], machine: Machine) -> None:
+        self.group_id = group_id
+        self.voters = tuple(voters)
+        self.machine = machine
+        self.leading = True
+        self.lose: list[bool] = []
+        self.proposed: list[bytes] = []
+        self._index = 1
+        self._term = 1
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leading
+
+    @property
+    def leader(self) -> str | None:
+        return self.voters[0] if self.leading else "other"
+
+    @property
+    def term(self) -> int:
+        return self._term
+
+    @property
+    def commit_index(self) -> int:
+        return self._index
+
+    @property
+    def applied_index(self) -> int:
+        return self._index
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    async def propose(self, command: bytes, timeout_s: float) -> Outcome:
+        if not self.leading:
+            return Rejected(self.leader, self._term)
+        self.proposed.append(command)
+        lost = self.lose.pop(0) if self.lose else None
+        if lost is not None and not lost:
+            return Unknown(None)
+        self._index += 1
+        result = self.machine.apply(self._index, self._term, command)
+        return Unknown(self._index) if lost else Committed(self._index, self._term, result)
+
+    def step_down(self) -> None:
+        self.leading = False
+
+    async def read_barrier(self, timeout_s: float) -> None:
+        if not self.leading:
+            raise NotLeader(self.leader, self._term)
+
+
+class FakeHost:
+    """The part of RaftHost that the cluster floor uses."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, FakeGroup] = {}
+        self.on_call: Callable[[str, bytes], Awaitable[bytes]] | None = None
+        self.connected: set[str] = set()
+        self.calls: list[str] = []
+
+    def open_group(self, group_id: int, voters: Sequence[str], machine: Machine) -> FakeGroup:
+        group = FakeGroup(group_id, voters, machine)
+        self.groups[group_id] = group
+        return group
+
+    async def close_group(self, group_id: int, *, erase: bool) -> None:
+        self.groups.pop(group_id, None)
+
+    async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
+        self.calls.append(node_id)
+        raise ConnectionError(node_id)
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def fake(group: Any) -> FakeGroup:
+    """A group of a FakeHost, with its knobs."""
+    assert isinstance(group, FakeGroup)
+    return group

@@ -1,0 +1,233 @@
+"""The shell around the machines, over a Raft host in memory: what is proposed, awaited, forwarded and retried."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stockade.cluster.config import Member, NodeConfig
+from stockade.cluster.model import GrantInfo, TicketInfo, TopicConfig
+from stockade.cluster.node import Node
+from stockade.cluster.node_service import NodeService
+from stockade.partition.commands import Stamp, Token
+from stockade.partition.errors import (
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    ProducerBusy,
+    ProducerFenced,
+    RequestTimedOut,
+    StockadeError,
+    UnknownTopicOrPartition,
+)
+from stockade.partition.records import Batch, batch_from_columns
+
+from .fakes import FakeGroup, FakeHost, fake
+
+Scenario = Callable[[NodeService, FakeHost], Awaitable[None]]
+
+
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario) -> None:
+    """One node over a host in memory, with a topic ``t`` of two partitions."""
+    host = FakeHost()
+    monkeypatch.setattr("stockade.cluster.node.RaftHost", lambda *_: host)
+    members = [Member("n1", "http://127.0.0.1:1", "127.0.0.1:2")]
+    config = NodeConfig("n1", "c", str(tmp_path), "127.0.0.1:1", "127.0.0.1:2", members)
+
+    async def scene() -> None:
+        failures: list[BaseException] = []
+        node = Node(config, failures.append)
+        await node.start()
+        try:
+            await node.service.create_topic("t", 2, None, TopicConfig())
+            await scenario(node.service, host)
+        finally:
+            await node.stop()
+        assert not failures
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+def batch(*values: bytes) -> Batch:
+    return batch_from_columns([None] * len(values), list(values), None, None, now_ms=5, batch_bytes_max=1 << 20)
+
+
+async def append(service: NodeService, *values: bytes, partition: int = 0, **more: Any) -> Any:
+    replica = await service.partition("t", partition, None)
+    options: dict[str, Any] = {"topic_id": None, "token": None, "stamp": None, "if_log_end": None} | more
+    return await replica.append(batch(*values), **options)
+
+
+async def grant(service: NodeService, mode: Any = "Exclusive", partitions: Any = (0, 1)) -> tuple[GrantInfo, Token]:
+    session = (await service.open_session("client", 10_000)).session
+    answer = await service.acquire("t", session, partitions, mode, "w", resume_epoch=None, topic_id=None)
+    assert isinstance(answer, GrantInfo), answer
+    assert answer.epoch is not None
+    return answer, Token(answer.grant, answer.epoch, session)
+
+
+async def group_of(service: NodeService, partition: int = 0) -> FakeGroup:
+    return fake((await service.partition("t", partition, None)).group)
+
+
+def test_a_grant_is_answered_when_it_is_in_force_on_every_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        _, first = await grant(service)
+        await append(service, b"1", token=first)
+        _, second = await grant(service, "ExclusiveWithFencing", [1])
+        for partition, reason in ((0, "slot_free"), (1, "superseded")):
+            with pytest.raises(ProducerFenced) as refusal:
+                await append(service, b"x", partition=partition, token=first)
+            assert refusal.value.fields["reason"] == reason
+        await append(service, b"2", partition=1, token=second)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_release_and_close_answer_when_the_slots_are_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEMANTICS 11, 25: no race between the answer and a late write."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        held, token = await grant(service)
+        with pytest.raises(ProducerBusy):
+            await append(service, b"x")
+        await service.release(held.grant, token.session)
+        with pytest.raises(ProducerFenced):
+            await append(service, b"late", token=token)
+        await append(service, b"free")
+        _, token = await grant(service)
+        await service.close_session(token.session)
+        await append(service, b"free again", partition=1)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_an_install_whose_answer_is_lost_is_repeated_until_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applied: bool
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        (await group_of(service)).lose = [applied, applied]
+        _, token = await grant(service)
+        assert (await append(service, b"x", token=token)).base_offset == 0
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_an_acquire_that_cannot_be_installed_is_answered_with_a_ticket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        group = await group_of(service, 1)
+        group.leading = False
+        session = (await service.open_session("client", 60_000)).session
+        answer = await service.acquire("t", session, None, "Exclusive", "w", resume_epoch=None, topic_id=None)
+        assert isinstance(answer, TicketInfo)
+        assert (answer.state, answer.grant) == ("installing", None)
+        group.leading = True
+        later = await service.get_ticket(answer.ticket, session, 10_000)
+        assert later.state == "granted"
+        assert later.grant is not None
+
+    monkeypatch.setattr("stockade.cluster.exclusive.INSTALLING_MAX_S", 0.05)
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_lost_proposal_is_an_unknown_outcome_and_its_retry_stores_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        pair = await service.init_producer("p", None, 60_000, None)
+        stamp = Stamp(pair.producer_id, pair.producer_epoch, 0)
+        await append(service, b"0", stamp=stamp)
+        (await group_of(service)).lose = [True]
+        stamp = Stamp(pair.producer_id, pair.producer_epoch, 1)
+        with pytest.raises(RequestTimedOut):
+            await append(service, b"1", stamp=stamp)
+        again = await append(service, b"1", stamp=stamp)
+        assert (again.base_offset, again.duplicate) == (1, True)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_new_instance_of_a_name_fences_the_old_one_on_every_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS 11, 59: also where the new one never wrote."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        old = await service.init_producer("p", None, 60_000, None)
+        for partition in (0, 1):
+            await append(service, b"0", partition=partition, stamp=Stamp(old.producer_id, old.producer_epoch, 0))
+        await service.init_producer("p", None, 60_000, None)
+        for partition in (0, 1):
+            with pytest.raises(StockadeError, match="INVALID_PRODUCER_EPOCH"):
+                await append(service, b"1", partition=partition, stamp=Stamp(old.producer_id, old.producer_epoch, 1))
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_an_append_is_not_called_unknown_when_only_the_enrolment_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        pair = await service.init_producer("p", None, 60_000, None)
+        fake(host.groups[0]).lose = [False]
+        with pytest.raises(LeaderNotAvailable):
+            await append(service, b"0", stamp=Stamp(pair.producer_id, 0, 0))
+        assert (await append(service, b"0", stamp=Stamp(pair.producer_id, 0, 0))).base_offset == 0
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_who_does_not_lead_says_so_and_proposes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        group = await group_of(service)
+        group.leading = False
+        replica = await service.partition("t", 0, None)
+        for work in (append(service, b"x"), replica.read_tail(1)):
+            with pytest.raises(NotLeaderOrFollower):
+                await work
+        assert not group.proposed
+        assert (await replica.read(0, max_bytes=1, min_bytes=1, max_wait_ms=0, local=True)).stale
+        fake(host.groups[0]).leading = False
+        with pytest.raises(NotLeaderOrFollower):
+            await service.list_topics()
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_read_at_the_log_end_waits_for_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        replica = await service.partition("t", 0, None)
+        reading = asyncio.create_task(replica.read(None, max_bytes=9999, min_bytes=1, max_wait_ms=10_000, local=False))
+        await asyncio.sleep(0)
+        await append(service, b"news")
+        assert [found.count for found in (await reading).batches] == [1]
+        empty = await replica.read(1, max_bytes=9999, min_bytes=1, max_wait_ms=1, local=False)
+        assert (empty.batches, empty.next_offset) == ([], 1)
+        with pytest.raises(OffsetOutOfRange) as refusal:
+            await replica.read(2, max_bytes=9999, min_bytes=1, max_wait_ms=0, local=False)
+        assert refusal.value.status == 416
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_deleted_topic_is_gone_with_its_files_and_its_grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        await append(service, b"x")
+        _, token = await grant(service)
+        assert list(tmp_path.glob("partitions/*/log/*.arrow"))
+        await service.delete_topic("t", None)
+        assert not list(tmp_path.glob("partitions/*"))
+        assert list(host.groups) == [0]
+        with pytest.raises(UnknownTopicOrPartition):
+            await service.partition("t", 0, None)
+        await service.create_topic("t", 1, None, TopicConfig())
+        with pytest.raises(StockadeError, match="INCONSISTENT_TOPIC_ID"):
+            await append(service, b"zombie of a deleted topic", token=token)
+
+    run(tmp_path, monkeypatch, scenario)

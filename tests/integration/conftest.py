@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from stockade.cli.local_cluster import LocalCluster
 
 

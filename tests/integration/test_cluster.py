@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from .api import ARROW, Topic, Writer, call, eventually, expect
+
 from stockade.cli.local_cluster import LocalCluster
 from stockade.partition.records import SCHEMA
+
+from .api import ARROW, Topic, Writer, call, eventually, expect
 
 
 def test_any_node_takes_an_append_and_gives_the_records(cluster: LocalCluster) -> None:
@@ -86,7 +88,7 @@ def test_a_stopped_cluster_finds_its_data_again(data: Path) -> None:
     assert all(node.process is not None and node.process.returncode == 0 for node in first.nodes)
     with LocalCluster(data, port_base=0) as second:
         kept = topic.at(second.nodes[1].url)
-        assert eventually(lambda: kept.values()) == ["one", "two"]
+        assert eventually(kept.values) == ["one", "two"]
         assert expect(200, writer.append("one\ntwo", 0, topic=kept))["duplicate"] is True
         assert kept.append("no token").json["code"] == "PRODUCER_BUSY"
         assert expect(200, writer.append("three", 2, topic=kept))["base_offset"] == 2

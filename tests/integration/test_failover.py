@@ -2,9 +2,11 @@
 
 import itertools
 import signal
+from functools import partial
+
+from stockade.cli.local_cluster import LocalCluster, LocalNode
 
 from .api import Answer, Topic, Writer, call, eventually, expect
-from stockade.cli.local_cluster import LocalCluster, LocalNode
 
 
 def node_named(cluster: LocalCluster, name: str | None) -> LocalNode:
@@ -25,9 +27,8 @@ def settled(writer: Writer, text: str, sequence: int, cluster: LocalCluster, par
 
 def on_every_replica(cluster: LocalCluster, topic: Topic, expected: list[str]) -> None:
     for node in cluster.nodes:
-        here = topic.at(node.url)
-        query = "offset=0&local=true&max_bytes=67108864"
-        eventually(lambda here=here: here.values(query=query) == expected, timeout_s=30)
+        here = partial(topic.at(node.url).values, query="offset=0&local=true&max_bytes=67108864")
+        eventually(lambda here=here: here() == expected, timeout_s=30)
 
 
 def test_a_killed_leader_loses_nothing_and_stores_nothing_twice(cluster: LocalCluster) -> None:

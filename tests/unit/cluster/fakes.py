@@ -1,4 +1,4 @@
-"""A Raft host in memory: one node, every group led by it, a proposal applied at once. Faults are injected by attributes."""
+"""A Raft host in memory: one node leads every group, a proposal is applied at once. Attributes inject faults."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -8,7 +8,9 @@ from stockade.raft.machine import Machine
 
 
 class FakeGroup:
-    """Applies what is proposed. ``leading`` False: another node leads. ``lose``: so many proposals end unknown, applied or not."""
+    """Applies what is proposed. ``leading`` False: another node leads. ``lose``: the next proposals end unknown, applied
+    (True) or not (False).
+    """
 
     def __init__(self, group_id: int, voters: Sequence[str], machine: Machine) -> None:
         self.group_id = group_id

@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from stockade.cluster.config import ConfigError, NodeConfig, check, load, parse_address
 
 

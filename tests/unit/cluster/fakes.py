@@ -8,8 +8,8 @@ from stockade.raft.machine import Machine
 
 
 class FakeGroup:
-    """Applies what is proposed. ``leading`` False: another node leads. ``lose``: the next proposals end unknown, applied
-    (True) or not (False).
+    """Applies what is proposed. ``leading`` False: another node leads. ``lose``: the next proposals end unknown,
+    applied (True) or not (False).
     """
 
     def __init__(self, group_id: int, voters: Sequence[str], machine: Machine) -> None:

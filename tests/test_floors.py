@@ -21,7 +21,6 @@ OWNERS = {
     "orjson": ["http_api/wire.py", "client/transport.py", "client/wire.py"],
     "prometheus_client": ["http_api/*"],
     "pyspark": ["spark/source.py"],
-    "toxiproxy": ["chaos/proxies.py"],
     "uvloop": ["cli/*"],
     "click": ["cli/*"],
     "rich": ["cli/*"],

@@ -1,18 +1,19 @@
-"""Drives replicas of the controller in a test: every command reaches all of them as bytes, the invariants hold after
-each, and all replicas give one answer.
+"""Drives replicas of the controller in a test: every command reaches all of them as bytes, the invariants hold
+after each, all replicas give one answer, and a refused command changes nothing but the time.
 """
 
+import zlib
 from collections.abc import Sequence
 
+from stockade.cluster.catalog import group_id, topic_partition
 from stockade.cluster.commands import (
     Acquire,
     CloseSession,
     Command,
     CreateTopic,
     DeleteTopic,
-    FenceCleared,
-    FenceInstalled,
     GrantState,
+    GroupId,
     InitProducer,
     OpenSession,
     Release,
@@ -24,8 +25,11 @@ from stockade.cluster.commands import (
 from stockade.cluster.controller import ControllerMachine
 from stockade.cluster.invariants import Ratchet, check
 from stockade.cluster.model import TopicConfig
-from stockade.cluster.work import ClearFenceWork, InstallFenceWork
+from stockade.cluster.work import InstallProducerWork, Work
+from stockade.partition import commands
 from stockade.partition.errors import StockadeError
+from stockade.partition.log import MemoryLog
+from stockade.partition.machine import PartitionConfig, PartitionMachine
 
 NODES: list[tuple[str, str | None]] = [("n1", None), ("n2", None), ("n3", None)]
 TTL_MS = 10_000
@@ -42,6 +46,7 @@ class Driver:
         self.now_ms = 0
         self.log: list[tuple[int, bytes]] = []
         self._ratchet = Ratchet()
+        self._twin = ControllerMachine()  # is told the time only, where the others refuse
 
     def do(self, command: Command) -> Result | StockadeError:
         """Apply on every replica; the one answer."""
@@ -50,6 +55,11 @@ class Driver:
         self.log.append((self.term, data))
         answers = [machine.apply(self.index, self.term, data) for machine in self.machines]
         assert all(answer == answers[0] for answer in answers)
+        refused = isinstance(answers[0], StockadeError)
+        told = encode_command(Tick(now_ms=command.now_ms)) if refused else data
+        self._twin.apply(self.index, self.term, told)
+        if refused:
+            assert self.machine.snapshot() == self._twin.snapshot(), "a refused command changed something"
         check(self.machine)
         self._ratchet.check(self.machine)
         return answers[0]
@@ -130,14 +140,6 @@ class Driver:
     ) -> Result | StockadeError:
         return self.do(InitProducer(now_ms=self.now_ms, name=name, timeout_ms=timeout_ms, pair=pair, nonce=nonce))
 
-    def settle_fences(self) -> None:
-        """As if every partition had committed what it was to be told."""
-        for work in list(self.machine.work()):
-            if isinstance(work, InstallFenceWork):
-                self.do(FenceInstalled(now_ms=self.now_ms, group_id=work.group_id, grant_id=work.grant_id))
-            elif isinstance(work, ClearFenceWork):
-                self.do(FenceCleared(now_ms=self.now_ms, group_id=work.group_id, grant_id=work.grant_id))
-
     def epochs(self, name: str = "t") -> list[int]:
         topic = self.machine.topic(name)
         assert topic is not None
@@ -149,3 +151,46 @@ class Driver:
         assert topic is not None
         holders = [self.machine.holder(group) for group in topic.groups()]
         return [holder.session if holder is not None else None for holder in holders]
+
+
+class House(Driver):
+    """A driver with the partitions as well: what is to be told to them is told, in order, when ``settle`` is
+    called.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.partitions: dict[GroupId, PartitionMachine] = {}
+
+    def partition(self, group: GroupId) -> PartitionMachine:
+        """Made when it is first asked for."""
+        topic_id, _ = topic_partition(group)
+        return self.partitions.setdefault(group, PartitionMachine(PartitionConfig(topic_id=topic_id), MemoryLog()))
+
+    def tell(self, work: Work) -> Command | None:
+        """What the partition's answer to this work gives to report."""
+        answer = self.partition(work.group_id).apply(0, 1, commands.encode_command(work.command()))
+        if isinstance(work, InstallProducerWork):
+            assert isinstance(answer, commands.ProducerInstalled)
+            return work.report(answer, self.now_ms)
+        assert isinstance(answer, commands.SlotState)
+        return work.report(answer, self.now_ms)
+
+    def settle(self) -> None:
+        """As the reconciler does when nothing fails, until nothing is left to do."""
+        while work := next(self.machine.work(), None):
+            report = self.tell(work)
+            assert report is not None
+            self.do(report)
+
+    def append(self, grant: GrantState | None, partition: int) -> commands.Result | StockadeError:
+        """One batch with the token of this grant, on its topic, or without a token on topic "t"."""
+        topic = self.machine.topic("t")
+        assert topic is not None
+        token = commands.Token(grant.grant_id, grant.epoch, grant.session) if grant is not None else None
+        batch = commands.Append(b"x", 1, zlib.crc32(b"x"), 0, 0, token=token)
+        machine = self.partition(group_id(topic.topic_id, partition))
+        return machine.apply(0, 1, commands.encode_command(batch))
+
+    def may_write(self, grant: GrantState | None, partition: int) -> bool:
+        return isinstance(self.append(grant, partition), commands.Appended)

@@ -104,11 +104,16 @@ def test_57_a_command_stamped_earlier_than_the_clock_is_accepted_and_turns_nothi
     assert driver.machine.lease_clock_ms == 5_000
 
 
-def test_due_sessions_expire_in_the_order_of_deadline_and_id() -> None:
+def test_due_sessions_expire_in_the_order_of_deadline_and_id(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver()
     order: list[str] = []
     end_session = driver.machine.ownership.end_session
-    driver.machine.ownership.end_session = lambda s: (order.append(s), end_session(s))[1]  # type: ignore[func-returns-value, method-assign]
+
+    def ended(session: str) -> None:
+        order.append(session)
+        end_session(session)
+
+    monkeypatch.setattr(driver.machine.ownership, "end_session", ended)
     for session, ttl_ms in (("d", 3_000), ("c", 2_000), ("b", 2_000), ("a", 4_000), ("e", 1_500)):
         driver.open(session, ttl_ms)
     driver.tick(1_000)

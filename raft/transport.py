@@ -1,41 +1,50 @@
-"""Connections between the nodes of a cluster: one TCP connection for each pair of nodes, shared by all groups."""
+"""Connections between the nodes of a cluster: one TCP connection for each pair of nodes, for all groups.
 
+Decides who dials, who is admitted and which connection of a pair counts. Frames are never kept for a peer that is
+not connected and never sent twice: Raft repeats what was lost.
+"""
+
+import asyncio
+import ipaddress
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from .frames import RaftMessage
+from .calls import CallFailed, CallServer, CallUnknown
+from .connection import Connection
+from .frames import FRAME_BYTES_MAX, PROTOCOL_VERSION, FrameError, encode
+from .handshake import Complaints, fault_of
+from .messages import Call, Hello, Message, Ping, RaftMessage, Refusal, Reply
+
+__all__ = ["Address", "CallFailed", "CallUnknown", "Transport"]
+
+_log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
-
-
-class CallUnknown(TimeoutError):
-    """The call was sent and no answer came: deadline or lost connection. The other node may have acted on it or not."""
-
-
-class CallFailed(Exception):
-    """The other node answered that its handler failed; the text is the handler's."""
+STRANGERS_MAX = 64
+"""Connections at a time whose other end has not said who it is."""
 
 
 class Transport:
     """This node's end of every connection between nodes.
 
-    The node with the larger id dials; a lost connection is dialled again every ``reconnect_s``. ``peers`` may list this node
-    too; its addresses are looked up at each dial. Nothing is sent twice: a frame is lost with its connection.
-    Raises ValueError for a ``listen`` address that is not loopback unless ``plaintext`` allows it.
+    The node with the larger id dials; a lost connection is dialled again after ``reconnect_s``. ``peers`` may list
+    this node too. Addresses are looked up at each dial.
 
-    - ``keepalive_s``: period of pings; ``silence_s``: a peer not heard for so long (checked at each ping) is dropped.
-    - ``peer_buffer_bytes_max``: bytes that wait for one peer; frames beyond it are dropped.
-    - ``calls_max``: unanswered calls to one peer, and calls of one peer served at a time.
+    - ``plaintext``: allow a ``listen`` address that is not loopback, although nothing is encrypted or
+      authenticated; otherwise such an address raises ValueError.
+    - ``keepalive_s``: period of the sign of life; ``silence_s``: a peer silent for so long is dropped at the next one.
+    - ``peer_buffer_bytes_max``: what may wait for one peer; frames beyond it are dropped.
+    - ``calls_max``: unanswered calls to one peer, and calls of one peer served, at a time.
     """
 
-    connected: set[str]
-    """Ids of the nodes that frames can be sent to now. Read only."""
     on_frame: Callable[[str, int, RaftMessage], None]
     """Called with (node id, group id, message)."""
     on_up: Callable[[str], None]
-    """Called with a node id when it is connected. For each peer, on_up and on_down alternate, on_up first."""
+    """Called with the id of a node that frames can be sent to from now on. Alternates with ``on_down`` for each."""
     on_down: Callable[[str], None]
+    """Called with the id of a node when its connection is lost."""
     on_call: Callable[[str, bytes], Awaitable[bytes]]
-    """Answers the calls of other nodes: (node id, payload) to answer. Its exception becomes the caller's CallFailed."""
+    """Answers another node's call: (node id, payload) to answer. What it raises becomes the caller's CallFailed."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -51,29 +60,186 @@ class Transport:
         peer_buffer_bytes_max: int = 64 << 20,
         calls_max: int = 1024,
     ) -> None:
-        raise NotImplementedError
+        if not plaintext and not _is_loopback(listen[0]):
+            raise ValueError(
+                f"connections between nodes are not encrypted: listening on {listen[0]}, which others can reach,"
+                " must be asked for with plaintext=True"
+            )
+        self.connected: set[str] = set()
+        self.on_frame = lambda node_id, group_id, message: None
+        self.on_up = lambda node_id: None
+        self.on_down = lambda node_id: None
+        self.on_call = _refuse_call
+        self._listen = listen
+        self._peers = peers
+        self._keepalive_s = keepalive_s
+        self._silence_s = silence_s
+        self._reconnect_s = reconnect_s
+        self._peer_buffer_bytes_max = peer_buffer_bytes_max
+        self._calls_max = calls_max
+        self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id)
+        self._server: asyncio.Server | None = None
+        self._dialling: list[asyncio.Task[None]] = []
+        self._beat: asyncio.TimerHandle | None = None
+        self._open: set[Connection] = set()
+        self._admitted: dict[str, Connection] = {}
+        self._served = CallServer(calls_max)
+        self._complaints = Complaints()
 
     @property
     def address(self) -> Address:
-        """Where this node listens, once started (the real port if ``listen`` asked for port 0)."""
-        raise NotImplementedError
+        """Where this node listens, once started: the real port, if ``listen`` asked for port 0."""
+        assert self._server is not None, "not started"
+        host, port, *_ = self._server.sockets[0].getsockname()
+        return host, port
 
     async def start(self) -> None:
-        """Listen and dial. Returns when listening, not when peers are connected. Raises OSError if the port is taken."""
-        raise NotImplementedError
+        """Listen and dial. Returns when listening; peers come up later. Raises OSError if the port is taken."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: self._connection(None), *self._listen)
+        self._dialling = [loop.create_task(self._dial(peer)) for peer in self._peers if peer < self._hello.node_id]
+        self._keep_alive()
 
     async def stop(self) -> None:
-        """Close everything; on_down is called for every connected peer. Unanswered calls end as CallUnknown."""
-        raise NotImplementedError
+        """Close everything. Connected peers go down, unanswered calls end as CallUnknown."""
+        if self._server is None or self._beat is None:
+            return
+        self._server.close()
+        self._beat.cancel()
+        for task in self._dialling:
+            task.cancel()
+        await asyncio.gather(*self._dialling, return_exceptions=True)
+        for connection in list(self._open):
+            connection.abort()
+        await asyncio.gather(*[connection.gone.wait() for connection in self._open])
+        await self._served.stop()
+        await self._server.wait_closed()
 
     def send(self, node_id: str, frame: bytes) -> bool:
-        """Queue a frame (of ``frames.encode``). False if the node is not connected or too much waits for it already."""
-        raise NotImplementedError
+        """Queue a frame of ``frames.encode``. False if it is dropped: not connected, or too much waits already."""
+        connection = self._admitted.get(node_id)
+        return connection is not None and connection.send(frame)
 
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
         """Ask another node's ``on_call``.
 
-        Raises ConnectionError if the call was surely not sent (not connected, or too many calls or bytes in flight),
-        CallUnknown (a TimeoutError) if it was sent and no answer came, CallFailed if the handler failed.
+        Raises ConnectionError if the call was surely not sent (not connected, too many calls or bytes under way),
+        CallUnknown (a TimeoutError) if no answer came, CallFailed if the handler failed, FrameError if the payload
+        is too long.
         """
-        raise NotImplementedError
+        connection = self._admitted.get(node_id)
+        if connection is None:
+            raise ConnectionError(f"node {node_id} is not connected")
+        return await connection.calls.ask(payload, timeout_s)
+
+    # What connections tell
+
+    def opened(self, connection: Connection) -> None:
+        """A connection exists: whoever dialled introduces itself."""
+        self._open.add(connection)
+        if connection.dialled is not None:
+            connection.send(encode(0, self._hello))
+        elif sum(stranger.peer is None for stranger in self._open) > STRANGERS_MAX:
+            connection.abort()
+
+    def received(self, connection: Connection, group_id: int, message: Message) -> None:
+        """A message arrived: the first one decides whether its sender is admitted."""
+        peer = connection.peer
+        if peer is None:
+            self._judge(connection, message)
+            return
+        match message:
+            case Call():
+                self._served.serve(peer, message, self.on_call, connection.send)
+            case Reply():
+                connection.calls.settle(message)
+            case Ping():
+                pass
+            case Hello() | Refusal():
+                raise FrameError("it introduced itself twice")
+            case _:
+                self.on_frame(peer, group_id, message)
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._open.discard(connection)
+        self._down(connection)
+
+    # Who is admitted
+
+    def _judge(self, connection: Connection, message: Message) -> None:
+        if isinstance(message, Refusal):
+            self._complain(f"{connection.other_end} refuses this node: {message.reason}")
+            connection.abort()
+            return
+        if not isinstance(message, Hello):
+            raise FrameError("it sent something else before its hello")
+        fault = fault_of(message, self._hello, connection.dialled, self._peers)
+        if fault is not None:
+            self._complain(f"refusing {connection.other_end}: {fault}")
+            connection.send(encode(0, Refusal(fault)))
+            connection.close()
+            return
+        if connection.dialled is None:
+            connection.send(encode(0, self._hello))
+        self._up(connection, message.node_id)
+
+    def _complain(self, complaint: str) -> None:
+        if self._complaints.is_new(complaint):
+            _log.warning(complaint)
+
+    # Which connection of a pair counts
+
+    def _up(self, connection: Connection, peer: str) -> None:
+        older = self._admitted.get(peer)
+        if older is not None:  # its other end is gone, or it would not have dialled again
+            self._down(older)
+            older.abort()
+        connection.admit(peer, FRAME_BYTES_MAX)
+        self._admitted[peer] = connection
+        self.connected.add(peer)
+        self._complaints.clear()
+        _log.info("connected to %s", connection.other_end)
+        self.on_up(peer)
+
+    def _down(self, connection: Connection) -> None:
+        peer = connection.peer
+        if peer is not None and self._admitted.get(peer) is connection:
+            del self._admitted[peer]
+            self.connected.discard(peer)
+            _log.info("no longer connected to %s", connection.other_end)
+            self.on_down(peer)
+
+    # What runs all the time
+
+    async def _dial(self, peer: str) -> None:
+        """Keep a connection to ``peer``, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                async with asyncio.timeout(self._silence_s):
+                    _, connection = await loop.create_connection(lambda: self._connection(peer), *self._peers[peer])
+            except OSError as error:
+                _log.debug("cannot reach %s: %s", peer, error)
+            else:
+                await connection.gone.wait()
+            await asyncio.sleep(self._reconnect_s)
+
+    def _connection(self, dialled: str | None) -> Connection:
+        return Connection(self, dialled, self._peer_buffer_bytes_max, self._calls_max)
+
+    def _keep_alive(self) -> None:
+        for connection in list(self._open):
+            connection.keep_alive(self._silence_s)
+        self._beat = asyncio.get_running_loop().call_later(self._keepalive_s, self._keep_alive)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _refuse_call(node_id: str, payload: bytes) -> bytes:
+    raise NotImplementedError("this node answers no calls")

@@ -58,9 +58,7 @@ def read(data: bytes) -> list[tuple[int, Message]]:
 
 
 @given(st.lists(st.tuples(U32, MESSAGES), max_size=8), st.data())
-def test_messages_come_back_however_the_stream_is_cut(
-    sent: list[tuple[int, Message]], data: st.DataObject
-) -> None:
+def test_messages_come_back_however_the_stream_is_cut(sent: list[tuple[int, Message]], data: st.DataObject) -> None:
     stream = b"".join(encode(group_id, message) for group_id, message in sent)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     reader = FrameReader()
@@ -87,12 +85,11 @@ def body_with_header(kind: int, body: bytes) -> bytes:
 def test_a_body_of_random_bytes_is_what_encode_produces_or_a_frame_error(kind: int, body: bytes) -> None:
     frame = body_with_header(kind, body)
     try:
-        [(group_id, message)] = read(frame)
+        received = read(frame)
     except FrameError:
         return
-    if isinstance(message, Hello) and message.version != frames.PROTOCOL_VERSION:
-        return
-    assert encode(group_id, message) == frame
+    if received != [(1, Hello(int.from_bytes(body[:2], "little"), "", ""))]:  # of another version
+        assert b"".join(encode(group_id, message) for group_id, message in received) == frame
 
 
 @given(st.binary(max_size=200))

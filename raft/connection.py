@@ -1,0 +1,127 @@
+"""One TCP connection between two nodes: bytes to messages, frames to bytes, signs of life.
+
+Whose connection it is and what messages mean is decided by its owner; nothing here dials, accepts or retries.
+"""
+
+import asyncio
+import logging
+import socket
+from typing import Protocol, cast
+
+from .calls import PendingCalls
+from .frames import FrameError, FrameReader, encode
+from .messages import Message, Ping
+
+_log = logging.getLogger(__name__)
+
+HELLO_BYTES_MAX = 2048
+"""Longest frame of a peer that has not been admitted."""
+_PING = encode(0, Ping())
+
+
+class Owner(Protocol):
+    """What a connection tells about itself, on the event loop."""
+
+    def opened(self, connection: "Connection") -> None:
+        """It exists; nothing was sent or received."""
+        ...
+
+    def received(self, connection: "Connection", group_id: int, message: Message) -> None:
+        """A whole message arrived. None arrives after ``abort`` or ``close``."""
+        ...
+
+    def lost(self, connection: "Connection") -> None:
+        """It is gone, for whatever reason."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """A connection; ``dialled`` is the id of the node this one dialled, None if the other one did."""
+
+    def __init__(self, owner: Owner, dialled: str | None, buffer_bytes_max: int, calls_max: int) -> None:
+        self.dialled = dialled
+        self.peer: str | None = None
+        self.gone = asyncio.Event()
+        self.calls = PendingCalls(self.send, calls_max)
+        self._owner = owner
+        self._buffer_bytes_max = buffer_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._heard_at_s = self._loop.time()
+        self._reader = FrameReader(HELLO_BYTES_MAX)
+        self._queue: list[bytes] = []
+        self._queue_bytes = 0
+
+    @property
+    def other_end(self) -> str:
+        """Who is, or claims to be, at the other end: for people."""
+        host, *_ = self._transport.get_extra_info("peername") or ("unknown address",)
+        return f"{self.peer or self.dialled or 'a stranger'} at {host}"
+
+    def admit(self, peer: str, frame_bytes_max: int) -> None:
+        """The other end is ``peer``, and may send whole frames from its next message on."""
+        self.peer = peer
+        self._reader.frame_bytes_max = frame_bytes_max
+
+    def send(self, frame: bytes) -> bool:
+        """Queue a frame. False if it is dropped: too much waits already, or the connection is closing.
+
+        Frames go out together at the end of this turn of the loop.
+        """
+        if self._transport.is_closing():
+            return False
+        waiting_bytes = self._queue_bytes + self._transport.get_write_buffer_size()
+        if waiting_bytes + len(frame) > self._buffer_bytes_max:
+            return False
+        if not self._queue:
+            self._loop.call_soon(self._flush)
+        self._queue.append(frame)
+        self._queue_bytes += len(frame)
+        return True
+
+    def keep_alive(self, silence_s: float) -> None:
+        """Give a sign of life; drop the connection if the other end gave none for ``silence_s``."""
+        silent_s = self._loop.time() - self._heard_at_s
+        if silent_s >= silence_s:
+            _log.warning("dropping the connection to %s: silent for %.1f s", self.other_end, silent_s)
+            self.abort()
+        elif self.peer is not None:
+            self.send(_PING)
+
+    def close(self) -> None:
+        """Send what is queued, then close. A peer that does not read is dropped by keep_alive."""
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close now, whatever is queued."""
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection exists."""
+        self._transport = cast(asyncio.Transport, transport)
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        self._heard_at_s = self._loop.time()
+        try:
+            for group_id, message in self._reader.feed(data):
+                if self._transport.is_closing():
+                    return
+                self._owner.received(self, group_id, message)
+        except FrameError as error:
+            _log.warning("dropping the connection to %s: %s", self.other_end, error)
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone; ``exc`` is None if it was closed in order."""
+        self._queue.clear()
+        self._owner.lost(self)
+        self.calls.lose()
+        self.gone.set()
+
+    def _flush(self) -> None:
+        if self._queue and not self._transport.is_closing():
+            self._transport.writelines(self._queue)
+        self._queue, self._queue_bytes = [], 0

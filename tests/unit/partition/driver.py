@@ -63,8 +63,9 @@ class Driver:
         token: Token | None = None,
         if_log_end: int | None = None,
         topic_id: int | None = None,
+        content: str | None = None,
     ) -> Result | StockadeError:
-        message = f"batch {len(self.commands)}".encode()
+        message = (content or f"batch {len(self.commands)}").encode()
         now = 1000 + len(self.commands)
         crc = zlib.crc32(message)
         return self.apply(Append(message, count, crc, now, now, topic_id, token, stamp, if_log_end))

@@ -1,0 +1,252 @@
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stockade.partition.commands import Append, Stamp
+from stockade.partition.errors import OffsetOutOfRange
+from stockade.partition.index import ENTRY
+from stockade.partition.log import MemoryLog, Slice
+from stockade.partition.records import STREAM_START, batch_from_columns, stream
+from stockade.partition.segments import SegmentLog
+
+from .driver import NAMED, Driver, state
+
+STAMP = Stamp(NAMED, 3, 17)
+
+
+def command(timestamps: list[int], stamp: Stamp | None = None, value: bytes = b"v") -> Append:
+    count = len(timestamps)
+    batch = batch_from_columns([None] * count, [value] * count, timestamps, None, now_ms=0, batch_bytes_max=1 << 20)
+    return Append(batch.message, batch.count, batch.crc, 1000, batch.max_timestamp_ms, stamp=stamp)
+
+
+SIZE = len(command([1]).message)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[SegmentLog]:
+    """A log whose segments hold three batches of SIZE."""
+    segments = SegmentLog(tmp_path / "log", segment_bytes_max=len(STREAM_START) + 3 * SIZE)
+    yield segments
+    segments.close()
+
+
+def files(log_directory: Path, suffix: str) -> list[str]:
+    return sorted(path.name for path in log_directory.glob(f"*{suffix}"))
+
+
+def test_a_segment_is_an_arrow_stream_on_disk(log: SegmentLog, tmp_path: Path) -> None:
+    messages = [command([time], value=b"%d" % time) for time in range(3)]
+    for one in messages:
+        log.append(one, 0)
+    whole = (tmp_path / "log" / f"{0:020d}.arrow").read_bytes()
+    assert whole == STREAM_START + b"".join(one.message for one in messages)
+    assert pa.ipc.open_stream(whole).read_all().column("value").to_pylist() == [b"0", b"1", b"2"]
+
+
+def test_a_segment_that_is_full_is_followed_by_the_next(log: SegmentLog, tmp_path: Path) -> None:
+    for _ in range(7):
+        log.append(command([1]), 0)
+    assert files(tmp_path / "log", ".arrow") == [f"{base:020d}.arrow" for base in (0, 3, 6)]
+    assert files(tmp_path / "log", ".index") == [f"{base:020d}.index" for base in (0, 3, 6)]
+    tables = [pa.ipc.open_stream(path).read_all() for path in sorted((tmp_path / "log").glob("*.arrow"))]
+    assert [table.num_rows for table in tables] == [3, 3, 1]
+
+
+def test_a_batch_larger_than_a_segment_has_one_for_itself(log: SegmentLog, tmp_path: Path) -> None:
+    log.append(command([1]), 0)
+    large = command([1], value=b"x" * 10_000)
+    log.append(large, 0)
+    log.append(command([1]), 0)
+    assert files(tmp_path / "log", ".arrow") == [f"{base:020d}.arrow" for base in (0, 1, 2)]
+    assert log.read(1, 1).messages() == [large.message]
+
+
+def test_the_index_has_an_entry_of_fixed_size_for_each_batch(log: SegmentLog, tmp_path: Path) -> None:
+    first, second = command([5, 9, 7], STAMP), command([2])
+    log.append(first, 4)
+    log.append(second, 6)
+    entries = list(ENTRY.iter_unpack((tmp_path / "log" / f"{0:020d}.index").read_bytes()))
+    start = len(STREAM_START)
+    assert entries[0] == (0, start, NAMED, 1000, 9, 4, 3, len(first.message), first.crc, 17, 3)
+    assert entries[1] == (3, start + len(first.message), -1, 1000, 2, 6, 1, SIZE, second.crc, -1, -1)
+
+
+def test_a_stored_batch_says_where_it_lies(log: SegmentLog, tmp_path: Path) -> None:
+    one = command([5, 9, 7], STAMP)
+    log.append(one, 4)
+    (batch,) = log.read(0, 1).batches
+    assert (batch.base_offset, batch.count, batch.next_offset, batch.stamp, batch.writer_epoch) == (0, 3, 3, STAMP, 4)
+    assert (batch.timestamp_ms, batch.max_timestamp_ms, batch.crc) == (1000, 9, one.crc)
+    whole = Path(batch.segment).read_bytes()
+    assert whole[batch.position : batch.position + batch.length] == one.message
+    assert Path(batch.segment).parent == tmp_path / "log"
+
+
+def bases(found: Slice) -> list[int]:
+    return [batch.base_offset for batch in found.batches]
+
+
+def test_reading_begins_with_the_batch_that_contains_the_offset(log: SegmentLog) -> None:
+    for _ in range(8):
+        log.append(command([1, 1]), 0)
+    found = log.read(7, sys.maxsize)
+    assert bases(found) == [6, 8, 10, 12, 14]
+    assert (found.log_start, found.log_end, found.next_offset, found.stale) == (0, 16, 16, False)
+    assert pa.ipc.open_stream(b"".join(stream(found.messages()))).read_all().num_rows == 10
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "count"), [(0, 1), (1, 1), (SIZE, 1), (2 * SIZE - 1, 1), (2 * SIZE, 2), (4 * SIZE, 4)]
+)
+def test_reading_stops_at_max_bytes_but_never_before_the_first_batch(
+    log: SegmentLog, max_bytes: int, count: int
+) -> None:
+    for _ in range(6):
+        log.append(command([1]), 0)
+    found = log.read(1, max_bytes)
+    assert bases(found) == list(range(1, 1 + count))
+    assert (found.next_offset, found.size) == (1 + count, count * SIZE)
+
+
+def test_at_the_log_end_there_is_nothing_yet(log: SegmentLog) -> None:
+    assert (log.log_end, bases(log.read(0, 100)), log.read(0, 100).next_offset) == (0, [], 0)
+    log.append(command([1]), 0)
+    assert (log.log_end, bases(log.read(1, 100)), log.read(1, 100).messages()) == (1, [], [])
+
+
+@pytest.mark.parametrize("offset", [-1, 3])
+def test_offsets_outside_the_log_are_refused(log: SegmentLog, offset: int) -> None:
+    log.append(command([1, 1]), 0)
+    with pytest.raises(OffsetOutOfRange) as refusal:
+        log.read(offset, 100)
+    assert refusal.value.fields == {"offset": offset, "log_start": 0, "log_end": 2}
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, [4]), (2, [4]), (3, [2, 4]), (6, [0, 2, 4]), (99, [0, 2, 4])])
+def test_the_tail_is_the_batches_of_the_last_records(log: SegmentLog, count: int, expected: list[int]) -> None:
+    for _ in range(3):
+        log.append(command([1, 1]), 0)
+    assert bases(log.tail(count)) == expected
+
+
+def test_times_are_found_though_they_go_back_and_forth(log: SegmentLog) -> None:
+    for times in ([5, 3], [4, 9], [9, 1], [2], [12, 7, 12]):
+        log.append(command(times), 0)
+    assert log.find_timestamp(0) == (0, 5)
+    assert log.find_timestamp(6) == (3, 9)
+    assert log.find_timestamp(10) == (7, 12)
+    assert log.find_timestamp(13) == (-1, None)
+    assert log.find_timestamp(None) == (7, 12)
+
+
+def test_an_empty_log_has_no_time(log: SegmentLog) -> None:
+    assert log.find_timestamp(0) == log.find_timestamp(None) == (-1, None)
+
+
+def test_opening_empties_the_directory_of_segments_alone(log: SegmentLog, tmp_path: Path) -> None:
+    log.append(command([1]), 0)
+    log.close()
+    (tmp_path / "log" / "notes.arrow").write_text("not ours")
+    again = SegmentLog(tmp_path / "log")
+    assert (again.log_end, files(tmp_path / "log", "")) == (0, ["notes.arrow"])
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+
+def test_a_log_holds_two_files_open_at_most(log: SegmentLog) -> None:
+    before = open_files()
+    for _ in range(30):
+        log.append(command([1]), 0)
+        log.read(0, sys.maxsize).messages()
+    assert open_files() == before + 2
+    log.close()
+    log.close()
+    assert open_files() == before
+
+
+def test_what_was_looked_up_can_be_read_after_closing_but_not_after_erasing(log: SegmentLog, tmp_path: Path) -> None:
+    log.append(command([1]), 0)
+    found = log.read(0, 1)
+    log.close()
+    assert found.messages() == [command([1]).message]
+    log.erase()
+    log.erase()
+    assert not (tmp_path / "log").exists()
+    with pytest.raises(OSError, match=r"No such file"):
+        found.messages()
+
+
+def test_a_write_error_is_not_swallowed(log: SegmentLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.append(command([1]), 0)
+
+    def full(descriptor: int, data: memoryview) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        log.append(command([1]), 0)
+
+
+def test_a_short_write_is_continued(log: SegmentLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
+    one = command([1, 2, 3])
+    log.append(one, 0)
+    assert log.read(0, 1).messages() == [one.message]
+
+
+def test_a_segment_that_lost_its_end_is_noticed(log: SegmentLog) -> None:
+    log.append(command([1]), 0)
+    found = log.read(0, 1)
+    os.truncate(found.batches[0].segment, found.batches[0].position + 10)
+    with pytest.raises(OSError, match="ends inside the batch at offset 0"):
+        found.messages()
+
+
+APPENDS = st.lists(st.tuples(st.lists(st.integers(0, 20), min_size=1, max_size=4), st.booleans()), max_size=15)
+
+
+@settings(max_examples=60, deadline=None)
+@given(APPENDS, st.integers(0, 5000))
+def test_the_log_on_disk_answers_like_the_log_in_memory(appends: list[tuple[list[int], bool]], room: int) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        disk, memory = SegmentLog(Path(directory), segment_bytes_max=2500), MemoryLog()
+        for number, (times, stamped) in enumerate(appends):
+            one = command(times, STAMP if stamped else None)
+            assert disk.append(one, number) == memory.append(one, number)
+        for offset in range(memory.log_end + 1):
+            assert same(disk.read(offset, room), memory.read(offset, room))
+            assert same(disk.tail(offset), memory.tail(offset))
+        for time in (None, *range(22)):
+            assert disk.find_timestamp(time) == memory.find_timestamp(time)
+        disk.close()
+
+
+def same(one: Slice, other: Slice) -> bool:
+    bounds = [(s.log_start, s.log_end, s.next_offset) for s in (one, other)]
+    stored = [
+        [(b.base_offset, b.count, b.stamp, b.writer_epoch, b.timestamp_ms, b.crc, b.length) for b in s.batches]
+        for s in (one, other)
+    ]
+    return bounds[0] == bounds[1] and stored[0] == stored[1] and one.messages() == other.messages()
+
+
+def test_a_machine_on_disk_holds_the_state_of_one_in_memory(tmp_path: Path) -> None:
+    driver = Driver(new_log=lambda: SegmentLog(tmp_path / "log", segment_bytes_max=500))
+    driver.enrol(NAMED)
+    driver.seat(1, 1)
+    driver.clear(1, 1)
+    for number in range(40):
+        driver.send(NAMED, 0, number)
+    assert state(driver.machine) == state(driver.replayed())
+    driver.machine.log.close()  # type: ignore[attr-defined]

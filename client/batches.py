@@ -1,0 +1,172 @@
+"""A batch on the client's side: records that are numbered, sent, repeated and settled as one. No clock, no IO."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Self
+
+from ..partition.commands import Token
+from ..partition.errors import InvalidRecord, StockadeError
+from ..partition.records import RECORDS_MAX, Header, batch_from_columns
+
+RECORD_OVERHEAD_BYTES = 24
+"""Reckoned for a record beside its key, value and headers: offsets of four columns and the timestamp."""
+BATCH_OVERHEAD_BYTES = 1_024
+"""Reckoned for a batch beside its records: metadata and padding of the Arrow message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record to send; ``timestamp_ms`` is Unix time."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Sequence[Header] | None = None
+
+    def check(self) -> None:
+        """Raise InvalidRecord here, for this record alone, rather than later for the batch that it would spoil."""
+        if not isinstance(self.value, bytes | None) or not isinstance(self.key, bytes | None):
+            raise InvalidRecord("key and value must be bytes or None")
+        if self.timestamp_ms < 0:
+            raise InvalidRecord("the timestamp is negative")
+        if any(not isinstance(name, str) or not isinstance(value, bytes) for name, value in self.headers or ()):
+            raise InvalidRecord("a header must be a pair of str and bytes")
+
+    @property
+    def size(self) -> int:
+        """Bytes reckoned in a batch."""
+        size = RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"")
+        return size + sum(len(name) + len(value) + 8 for name, value in self.headers or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the log said: ``count`` records stored at consecutive offsets.
+
+    Offsets are None when the batch is known to be stored but its place is no longer remembered (never 0: that is a
+    valid offset). ``duplicate``: an earlier attempt of the same batch had stored it.
+    """
+
+    topic: str
+    partition: int
+    base_offset: int | None
+    count: int
+    duplicate: bool
+    timestamp_ms: int | None
+
+    @property
+    def offset(self) -> int | None:
+        """Offset of the (first) record."""
+        return self.base_offset
+
+    @property
+    def last_offset(self) -> int | None:
+        """Offset of the last record."""
+        return None if self.base_offset is None else self.base_offset + self.count - 1
+
+
+class State(Enum):
+    """Where a batch of the window stands."""
+
+    UNDER_WAY = auto()
+    """An attempt has no answer yet."""
+    FAILED = auto()
+    """The last attempt was refused or lost; the batch waits to be sent again, unchanged."""
+    STORED = auto()
+    """Answered; it waits for the batches before it, so that a partition's deliveries settle in order."""
+
+
+class Batch:
+    """Records of one partition, and what became of them.
+
+    Columns grow until ``sealed``. Once it is numbered, nothing of what is sent changes: producer id, epoch, first
+    sequence number, fence token and bytes are the same in every attempt (SEMANTICS 9.2).
+    """
+
+    __slots__ = (
+        "attempts", "count", "created_s", "first_seq", "headers", "is_final", "is_reported", "keys", "last_error",
+        "maybe_stored", "message", "not_before_s", "outcome", "receipt", "sealed", "sent_as_oldest", "size", "state",
+        "timestamps_ms", "token", "values", "watchers",
+    )  # fmt: skip
+
+    def __init__(self, created_s: float) -> None:
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps_ms: list[int] = []
+        self.headers: list[Sequence[Header] | None] | None = None
+        self.created_s = created_s
+        self.count = 0
+        self.size = 0
+        self.sealed = False
+        self.message: bytes | None = None
+        self.first_seq = -1
+        self.token: Token | None = None
+        self.state = State.UNDER_WAY
+        self.attempts = 0
+        self.not_before_s = 0.0
+        self.sent_as_oldest = False
+        self.maybe_stored = False
+        self.is_final = False
+        self.is_reported = False
+        self.last_error: StockadeError | None = None
+        self.receipt: Receipt | None = None
+        self.outcome: Receipt | StockadeError | None = None
+        self.watchers: list[Callable[[], None]] = []
+
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        headers: Sequence[Sequence[Header] | None] | None,
+        timestamps_ms: Sequence[int] | None,
+        *,
+        now_ms: int,
+    ) -> Self:
+        """A sealed batch of columns; timestamps not given are ``now_ms``. Raises InvalidRecord for bad lengths."""
+        count = len(values)
+        if not 1 <= count <= RECORDS_MAX:
+            raise InvalidRecord(f"a batch has 1 to {RECORDS_MAX} records, not {count}")
+        if any(column is not None and len(column) != count for column in (keys, headers, timestamps_ms)):
+            raise InvalidRecord("keys, values, headers and timestamps are not equally many")
+        batch = cls(0.0)
+        batch.count, batch.sealed = count, True
+        batch.values = list(values)
+        batch.keys = [None] * count if keys is None else list(keys)
+        batch.headers = None if headers is None else list(headers)
+        batch.timestamps_ms = [now_ms] * count if timestamps_ms is None else list(timestamps_ms)
+        batch.size = RECORD_OVERHEAD_BYTES * count + _bytes_of(batch.values) + _bytes_of(batch.keys)
+        return batch
+
+    def add(self, record: Record, size: int) -> int:
+        """Put a record behind the others; its position. ``size`` is ``record.size``."""
+        assert not self.sealed
+        if record.headers is not None or self.headers is not None:
+            self.headers = self.headers or [None] * self.count
+            self.headers.append(record.headers)
+        self.keys.append(record.key)
+        self.values.append(record.value)
+        self.timestamps_ms.append(record.timestamp_ms)
+        self.size += size
+        self.count += 1
+        return self.count - 1
+
+    def encode(self, batch_bytes_max: int) -> None:
+        """Make the Arrow message of the columns, which are dropped. Raises InvalidRecord, MessageTooLarge."""
+        assert self.sealed and self.message is None
+        columns = (self.keys, self.values, self.timestamps_ms, self.headers)
+        self.message = batch_from_columns(*columns, now_ms=0, batch_bytes_max=batch_bytes_max).message
+        self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
+
+    def settle(self, outcome: Receipt | StockadeError) -> None:
+        """Give the final outcome, once, and tell who waits."""
+        assert self.outcome is None
+        self.outcome, self.message = outcome, None
+        watchers, self.watchers = self.watchers, []
+        for watcher in watchers:
+            watcher()
+
+
+def _bytes_of(column: list[bytes | None]) -> int:
+    return sum(len(item) for item in column if item is not None)

@@ -1,0 +1,70 @@
+"""Calls with a JSON answer: encoding, decoding, and repeating what is only momentary.
+
+Every route used this way is safe to repeat, also after an unknown outcome (openapi.yaml says why for each of them).
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from ..partition.errors import InternalError, StockadeError
+from .config import ClientConfig
+from .retry import backoff_s, is_momentary
+from .transport import Answer, Request, Transport
+
+T = TypeVar("T")
+_JSON = {"Content-Type": "application/json"}
+
+
+class Calls:
+    """The one transport of a client: ``once`` uses it as it is, ``send`` repeats, ``call`` is typed too."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._transport = Transport(config)
+        self.once = self._transport.request
+        self.learn = self._transport.learn
+        self.close = self._transport.close
+
+    async def call(self, kind: type[T], method: str, path: str, **request: Any) -> T:
+        """``send``, with the answer's body as a ``kind``."""
+        return decode(await self.send(method, path, **request), kind)
+
+    async def send(self, method: str, path: str, *, body: Mapping[str, Any] | None = None, **rest: Any) -> Answer:
+        """Send until there is an answer or a refusal that is one. ``rest``: fields of transport.Request."""
+        if body is not None:
+            rest["body"] = msgspec.json.encode(body)
+            rest["headers"] = {**_JSON, **rest.get("headers", {})}
+        deadline_s = time.monotonic() + self._config.delivery_timeout_ms / 1000
+        attempts = 0
+        while True:
+            try:
+                return await self.once(Request(method=method, path=path, **rest))
+            except StockadeError as error:
+                attempts += 1
+                pause_s = backoff_s(self._config, attempts, error)
+                if not is_momentary(error) or time.monotonic() + pause_s > deadline_s:
+                    raise
+            await asyncio.sleep(pause_s)
+
+
+def decode(answer: Answer, kind: type[T]) -> T:
+    """The JSON body as a ``kind``. Raises InternalError when it is something else."""
+    try:
+        return msgspec.json.decode(answer.body, type=kind)
+    except msgspec.DecodeError as error:
+        raise InternalError(f"the answer is not what this client understands: {error}") from error
+
+
+def present(**values: Any) -> dict[str, Any]:
+    """The values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def quoted(segment: str) -> str:
+    """A text as one segment of a path."""
+    return quote(segment, safe="")

@@ -1,0 +1,205 @@
+"""Sessions and fences: exclusive work that ends by itself when it must.
+
+A session stands for this client at the cluster and is renewed in the background at a third of its ttl. Safety never
+rests on these clocks (the log refuses an old epoch whatever we think); stopping before the ttl ends is a courtesy that
+saves refused work. A stalled process finds itself lost as soon as it runs again.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from ..partition.commands import Token
+from ..partition.errors import SessionExpired, StockadeError
+from .admin import Client
+from .errors import ClientClosed
+from .model import Grant, Mode, Ticket
+from .retry import is_momentary
+
+_RENEWALS_PER_TTL = 3
+_ATTEMPTS_PER_TTL = 10
+_MARGIN_OF_TTL = 0.2
+"""Part of the ttl, at its end, in which an unrenewed session is given up already."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """When to renew and when to give up, on the caller's monotonic clock. Counted from before the request left."""
+
+    ttl_ms: int
+    asked_s: float
+
+    @property
+    def renew_at_s(self) -> float:
+        """A third of the ttl after the last successful request left."""
+        return self.asked_s + self.ttl_ms / 1000 / _RENEWALS_PER_TTL
+
+    @property
+    def lost_at_s(self) -> float:
+        """The ttl minus a fifth of it."""
+        return self.asked_s + self.ttl_ms / 1000 * (1 - _MARGIN_OF_TTL)
+
+
+class Fence:
+    """A grant in force until ``lost`` is set; then ``error`` says why.
+
+    When a refused append found it out, ``error.fields["outcome"]`` is that batch's outcome certificate.
+    """
+
+    def __init__(self, grant: Grant, session: "Session") -> None:
+        self.grant = grant
+        self.lost = asyncio.Event()
+        self.error: StockadeError | None = None
+        self._session = session
+        self._watchers: list[Callable[[StockadeError], None]] = []
+
+    @property
+    def epoch(self) -> int:
+        """The fencing epoch; of a Shared grant, the highest of its partitions'."""
+        return self.grant.epoch if self.grant.epoch is not None else max(self.grant.epochs.values())
+
+    def token(self, partition: int) -> Token:
+        """What an append to ``partition`` must carry."""
+        return Token(self.grant.grant, self.grant.epochs[str(partition)], self._session.id)
+
+    def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
+        """Call ``watcher`` once with the error when the grant is lost."""
+        self._watchers.append(watcher)
+
+    def lose(self, error: StockadeError) -> None:
+        """The grant is gone. Only the first call counts."""
+        if self.error is not None:
+            return
+        self.error = error
+        self.lost.set()
+        for watcher in self._watchers:
+            watcher(error)
+
+    async def release(self) -> None:
+        """Free the slots; returns when they are cleared."""
+        await self._session.release(self)
+
+
+class Session:
+    """A session of ``client_id``, kept alive in the background. An async context manager, or ``open`` and ``close``.
+
+    ``ttl_ms`` None: the configuration's. When it is lost, ``lost`` is set, ``error`` says why, and so it is with every
+    fence acquired through it; it never comes back.
+    """
+
+    def __init__(self, client: Client, client_id: str, *, ttl_ms: int | None = None) -> None:
+        self.client_id = client_id
+        self.lost = asyncio.Event()
+        self.error: StockadeError | None = None
+        self._client = client
+        self._ttl_ms = ttl_ms or client.config.session_ttl_ms
+        self._id: str | None = None
+        self._fences: list[Fence] = []
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        try:
+            await self.close()
+        except StockadeError as error:
+            # What cannot be closed now ends by its ttl.
+            if not is_momentary(error):
+                raise
+
+    @property
+    def id(self) -> str:
+        """The session id, a secret."""
+        if self._id is None:
+            raise ClientClosed("the session is not open")
+        return self._id
+
+    async def open(self) -> Self:
+        """Open it at the cluster and begin to renew it."""
+        asked_s = time.monotonic()
+        state = await self._client.open_session(self.client_id, self._ttl_ms)
+        self._id = state.session
+        self._keeper = asyncio.create_task(self._keep(Lease(state.ttl_ms, asked_s)))
+        return self
+
+    async def close(self) -> None:
+        """Give up everything that the session holds; returns when its slots are cleared."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._id is not None:
+            await self._client.close_session(self._id)
+        self._lose(ClientClosed("the session was closed"))
+
+    async def acquire(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        *,
+        mode: Mode = "Exclusive",
+        producer_name: str | None = None,
+        resume_epoch: int | None = None,
+        topic_id: int | None = None,
+    ) -> Fence:
+        """All of ``partitions`` (None: all of the topic) or none; every older token is dead on them when it returns.
+
+        Raises ProducerBusy, ProducerFenced, HoldAndWait, SessionExpired.
+        """
+        name = producer_name or self.client_id
+        answer: Grant | Ticket | None = await self._client.acquire(
+            topic, self.id, partitions, mode, name, resume_epoch=resume_epoch, topic_id=topic_id
+        )
+        while isinstance(answer, Ticket):
+            if answer.state == "cancelled":
+                raise ClientClosed("the ticket was cancelled")
+            ticket = (
+                answer
+                if answer.grant
+                else await self._client.ticket(answer.ticket, self.id, self._client.config.fetch_wait_ms)
+            )
+            answer = ticket.grant or ticket
+        assert answer is not None
+        fence = Fence(answer, self)
+        self._fences.append(fence)
+        if self.error is not None:
+            fence.lose(self.error)
+        return fence
+
+    async def release(self, fence: Fence) -> None:
+        """Free one fence's slots; returns when they are cleared."""
+        await self._client.release(fence.grant.grant, self.id)
+        self._fences.remove(fence)
+        fence.lose(ClientClosed("the grant was released"))
+
+    async def _keep(self, lease: Lease) -> None:
+        next_s = lease.renew_at_s
+        while True:
+            await asyncio.sleep(next_s - time.monotonic())
+            asked_s = time.monotonic()
+            if asked_s >= lease.lost_at_s:
+                self._lose(SessionExpired(f"not renewed in time; given up before its ttl of {lease.ttl_ms} ms ended"))
+                return
+            pause_s = lease.ttl_ms / 1000 / _ATTEMPTS_PER_TTL
+            timeout_s = min(2 * pause_s, lease.lost_at_s - asked_s)
+            try:
+                state = await self._client.renew_session(self.id, max(int(timeout_s * 1000), 1))
+            except StockadeError as error:
+                if not is_momentary(error):
+                    self._lose(error)
+                    return
+                next_s = min(time.monotonic() + pause_s, lease.lost_at_s)
+            else:
+                lease = Lease(state.ttl_ms, asked_s)
+                next_s = lease.renew_at_s
+
+    def _lose(self, error: StockadeError) -> None:
+        if self.error is not None:
+            return
+        self.error = error
+        self.lost.set()
+        for fence in self._fences:
+            fence.lose(error)

@@ -1,0 +1,60 @@
+"""What a client remembers of the cluster's topics: their definition, and who was last seen leading each partition.
+
+All of it is a hint that saves a detour: any node takes any request and forwards it. It must never decide whether a
+write is allowed; the topic id that travels with each request does that on the server.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from .model import Topic
+
+TOPICS_MAX = 10_000
+"""Topics remembered; past it the one learned first is forgotten."""
+
+
+class Metadata:
+    """Cache of topic descriptions. ``describe`` asks the cluster for one."""
+
+    def __init__(self, describe: Callable[[str], Awaitable[Topic]]) -> None:
+        self._describe = describe
+        self._topics: dict[str, Topic] = {}
+        self._leaders: dict[tuple[str, int], str] = {}
+        self._asking = asyncio.Lock()
+
+    def known(self, name: str) -> Topic | None:
+        """The description, if the cluster was asked already."""
+        return self._topics.get(name)
+
+    async def topic(self, name: str) -> Topic:
+        """The description; asks the cluster the first time. Raises UnknownTopicOrPartition."""
+        async with self._asking:
+            if name not in self._topics:
+                self._learn(await self._describe(name))
+            return self._topics[name]
+
+    def leader(self, topic: str, partition: int) -> str | None:
+        """Base URL of the node to try first."""
+        return self._leaders.get((topic, partition))
+
+    def heard(self, topic: str, partition: int, leader: str | None) -> None:
+        """An answer named the leader."""
+        if leader is not None:
+            self._leaders[topic, partition] = leader
+
+    def doubt(self, topic: str, partition: int) -> None:
+        """The leader did not answer, or says that it does not lead: try another node next."""
+        self._leaders.pop((topic, partition), None)
+
+    def forget(self, name: str) -> None:
+        """Ask again next time: the topic may have been deleted or created anew."""
+        topic = self._topics.pop(name, None)
+        for state in topic.partitions if topic else ():
+            self.doubt(name, state.partition)
+
+    def _learn(self, topic: Topic) -> None:
+        if len(self._topics) >= TOPICS_MAX:
+            self.forget(next(iter(self._topics)))
+        self._topics[topic.name] = topic
+        for state in topic.partitions:
+            self.heard(topic.name, state.partition, state.leader)

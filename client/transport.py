@@ -1,0 +1,185 @@
+"""HTTP to the cluster's nodes: the client's only contact with aiohttp.
+
+Owns the connections and the list of known nodes. It must never repeat a request that may have had an effect: it moves
+on to another node only when nothing was sent, or when the answer was 421 ("not the leader, ask there"). Everything else
+is an answer or an error for the caller to judge; a lost answer is RequestTimedOut, an unknown outcome, never a failure.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+
+from ..partition.errors import NotLeaderOrFollower, RequestTimedOut
+from .config import ClientConfig
+from .errors import ClientClosed, ClusterUnreachable, refusal_of
+
+LEADER_HINTS_MAX = 3
+"""How many 421 answers one request follows before it is refused."""
+NODES_MAX = 1_000
+"""Most nodes remembered beside the bootstrap list."""
+NODE_PAUSE_S = 1.0
+"""How long a node that could not be connected to, or did not answer, is tried last."""
+ANSWER_BYTES_MAX = 128 << 20
+"""Longest answer read; a fetch asks for at most half of it."""
+
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+"""What aiohttp raises when there was no connection, so that the node got nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A successful answer. ``leader`` is the base URL of the leader that decided, None when not told."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def leader(self) -> str | None:
+        """Where to send the next request of this kind."""
+        return self.headers.get("Stockade-Leader") or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request. ``node`` is the base URL to try first; with ``only_node`` the request goes nowhere else.
+
+    ``timeout_ms`` overrides the configuration's. ``on_written`` is called each time the body went to a connection.
+    """
+
+    method: str
+    path: str
+    params: Mapping[str, str | int] | None = None
+    headers: Mapping[str, str] | None = None
+    body: bytes = b""
+    node: str | None = None
+    only_node: bool = False
+    timeout_ms: int | None = None
+    on_written: Callable[[], None] | None = None
+
+
+class Transport:
+    """Connections to the nodes of one cluster, for one event loop. An async context manager, or ``close`` it."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._nodes = dict.fromkeys(config.bootstrap, 0.0)  # base URL -> monotonic time until which it is tried last
+        self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        await self.close()
+
+    @property
+    def nodes(self) -> list[str]:
+        """Base URLs of the nodes known, in the order in which they would be tried now."""
+        now_s = time.monotonic()
+        return sorted(self._nodes, key=lambda url: self._nodes[url] > now_s)
+
+    def learn(self, url: str) -> None:
+        """Remember a node that the cluster named. Ignored when it is no base URL or there are too many."""
+        if url not in self._nodes and len(self._nodes) < NODES_MAX and urlsplit(url).scheme in ("http", "https"):
+            self._nodes[url.rstrip("/")] = 0.0
+
+    async def close(self) -> None:
+        """Close all connections; requests under way end with an unknown outcome."""
+        self._is_closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    async def request(self, request: Request) -> Answer:
+        """The 2xx answer to ``request``. Raises the refusal; RequestTimedOut when the outcome is unknown."""
+        node = request.node
+        for hints in range(LEADER_HINTS_MAX + 1):
+            try:
+                return await self._try_nodes(request, node)
+            except NotLeaderOrFollower as error:
+                node = error.fields.get("leader")
+                if node is None or request.only_node or hints == LEADER_HINTS_MAX:
+                    raise
+        raise AssertionError("unreachable: the last round returns or raises")
+
+    async def _try_nodes(self, request: Request, first: str | None) -> Answer:
+        candidates = [first] if first and request.only_node else [*([first] if first else []), *self.nodes]
+        reasons = {}
+        for node in dict.fromkeys(candidates):
+            try:
+                return await self._attempt(request, node)
+            except _NOT_SENT as error:
+                self._pause(node)
+                reasons[node] = str(error.__cause__ or error)
+        raise ClusterUnreachable("; ".join(f"{node}: {reason}" for node, reason in reasons.items()))
+
+    async def _attempt(self, request: Request, node: str) -> Answer:
+        timeout_ms = request.timeout_ms or self._config.request_timeout_ms
+        timeout = aiohttp.ClientTimeout(total=timeout_ms / 1000, sock_connect=self._config.connect_timeout_ms / 1000)
+        try:
+            async with self._open_session().request(
+                request.method,
+                node + request.path,
+                params=request.params,
+                headers=request.headers,
+                data=_Body(request.body, request.on_written) if request.body else None,
+                timeout=timeout,
+                allow_redirects=False,
+            ) as response:
+                body = await _read(response)
+        except _NOT_SENT:
+            raise
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._pause(node)
+            reason = f"no answer within {timeout_ms} ms" if isinstance(error, TimeoutError) else f"{error!r}"
+            raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
+        if response.status >= 300:
+            raise refusal_of(response.status, body)
+        return Answer(response.status, response.headers, body)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._is_closed:
+            raise ClientClosed
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=self._config.connections_max)
+            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        return self._session
+
+    def _pause(self, node: str) -> None:
+        if node in self._nodes:
+            self._nodes[node] = time.monotonic() + NODE_PAUSE_S
+
+
+class _Body(aiohttp.Payload):
+    """A body that tells when it was handed to the connection."""
+
+    _value: bytes
+    _autoclose = True
+
+    def __init__(self, value: bytes, on_written: Callable[[], None] | None) -> None:
+        super().__init__(value)
+        self._size = len(value)
+        self._on_written = on_written
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """As text; aiohttp uses it in its logs only."""
+        return self._value.decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Hand the bytes to the connection; waits while its buffer is full."""
+        await writer.write(self._value)
+        if self._on_written is not None:
+            self._on_written()
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    if (response.content_length or 0) > ANSWER_BYTES_MAX:
+        response.close()
+        raise RequestTimedOut(f"{response.url.origin()}: the answer is longer than {ANSWER_BYTES_MAX} bytes")
+    return await response.read()

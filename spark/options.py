@@ -40,7 +40,8 @@ class OptionsError(ValueError):
 class ReadOptions:
     """What to read, and how.
 
-    - ``url``: base URL of any node; the others are learnt from it. Required.
+    - ``urls`` (option ``url``): base URL of a node, or of several, separated by commas. One that is up is enough to
+      plan the query; its tasks then know the partitions' leaders too. Required.
     - ``topics`` (option ``subscribe``): names of topics, separated by commas. Required.
     - ``starting`` (``startingOffsets``): ``earliest`` (default), or JSON like ``{"topic": {"0": 23, "1": -2}}`` with an
       offset, or -2 for earliest, for every partition of every topic. EARLIEST as a whole or Offsets.
@@ -51,7 +52,7 @@ class ReadOptions:
       or are left out.
     """
 
-    url: str
+    urls: tuple[str, ...]
     topics: tuple[str, ...]
     starting: int | Offsets
     ending: int | Offsets
@@ -66,7 +67,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     faults = [f"unknown option {name}; known are {', '.join(NAMES.values())}" for name in sorted(given.keys() - NAMES)]
     topics = _topics(given, faults)
     parsed = ReadOptions(
-        url=_url(given, faults),
+        urls=_urls(given, faults),
         topics=topics,
         starting=_offsets(given, "startingOffsets", EARLIEST, topics, faults),
         ending=_offsets(given, "endingOffsets", LATEST, topics, faults),
@@ -79,18 +80,23 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     return parsed
 
 
-def _url(given: Mapping[str, str], faults: list[str]) -> str:
-    url = given.get("url", "")
-    if not url.startswith(("http://", "https://")):
-        faults.append("url must be the base URL of a node, like http://127.0.0.1:7101")
-    return url
+def _urls(given: Mapping[str, str], faults: list[str]) -> tuple[str, ...]:
+    urls = _list(given, "url")
+    if not all(url.startswith(("http://", "https://")) for url in urls):
+        faults.append("url must be the base URL of a node, like http://127.0.0.1:7101, or several separated by commas")
+    return urls
 
 
 def _topics(given: Mapping[str, str], faults: list[str]) -> tuple[str, ...]:
-    topics = tuple(dict.fromkeys(name.strip() for name in given.get("subscribe", "").split(",")))
+    topics = _list(given, "subscribe")
     if "" in topics:
         faults.append("subscribe must be one or more names of topics, separated by commas")
     return topics
+
+
+def _list(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """What stands between commas, each once; one empty text if nothing is given."""
+    return tuple(dict.fromkeys(part.strip() for part in given.get(name, "").split(",")))
 
 
 def _positive(given: Mapping[str, str], name: str, faults: list[str]) -> int:

@@ -4,7 +4,8 @@ The driver plans ranges of offsets; tasks fetch them as Arrow through the client
 What can be decided without Spark is in options, ranges, fetch and columns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -12,10 +13,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..client.blocking import BlockingClient
+from ..client.config import BOOTSTRAP_URLS_MAX
 from .columns import COLUMNS, HEADERS, rows
 from .fetch import read_range
 from .options import ReadOptions, parse_read_options
-from .ranges import plan
+from .ranges import Range, plan
 
 
 class StockadeSource(DataSource):  # type: ignore[misc]
@@ -44,20 +46,26 @@ class StockadeBatchReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each range of offsets. The log ends are read now; rows appended later are not part of the query."""
-        with BlockingClient(self._options.url) as client:
+        with closing(BlockingClient(self._options.urls)) as client:
+            topics = [client.topic(name) for name in self._options.topics]
             ends = {
-                topic: {
-                    each.partition: client.offsets(topic, each.partition) for each in client.topic(topic).partitions
-                }
-                for topic in self._options.topics
+                topic.name: {each.partition: client.offsets(topic.name, each.partition) for each in topic.partitions}
+                for topic in topics
             }
-        return [InputPartition(each) for each in plan(self._options, ends)]
+        leaders = {(topic.name, each.partition): each.leader for topic in topics for each in topic.partitions}
+        return [InputPartition((wanted, self._nodes(leaders, wanted))) for wanted in plan(self._options, ends)]
+
+    def _nodes(self, leaders: Mapping[tuple[str, int], str | None], wanted: Range) -> tuple[str, ...]:
+        """Whom a task asks, in this order: the leader that holds its records, then everybody else we know of."""
+        known = [leaders[wanted.topic, wanted.partition], *leaders.values(), *self._options.urls]
+        return tuple(dict.fromkeys(url for url in known if url))[:BOOTSTRAP_URLS_MAX]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range. Without any ranges Spark asks once for the rows of None."""
         if partition.value is None:
             return
+        wanted, nodes = partition.value
         target = to_arrow_schema(self._schema, timezone="UTC")
-        with BlockingClient(self._options.url) as client:
-            for offset, batch in read_range(client, partition.value):
-                yield rows(target, partition.value, offset, batch)
+        with closing(BlockingClient(nodes)) as client:
+            for offset, batch in read_range(client, wanted):
+                yield rows(target, wanted, offset, batch)

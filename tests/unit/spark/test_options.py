@@ -15,7 +15,7 @@ def faults_of(**options: str) -> list[str]:
 
 def test_two_options_are_enough_and_mean_everything_the_log_has() -> None:
     options = parse_read_options(NEEDED)
-    assert (options.url, options.topics) == (NEEDED["url"], ("logs",))
+    assert (options.urls, options.topics) == ((NEEDED["url"],), ("logs",))
     assert (options.starting, options.ending) == (EARLIEST, LATEST)
     assert (options.min_partitions, options.include_headers, options.fail_on_data_loss) == (1, False, True)
 
@@ -23,6 +23,10 @@ def test_two_options_are_enough_and_mean_everything_the_log_has() -> None:
 def test_names_of_options_are_read_in_any_case() -> None:
     options = parse_read_options({"URL": NEEDED["url"], "Subscribe": "logs", "INCLUDEHEADERS": "True"})
     assert options.include_headers
+
+
+def test_nodes_are_separated_by_commas() -> None:
+    assert parse_read_options({**NEEDED, "url": "http://a:1, https://b:2"}).urls == ("http://a:1", "https://b:2")
 
 
 def test_topics_are_separated_by_commas_and_read_once_each() -> None:
@@ -41,6 +45,7 @@ def test_offsets_are_read_from_json() -> None:
     ("name", "value"),
     [
         ("url", "127.0.0.1:7101"),
+        ("url", "http://127.0.0.1:7101,127.0.0.1:7102"),
         ("subscribe", ""),
         ("subscribe", "a,,b"),
         ("startingOffsets", "latest"),

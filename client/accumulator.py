@@ -125,7 +125,7 @@ class Lane:
             return Settle(expired)
         if self.error is not None:
             return Wait(self._deadline_s())
-        if any(batch.state is State.FAILED for batch in self._window):
+        if any(_is_troubled(batch) for batch in self._window):
             return self._poll_muted(now_s)
         is_full = len(self._window) >= self._config.inflight_batches_max
         if not self._queue or self._writing or self.is_held or is_full:
@@ -236,6 +236,11 @@ class Lane:
     def _deadline_s(self) -> float | None:
         oldest = next(iter(self._window or self._queue), None)
         return None if oldest is None else oldest.created_s + self._config.delivery_timeout_ms / 1000
+
+
+def _is_troubled(batch: Batch) -> bool:
+    """It failed, and is not settled since: the mute holds also while it is under way again (9.4)."""
+    return batch.state is State.FAILED or (batch.state is State.UNDER_WAY and batch.attempts > 1)
 
 
 def _verdict(batch: Batch, error: StockadeError) -> StockadeError:

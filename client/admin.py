@@ -146,7 +146,12 @@ class Client:
         """State of a ticket; the call is held up to ``wait_ms`` while it is in line."""
         headers = {"Stockade-Session": session}
         return await self._calls.call(
-            Ticket, "GET", f"/v1/tickets/{quoted(ticket)}", headers=headers, params={"wait_ms": wait_ms}
+            Ticket,
+            "GET",
+            f"/v1/tickets/{quoted(ticket)}",
+            headers=headers,
+            params={"wait_ms": wait_ms},
+            wait_ms=wait_ms,
         )
 
     async def release(self, grant: str, session: str) -> None:
@@ -217,6 +222,7 @@ class Client:
             headers={"Accept": ARROW_STREAM},
             node=local_node or self.metadata.leader(topic, partition),
             only_node=local_node is not None,
+            wait_ms=max_wait_ms,
         )
         answer = await self._to_leader(request, topic, partition)
         return fetched(answer.headers.get, answer.body)

@@ -50,7 +50,8 @@ class Answer:
 class Request:
     """One request. ``node`` is the base URL to try first; with ``only_node`` the request goes nowhere else.
 
-    ``timeout_ms`` overrides the configuration's. ``on_written`` is called each time the body went to a connection.
+    ``timeout_ms`` overrides the configuration's; ``wait_ms``, which the request lets the node wait, comes on top.
+    ``on_written`` is called each time the body went to a connection.
     """
 
     method: str
@@ -61,6 +62,7 @@ class Request:
     node: str | None = None
     only_node: bool = False
     timeout_ms: int | None = None
+    wait_ms: int = 0
     on_written: Callable[[], None] | None = None
 
 
@@ -120,7 +122,7 @@ class Transport:
         raise ClusterUnreachable("; ".join(f"{node}: {reason}" for node, reason in reasons.items()))
 
     async def _attempt(self, request: Request, node: str) -> Answer:
-        timeout_ms = request.timeout_ms or self._config.request_timeout_ms
+        timeout_ms = (request.timeout_ms or self._config.request_timeout_ms) + request.wait_ms
         timeout = aiohttp.ClientTimeout(total=timeout_ms / 1000, sock_connect=self._config.connect_timeout_ms / 1000)
         try:
             async with self._open_session().request(

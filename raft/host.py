@@ -1,31 +1,41 @@
-"""All Raft groups of a node: one log, one transport and one event loop for the lot."""
+"""All Raft groups of a node: one log, one connection to each other node and one event loop for the lot.
 
+This is the asyncio shell: it hands messages, connections, time and the disk's progress to the groups, and stops all of
+them together when one of them, or the log, fails.
+"""
+
+import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from .frames import encode
 from .group import Group
+from .journal import Journal
 from .machine import Machine
+from .messages import RaftMessage
 from .settings import RaftSettings
+from .transport import Address, Transport
+from .wal import RecoveredGroup, Wal, WalFailed
 
 __all__ = ["RaftHost", "RaftSettings"]
-
-Address = tuple[str, int]
 
 
 class RaftHost:
     """Opens the node's log, listens to its peers, and runs the groups that are opened in it.
 
-    ``peers`` are the other nodes' Raft addresses by node id (an entry for this node is ignored). ``on_fatal`` is called once,
-    on the loop, when this node must stop: a disk error, an exception in a machine's apply, a broken invariant. From then on
-    no group accepts anything and nothing more is sent; the process should end.
+    ``peers`` are the Raft addresses of the nodes by id (this node's own is ignored). ``on_fatal`` is called once, on
+    the loop, when this node must stop: a disk error, an exception in a machine's apply, a broken invariant. From then on
+    no group accepts anything and nothing more is sent; the process should end. ``plaintext`` allows to listen on an
+    address that is not loopback; without it, such an address raises ValueError.
     """
 
     groups: dict[int, Group]
     """The open groups by id. Do not change it."""
-    on_call: Callable[[str, bytes], Awaitable[bytes]] | None
+    on_call: Callable[[str, bytes], Awaitable[bytes]]
     """Answers ``call`` of other nodes: (node id, payload) -> payload. Set it before ``start``."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         node_id: str,
         cluster_id: str,
@@ -34,36 +44,170 @@ class RaftHost:
         data_dir: Path,
         settings: RaftSettings,
         on_fatal: Callable[[BaseException], None],
+        *,
+        plaintext: bool = False,
     ) -> None:
-        raise NotImplementedError
+        self.node_id = node_id
+        self.groups = {}
+        self._data_dir = data_dir
+        self._settings = settings
+        self._on_fatal = on_fatal
+        self._transport = Transport(node_id, cluster_id, listen, peers, plaintext=plaintext)
+        self.on_call = self._transport.on_call
+        self._node: _Node | None = None
+        self._journals: dict[int, Journal] = {}
 
     @property
     def connected(self) -> set[str]:
         """Ids of the nodes with a live connection."""
-        raise NotImplementedError
+        return self._transport.connected
+
+    @property
+    def address(self) -> Address:
+        """Where this node listens, once started."""
+        return self._transport.address
 
     async def start(self) -> None:
-        """Recover the log, then listen and dial. Raises when the log is damaged or the address is taken."""
-        raise NotImplementedError
+        """Recover the log, then listen and dial. Raises what Wal.open and Transport.start raise."""
+        loop = asyncio.get_running_loop()
+        log = Wal.open(self._data_dir / "wal", loop, self._fail)
+        self._node = _Node(self.node_id, loop, log, self._transport, self._settings, self._fail)
+        self._transport.on_frame = self._on_frame
+        self._transport.on_up = self._on_up
+        self._transport.on_down = self._on_down
+        self._transport.on_call = self.on_call
+        try:
+            await self._transport.start()
+        except BaseException:
+            await log.close()
+            raise
 
     async def stop(self) -> None:
         """Close every group (what is under way ends as Unknown), the connections and the log. Idempotent."""
-        raise NotImplementedError
+        for group in self.groups.values():
+            group.close()
+        self.groups.clear()
+        await self._transport.stop()
+        if self._node is not None:
+            await self._node.log.close()
 
     def open_group(self, group_id: int, voters: Sequence[str], machine: Machine) -> Group:
         """Run a replica of a group here. Call it after ``start``; this node must be one of ``voters``.
 
-        What the log holds of the group is applied to ``machine`` (a fresh one) as its leader confirms that it is committed.
+        What the log holds of the group is applied to ``machine`` (a fresh one) once a leader shows it to be committed.
         Raises ValueError if the group is open already or this node is no voter.
         """
-        raise NotImplementedError
+        assert self._node is not None, "not started"
+        if group_id in self.groups or self.node_id not in voters:
+            raise ValueError(f"group {group_id} of {', '.join(voters)} cannot be opened on {self.node_id}")
+        journal = self._journals.get(group_id)
+        if journal is None:
+            recovered = self._node.log.recovered.pop(group_id, None) or RecoveredGroup()
+            journal = self._journals[group_id] = Journal(group_id, self._node.log, recovered)
+        group = self.groups[group_id] = Group(group_id, voters, machine, journal, self._settings, self._node)
+        for node_id in self.connected:
+            group.peer_up(node_id)
+        return group
 
     async def close_group(self, group_id: int, *, erase: bool) -> None:
-        """Stop the replica. With ``erase`` its entries and vote are forgotten, durably: only for a group that is gone for good,
-        since a voter that forgot its vote may vote twice. Unknown groups are ignored, so it may be repeated.
+        """Stop the replica. With ``erase`` its entries and vote are forgotten, durably: only for a group that is gone
+        for good, since a voter that forgot its vote may vote twice. Unknown groups are ignored, so it may be repeated.
         """
-        raise NotImplementedError
+        assert self._node is not None, "not started"
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            group.close()
+        if erase:
+            opened = self._journals.pop(group_id, None)
+            recovered = self._node.log.recovered.pop(group_id, None)
+            if opened is not None or recovered is not None:
+                await self._node.durable(self._node.log.erase(group_id))
 
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
-        """Ask another node; its ``on_call`` answers. Raises ConnectionError when surely not sent, TimeoutError when unknown."""
-        raise NotImplementedError
+        """Ask another node; its ``on_call`` answers.
+
+        Raises ConnectionError when the call was surely not sent, TimeoutError when its outcome is unknown, CallFailed
+        when the other node's handler failed.
+        """
+        return await self._transport.call(node_id, payload, timeout_s)
+
+    def _on_frame(self, node_id: str, group_id: int, message: RaftMessage) -> None:
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.receive(node_id, message)
+
+    def _on_up(self, node_id: str) -> None:
+        for group in self.groups.values():
+            group.peer_up(node_id)
+
+    def _on_down(self, node_id: str) -> None:
+        for group in self.groups.values():
+            group.peer_down(node_id)
+
+    def _fail(self, error: BaseException) -> None:
+        assert self._node is not None
+        if self._node.failure is None:
+            self._node.failure = error
+            for group in self.groups.values():
+                group.halt()
+            self._node.disk_moved_on()
+            self._on_fatal(error)
+
+
+class _Node:
+    """What the groups see of their node."""
+
+    def __init__(
+        self,
+        node_id: str,
+        loop: asyncio.AbstractEventLoop,
+        log: Wal,
+        transport: Transport,
+        settings: RaftSettings,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.node_id = node_id
+        self.log = log
+        self.failure: BaseException | None = None
+        self.fail = fail
+        self.time = loop.time
+        self.call_soon = loop.call_soon
+        self.call_at = loop.call_at
+        self.rng = random.SystemRandom().random
+        self._transport = transport
+        self._unsynced_bytes_max = settings.unsynced_bytes_max
+        self._wakes: dict[Callable[[], None], None] = {}
+        self._encoded: tuple[int, RaftMessage, bytes] | None = None
+        log.on_durable = self.disk_moved_on
+
+    def send(self, node_id: str, group_id: int, message: RaftMessage) -> bool:
+        """Send to a node. What goes to several nodes is encoded once."""
+        if self.failure is not None:
+            return False
+        last = self._encoded
+        if last is None or last[1] is not message or last[0] != group_id:
+            last = self._encoded = group_id, message, encode(group_id, message)
+        return self._transport.send(node_id, last[2])
+
+    def log_is_full(self) -> bool:
+        """Whether too much waits for the disk."""
+        return self.log.pending_bytes > self._unsynced_bytes_max
+
+    def wake_when_durable(self, wake: Callable[[], None]) -> None:
+        """Call once, after the next disk sync."""
+        self._wakes[wake] = None
+
+    def disk_moved_on(self) -> None:
+        """A disk sync is done: wake whoever waits for one."""
+        wakes, self._wakes = self._wakes, {}
+        for wake in wakes:
+            wake()
+
+    async def durable(self, lsn: int) -> None:
+        """Return when the record is on disk. Raises WalFailed when it never will be."""
+        while self.log.durable_lsn < lsn:
+            if self.failure is not None:
+                raise WalFailed("the log failed") from self.failure
+            moved = asyncio.Event()
+            self.wake_when_durable(moved.set)
+            await moved.wait()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The command is committed at ``index`` and applied on this node; ``result`` is what the machine's apply returned."""
+    """Committed at ``index`` and applied on this node; ``result`` is what the machine's apply returned."""
 
     index: int
     term: int
@@ -22,7 +22,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Overloaded:
-    """The command was surely not appended: too many proposals, or too many bytes of them, wait for an answer already."""
+    """The command was surely not appended: too many proposals, or bytes of them, wait for an answer already."""
 
 
 @dataclass(frozen=True, slots=True)

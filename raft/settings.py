@@ -8,9 +8,10 @@ class RaftSettings:
     """Every group of a node has the same; nodes of a cluster should agree on the times."""
 
     election_timeout_ms_min: int = 600
-    """A follower that hears nothing for this long, or up to ``election_timeout_ms_max`` (drawn anew each time), asks around
-    for an election; a leader that hears from no majority for this long steps down. Below five heartbeats, a busy machine flaps."""
+    """A leader that hears from no majority for this long steps down; so long a follower supports nobody else. Below
+    four heartbeats, a busy machine flaps."""
     election_timeout_ms_max: int = 1200
+    """A follower that hears nothing for a time drawn between the two asks for an election."""
     heartbeat_ms: int = 150
     """The longest silence of a leader towards a follower."""
     message_bytes_max: int = 1 << 20
@@ -25,9 +26,11 @@ class RaftSettings:
     """Proposals of one group that wait for an answer."""
     pending_bytes_max: int = 64 << 20
     """Their bytes."""
+    unsynced_bytes_max: int = 256 << 20
+    """Bytes of all groups of the node that wait for the disk: beyond it, nothing more is taken in."""
 
     def __post_init__(self) -> None:
-        if not 0 < 3 * self.heartbeat_ms < self.election_timeout_ms_min < self.election_timeout_ms_max:
-            raise ValueError("3 * heartbeat_ms < election_timeout_ms_min < election_timeout_ms_max must hold")
+        if not 0 < 3 * self.heartbeat_ms <= self.election_timeout_ms_min < self.election_timeout_ms_max:
+            raise ValueError("3 * heartbeat_ms <= election_timeout_ms_min < election_timeout_ms_max must hold")
         if self.entry_bytes_max >= self.window_bytes_max or self.entry_bytes_max >= self.pending_bytes_max:
             raise ValueError("entry_bytes_max must be below window_bytes_max and pending_bytes_max")

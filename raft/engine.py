@@ -1,0 +1,301 @@
+"""The Raft core of one group: pysyncobj's ``SyncObj``, its defective methods replaced. The only import of pysyncobj.
+
+From ``SyncObj`` come roles, term, vote, the command queue and what a new leader does. Whatever speaks to other nodes,
+counts copies, commits, applies, compacts or unpickles is replaced, by the mangled names: private methods are called
+through ``self``, so a subclass wins. Its timer settings and its transport are not used.
+
+member.py drives an engine by events. It never waits, and it reads no clock and draws no number but through its ports,
+so that a simulator can replay it. An exception that leaves it is fatal for the node.
+"""
+
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any
+
+import pysyncobj.syncobj as library
+from pysyncobj import SyncObj, SyncObjConf
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport
+from pysyncobj.version import VERSION
+
+from .election import Election
+from .following import Following, InvariantBroken
+from .gate import Gate
+from .journal import Journal
+from .leading import Leading
+from .messages import AppendAck, AppendEntries, PreVote, PreVoteReply, RaftMessage, RequestVote, TimeoutNow, VoteReply
+from .outcomes import Committed, Rejected, Unknown
+from .ports import Ports, Proposal
+from .settings import RaftSettings
+from .voting import Voting
+
+REGULAR, NO_OP = b"\x00", b"\x01"
+"""The first byte of an entry is pysyncobj's command type; no other type is written."""
+APPLY_RUN_S = 0.005
+"""How long applies may keep the loop before others get their turn."""
+COMMIT_NOTICE_S = 0.02
+"""An idle leader tells its followers of a commit this much later; a busy one with its next entries."""
+
+
+def _create_journal(file: Any, original: Callable[[Any], Any] = library.createJournal) -> Any:
+    return file if isinstance(file, Journal) else original(file)
+
+
+library.createJournal = _create_journal  # the library has no other way to be given one
+
+
+class Engine(SyncObj):  # type: ignore[misc]
+    """One replica's consensus state. ``voters`` are node ids, ours among them."""
+
+    def __init__(
+        self, node_id: str, voters: Sequence[str], journal: Journal, settings: RaftSettings, ports: Ports
+    ) -> None:
+        self.node_id = node_id
+        self.journal = journal
+        self.settings = settings
+        self._ports = ports
+        self._nodes = {voter: Node(voter) for voter in sorted(voters) if voter != node_id}
+        self._election = Election(len(voters) // 2 + 1, settings, ports.clock, ports.rng)
+        self._gate = Gate(journal, ports.send)
+        self._voting = Voting(self, tuple(self._nodes), journal, self._election, self._gate, ports)
+        self._following = Following(self, journal, self._gate, ports)
+        self.leading: Leading | None = None
+        """The present leadership, if this node leads."""
+        self._up: set[str] = set()
+        self._beat_at = 0.0
+        self._notice_at = float("inf")
+        self._beat_is_wanted = False
+        self._ready_index: int | None = None
+        self._handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
+            AppendEntries: self._following.on_append,
+            AppendAck: self._on_ack,
+            PreVote: self._voting.on_prevote,
+            PreVoteReply: self._voting.on_prevote_reply,
+            RequestVote: self._voting.on_request_vote,
+            VoteReply: self._voting.on_vote_reply,
+            TimeoutNow: self._voting.on_timeout_now,
+        }
+        configuration = SyncObjConf(
+            autoTick=False,
+            useFork=False,
+            commandsWaitLeader=False,
+            commandsQueueSize=0,  # no bound here: group.py bounds what waits
+            journalFile=journal,
+        )
+        others = list(self._nodes.values())
+        super().__init__(Node(node_id), others, configuration, transport=Transport(None, None, None))
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return int(self._SyncObj__raftCurrentTerm)
+
+    @property
+    def voted_for(self) -> str | None:
+        """The vote in the current term."""
+        return self.journal.voted_for
+
+    @property
+    def leader(self) -> str | None:
+        """The node id of the leader of the term, None while unknown."""
+        node = self._SyncObj__raftLeader
+        return None if node is None else str(node.id)
+
+    @property
+    def commit_index(self) -> int:
+        """Everything up to here is known to be committed."""
+        return int(self._SyncObj__raftCommitIndex)
+
+    @property
+    def applied_index(self) -> int:
+        """Everything up to here is applied."""
+        return int(self._SyncObj__raftLastApplied)
+
+    @property
+    def ready(self) -> bool:
+        """Whether what was committed when a leader was first heard of is applied."""
+        return self._ready_index is not None and self.applied_index >= self._ready_index
+
+    # What SyncObj does, done right.
+
+    def _onTick(self, timeToWait: float = 0.0) -> bool:  # noqa: N802, N803
+        """Make progress: append what was proposed, commit, send, apply. Answers whether applies are left to do."""
+        self._checkCommandsToApply()
+        if self.leading is not None:
+            self._advance_commit(self.leading)
+            self._SyncObj__sendAppendEntries()
+        return bool(self._SyncObj__applyLogEntries())
+
+    def _checkCommandsToApply(self) -> None:  # noqa: N802
+        """Append the queue if we lead. Otherwise reject it: a deposed leader forwards nothing (D20)."""
+        rejected = Rejected(self.leader, self.term)
+        for command, proposal in self._queued():
+            if self.leading is None:
+                proposal.settle(rejected)
+            else:
+                proposal.index = self.journal.last_index + 1
+                self.journal.add(command, proposal.index, self.term)
+                self._SyncObj__commandsWaitingCommit[proposal.index].append(proposal)
+
+    def _queued(self) -> Iterator[tuple[bytes, Proposal]]:
+        while True:
+            try:
+                yield self._SyncObj__commandsQueue.get_nowait()
+            except queue.Empty:
+                return
+
+    def _advance_commit(self, leading: Leading) -> None:
+        """Only an entry of our own term is committed by counting copies; those before it are committed with it."""
+        index = leading.majority_index()
+        if index > self.commit_index and self.journal.term_at(index) == leading.term:
+            self._SyncObj__raftCommitIndex = index
+
+    def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
+        """Apply what is committed, for a limited time; answers whether something is left."""
+        started = self._ports.clock()
+        while self.applied_index < self.commit_index:
+            self._apply(self.applied_index + 1)
+            if self._ports.clock() - started > APPLY_RUN_S:
+                break
+        return self.applied_index < self.commit_index
+
+    def _apply(self, index: int) -> None:
+        """An exception of the machine goes up, and stops the node: every replica would meet it (D6)."""
+        payload, term = self.journal.payload_at(index), self.journal.term_at(index)
+        result = None
+        if payload[:1] == REGULAR:
+            result = self._ports.apply(index, term, payload[1:])
+        elif payload != NO_OP:
+            raise InvariantBroken(f"entry {index} is of an unknown type")
+        self._SyncObj__raftLastApplied = index
+        for proposal in self._SyncObj__commandsWaitingCommit.pop(index, ()):
+            proposal.settle(Committed(index, term, result))
+
+    def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
+        """Send what followers lack, and heartbeats where due or wanted for a read."""
+        assert self.leading is not None
+        beat, self._beat_is_wanted = self._beat_is_wanted, False
+        self.leading.broadcast(self.commit_index, beat=beat)
+        now = self._ports.clock()
+        if beat:
+            self._beat_at = now + self.settings.heartbeat_ms / 1000
+        told = self.leading.all_told(self.commit_index)
+        self._notice_at = float("inf") if told else min(self._notice_at, now + COMMIT_NOTICE_S)
+
+    def _SyncObj__setCurrentTerm(self, term: int, voted_for: str | None) -> None:  # noqa: N802
+        if term != self.term:
+            self._gate.clear()
+            self._following.new_term()
+        SyncObj._SyncObj__setCurrentTerm(self, term, voted_for)
+
+    def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
+        self._election.void()
+        now = self._ports.clock()
+        self.leading = Leading(self.journal, self._nodes, self._up, self.settings, self._gate.post, now)
+        if not self.ready:
+            self._ready_index = self.leading.no_op_index
+        self._beat_is_wanted = True
+        SyncObj._SyncObj__onBecomeLeader(self)
+
+    def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
+        return self._election.draw_timeout_s()
+
+    def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
+        """There are no snapshots."""
+
+    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803
+        raise InvariantBroken("there are no snapshots")
+
+    def _SyncObj__doApplyCommand(self, command: bytes) -> None:  # noqa: N802
+        raise InvariantBroken("nothing is unpickled: the machine applies commands")
+
+    # Messages. Terms are compared here, before any handler runs.
+
+    def receive(self, node_id: str, message: RaftMessage) -> None:
+        """A message of another node; one that is no voter is ignored."""
+        if node_id in self._nodes:
+            self._SyncObj__onMessageReceived(self._nodes[node_id], message)
+
+    def _SyncObj__onMessageReceived(self, node: Node, message: RaftMessage) -> None:  # noqa: N802
+        if self._voting.is_unwelcome(message):
+            return
+        hypothetical = isinstance(message, PreVote) or (isinstance(message, PreVoteReply) and message.granted)
+        if message.term > self.term and not hypothetical:
+            self._follow(message.term, None)
+            if isinstance(message, PreVoteReply):
+                self._election.hurry()  # our question was of an old term: ask again
+        self._handlers[type(message)](node.id, message)
+
+    def _on_ack(self, node_id: str, ack: AppendAck) -> None:
+        """An ack of another term says nothing about this one (D1)."""
+        if self.leading is not None and ack.term == self.leading.term:
+            self.leading.answered(node_id, ack, self._ports.clock())
+
+    # Roles.
+
+    def _follow(self, term: int, leader: Node | None) -> None:
+        """Follow in ``term``, the ``leader`` if it is known. What waited for a commit here becomes unknown (D15)."""
+        led, self.leading = self.leading is not None, None
+        if term > self.term:
+            self._SyncObj__setCurrentTerm(term, None)
+        self._SyncObj__setState(library._RAFT_STATE.FOLLOWER)
+        self._SyncObj__raftLeader = leader
+        self._election.void()
+        if not self.ready:
+            self._ready_index = None
+        if led:
+            self._election.postpone()
+        waiting = dict(self._SyncObj__commandsWaitingCommit)
+        self._SyncObj__commandsWaitingCommit.clear()
+        for index, proposals in waiting.items():
+            for proposal in proposals:
+                proposal.settle(Unknown(index))
+
+    def heard_leader(self, node_id: str) -> None:
+        """``node_id`` leads the current term and spoke."""
+        if self.leading is not None:
+            raise InvariantBroken(f"{node_id} leads term {self.term} as well")
+        if self.leader != node_id:
+            self._follow(self.term, self._nodes[node_id])
+        self._election.heard_leader()
+
+    def learn_commit(self, known_index: int, leader_index: int) -> None:
+        """Entries up to ``known_index`` are committed and verified here; the leader has committed ``leader_index``."""
+        self._SyncObj__raftCommitIndex = max(self.commit_index, known_index)
+        if self._ready_index is None:
+            self._ready_index = leader_index
+
+    def forget_leader(self) -> None:
+        """From now on no leader is known."""
+        self._SyncObj__raftLeader = None
+
+    def become_candidate(self) -> None:
+        """Enter the next term with a vote for ourselves."""
+        self.forget_leader()
+        self._SyncObj__setState(library._RAFT_STATE.CANDIDATE)
+        self._SyncObj__setCurrentTerm(self.term + 1, self.node_id)
+
+    def become_leader(self) -> None:
+        """The vote of the current term is won."""
+        self._SyncObj__onBecomeLeader()
+
+    def vote_for(self, node_id: str) -> None:
+        """Save a vote in the current term."""
+        self._SyncObj__setCurrentTerm(self.term, node_id)
+
+
+def check_library(cls: type, library_class: type, version: str) -> None:
+    """Raise ImportError for a pysyncobj that lacks a name which ``cls`` replaces or uses."""
+    if version != "0.3.17":
+        raise ImportError(f"pysyncobj 0.3.17 is needed, not {version}: its private methods are replaced here")
+    functions = [getattr(member, "fget", member) for member in vars(cls).values()]
+    codes: list[CodeType] = [function.__code__ for function in functions if hasattr(function, "__code__")]
+    used = {name for code in codes for name in code.co_names} | set(vars(cls))
+    needed = {name for name in used if name.startswith("_SyncObj__")} | {"_onTick", "_checkCommandsToApply"}
+    missing = needed - {*vars(library_class), *library_class.__init__.__code__.co_names}  # type: ignore[misc]
+    if missing:
+        raise ImportError(f"pysyncobj {version} lacks {', '.join(sorted(missing))}")
+
+
+check_library(Engine, SyncObj, VERSION)

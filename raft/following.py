@@ -1,0 +1,102 @@
+"""A follower's side of replication: what its leader has verified of the journal, and which ack it owes."""
+
+from typing import Protocol
+
+from .gate import Gate
+from .journal import Journal
+from .messages import AppendAck, AppendEntries
+from .ports import Ports
+
+
+class InvariantBroken(Exception):
+    """Something that Raft excludes has happened: a bug, here or on a peer. The node must stop before it spreads."""
+
+
+class Seat(Protocol):
+    """The engine, as far as a follower changes it."""
+
+    @property
+    def term(self) -> int: ...  # noqa: D102
+    @property
+    def leader(self) -> str | None: ...  # noqa: D102
+    @property
+    def commit_index(self) -> int: ...  # noqa: D102
+
+    def heard_leader(self, node_id: str) -> None:
+        """``node_id`` leads the current term and spoke."""
+        ...
+
+    def learn_commit(self, known_index: int, leader_index: int) -> None:
+        """Entries up to ``known_index`` are committed and verified here; the leader has committed ``leader_index``."""
+        ...
+
+
+class Following:
+    """What is verified lives as long as a term: nothing verified by one leader is acknowledged to another."""
+
+    def __init__(self, seat: Seat, journal: Journal, gate: Gate, ports: Ports) -> None:
+        self._seat = seat
+        self._journal = journal
+        self._gate = gate
+        self._ports = ports
+        self.new_term()
+
+    def new_term(self) -> None:
+        """Forget what is verified, and what is owed to the leader of the term before."""
+        self.verified_index = 0
+        """Up to here the journal equals that of the leader of this term. Beyond it there may be anything."""
+        self._acked_index = 0
+        self._round = 0
+        self._owes = False
+
+    def on_append(self, node_id: str, message: AppendEntries) -> None:
+        """Entries or a heartbeat. One of an older term is refused, which tells its sender of the newer one."""
+        if message.term < self._seat.term:
+            self._refuse(node_id, self._journal.last_index + 1, message)
+            return
+        self._seat.heard_leader(node_id)
+        commit_index = self._seat.commit_index
+        retry_index = self._journal.conflict(message.prev_index, message.prev_term)
+        if retry_index is not None:
+            if message.prev_index <= commit_index:
+                raise InvariantBroken(f"{node_id} contradicts the committed entry {message.prev_index}")
+            self._refuse(node_id, max(retry_index, commit_index + 1), message)
+        elif not (message.entries and self._ports.log_is_full()):
+            self._store(message, commit_index)
+            known_index = min(message.commit_index, self.verified_index)
+            self._seat.learn_commit(known_index, message.commit_index)
+            self.acknowledge(beat=not message.entries)
+
+    def _refuse(self, node_id: str, next_index: int, message: AppendEntries) -> None:
+        self._gate.post(node_id, AppendAck(self._seat.term, False, next_index, message.round))
+
+    def _store(self, message: AppendEntries, commit_index: int) -> None:
+        """Take in entries whose predecessor matches. The journal is cut only where an entry really differs (D2)."""
+        journal = self._journal
+        for due, (index, term, payload) in enumerate(message.entries, message.prev_index + 1):
+            if index != due:
+                raise InvariantBroken(f"entry {index} where {due} was due")
+            if index <= journal.last_index:
+                if journal.term_at(index) == term:
+                    continue
+                if index <= max(commit_index, self.verified_index):
+                    raise InvariantBroken(f"the leader contradicts entry {index}, committed up to {commit_index}")
+                journal.truncate(index)
+            journal.add(payload, index, term)
+        self.verified_index = max(self.verified_index, message.prev_index + len(message.entries))
+        self._round = max(self._round, message.round)
+        self._owes = True
+
+    def acknowledge(self, *, beat: bool) -> None:
+        """Ack what is verified *and* on disk, if that is news; a ``beat`` is answered in any case.
+
+        So one ack answers all the entries that became durable together, and a slow disk silences nobody.
+        """
+        durable = min(self.verified_index, self._journal.durable_index)
+        complete = durable == self.verified_index
+        news = self._owes and (complete or durable > self._acked_index)
+        leader = self._seat.leader
+        if leader is not None and (beat or news):
+            self._owes = self._owes and not complete
+            self._acked_index = durable
+            self._gate.post(leader, AppendAck(self._seat.term, True, durable + 1, self._round))

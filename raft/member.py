@@ -1,0 +1,78 @@
+"""A member of a group: the engine, driven by events.
+
+The events are a message, a connection, a tick, "the disk moved on" and a proposal. After each, or after several of
+them, the owner calls ``progress``. An exception that leaves it is fatal for the node.
+"""
+
+from .engine import REGULAR, Engine
+from .messages import TimeoutNow
+from .ports import Proposal
+
+
+class Member(Engine):
+    """One replica's consensus, for an owner that has a clock, connections and a disk."""
+
+    @property
+    def next_tick(self) -> float:
+        """When ``tick`` has something to do, if nothing happens before."""
+        return self._election.deadline if self.leading is None else min(self._beat_at, self._notice_at)
+
+    def progress(self) -> bool:
+        """Do what has become possible: send what waited for the disk; append, send, commit and apply.
+
+        Answers whether it must be called again, because applies are left to do.
+        """
+        self._gate.release()
+        if self.leading is None:
+            self._following.acknowledge(beat=False)
+        return self._onTick()
+
+    def propose(self, command: bytes, proposal: Proposal) -> None:
+        """Queue a command: the next ``progress`` appends it, or rejects it if this node does not lead then."""
+        self._applyCommand(command, proposal, REGULAR[0])
+
+    def want_round(self) -> int:
+        """The next ``progress`` begins a round of empty messages; answers its number. For a leader only."""
+        assert self.leading is not None
+        self._beat_is_wanted = True
+        return self.leading.round + 1
+
+    def peer_up(self, node_id: str) -> None:
+        """A connection came up."""
+        self._up.add(node_id)
+        if self.leading is not None and node_id in self._nodes:
+            self.leading.connected(node_id, connected=True)
+            self._beat_is_wanted = True
+
+    def peer_down(self, node_id: str) -> None:
+        """A connection broke: what was in flight on it is lost, and if it led to the leader, that one may be gone."""
+        self._up.discard(node_id)
+        if self.leading is not None and node_id in self._nodes:
+            self.leading.connected(node_id, connected=False)
+        elif self.leader == node_id:
+            self.forget_leader()
+            self._election.lost_leader()
+
+    def tick(self) -> None:
+        """Time has passed: ask for an election, step down or send heartbeats, where due."""
+        now, leading = self._ports.clock(), self.leading
+        if leading is None:
+            if now >= self._election.deadline:
+                self._voting.ask_around()
+        elif leading.majority_contact() < now - self.settings.election_timeout_ms_min / 1000:
+            self._follow(self.term, None)
+        elif now >= self.next_tick:
+            self._beat_is_wanted = True
+
+    def step_down(self) -> None:
+        """Stop leading; the follower that is furthest is asked to take over."""
+        if self.leading is not None:
+            heir = self.leading.furthest()
+            if heir is not None:
+                self._gate.post(heir.node_id, TimeoutNow(self.term))
+            self._follow(self.term, None)
+
+    def abandon(self) -> None:
+        """This replica stops: settle all that waits."""
+        self._follow(self.term, None)
+        self._checkCommandsToApply()

@@ -1,0 +1,78 @@
+"""What the engine, its group and the node around them are to each other: types only."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from .messages import RaftMessage
+from .outcomes import Outcome
+
+
+class Proposal(Protocol):
+    """What waits for the fate of a command."""
+
+    index: int | None
+    """Set when the command is appended."""
+
+    def settle(self, outcome: Outcome) -> None:
+        """Called once by the engine; must not raise."""
+        ...
+
+
+class Ports(Protocol):
+    """What an engine needs of its surroundings."""
+
+    def send(self, node_id: str, message: RaftMessage) -> bool:
+        """Send to a node; False if it surely will not arrive."""
+        ...
+
+    def apply(self, index: int, term: int, command: bytes) -> object:
+        """Apply a committed command to the machine."""
+        ...
+
+    def clock(self) -> float:
+        """Seconds on a monotonic clock."""
+        ...
+
+    def rng(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+    def log_is_full(self) -> bool:
+        """Whether too much waits for the disk to take in more entries."""
+        ...
+
+
+class Timer(Protocol):
+    """A call that can still be cancelled."""
+
+    def cancel(self) -> None: ...  # noqa: D102
+
+
+class Surroundings(Protocol):
+    """The node around a group. ``time``, ``call_soon`` and ``call_at`` are those of an asyncio loop."""
+
+    @property
+    def node_id(self) -> str: ...  # noqa: D102
+    def time(self) -> float: ...  # noqa: D102
+    def call_soon(self, callback: Callable[[], None]) -> object: ...  # noqa: D102
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer: ...  # noqa: D102
+
+    def rng(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+    def send(self, node_id: str, group_id: int, message: RaftMessage) -> bool:
+        """Send to a node; False if it surely will not arrive."""
+        ...
+
+    def log_is_full(self) -> bool:
+        """Whether too much waits for the disk to take in more entries."""
+        ...
+
+    def wake_when_durable(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` once when the disk has moved on; the same ``wake`` twice counts once."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """Stop the node."""
+        ...

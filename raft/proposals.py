@@ -1,0 +1,127 @@
+"""What waits for an answer in one group: proposals for their commit, barriers for their round. Never silent."""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from .leading import Leading
+from .outcomes import NotLeader, Outcome, Unknown
+from .settings import RaftSettings
+
+_log = logging.getLogger(__name__)
+
+EXPIRY_STEP_S = 0.01
+"""Deadlines are looked at this often at most, so that many of them passing together cost one look."""
+
+
+class PendingProposal:
+    """A proposal that was accepted. ``index`` is its place in the log once it has one."""
+
+    __slots__ = ("_settle", "_table", "deadline", "index", "size")
+
+    def __init__(self, table: "Proposals", size: int, deadline: float, settle: Callable[[Outcome], None]) -> None:
+        self._table = table
+        self._settle = settle
+        self.size = size
+        self.deadline = deadline
+        self.index: int | None = None
+
+    def settle(self, outcome: Outcome) -> None:
+        """Answer, unless that was done. An exception of whoever is answered is not Raft's business: logged (D5)."""
+        if self._table.remove(self):
+            try:
+                self._settle(outcome)
+            except Exception:
+                _log.exception("whoever waited for a proposal failed on its outcome %r", outcome)
+
+
+class Proposals:
+    """The proposals of a group that wait for an answer."""
+
+    def __init__(self, settings: RaftSettings) -> None:
+        self._count_max = settings.pending_count_max
+        self._bytes_max = settings.pending_bytes_max
+        self._waiting: dict[PendingProposal, None] = {}
+        self._bytes = 0
+        self.next_deadline = float("inf")
+
+    def add(self, size: int, deadline: float, settle: Callable[[Outcome], None]) -> PendingProposal | None:
+        """A new one of ``size`` bytes, or None if there are too many."""
+        if len(self._waiting) >= self._count_max or self._bytes + size > self._bytes_max:
+            return None
+        proposal = PendingProposal(self, size, deadline, settle)
+        self._waiting[proposal] = None
+        self._bytes += size
+        self.next_deadline = min(self.next_deadline, deadline)
+        return proposal
+
+    def remove(self, proposal: PendingProposal) -> bool:
+        """It is settled; False if it was before."""
+        if proposal not in self._waiting:
+            return False
+        del self._waiting[proposal]
+        self._bytes -= proposal.size
+        return True
+
+    def expire(self, now: float) -> None:
+        """Settle those whose deadline has passed as unknown."""
+        if now < self.next_deadline:
+            return
+        for proposal in [each for each in self._waiting if each.deadline <= now]:
+            proposal.settle(Unknown(proposal.index))
+        earliest = min((each.deadline for each in self._waiting), default=float("inf"))
+        self.next_deadline = max(earliest, now + EXPIRY_STEP_S)
+
+    def abandon(self) -> None:
+        """Settle all of them as unknown."""
+        for proposal in list(self._waiting):
+            proposal.settle(Unknown(proposal.index))
+
+
+class Barrier:
+    """A read that waits until ``leading`` is proved by the answers to ``round`` and ``index`` is applied."""
+
+    __slots__ = ("deadline", "index", "leading", "round", "settle")
+
+    def __init__(
+        self, leading: Leading, round_: int, index: int, deadline: float, settle: Callable[[Exception | None], None]
+    ) -> None:
+        self.leading = leading
+        self.round = round_
+        self.index = index
+        self.deadline = deadline
+        self.settle = settle
+
+
+class Barriers:
+    """The barriers of a group, in the order in which they become true: rounds and indexes only grow."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Barrier] = deque()
+        self.next_deadline = float("inf")
+
+    def add(self, barrier: Barrier) -> None:
+        """Wait for one more."""
+        self._waiting.append(barrier)
+        self.next_deadline = min(self.next_deadline, barrier.deadline)
+
+    def check(self, leading: Leading | None, applied_index: int, refusal: NotLeader) -> None:
+        """Settle those that have become true, and those whose leadership is over."""
+        while self._waiting and self._waiting[0].leading is not leading:
+            self._waiting.popleft().settle(refusal)
+        if leading is None or not self._waiting:
+            return
+        answered_round = leading.majority_round()
+        while self._waiting and self._waiting[0].round <= answered_round and self._waiting[0].index <= applied_index:
+            self._waiting.popleft().settle(None)
+
+    def expire(self, now: float) -> None:
+        """Settle those whose deadline has passed."""
+        if now < self.next_deadline:
+            return
+        late = [barrier for barrier in self._waiting if barrier.deadline <= now]
+        self._waiting = deque(barrier for barrier in self._waiting if barrier.deadline > now)
+        earliest = min((barrier.deadline for barrier in self._waiting), default=float("inf"))
+        self.next_deadline = max(earliest, now + EXPIRY_STEP_S)
+        for barrier in late:
+            barrier.settle(TimeoutError("no majority confirmed the leader in time"))

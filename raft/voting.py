@@ -1,0 +1,115 @@
+"""The messages of an election: who asks whom, and who grants what. The engine keeps term, vote and role."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from .election import Election
+from .gate import Gate
+from .journal import Journal
+from .messages import PreVote, PreVoteReply, RaftMessage, RequestVote, TimeoutNow, VoteReply
+from .ports import Ports
+
+
+class Seat(Protocol):
+    """The engine, as far as an election changes it."""
+
+    node_id: str
+
+    @property
+    def term(self) -> int: ...  # noqa: D102
+    @property
+    def leader(self) -> str | None: ...  # noqa: D102
+    @property
+    def voted_for(self) -> str | None: ...  # noqa: D102
+
+    def forget_leader(self) -> None:
+        """From now on no leader is known."""
+        ...
+
+    def become_candidate(self) -> None:
+        """Enter the next term with a vote for ourselves."""
+        ...
+
+    def become_leader(self) -> None:
+        """The vote of the current term is won."""
+        ...
+
+    def vote_for(self, node_id: str) -> None:
+        """Save a vote in the current term."""
+        ...
+
+
+class Voting:
+    """Pre-votes are asked and answered freely; votes and what follows from them leave through the gate."""
+
+    def __init__(
+        self, seat: Seat, others: Sequence[str], journal: Journal, election: Election, gate: Gate, ports: Ports
+    ) -> None:
+        self._seat = seat
+        self._others = others
+        self._journal = journal
+        self._election = election
+        self._gate = gate
+        self._ports = ports
+
+    def is_unwelcome(self, message: RaftMessage) -> bool:
+        """Whether somebody asks for support while the leader is well: that is ignored, term and all (stickiness)."""
+        return isinstance(message, PreVote | RequestVote) and self._election.leased
+
+    def ask_around(self) -> None:
+        """The leader is silent: ask whether an election would be won, before any term is spent on it."""
+        self._seat.forget_leader()
+        if self._election.begin_prevote(self._seat.node_id):
+            self._campaign()
+            return
+        question = PreVote(self._seat.term + 1, self._journal.last_index, self._journal.last_term)
+        for node_id in self._others:
+            self._ports.send(node_id, question)
+
+    def _campaign(self) -> None:
+        """Vote for ourselves in a new term; the others are asked once that vote is on disk."""
+        self._seat.become_candidate()
+        if self._election.begin_vote(self._seat.node_id):
+            self._seat.become_leader()
+            return
+        request = RequestVote(self._seat.term, self._journal.last_index, self._journal.last_term)
+        for node_id in self._others:
+            self._gate.post(node_id, request)
+
+    def _is_up_to_date(self, message: PreVote | RequestVote) -> bool:
+        return (message.last_term, message.last_index) >= (self._journal.last_term, self._journal.last_index)
+
+    def on_prevote(self, node_id: str, question: PreVote) -> None:
+        """Would we vote for it? Nothing is promised by the answer."""
+        granted = question.term > self._seat.term and self._is_up_to_date(question)
+        self._gate.post(node_id, PreVoteReply(question.term if granted else self._seat.term, granted))
+
+    def on_prevote_reply(self, node_id: str, reply: PreVoteReply) -> None:
+        """With a majority of promises, the election begins."""
+        if reply.granted and reply.term == self._seat.term + 1 and self._election.promised(node_id):
+            self._campaign()
+
+    def on_request_vote(self, node_id: str, request: RequestVote) -> None:
+        """One vote a term, and only for a journal that holds all that ours does."""
+        seat = self._seat
+        granted = (
+            request.term == seat.term
+            and seat.leader is None
+            and seat.voted_for in {None, node_id}
+            and self._is_up_to_date(request)
+        )
+        if granted:
+            self._election.postpone()
+            if seat.voted_for is None:
+                seat.vote_for(node_id)
+        self._gate.post(node_id, VoteReply(seat.term, granted))
+
+    def on_vote_reply(self, node_id: str, reply: VoteReply) -> None:
+        """With a majority of votes we lead."""
+        if reply.granted and reply.term == self._seat.term and self._election.voted(node_id):
+            self._seat.become_leader()
+
+    def on_timeout_now(self, node_id: str, request: TimeoutNow) -> None:
+        """Our leader hands over: campaign at once, without asking around."""
+        if request.term == self._seat.term and self._seat.leader == node_id:
+            self._campaign()

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -130,7 +129,6 @@ class Node:
             open_group,
             url_of=self._urls.get,
             enrol=enrol_here,
-            now_ms=lambda: time.time_ns() // 1_000_000,
             timeout_s=self._timeout_s,
         )
 

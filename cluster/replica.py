@@ -60,10 +60,9 @@ class Replica:
         *,
         url_of: Callable[[str | None], str | None],
         enrol: Enrol,
-        now_ms: Callable[[], int],
         timeout_s: float,
     ) -> None:
-        """``name`` is (topic, topic id, partition); ``now_ms`` the wall clock, for timestamps only."""
+        """``name`` is (topic, topic id, partition); ``timeout_s`` bounds every call."""
         self.topic, self.topic_id, self.partition = name
         self.config = config
         self.machine = machine
@@ -71,7 +70,6 @@ class Replica:
         self._log = log
         self._url_of = url_of
         self._enrol = enrol
-        self._now_ms = now_ms
         self._timeout_s = timeout_s
         self.group = open_group(AppliedMachine(machine, self.changed))
 
@@ -101,7 +99,7 @@ class Replica:
             message=batch.message,
             count=batch.count,
             crc=batch.crc,
-            timestamp_ms=self._now_ms(),
+            timestamp_ms=batch.received_ms,
             max_timestamp_ms=batch.max_timestamp_ms,
             topic_id=topic_id,
             token=token,

@@ -53,12 +53,14 @@ class Batch(msgspec.Struct, frozen=True):
     """One validated batch.
 
     ``message`` is one encapsulated IPC RecordBatch message of ``count`` rows, ``crc`` its CRC-32 (zlib),
-    ``max_timestamp_ms`` the greatest timestamp in it. No timestamp is null.
+    ``received_ms`` is the moment of receipt, which stands for every timestamp that was null, ``max_timestamp_ms`` the
+    greatest timestamp in it.
     """
 
     message: bytes
     count: int
     crc: int
+    received_ms: int
     max_timestamp_ms: int
 
 
@@ -76,7 +78,7 @@ def batch_from_stream(body: bytes | memoryview, *, now_ms: int, batch_bytes_max:
     filled, max_timestamp_ms = _fill_timestamps(columns, now_ms)
     if stored is None or filled is not columns:
         stored = filled.serialize().to_pybytes()
-    return _batch(stored, len(columns), max_timestamp_ms, batch_bytes_max)
+    return _batch(stored, len(columns), (now_ms, max_timestamp_ms), batch_bytes_max)
 
 
 def batch_from_columns(
@@ -103,7 +105,7 @@ def batch_from_columns(
         raise InvalidRecord(f"the columns do not make a batch: {error}") from error
     _check_headers(columns.column(_HEADERS))
     filled, max_timestamp_ms = _fill_timestamps(columns, now_ms)
-    return _batch(filled.serialize().to_pybytes(), count, max_timestamp_ms, batch_bytes_max)
+    return _batch(filled.serialize().to_pybytes(), count, (now_ms, max_timestamp_ms), batch_bytes_max)
 
 
 def decode_batch(message: bytes | memoryview) -> pa.RecordBatch:
@@ -123,10 +125,10 @@ def stream(messages: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
     return [STREAM_START, *messages, STREAM_END]
 
 
-def _batch(message: bytes, count: int, max_timestamp_ms: int, batch_bytes_max: int) -> Batch:
+def _batch(message: bytes, count: int, times_ms: tuple[int, int], batch_bytes_max: int) -> Batch:
     if len(message) > batch_bytes_max:
         raise MessageTooLarge(limit=batch_bytes_max, unit="bytes")
-    return Batch(message, count, zlib.crc32(message), max_timestamp_ms)
+    return Batch(message, count, zlib.crc32(message), *times_ms)
 
 
 def _only_batch(body: pa.Buffer) -> tuple[pa.ipc.Message, bytes | None]:

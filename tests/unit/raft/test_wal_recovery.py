@@ -1,0 +1,382 @@
+"""What is remembered after a stop at any byte: a prefix of what was written, with everything reported durable."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stockade.raft.wal import Wal, WalCorrupt
+from stockade.raft.wal_records import (
+    ENTRY,
+    FILE_HEADER_BYTES,
+    FileHeader,
+    Record,
+    encode_file_header,
+    encode_record_header,
+)
+from stockade.raft.wal_recovery import recover
+
+State = dict[int, tuple[int, str | None, list[tuple[int, int, bytes]]]]
+"""Group id to (term, voted for, entries as (index, term, payload))."""
+
+
+class Step(NamedTuple):
+    """One thing to do; what index an append or a truncate gets depends on what the group holds then."""
+
+    kind: str
+    group_id: int
+    term: int
+    payload: bytes
+    back: int
+
+
+STEPS = st.builds(
+    Step,
+    st.sampled_from(["append", "append", "append", "append", "truncate", "vote", "erase", "flush"]),
+    st.integers(0, 2),
+    st.integers(0, 5),
+    st.binary(max_size=60),
+    st.integers(0, 3),
+)
+
+
+def model_after(state: State, step: Step) -> State:
+    """What the log holds after a step, by the interface's words alone."""
+    state = dict(state)
+    if step.kind == "erase":
+        state.pop(step.group_id, None)
+    if step.kind in ("erase", "flush"):
+        return state
+    term, voted_for, entries = state.get(step.group_id, (0, None, []))
+    if step.kind == "append":
+        entries = [*entries, (next_index(entries), step.term, step.payload)]
+        if step.term > term:
+            term, voted_for = step.term, None
+    elif step.kind == "truncate":
+        entries = entries[: max(0, len(entries) - step.back)]
+    else:
+        term, voted_for = step.term, f"n{step.back}" if step.back else None
+    state[step.group_id] = term, voted_for, entries
+    return state
+
+
+def next_index(entries: list[tuple[int, int, bytes]]) -> int:
+    return entries[-1][0] + 1 if entries else 11
+
+
+def perform(wal: Wal, state: State, step: Step) -> None:
+    entries = state.get(step.group_id, (0, None, []))[2]
+    if step.kind == "append":
+        wal.append(step.group_id, next_index(entries), step.term, step.payload)
+    elif step.kind == "truncate":
+        wal.truncate(step.group_id, next_index(entries) - step.back)
+    elif step.kind == "vote":
+        wal.save_vote(step.group_id, step.term, f"n{step.back}" if step.back else None)
+    else:
+        wal.erase(step.group_id)
+
+
+def fail(error: BaseException) -> None:
+    raise AssertionError("the log failed") from error
+
+
+def opened(directory: Path, file_bytes: int) -> Wal:
+    return Wal.open(directory, asyncio.get_running_loop(), fail, file_bytes, cache_bytes_max=0)
+
+
+async def flushed(wal: Wal, lsn: int) -> None:
+    done = asyncio.Event()
+    wal.on_durable = done.set
+    while wal.durable_lsn < lsn:
+        done.clear()
+        await done.wait()
+
+
+def remembered(directory: Path, file_bytes: int) -> State:
+    """What a log opened here holds, with every payload read. Recovery done again must not find anything else."""
+
+    async def read() -> State:
+        wal = opened(directory, file_bytes)
+        assert recover(directory).groups == wal.recovered
+        state: State = {
+            group_id: (
+                group.term,
+                group.voted_for,
+                [(entry.index, entry.term, wal.read(entry.location)) for entry in group.entries],
+            )
+            for group_id, group in wal.recovered.items()
+        }
+        await wal.close()
+        return state
+
+    return asyncio.run(read())
+
+
+class Written(NamedTuple):
+    """States after 0, 1, 2… records; how many records each flush completed; the files before the last flush."""
+
+    states: list[State]
+    flushes: list[int]
+    before_last_flush: dict[str, bytes]
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.glob("*.wal"))}
+
+
+def write(directory: Path, steps: list[Step], file_bytes: int, state: State | None = None) -> Written:
+    """Perform the steps, one flush for each run of them between two "flush" steps."""
+
+    async def scenario() -> Written:
+        wal = opened(directory, file_bytes)
+        states = [state or {}]
+        flushes = [0]
+        before: dict[str, bytes] = contents(directory)
+        for step in [*steps, Step("flush", 0, 0, b"", 0)]:
+            if step.kind != "flush":
+                perform(wal, states[-1], step)
+                states.append(model_after(states[-1], step))
+            elif len(states) - 1 > flushes[-1]:
+                before = contents(directory)
+                await flushed(wal, len(states) - 1)
+                flushes.append(len(states) - 1)
+        await wal.close()
+        return Written(states, flushes, before)
+
+    return asyncio.run(scenario())
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name) / "wal"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_disk() -> Iterator[None]:
+    """The crashes here are made of file contents, so nothing depends on what the disk really holds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: None)
+        patch.setattr(os, "fdatasync", lambda fd: None)
+        yield
+
+
+def restore(directory: Path, files: dict[str, bytes]) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    for name, data in files.items():
+        (directory / name).write_bytes(data)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, max_size=30), st.sampled_from([64, 300, 1000, 1 << 16]))
+def test_everything_written_is_remembered_whatever_the_size_of_files(steps: list[Step], file_bytes: int) -> None:
+    with scratch() as directory:
+        written = write(directory, steps, file_bytes)
+        assert remembered(directory, file_bytes) == written.states[-1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(STEPS, max_size=12), st.lists(STEPS, max_size=12), st.sampled_from([64, 1000]))
+def test_what_is_written_after_a_restart_follows_what_was_remembered(
+    first: list[Step], second: list[Step], file_bytes: int
+) -> None:
+    with scratch() as directory:
+        state = write(directory, first, file_bytes).states[-1]
+        state = write(directory, second, file_bytes, state).states[-1]
+        assert remembered(directory, file_bytes) == state
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.lists(STEPS, min_size=1, max_size=6),
+    st.sampled_from([200, 700]),
+    st.sampled_from([b"", bytes(200), b"\xa5" * 200]),
+)
+def test_a_file_cut_at_any_length_gives_a_prefix(steps: list[Step], file_bytes: int, trailing: bytes) -> None:
+    """As kill -9 leaves it: cut anywhere, followed by nothing, by preallocated zeros, or by anything."""
+    with scratch() as directory:
+        written = write(directory, [*steps, Step("vote", 0, 9, b"", 1)], file_bytes)
+        files = contents(directory)
+        name, data = max(files.items())
+        reached = 0
+        for length in range(FILE_HEADER_BYTES, len(data.rstrip(b"\0")) + 4):
+            restore(directory, files | {name: data[:length] + trailing})
+            reached = written.states.index(remembered(directory, file_bytes), reached)
+        assert reached == len(written.states) - 1
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(STEPS, min_size=1, max_size=8), st.integers(0, FILE_HEADER_BYTES - 1), st.sampled_from([0, 300]))
+def test_a_file_whose_creation_was_interrupted_holds_nothing(steps: list[Step], length: int, zeros: int) -> None:
+    with scratch() as directory:
+        written = write(directory, steps, 1 << 16)
+        files = contents(directory)
+        header = next(iter(files.values()), bytes(FILE_HEADER_BYTES))[:length]
+        restore(directory, files | {f"{len(files) + 1:010d}.wal": header + bytes(zeros)})
+        assert remembered(directory, 1 << 16) == written.states[-1]
+        assert contents(directory).keys() == files.keys()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, min_size=1, max_size=16), st.sampled_from([8, 64, 512]), st.data())
+def test_a_power_cut_within_a_flush_keeps_all_that_was_durable_before(
+    steps: list[Step], sector_bytes: int, data: st.DataObject
+) -> None:
+    """The disk may have written any of the sectors of the last flush, in any order."""
+    with scratch() as directory:
+        written = write(directory, steps, 1 << 13)
+        if len(written.flushes) < 3:  # the first flush creates the file
+            return
+        after = contents(directory)
+        name, old = max(written.before_last_flush.items())
+        sectors = []
+        for start in range(0, len(old), sector_bytes):
+            versions = {old[start : start + sector_bytes], after[name][start : start + sector_bytes]}
+            sectors.append(data.draw(st.sampled_from(sorted(versions))) if len(versions) > 1 else versions.pop())
+        restore(directory, after | {name: b"".join(sectors)})
+        assert remembered(directory, 1 << 13) in written.states[written.flushes[-2] :]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, min_size=1, max_size=16), st.sampled_from([300, 1 << 13]), st.data())
+def test_a_flipped_bit_is_refused_unless_the_last_flush_may_have_been_cut_there(
+    steps: list[Step], file_bytes: int, data: st.DataObject
+) -> None:
+    with scratch() as directory:
+        written = write(directory, steps, file_bytes)
+        files = contents(directory)
+        if not files:
+            return
+        name = data.draw(st.sampled_from(sorted(files)))
+        bit = data.draw(st.integers(0, 8 * len(files[name].rstrip(b"\0")) - 1))
+        damaged = bytearray(files[name])
+        damaged[bit // 8] ^= 1 << bit % 8
+        restore(directory, files | {name: bytes(damaged)})
+        try:
+            state = remembered(directory, file_bytes)
+        except WalCorrupt:
+            return
+        assert state in written.states[written.flushes[-2] :]
+
+
+def a_log_of_two_files(directory: Path) -> dict[str, bytes]:
+    steps = [Step("append", 1, 1, b"x" * 100, 0), Step("flush", 0, 0, b"", 0)] * 4
+    write(directory, steps, 400)
+    files = contents(directory)
+    assert list(files) == ["0000000001.wal", "0000000002.wal"]
+    return files
+
+
+def patched(data: bytes, position: int, replacement: bytes) -> bytes:
+    return data[:position] + replacement + data[position + len(replacement) :]
+
+
+FIRST, SECOND = "0000000001.wal", "0000000002.wal"
+RECORD_BYTES = 140
+
+
+@pytest.mark.parametrize(
+    "name, position, why",
+    [
+        (FIRST, 0, "header of the file is damaged"),
+        (FIRST, FILE_HEADER_BYTES + 50, "a record is damaged"),
+        (FIRST, FILE_HEADER_BYTES + RECORD_BYTES + 50, "a record is damaged"),
+        (SECOND, 20, "header of the file is damaged"),
+        (SECOND, FILE_HEADER_BYTES + 50, "on disk before later ones"),
+        (SECOND, FILE_HEADER_BYTES, "on disk before later ones"),
+    ],
+)
+def test_damage_to_what_was_durable_is_refused_with_place_and_advice(
+    tmp_path: Path, name: str, position: int, why: str
+) -> None:
+    files = a_log_of_two_files(tmp_path / "wal")
+    restore(tmp_path / "wal", files | {name: patched(files[name], position, b"\0\xff\0\xff")})
+    with pytest.raises(WalCorrupt, match=why) as caught:
+        remembered(tmp_path / "wal", 400)
+    assert caught.value.path == tmp_path / "wal" / name
+    assert caught.value.position <= position < caught.value.position + RECORD_BYTES
+    assert "Move its data folder away" in str(caught.value)
+
+
+def test_a_refusal_changes_no_file_and_leaves_no_lock(tmp_path: Path) -> None:
+    files = a_log_of_two_files(tmp_path / "wal")
+    damaged = files | {SECOND: patched(files[SECOND], FILE_HEADER_BYTES + 9, b"damage")}
+    restore(tmp_path / "wal", damaged)
+    for _ in range(2):
+        with pytest.raises(WalCorrupt):
+            remembered(tmp_path / "wal", 400)
+    assert contents(tmp_path / "wal") == damaged
+    restore(tmp_path / "wal", files)
+    assert len(remembered(tmp_path / "wal", 400)[1][2]) == 4
+
+
+def test_damage_to_the_very_last_flush_counts_as_cut(tmp_path: Path) -> None:
+    files = a_log_of_two_files(tmp_path / "wal")
+    restore(tmp_path / "wal", files | {SECOND: patched(files[SECOND], FILE_HEADER_BYTES + RECORD_BYTES + 9, b"cut")})
+    assert len(remembered(tmp_path / "wal", 400)[1][2]) == 3
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    files = a_log_of_two_files(tmp_path / "wal")
+    restore(tmp_path / "wal", {SECOND: files[SECOND]})
+    with pytest.raises(WalCorrupt, match="the file before this one, number 1, is missing"):
+        remembered(tmp_path / "wal", 400)
+
+
+def test_a_file_under_another_files_name_is_refused(tmp_path: Path) -> None:
+    files = a_log_of_two_files(tmp_path / "wal")
+    restore(tmp_path / "wal", files | {"0000000003.wal": files[SECOND]})
+    with pytest.raises(WalCorrupt, match="header of the file is damaged"):
+        remembered(tmp_path / "wal", 400)
+
+
+def test_files_that_are_not_the_logs_are_left_alone(tmp_path: Path) -> None:
+    a_log_of_two_files(tmp_path / "wal")
+    (tmp_path / "wal" / "notes.wal").write_text("mine")
+    (tmp_path / "wal" / "readme.txt").write_text("yours")
+    assert len(remembered(tmp_path / "wal", 400)[1][2]) == 4
+    assert (tmp_path / "wal" / "notes.wal").read_text() == "mine"
+
+
+MARK = 77
+
+
+def a_log_of(directory: Path, *records: Record) -> None:
+    """A file with these records, which no Wal would write."""
+    data = encode_file_header(FileHeader(MARK, 1, 0))
+    data += b"".join(encode_record_header(MARK, record, b"") for record in records)
+    restore(directory, {FIRST: data})
+
+
+def test_entries_that_cannot_follow_each_other_are_refused(tmp_path: Path) -> None:
+    first, third = Record(ENTRY, 1, 1, 1, 44, 0), Record(ENTRY, 1, 3, 1, 44, 0)
+    a_log_of(tmp_path / "wal", first, third)
+    with pytest.raises(WalCorrupt, match="entry 3 of group 1 follows entry 1"):
+        remembered(tmp_path / "wal", 400)
+
+
+def test_records_of_a_newer_version_are_refused(tmp_path: Path) -> None:
+    a_log_of(tmp_path / "wal", Record(9, 1, 1, 1, 44, 0))
+    with pytest.raises(WalCorrupt, match="unknown kind 9: a newer version"):
+        remembered(tmp_path / "wal", 400)
+
+
+def test_a_payload_that_looks_like_a_record_is_no_proof_of_damage(tmp_path: Path) -> None:
+    """Otherwise whoever appends could keep a node from starting after a power cut."""
+    steps = [Step("append", 1, 1, b"x" * 100, 0), Step("flush", 0, 0, b"", 0)] * 2
+    written = write(tmp_path / "wal", steps, 1 << 13)
+    of_another_log = contents(tmp_path / "wal")[FIRST][FILE_HEADER_BYTES:][: 2 * RECORD_BYTES]
+    shutil.rmtree(tmp_path / "wal")
+    written = write(tmp_path / "wal", [*steps, Step("append", 1, 1, of_another_log, 0)], 1 << 13)
+    data = contents(tmp_path / "wal")[FIRST]
+    restore(tmp_path / "wal", {FIRST: patched(data, FILE_HEADER_BYTES + 2 * RECORD_BYTES + 10, b"torn")})
+    assert remembered(tmp_path / "wal", 1 << 13) == written.states[2]

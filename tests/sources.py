@@ -25,3 +25,8 @@ def python(*folders: str) -> list[PurePosixPath]:
 def text(path: PurePosixPath) -> str:
     """What a file holds."""
     return (ROOT / path).read_text(encoding="utf-8")
+
+
+def report(faults: list[str]) -> None:
+    """Fail with every fault on a line of its own."""
+    assert not faults, "\n" + "\n".join(faults)

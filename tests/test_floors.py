@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import pytest
-from sources import python, text
+from sources import python, report, text
 
 FLOORS = {"cli": 5, "http_api": 4, "chaos": 4, "spark": 4, "cluster": 3, "client": 3, "raft": 2, "partition": 1}
 OUTSIDE = {"chaos", "spark", "client"}
@@ -131,27 +131,27 @@ def purity_faults(path: PurePosixPath, source: str) -> list[str]:
 
 
 def test_imports_go_down_only() -> None:
-    assert [fault for path in python(*FLOORS) for fault in floor_faults(path, text(path))] == []
+    report([fault for path in python(*FLOORS) for fault in floor_faults(path, text(path))])
 
 
 def test_no_folder_is_imported_without_its_package() -> None:
     everywhere = python(*FLOORS, "src", "tests", "tools", "bench", "examples")
-    assert [fault for path in everywhere for fault in bare_faults(path, text(path))] == []
+    report([fault for path in everywhere for fault in bare_faults(path, text(path))])
 
 
 def test_each_dependency_is_touched_by_its_owner_only() -> None:
-    assert [fault for path in python(*FLOORS) for fault in dependency_faults(path, text(path))] == []
+    report([fault for path in python(*FLOORS) for fault in dependency_faults(path, text(path))])
 
 
 def test_what_must_be_pure_has_no_clock_no_chance_and_no_files() -> None:
     pure = [path for path in python(*FLOORS) if matches(path, PURE)]
-    assert [fault for path in pure for fault in purity_faults(path, text(path))] == []
+    report([fault for path in pure for fault in purity_faults(path, text(path))])
 
 
 def test_every_rule_is_about_files_that_exist() -> None:
     files = python(*FLOORS)
     named = [*PURE, *INPUT_OUTPUT, *(pattern for patterns in OWNERS.values() for pattern in patterns)]
-    assert [pattern for pattern in named if not any(matches(path, [pattern]) for path in files)] == []
+    report([pattern for pattern in named if not any(matches(path, [pattern]) for path in files)])
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class Driver:
         self.now_ms = 0
         self.log: list[tuple[int, bytes]] = []
         self._ratchet = Ratchet()
-        self._twin = ControllerMachine()  # is told the time only, where the others refuse
+        self.twin = ControllerMachine()  # is told the time only, where the others refuse
 
     def do(self, command: Command) -> Result | StockadeError:
         """Apply on every replica; the one answer."""
@@ -57,9 +57,9 @@ class Driver:
         assert all(answer == answers[0] for answer in answers)
         refused = isinstance(answers[0], StockadeError)
         told = encode_command(Tick(now_ms=command.now_ms)) if refused else data
-        self._twin.apply(self.index, self.term, told)
+        self.twin.apply(self.index, self.term, told)
         if refused:
-            assert self.machine.snapshot() == self._twin.snapshot(), "a refused command changed something"
+            assert self.machine.snapshot() == self.twin.snapshot(), "a refused command changed something"
         check(self.machine)
         self._ratchet.check(self.machine)
         return answers[0]
@@ -183,12 +183,14 @@ class House(Driver):
             assert report is not None
             self.do(report)
 
-    def append(self, grant: GrantState | None, partition: int) -> commands.Result | StockadeError:
-        """One batch with the token of this grant, on its topic, or without a token on topic "t"."""
+    def append(
+        self, grant: GrantState | None, partition: int, stamp: commands.Stamp | None = None
+    ) -> commands.Result | StockadeError:
+        """One batch for topic "t", with the token of this grant, or without."""
         topic = self.machine.topic("t")
         assert topic is not None
         token = commands.Token(grant.grant_id, grant.epoch, grant.session) if grant is not None else None
-        batch = commands.Append(b"x", 1, zlib.crc32(b"x"), 0, 0, token=token)
+        batch = commands.Append(b"x", 1, zlib.crc32(b"x"), 0, 0, token=token, stamp=stamp)
         machine = self.partition(group_id(topic.topic_id, partition))
         return machine.apply(0, 1, commands.encode_command(batch))
 

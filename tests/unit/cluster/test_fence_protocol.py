@@ -1,0 +1,232 @@
+"""The controller's machine and real partition machines, with everything that a network and a change of
+leaders can do to what is sent between them: lost, repeated, late, out of order, and from leaders of the past.
+
+After every step, of all tokens and pairs ever given out, none is accepted that must not be. At the end, when
+what is left to do has been done, every slot is the controller's; and no message that is still under way can
+change that.
+"""
+
+import random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from stockade.cluster.commands import (
+    Command,
+    Enrol,
+    Enrolled,
+    FenceRef,
+    Freed,
+    GrantState,
+    GroupId,
+    ProducerFence,
+    ProducerState,
+)
+from stockade.cluster.ownership import MODES_AVAILABLE
+from stockade.cluster.work import InstallProducerWork, Work
+from stockade.partition.commands import NotEnrolled, Stamp, Token
+from stockade.partition.errors import StockadeError
+
+from .driver import House
+
+PARTITIONS = 3
+SESSIONS = ["a", "b", "c"]
+TTL_MS = 5_000
+NAMES = ["w", "v"]
+
+
+class FenceProtocol(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.house = House()
+        self.groups: list[GroupId] = []
+        self.sent: list[Work] = []
+        self.reports: list[Command] = []
+        self.given: dict[str, GrantState] = {}
+        self.freed: list[FenceRef] = []
+        self.pairs: list[tuple[int, int]] = []
+        self.promised: list[tuple[tuple[int, int], list[ProducerFence]]] = []
+        self.places: dict[GroupId, tuple[int, int]] = {}
+
+    @initialize()
+    def begin(self) -> None:
+        self.house.topic(partitions=PARTITIONS)
+        self.groups = self.house.machine.topics()[0].groups()
+        for session in SESSIONS:
+            self.house.open(session, TTL_MS)
+
+    @rule(
+        session=st.sampled_from(SESSIONS),
+        partitions=st.sets(st.integers(0, PARTITIONS - 1), min_size=1),
+        mode=st.sampled_from(MODES_AVAILABLE),
+        resume=st.booleans(),
+    )
+    def acquire(self, session: str, partitions: set[int], mode: str, resume: bool) -> None:
+        epochs = self.house.epochs()
+        resume_epoch = max(epochs[partition] for partition in partitions) if resume else None
+        answer = self.house.acquire(session, sorted(partitions), mode, resume=resume_epoch)
+        if isinstance(answer, GrantState):
+            self.given[answer.grant_id] = answer
+
+    @rule(choice=st.integers(0))
+    def release(self, choice: int) -> None:
+        grants = list(self.house.machine.ownership.grants.values())
+        if grants:
+            grant = grants[choice % len(grants)]
+            self.note_freed(self.house.release(grant.session, grant.grant_id))
+
+    @rule(session=st.sampled_from(SESSIONS))
+    def close(self, session: str) -> None:
+        self.note_freed(self.house.close(session))
+        self.house.open(session, TTL_MS)
+
+    def note_freed(self, answer: object) -> None:
+        assert isinstance(answer, Freed)
+        self.freed += answer.fences
+
+    @rule(session=st.sampled_from(SESSIONS))
+    def expire_the_others(self, session: str) -> None:
+        self.house.now_ms += TTL_MS - 1
+        self.house.close(session)
+        self.house.open(session, TTL_MS)
+        self.house.tick(self.house.now_ms + 1)
+        for other in SESSIONS:
+            self.house.machine.sessions._expired.clear()  # one name may come again in this test
+            self.house.twin.sessions._expired.clear()
+            self.house.open(other, TTL_MS)
+
+    @rule()
+    def elect(self) -> None:
+        self.house.term += 1
+
+    @rule(name=st.sampled_from(NAMES), again=st.booleans())
+    def init_producer(self, name: str, again: bool) -> None:
+        before = self.house.machine.producer(name)
+        pair = (before.pid, before.epoch) if before is not None and again else None
+        answer = self.house.init(name, pair=pair)
+        assert isinstance(answer, ProducerState)
+        self.pairs.append((answer.pid, answer.epoch))
+        self.promised.append(((answer.pid, answer.epoch), answer.pending))
+
+    @rule(name=st.sampled_from(NAMES))
+    def rotate_producer(self, name: str) -> None:
+        """As if all epochs but one had been used."""
+        for machine in (self.house.machine, self.house.twin):
+            row = machine.registry.rows.get(name)
+            if row is not None and not machine.registry.enrolments.pending([row.pid]) and row.epoch < 32766:
+                row.epoch = 32766
+        self.init_producer(name, again=False)
+
+    @rule(choice=st.integers(0), partition=st.integers(0, PARTITIONS - 1))
+    def enrol(self, choice: int, partition: int) -> None:
+        """A partition's leader asks, and will install what it was answered, some time or never."""
+        if self.pairs:
+            pid, _ = self.pairs[choice % len(self.pairs)]
+            group = self.groups[partition]
+            answer = self.house.do(Enrol(now_ms=0, pid=pid, group_id=group))
+            if isinstance(answer, Enrolled):
+                self.sent.append(InstallProducerWork(group, pid, answer.epoch))
+
+    @rule(choice=st.integers(0))
+    def send(self, choice: int) -> None:
+        work = list(self.house.machine.work())
+        if work:
+            self.sent.append(work[choice % len(work)])
+
+    @rule(choice=st.integers(0), repeated=st.booleans(), answer_lost=st.booleans())
+    def deliver(self, choice: int, repeated: bool, answer_lost: bool) -> None:
+        if self.sent:
+            work = self.sent[choice % len(self.sent)]
+            if not repeated:
+                self.sent.remove(work)
+            report = self.house.tell(work)
+            if report is not None and not answer_lost:
+                self.reports.append(report)
+
+    @rule(choice=st.integers(0), repeated=st.booleans())
+    def report(self, choice: int, repeated: bool) -> None:
+        if self.reports:
+            report = self.reports[choice % len(self.reports)]
+            if not repeated:
+                self.reports.remove(report)
+            self.house.do(report)
+
+    @invariant()
+    def places_never_go_down(self) -> None:
+        for group, machine in self.house.partitions.items():
+            place = (machine.topic_epoch, machine.fence.grant_index)
+            assert place >= self.places.get(group, (0, 0)), "a partition went back in the order of grants"
+            self.places[group] = place
+
+    @invariant()
+    def only_the_holder_writes_once_its_grant_is_in_force(self) -> None:
+        for partition, group in enumerate(self.groups):
+            holder = self.house.machine.holder(group)
+            if holder is None or not self.house.machine.is_in_force(holder.grant_id):
+                continue
+            accepted = {grant_id for grant_id in self.given if self.accepts(group, partition, grant_id)}
+            assert accepted == {holder.grant_id}
+            assert self.house.partition(group).fence.judge(None, False) is not None, "a write without a token"
+
+    @invariant()
+    def a_grant_that_is_over_writes_no_more(self) -> None:
+        for fence in self.freed:
+            if self.house.machine.is_over(fence):
+                partition = self.groups.index(fence.group_id)
+                for grant in self.given.values():
+                    if grant.grant_index <= fence.grant_index and partition in grant.partitions:
+                        assert not self.accepts(fence.group_id, partition, grant.grant_id)
+
+    @invariant()
+    def a_pair_that_was_given_out_shuts_out_the_older_ones(self) -> None:
+        """A pair is given out once what was pending is installed, and a newer one has not been asked for
+        since.
+        """
+        for given, pending in self.promised:
+            if all(self.house.machine.is_installed(fence) for fence in pending):
+                at = self.pairs.index(given)
+                for group in self.groups:
+                    for older in self.pairs[:at]:
+                        if self.same_name(older, given):
+                            self.assert_shut_out(group, older)
+
+    def same_name(self, one: tuple[int, int], other: tuple[int, int]) -> bool:
+        registry = self.house.machine.registry
+        return registry.by_pid(one[0]) is registry.by_pid(other[0]) and one != other
+
+    def assert_shut_out(self, group: GroupId, pair: tuple[int, int]) -> None:
+        verdict = self.house.partition(group).producers.judge(Stamp(*pair, 0), 1, 0, 0)
+        assert isinstance(verdict, NotEnrolled | StockadeError), "an older instance may write"
+
+    def accepts(self, group: GroupId, partition: int, grant_id: str) -> bool:
+        grant = self.given[grant_id]
+        token = Token(grant.grant_id, grant.epoch, grant.session)
+        return partition in grant.partitions and self.house.partition(group).fence.judge(token, False) is None
+
+    def teardown(self) -> None:
+        if not self.groups:
+            return
+        self.house.settle()
+        self.slots_are_the_controllers()
+        late = random.Random(len(self.sent))
+        for _ in range(2):
+            for work in late.sample(self.sent, len(self.sent)):
+                self.house.tell(work)
+            for report in late.sample(self.reports, len(self.reports)):
+                self.house.do(report)
+        self.slots_are_the_controllers()
+        self.only_the_holder_writes_once_its_grant_is_in_force()
+        self.a_pair_that_was_given_out_shuts_out_the_older_ones()
+
+    def slots_are_the_controllers(self) -> None:
+        assert list(self.house.machine.work()) == []
+        for partition, group in enumerate(self.groups):
+            holder = self.house.machine.holder(group)
+            slot = self.house.partition(group).slot
+            assert (slot.grant_id if slot else None) == (holder.grant_id if holder else None)
+            assert self.house.partition(group).topic_epoch == self.house.epochs()[partition]
+
+
+TestFenceProtocol = FenceProtocol.TestCase
+TestFenceProtocol.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -1,0 +1,367 @@
+"""InitProducerId row by row, and what partitions are told of it (SEMANTICS 5.7, 5.15, 6.5, 11).
+
+Numbers in names are those of SEMANTICS 11.
+"""
+
+import random
+
+import pytest
+
+from stockade.cluster import enrolments, registry
+from stockade.cluster.catalog import group_id
+from stockade.cluster.commands import (
+    Enrol,
+    Enrolled,
+    FenceProducer,
+    GroupId,
+    ProducerFence,
+    ProducerFenceInstalled,
+    ProducerState,
+    Result,
+)
+from stockade.cluster.registry import NONCES_PER_NAME_MAX, TIMEOUT_MS_MAX, Row
+from stockade.cluster.work import InstallProducerWork
+from stockade.partition.commands import Appended, NotEnrolled, Stamp
+from stockade.partition.errors import (
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    InvalidRequest,
+    InvalidTransactionTimeout,
+    NotFound,
+    ProducerFenced,
+    StockadeError,
+    ThrottlingQuotaExceeded,
+    UnknownTopicOrPartition,
+)
+
+from .driver import Driver, House
+
+PID = 1001
+EXHAUSTED = 32766
+
+
+def producer(pid: int, epoch: int, name: str | None = "w") -> ProducerState:
+    return ProducerState(pid, epoch, name, [])
+
+
+def fenced(epoch: int) -> ProducerFenced:
+    return ProducerFenced(reason="identity", current_epoch=epoch)
+
+
+def at(epoch: int, last: tuple[int, int] | None = None) -> Driver:
+    """A driver where the name "w" has this epoch: far epochs are set, not counted up to."""
+    driver = Driver()
+    driver.init("w")
+    for machine in (driver.machine, driver.twin):
+        machine.registry.rows["w"].epoch = epoch
+        machine.registry.rows["w"].last = last
+    return driver
+
+
+def row_of(driver: Driver) -> Row:
+    return driver.machine.registry.rows["w"]
+
+
+def fence(driver: Driver) -> Result | StockadeError:
+    return driver.do(FenceProducer(now_ms=0, name="w"))
+
+
+def enrol(driver: Driver, pid: int, group: GroupId) -> Result | StockadeError:
+    return driver.do(Enrol(now_ms=0, pid=pid, group_id=group))
+
+
+def test_43_without_a_name_every_call_gives_another_id_of_epoch_0() -> None:
+    driver = Driver()
+    assert [driver.init(None) for _ in range(3)] == [producer(pid, 0, None) for pid in (1000, 1002, 1004)]
+    assert driver.init(None, pair=(1000, 0), nonce="n", timeout_ms=0) == producer(1006, 0, None)
+
+
+def test_44_an_empty_name_is_refused() -> None:
+    assert isinstance(Driver().init(""), InvalidRequest)
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0, TIMEOUT_MS_MAX + 1])
+def test_a_timeout_out_of_range_is_refused(timeout_ms: int) -> None:
+    assert Driver().init("w", timeout_ms=timeout_ms) == InvalidTransactionTimeout(max=900_000)
+
+
+@pytest.mark.parametrize("timeout_ms", [1, TIMEOUT_MS_MAX])
+def test_the_timeout_is_kept_with_the_name(timeout_ms: int) -> None:
+    driver = Driver()
+    driver.init("w", timeout_ms=timeout_ms)
+    assert row_of(driver).timeout_ms == timeout_ms
+
+
+def test_45_a_new_name_has_epoch_0_and_names_have_odd_ids() -> None:
+    driver = Driver()
+    assert driver.init("w") == producer(1001, 0)
+    assert driver.init("v") == producer(1003, 0, "v")
+    assert driver.machine.producer("v") == driver.machine.producer_by_pid(1003) == producer(1003, 0, "v")
+    assert driver.machine.producer("u") is None
+    assert driver.machine.producer_by_pid(1000) is None
+
+
+def test_46_an_unknown_name_with_a_pair_gets_a_fresh_id() -> None:
+    assert Driver().init("w", pair=(77, 5)) == producer(PID, 0)
+
+
+def test_47_without_a_pair_the_epoch_is_bumped_and_the_old_pair_is_fenced() -> None:
+    driver = at(10)
+    assert driver.init("w") == producer(PID, 11)
+    assert driver.init("w", pair=(PID, 10)) == fenced(11)
+
+
+def test_48_with_the_own_pair_the_epoch_is_bumped_once_however_often_it_is_asked() -> None:
+    driver = at(10)
+    assert driver.init("w", pair=(PID, 10)) == producer(PID, 11)
+    assert driver.init("w", pair=(PID, 10)) == producer(PID, 11)
+    assert driver.init("w", pair=(PID, 11)) == producer(PID, 12)
+    assert driver.init("w", pair=(PID, 10)) == fenced(12)
+
+
+def test_49_one_behind_without_a_last_pair_is_fenced() -> None:
+    assert at(10).init("w", pair=(PID, 9)) == fenced(10)
+
+
+@pytest.mark.parametrize("pair", [(PID + 2, 10), (PID - 2, 10), (PID, 11), (PID, 32767)])
+def test_50_a_pair_of_another_id_or_never_issued_is_fenced(pair: tuple[int, int]) -> None:
+    assert at(10).init("w", pair=pair) == fenced(10)
+
+
+def test_51_with_epochs_used_up_and_no_pair_there_is_a_new_id() -> None:
+    driver = at(EXHAUSTED)
+    assert driver.init("w") == producer(PID + 2, 0)
+    assert driver.init("w", pair=(PID, EXHAUSTED)) == fenced(0)
+
+
+def test_52_with_epochs_used_up_the_own_pair_gets_a_new_id_and_its_retry_the_same() -> None:
+    driver = at(EXHAUSTED)
+    assert driver.init("w", pair=(PID, EXHAUSTED)) == producer(PID + 2, 0)
+    assert driver.init("w", pair=(PID, EXHAUSTED)) == producer(PID + 2, 0)
+
+
+def test_53_after_the_rotation_an_older_pair_is_fenced() -> None:
+    driver = at(EXHAUSTED)
+    driver.init("w", pair=(PID, EXHAUSTED))
+    assert driver.init("w", pair=(PID, EXHAUSTED - 1)) == fenced(0)
+
+
+def test_54_the_retry_of_the_last_bump_is_answered_though_the_epochs_are_used_up() -> None:
+    driver = at(EXHAUSTED - 1)
+    assert driver.init("w", pair=(PID, EXHAUSTED - 1)) == producer(PID, EXHAUSTED)
+    assert driver.init("w", pair=(PID, EXHAUSTED - 1)) == producer(PID, EXHAUSTED)
+
+
+def test_55_a_fence_takes_the_epoch_kept_for_the_server_and_then_rotates() -> None:
+    driver = at(EXHAUSTED, last=(PID, EXHAUSTED - 1))
+    assert fence(driver) == producer(PID, 32767)
+    assert driver.init("w", pair=(PID, EXHAUSTED - 1)) == fenced(32767)
+    assert fence(driver) == producer(PID + 2, 0)
+
+
+def test_nobody_who_was_fenced_gets_the_epoch_of_the_fence_by_repeating_itself() -> None:
+    driver = Driver()
+    driver.init("w", nonce="n")
+    driver.init("w", pair=(PID, 0))
+    assert fence(driver) == producer(PID, 2)
+    assert driver.init("w", nonce="n") == fenced(2)
+    assert driver.init("w", pair=(PID, 0)) == fenced(2)
+    assert driver.init("w", pair=(PID, 1)) == fenced(2)
+    assert driver.init("w", nonce="m") == producer(PID, 3)
+
+
+def test_an_unknown_name_cannot_be_fenced() -> None:
+    assert fence(Driver()) == NotFound(what="producer")
+
+
+def test_56_every_replica_gives_the_same_answer_to_a_retry() -> None:
+    driver = Driver(replicas=3)
+    driver.init("w", nonce="n")
+    driver.term = 2
+    assert driver.init("w", nonce="n") == producer(PID, 0)
+    assert driver.init("w", pair=(PID, 0)) == producer(PID, 1)
+    driver.term = 3
+    assert driver.init("w", pair=(PID, 0)) == producer(PID, 1)
+    assert len({machine.snapshot() for machine in driver.machines}) == 1
+
+
+def test_58_a_first_call_repeated_with_its_nonce_bumps_once() -> None:
+    driver = Driver()
+    driver.init("w")
+    assert driver.init("w", nonce="n") == producer(PID, 1)
+    assert driver.init("w", nonce="n") == producer(PID, 1)
+    assert driver.init("w", pair=(PID, 1)) == producer(PID, 2)
+    assert driver.init("w", nonce="n") == producer(PID, 2), "the same instance, whose epoch is another by now"
+
+
+def test_122_a_delayed_copy_of_an_older_first_call_is_refused() -> None:
+    driver = Driver()
+    driver.init("w", nonce="a")
+    assert driver.init("w", nonce="b") == producer(PID, 1)
+    assert driver.init("w", nonce="a") == fenced(1)
+    assert driver.init("w") == producer(PID, 2)
+    assert driver.init("w", nonce="b") == fenced(2), "an instance without a nonce supersedes as well"
+    assert driver.init("w", nonce="c") == producer(PID, 3)
+
+
+def test_nonces_are_remembered_up_to_a_bound() -> None:
+    driver = Driver()
+    for number in range(NONCES_PER_NAME_MAX + 1):
+        driver.init("w", nonce=f"n{number}")
+    assert driver.init("w", nonce="n1") == fenced(NONCES_PER_NAME_MAX)
+    assert driver.init("w", nonce="n0") == producer(PID, NONCES_PER_NAME_MAX + 1), "forgotten"
+
+
+def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "NAMES_MAX", 1)
+    driver = Driver()
+    driver.init("w")
+    assert driver.init("v") == ThrottlingQuotaExceeded(retry_after_ms=1000)
+    assert driver.init("w") == producer(PID, 1)
+
+
+def test_an_enrolled_partition_is_owed_every_later_epoch_until_it_has_it() -> None:
+    driver = Driver()
+    groups = [group_id(driver.topic(partitions=3), partition) for partition in (2, 0)]
+    driver.init("w")
+    for group in groups:
+        assert enrol(driver, PID, group) == Enrolled(PID, 0)
+    assert list(driver.machine.work()) == [], "the partition that asked installs what it was answered"
+    answer = driver.init("w")
+    fences = [ProducerFence(PID, 1, group) for group in sorted(groups)]
+    assert answer == ProducerState(PID, 1, "w", fences)
+    assert [w for f in fences for w in driver.machine.work_on(f.group_id)] == [
+        InstallProducerWork(fence.group_id, PID, 1) for fence in fences
+    ]
+    driver.do(ProducerFenceInstalled(now_ms=0, pid=PID, epoch=0, group_id=groups[0]))
+    assert not driver.machine.is_installed(fences[0]), "an older epoch does not settle it"
+    for fence_ in fences:
+        driver.do(ProducerFenceInstalled(now_ms=0, pid=PID, epoch=1, group_id=fence_.group_id))
+        assert driver.machine.is_installed(fence_)
+        driver.do(ProducerFenceInstalled(now_ms=0, pid=PID, epoch=1, group_id=fence_.group_id))
+    assert list(driver.machine.work()) == []
+    assert driver.init("w") == ProducerState(PID, 2, "w", [ProducerFence(PID, 2, g) for g in sorted(groups)])
+
+
+def test_a_retry_is_not_answered_sooner_than_the_first_call() -> None:
+    driver = Driver()
+    group = group_id(driver.topic(), 0)
+    driver.init("w")
+    enrol(driver, PID, group)
+    first = driver.init("w", nonce="n")
+    assert isinstance(first, ProducerState)
+    assert first.pending == [ProducerFence(PID, 1, group)]
+    assert driver.init("w", nonce="n") == first
+    assert driver.init("w", pair=(PID, 1)) == ProducerState(PID, 2, "w", [ProducerFence(PID, 2, group)])
+    assert driver.init("w", pair=(PID, 1)) == ProducerState(PID, 2, "w", [ProducerFence(PID, 2, group)])
+
+
+def test_enrolling_again_settles_nothing_that_is_owed() -> None:
+    driver = Driver()
+    group = group_id(driver.topic(), 0)
+    driver.init("w")
+    enrol(driver, PID, group)
+    driver.init("w")
+    assert enrol(driver, PID, group) == Enrolled(PID, 1)
+    assert not driver.machine.is_installed(ProducerFence(PID, 1, group))
+
+
+def test_a_rotated_out_id_is_shut_out_of_every_partition_before_the_new_one_is_given() -> None:
+    driver = at(EXHAUSTED)
+    group = group_id(driver.topic(), 1)
+    enrol(driver, PID, group)
+    answer = driver.init("w")
+    last_word = ProducerFence(PID, 32767, group)
+    assert answer == ProducerState(PID + 2, 0, "w", [last_word])
+    assert enrol(driver, PID, group) == fenced(0)
+    assert driver.machine.producer_by_pid(PID) == answer
+    driver.do(ProducerFenceInstalled(now_ms=0, pid=PID, epoch=32767, group_id=group))
+    assert driver.machine.is_installed(last_word)
+    assert driver.init("w") == producer(PID + 2, 1), "the old id is enrolled no more"
+
+
+def test_only_issued_ids_are_enrolled() -> None:
+    driver = Driver()
+    group = group_id(driver.topic(), 0)
+    driver.init("w")
+    driver.init(None)
+    for pid in (999, 998, 1003, 1002, 0, -1):
+        assert enrol(driver, pid, group) == InvalidProducerIdMapping()
+    assert enrol(driver, 1000, group) == Enrolled(1000, 0)
+    assert enrol(driver, PID, group) == Enrolled(PID, 0)
+    for gone in (group + 5, group_id(99, 0)):
+        assert isinstance(enrol(driver, PID, gone), UnknownTopicOrPartition)
+
+
+def test_a_deleted_topic_is_owed_nothing() -> None:
+    driver = Driver()
+    group = group_id(driver.topic(), 0)
+    driver.init("w")
+    enrol(driver, PID, group)
+    answer = driver.init("w")
+    assert isinstance(answer, ProducerState)
+    driver.delete()
+    assert all(driver.machine.is_installed(fence_) for fence_ in answer.pending)
+    assert list(driver.machine.work()) == []
+    assert driver.init("w") == producer(PID, 2)
+
+
+def test_enrolments_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enrolments, "ENROLMENTS_MAX", 2)
+    driver = Driver()
+    topic_id = driver.topic(partitions=3)
+    driver.init("w")
+    for partition in (0, 1):
+        assert enrol(driver, PID, group_id(topic_id, partition)) == Enrolled(PID, 0)
+    assert enrol(driver, PID, group_id(topic_id, 2)) == ThrottlingQuotaExceeded(retry_after_ms=1000)
+    assert enrol(driver, PID, group_id(topic_id, 1)) == Enrolled(PID, 0)
+    driver.delete()
+    topic_id = driver.topic(partitions=3)
+    assert enrol(driver, PID, group_id(topic_id, 2)) == Enrolled(PID, 0)
+
+
+def test_59_no_partition_takes_an_old_instance_also_where_the_new_one_never_was() -> None:
+    house = House()
+    topic_id = house.topic()
+    house.init("w")
+    introduce(house, group_id(topic_id, 0))
+    assert isinstance(house.append(None, 0, Stamp(PID, 0, 0)), Appended)
+    house.init("w")
+    house.settle()
+    assert isinstance(house.append(None, 0, Stamp(PID, 0, 1)), InvalidProducerEpoch)
+    assert house.append(None, 1, Stamp(PID, 0, 0)) == NotEnrolled(PID)
+    introduce(house, group_id(topic_id, 1))
+    assert isinstance(house.append(None, 1, Stamp(PID, 0, 0)), InvalidProducerEpoch)
+    assert isinstance(house.append(None, 1, Stamp(PID, 1, 0)), Appended)
+
+
+def introduce(house: House, group: GroupId) -> None:
+    """As a partition's leader does with a producer that it does not know."""
+    answer = enrol(house, PID, group)
+    assert isinstance(answer, Enrolled)
+    house.tell(InstallProducerWork(group, PID, answer.epoch))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_calls_agree_with_a_plain_reading_of_the_table(seed: int) -> None:
+    rng = random.Random(seed)
+    driver = Driver()
+    row: dict[str, tuple[int, int] | None] = {"pair": None, "last": None}
+    fresh = iter(range(PID, 10**6, 2))
+    pairs: list[tuple[int, int]] = [(PID, 0)]
+    for _ in range(300):
+        supplied = rng.choice([None, *pairs[-4:]])
+        current, last = row["pair"], row["last"]
+        answer = driver.init("w", pair=supplied)
+        if current is None:
+            row = {"pair": (next(fresh), 0), "last": None}
+        elif supplied is not None and supplied == last:
+            pass
+        elif supplied not in (None, current):
+            assert answer == fenced(current[1])
+            continue
+        else:
+            row = {"pair": (current[0], current[1] + 1), "last": supplied}
+        assert row["pair"] is not None
+        assert answer == producer(*row["pair"])
+        pairs.append(row["pair"])

@@ -107,6 +107,10 @@ class Pipelines(RuleBasedStateMachine):
         elif isinstance(result, ProducerFenced):
             assert result.fields["outcome"]["state"] in ("committed", "absent")
             batch.is_settled = result.fields["outcome"]["state"] == "committed"
+        elif isinstance(result, InvalidProducerEpoch):
+            # Unsettled batches are renumbered with a new epoch, so this is a late copy of one that was stored.
+            assert batch.is_settled
+            assert result.fields["outcome"]["state"] != "absent"
         else:
             assert isinstance(result, OutOfOrderSequence | ProducerBusy), result
 

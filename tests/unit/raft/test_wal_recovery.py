@@ -195,7 +195,7 @@ def test_what_is_written_after_a_restart_follows_what_was_remembered(
         assert remembered(directory, file_bytes) == state
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.lists(STEPS, min_size=1, max_size=6),
     st.sampled_from([200, 700]),

@@ -91,8 +91,14 @@ def read_history(path: Path) -> list[Event]:
 
 
 def refusal_kind(error: BaseException) -> Kind:
-    """``fail`` for a refusal that guarantees that nothing was changed; anything else is unknown."""
-    return "fail" if isinstance(error, StockadeError) and error.no_side_effects else "info"
+    """``fail`` when it is certain that nothing was changed; anything else is of unknown outcome.
+
+    A batch that was sent more than once may be stored although its last attempt was refused: the certificate tells.
+    """
+    if not isinstance(error, StockadeError) or not error.no_side_effects:
+        return "info"
+    outcome = error.fields.get("outcome") or {"state": "absent"}
+    return "fail" if outcome["state"] == "absent" else "info"
 
 
 def refusal_fields(error: BaseException) -> dict[str, Any]:

@@ -31,6 +31,10 @@ class Progress:
         self._grew.set()
         self._grew = asyncio.Event()
 
+    def found(self, partition: int, log_end: int) -> None:
+        """A partition's log turned out to be longer than what was acknowledged: all of it counts."""
+        self.add(partition, log_end - self.acknowledged[partition])
+
     async def reached(self, part: float) -> None:
         """Return once that part of all records is acknowledged."""
         wanted = sum(stream.share(part) for stream in self.streams)

@@ -36,6 +36,16 @@ class Stream(msgspec.Struct, frozen=True):
         return self.lines[index % len(self.lines)]
 
     @property
+    def successor(self) -> str:
+        """Name of the writer that takes over from the one that is called as the stream."""
+        return f"{self.name}~2"
+
+    @property
+    def zombie(self) -> str:
+        """Name under which the replaced writer insists."""
+        return f"{self.name}!zombie"
+
+    @property
     def rounds(self) -> float:
         """How often the file is gone over."""
         return self.records / len(self.lines)

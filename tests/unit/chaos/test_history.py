@@ -27,6 +27,8 @@ def test_an_operation_is_an_invocation_and_what_ended_it() -> None:
     ("error", "kind", "name"),
     [
         (ProducerFenced(current_epoch=2, outcome={"state": "absent"}), "fail", "PRODUCER_FENCED"),
+        (ProducerFenced(outcome={"state": "unknown"}), "info", "PRODUCER_FENCED"),
+        (ProducerFenced(outcome={"state": "committed"}), "info", "PRODUCER_FENCED"),
         (RequestTimedOut(), "info", "REQUEST_TIMED_OUT"),
         (ConnectionResetError("gone"), "info", "ConnectionResetError: gone"),
     ],

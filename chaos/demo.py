@@ -1,0 +1,168 @@
+"""The proof on real input: writers on every partition, leaders killed, a writer replaced in its sleep, all read back.
+
+``run_demo`` works on any running cluster of this machine that has a ``cluster.json``; the command line starts one.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..client.admin import Client
+from ..client.config import ClientConfig
+from ..client.model import TopicConfig
+from ..client.producer import Producer
+from ..client.transport import Transport
+from .checkers import judge
+from .evidence import Evidence, ReplicaLog
+from .findings import Findings, findings, payload_of
+from .history import History
+from .nemesis import Strike, kill_leader
+from .nodes import ClusterProcesses
+from .readback import read_back
+from .report import Run
+from .scene import GATES, KILLS_AT, Audience, ScenarioFailed, Scene
+from .streams import DataError, Stream, load_folder, plan_streams
+from .takeover import BATCHES_BEFORE, Replacement, TakeOver
+from .workload import StreamWriter
+from .zombie import BATCH_BYTES_MAX
+
+SESSION_TTL_MS = 60_000
+"""Of the writers: a failover of the controller must not cost them their seats."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What to run."""
+
+    folder: Path
+    records: int
+    seed: int
+    batch_records: int = 100
+
+
+async def run_demo(listing: Path, options: Options, history: History, audience: Audience) -> Run:
+    """Carry out the whole demo on the cluster of ``listing`` (its ``cluster.json``).
+
+    Raises DataError before anything is written; ScenarioFailed, NotInTime or WriterFailed when the run cannot go on.
+    Violations are in the answer.
+    """
+    streams = plan_streams(load_folder(options.folder), options.records)
+    _check_size(streams, options.batch_records)
+    transport = Transport(ClientConfig())
+    processes = ClusterProcesses(listing, transport)
+    urls = tuple(node.http for node in processes.nodes().values())
+    async with transport, Client(ClientConfig(bootstrap=urls, session_ttl_ms=SESSION_TTL_MS)) as client:
+        scene = Scene(
+            client,
+            processes,
+            history,
+            audience,
+            streams,
+            topic=f"demo-{time.time_ns() // 1_000_000}",
+            batch_records=options.batch_records,
+            seed=options.seed,
+        )
+        strikes, replacement = await _write_everything(scene, options.folder)
+        return await _judge_everything(scene, options, strikes, replacement)
+
+
+async def _write_everything(scene: Scene, folder: Path) -> tuple[list[Strike], Replacement]:
+    count = len(scene.streams)
+    scene.audience.step(f"topic {scene.topic} with {count} partitions")
+    config = TopicConfig(require_fence=True, max_batch_bytes=BATCH_BYTES_MAX)
+    await scene.client.create_topic(scene.topic, partitions=count, config=config)
+    takeover = TakeOver(scene, folder)
+    try:
+        async with asyncio.TaskGroup() as group:
+            replacing = group.create_task(takeover.run())
+            striking = group.create_task(_strike(scene, takeover))
+            for stream in scene.streams:
+                if stream is not scene.stalled:
+                    group.create_task(_write(scene, stream))
+    except ExceptionGroup as errors:
+        raise ScenarioFailed(_first_of(errors)) from errors
+    return striking.result(), replacing.result()
+
+
+async def _strike(scene: Scene, takeover: TakeOver) -> list[Strike]:
+    await scene.progress.reached(KILLS_AT[0])
+    first = await kill_leader(scene)
+    scene.progress.open(GATES[0])
+    await takeover.zombie_is_done.wait()
+    scene.progress.open(GATES[1])
+    await scene.progress.reached(KILLS_AT[1])
+    return [first, await kill_leader(scene)]
+
+
+async def _write(scene: Scene, stream: Stream) -> None:
+    def acknowledged(count: int) -> None:
+        scene.progress.add(stream.partition, count)
+        scene.audience.written(scene.progress.records)
+
+    async def may_send(index: int) -> None:
+        await scene.progress.may_send(stream, index)
+
+    producer = await Producer(scene.client.config, name=stream.name).start()
+    try:
+        writer = StreamWriter(producer, scene.history, scene.topic, stream.name, stream)
+        async with writer.exclusive():
+            await writer.run(0, scene.batch_records, may_send=may_send, acknowledged=acknowledged)
+    finally:
+        await producer.abort()
+
+
+async def _judge_everything(scene: Scene, options: Options, strikes: Sequence[Strike], replacement: Replacement) -> Run:
+    began = time.monotonic()
+    scene.audience.step("reading every replica back")
+    logs = await _read_back(scene)
+    readback_s = time.monotonic() - began
+    scene.audience.step("checking")
+    evidence = Evidence.of(
+        scene.history.events,
+        logs,
+        payload_of(scene.streams),
+        {stream.partition: stream.records for stream in scene.streams},
+    )
+    verdicts = await asyncio.to_thread(judge, evidence)
+    found = Findings(
+        evidence=evidence,
+        verdicts=verdicts,
+        strikes=strikes,
+        replacement=replacement,
+        streams=scene.streams,
+        stalled=scene.stalled,
+        readback_s=readback_s,
+        nodes=len(scene.processes.nodes()),
+    )
+    return findings(found, source=str(options.folder), seed=options.seed, batch_records=options.batch_records)
+
+
+async def _read_back(scene: Scene) -> list[ReplicaLog]:
+    described = await scene.client.topic(scene.topic)
+    nodes = {name: scene.processes.raw(name) for name in scene.processes.nodes()}
+    replicas = {state.partition: state.replicas for state in described.partitions}
+    so_far = 0
+
+    def on_log(log: ReplicaLog) -> None:
+        nonlocal so_far
+        so_far += len(log.names)
+        scene.audience.read(so_far)
+
+    return await read_back(nodes, replicas, scene.topic, on_log)
+
+
+def _check_size(streams: Sequence[Stream], batch_records: int) -> None:
+    """Between the gates the stalled writer needs room for the batches it is seen to write, and a few more."""
+    needed = int((BATCHES_BEFORE + 2) * batch_records / (GATES[1] - GATES[0])) + 1
+    if min(stream.records for stream in streams) < needed:
+        raise DataError(f"at least {needed * len(streams):,} records are needed for {len(streams)} files")
+
+
+def _first_of(errors: BaseExceptionGroup[BaseException]) -> str:
+    """The innermost first error of a group, in one line."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,98 @@
+"""Writes a stream through one producer, batch by batch, and records what was asked and what was answered."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from ..client.delivery import Delivery
+from ..client.fencing import Fence
+from ..client.model import Mode
+from ..client.producer import Producer
+from ..partition.errors import StockadeError
+from .history import Event, History, record_name
+from .streams import Stream
+
+WINDOW_BATCHES = 5
+"""Batches of one writer under way at once; as many as the producer itself allows, so that none waits unseen."""
+
+MaySend = Callable[[int], Awaitable[None]]
+Acknowledged = Callable[[int], None]
+
+
+class StreamWriter:
+    """One writer of one stream. Its records are named ``writer/index``."""
+
+    def __init__(self, producer: Producer, history: History, topic: str, writer: str, stream: Stream) -> None:
+        self.writer = writer
+        self.last_acknowledged: Event | None = None
+        """The invocation of the latest append that was answered."""
+        self._producer = producer
+        self._history = history
+        self._topic = topic
+        self._stream = stream
+        self._first = 0
+        self._epoch: int | None = None
+
+    @asynccontextmanager
+    async def exclusive(self, mode: Mode = "Exclusive") -> AsyncIterator[Fence]:
+        """The only seat at the stream's partition. Leaving waits for everything that was sent, as Producer has it."""
+        partition = self._stream.partition
+        invoked = self._history.invoke(self.writer, "acquire", topic=self._topic, partition=partition)
+        async with self._producer.exclusive(self._topic, [partition], mode) as fence:
+            self._epoch = fence.epoch
+            self._history.settle(invoked, "ok", epoch=fence.epoch)
+            yield fence
+
+    async def run(self, first: int, batch_records: int, *, may_send: MaySend, acknowledged: Acknowledged) -> None:
+        """Write the stream from record ``first`` to its end, ``batch_records`` a batch.
+
+        Waits before each batch until ``may_send(index)`` returns, and calls ``acknowledged(count)`` for each that is
+        stored. Raises the first refusal, after everything that was under way has its outcome.
+        """
+        self._first = first
+        window: deque[asyncio.Task[None]] = deque()
+        try:
+            for index in range(first, self._stream.records, batch_records):
+                await may_send(index)
+                if len(window) == WINDOW_BATCHES:
+                    await window.popleft()
+                count = min(batch_records, self._stream.records - index)
+                window.append(await self._send(index, count, acknowledged))
+            while window:
+                await window.popleft()
+        finally:
+            await asyncio.gather(*window, return_exceptions=True)
+
+    async def _send(self, index: int, count: int, acknowledged: Acknowledged) -> "asyncio.Task[None]":
+        identity = self._producer.identity
+        invoked = self._history.invoke(
+            self.writer,
+            "append",
+            topic=self._topic,
+            partition=self._stream.partition,
+            epoch=self._epoch,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            seq=index - self._first,
+            value=record_name(self.writer, index),
+            count=count,
+        )
+        keys = [record_name(self.writer, index + k).encode() for k in range(count)]
+        values = [self._stream.line(index + k) for k in range(count)]
+        try:
+            delivery = await self._producer.send_batch(self._topic, self._stream.partition, values, keys=keys)
+        except StockadeError as error:
+            self._history.settle_error(invoked, error)
+            raise
+        return asyncio.create_task(self._settle(invoked, delivery, acknowledged))
+
+    async def _settle(self, invoked: Event, delivery: Delivery, acknowledged: Acknowledged) -> None:
+        try:
+            receipt = await delivery
+        except StockadeError as error:
+            self._history.settle_error(invoked, error)
+            raise
+        self.last_acknowledged = invoked
+        self._history.settle(invoked, "ok", offset=receipt.base_offset)
+        acknowledged(receipt.count)

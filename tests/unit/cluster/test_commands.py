@@ -1,0 +1,131 @@
+"""The bytes of commands and answers."""
+
+from typing import get_args
+
+import msgspec
+import pytest
+
+from stockade.cluster.commands import (
+    Acquire,
+    CloseSession,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    Enrol,
+    Enrolled,
+    FenceCleared,
+    FenceInstalled,
+    FenceProducer,
+    FenceRef,
+    Freed,
+    GrantState,
+    InitProducer,
+    OpenSession,
+    ProducerFence,
+    ProducerFenceInstalled,
+    ProducerState,
+    Release,
+    RenewSession,
+    Result,
+    SessionState,
+    Tick,
+    TopicCreated,
+    TopicDeleted,
+    decode_command,
+    decode_result,
+    encode_command,
+    encode_result,
+)
+from stockade.cluster.model import TopicConfig
+from stockade.partition.errors import (
+    InvalidRequest,
+    NotEnoughReplicas,
+    ProducerBusy,
+    ProducerFenced,
+    StockadeError,
+)
+
+RESULTS: list[Result] = [
+    TopicCreated(812, created=True),
+    TopicDeleted(812, 16),
+    SessionState("s-1", "loader", 10_000, 734_512),
+    GrantState("g-812-3", "t-812-3", 3, "s-1", "orders", 812, [0, 1], True, "Exclusive", "p", 2**64 - 1, [1]),
+    Freed([FenceRef(812 << 16, 3)]),
+    ProducerState(1001, 4, "mirror", [ProducerFence(1001, 4, 812 << 16)]),
+    ProducerState(1000, 0, None, []),
+    Enrolled(1001, 4),
+    Done(),
+]
+REFUSALS = [
+    ProducerBusy(reason="exclusive_present", holder_mode="Exclusive", current_epoch=1, queue_len=0),
+    ProducerFenced("gone", reason="superseded", current_epoch=2**64 - 1),
+    InvalidRequest("mode: unknown"),
+    NotEnoughReplicas(),
+]
+
+
+COMMANDS: list[Command] = [
+    CreateTopic(
+        now_ms=1,
+        name="orders",
+        partitions=2,
+        replication_factor=None,
+        config=TopicConfig(require_fence=True),
+        nodes=[("n1", "z1"), ("n2", None)],
+    ),
+    DeleteTopic(now_ms=1, name="orders"),
+    OpenSession(now_ms=1, session="s-1", client_id="c", ttl_ms=10_000),
+    RenewSession(now_ms=1, session="s-1"),
+    CloseSession(now_ms=1, session="s-1"),
+    Acquire(
+        now_ms=2**63 - 1,
+        session="s-1",
+        topic="orders",
+        partitions=[1, 0],
+        mode="Exclusive",
+        producer_name="p",
+        topic_id=812,
+        resume_epoch=2**64 - 1,
+    ),
+    Acquire(now_ms=1, session="s-1", topic="orders", partitions=None, mode="?", producer_name=""),
+    Release(now_ms=1, session="s-1", grant_id="g-812-3"),
+    FenceInstalled(now_ms=1, group_id=812 << 16, grant_id="g-812-3"),
+    FenceCleared(now_ms=1, group_id=812 << 16, grant_id="g-812-3"),
+    InitProducer(now_ms=1, name="mirror", timeout_ms=1, pair=(1001, 4), nonce="n"),
+    InitProducer(now_ms=1, name=None, timeout_ms=1),
+    FenceProducer(now_ms=1, name="mirror"),
+    Enrol(now_ms=0, pid=1001, group_id=812 << 16 | 1),
+    ProducerFenceInstalled(now_ms=1, pid=1001, epoch=4, group_id=812 << 16),
+    Tick(now_ms=0),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
+def test_a_command_survives_its_bytes(command: Command) -> None:
+    assert decode_command(encode_command(command)) == command
+
+
+def test_every_command_and_every_answer_is_tried() -> None:
+    assert {type(command) for command in COMMANDS} == set(get_args(Command))
+    assert {type(result) for result in RESULTS} == set(get_args(Result))
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
+def test_an_answer_survives_its_bytes(result: Result) -> None:
+    assert decode_result(encode_result(result)) == result
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.code)
+def test_a_refusal_survives_its_bytes_with_fields_and_detail(refusal: StockadeError) -> None:
+    revived = decode_result(encode_result(refusal))
+    assert isinstance(revived, StockadeError)
+    assert (revived, revived.detail) == (refusal, refusal.detail)
+
+
+def test_equal_commands_have_equal_bytes_and_other_bytes_are_no_command() -> None:
+    tick = Tick(now_ms=5)
+    assert encode_command(tick) == encode_command(Tick(now_ms=5))
+    for data in (b"", b"\xff", encode_command(tick)[:-1], encode_result(Done())):
+        with pytest.raises(msgspec.DecodeError):
+            decode_command(data)

@@ -1,0 +1,155 @@
+"""The machine as a whole: one state on every replica, answers in bytes, work in a steady order and at scale."""
+
+import random
+import time
+from itertools import islice
+
+import msgspec
+import pytest
+
+from stockade.cluster.catalog import group_id
+from stockade.cluster.commands import (
+    Acquire,
+    Command,
+    CreateTopic,
+    Done,
+    Enrol,
+    FenceInstalled,
+    GrantState,
+    OpenSession,
+    RenewSession,
+    Tick,
+    decode_result,
+    encode_command,
+    encode_result,
+)
+from stockade.cluster.controller import ControllerMachine
+from stockade.cluster.model import TopicConfig
+from stockade.cluster.ownership import MODES_AVAILABLE
+from stockade.cluster.work import ClearFenceWork, InstallFenceWork, InstallProducerWork
+
+from .driver import House
+
+
+def random_life(seed: int) -> House:
+    """A little of everything, most of it fine and some of it refused."""
+    rng = random.Random(seed)
+    house = House()
+    for _ in range(300):
+        house.now_ms += rng.randint(0, 300)
+        house.term += rng.random() < 0.02
+        random_step(house, rng, rng.choice(["t", "u"]), f"{rng.choice('abcd')}{house.now_ms // 5_000}")
+    return house
+
+
+def random_step(house: House, rng: random.Random, topic: str, session: str) -> None:
+    found = house.machine.topic(topic)
+    match rng.randrange(11):
+        case 0 if found is None or rng.random() < 0.7:
+            house.topic(topic, partitions=3)
+        case 0:
+            house.delete(topic)
+        case 1 | 2:
+            house.open(session, 2_000)
+        case 3:
+            house.do(RenewSession(now_ms=house.now_ms, session=session))
+        case 4:
+            house.close(session)
+        case 5 | 6 | 7:
+            partitions = rng.sample(range(3), rng.randint(1, 3))
+            house.acquire(session, partitions, rng.choice(MODES_AVAILABLE), topic=topic)
+        case 8:
+            house.init(rng.choice(["v", "w", None]), nonce=rng.choice([None, "x", "y"]))
+        case 9 if found is not None:
+            house.do(Enrol(now_ms=0, pid=1001, group_id=rng.choice(found.groups())))
+        case _:
+            for work in list(islice(house.machine.work(), rng.randint(0, 3))):
+                if (report := house.tell(work)) is not None:
+                    house.do(report)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_i6_a_replica_that_replays_the_log_holds_equal_state(seed: int) -> None:
+    house = random_life(seed)
+    replayed = ControllerMachine()
+    answers = [replayed.apply(i, term, data) for i, (term, data) in enumerate(house.log, start=1)]
+    assert replayed.snapshot() == house.machine.snapshot()
+    assert list(replayed.work()) == list(house.machine.work())
+    assert all(decode_result(encode_result(answer)) == answer for answer in answers)
+
+
+def test_the_snapshot_tells_states_apart() -> None:
+    house = House()
+    seen = [house.machine.snapshot()]
+    house.topic()
+    seen.append(house.machine.snapshot())
+    house.open("a")
+    seen.append(house.machine.snapshot())
+    house.granted("a")
+    seen.append(house.machine.snapshot())
+    assert len(set(seen)) == 4
+
+
+def test_a_tick_lets_time_pass_and_nothing_else() -> None:
+    house = House()
+    assert house.do(Tick(now_ms=5)) == Done()
+    assert (house.machine.lease_clock_ms, house.machine.term, house.machine.applied_index) == (5, 1, 1)
+
+
+def test_bytes_that_are_no_command_are_a_bug_and_not_a_refusal() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        ControllerMachine().apply(1, 1, b"nonsense")
+
+
+def test_on_one_partition_there_is_one_fence_to_do_and_it_comes_before_producers() -> None:
+    house = House()
+    topic_id = house.topic()
+    group = group_id(topic_id, 0)
+    house.init("w")
+    house.do(Enrol(now_ms=0, pid=1001, group_id=group))
+    house.init("w")
+    house.open("a")
+    house.open("b")
+    first = house.granted("a")
+    assert [type(work) for work in house.machine.work()] == [InstallFenceWork, InstallProducerWork]
+    house.release("a", first.grant_id)
+    assert [type(work) for work in house.machine.work()] == [ClearFenceWork, InstallProducerWork]
+    second = house.granted("b")
+    fence, producer = house.machine.work()
+    assert fence == InstallFenceWork(group, second.grant_id, second.grant_index, 2, "b", "p", "Exclusive")
+    assert producer == InstallProducerWork(group, 1001, 1)
+    assert house.machine.work_on(group) == [fence, producer]
+    assert house.machine.work_on(group + 1) == []
+    house.settle()
+    assert list(house.machine.work()) == []
+
+
+def test_ten_thousand_partitions_are_granted_and_fenced_in_linear_time() -> None:
+    """As a reconciler works: after each report it looks for something to do."""
+    machine = ControllerMachine()
+    log = iter(range(1, 10**6))
+
+    def do(command: Command) -> object:
+        return machine.apply(next(log), 1, encode_command(command))
+
+    started_s = time.process_time()
+    nodes: list[tuple[str, str | None]] = [(f"n{number}", f"z{number % 3}") for number in range(100)]
+    do(
+        CreateTopic(
+            now_ms=0,
+            name="t",
+            partitions=10_000,
+            replication_factor=3,
+            config=TopicConfig(),
+            nodes=nodes,
+        )
+    )
+    do(OpenSession(now_ms=0, session="a", client_id="a", ttl_ms=300_000))
+    grant = do(Acquire(now_ms=0, session="a", topic="t", partitions=None, mode="Exclusive", producer_name="p"))
+    assert isinstance(grant, GrantState)
+    while (work := next(machine.work(), None)) is not None:
+        assert isinstance(work, InstallFenceWork)
+        assert machine.is_in_force(grant.grant_id) is False
+        do(FenceInstalled(now_ms=0, group_id=work.group_id, grant_id=work.grant_id))
+    assert machine.is_in_force(grant.grant_id) is True
+    assert time.process_time() - started_s < 5, "ten times what it takes on a slow machine"

@@ -25,7 +25,7 @@ from .readback import read_back
 from .report import Run
 from .scene import GATES, KILLS_AT, Audience, ScenarioFailed, Scene
 from .streams import DataError, Stream, load_folder, plan_streams
-from .takeover import BATCHES_BEFORE, Replacement, TakeOver
+from .takeover import BATCHES_AFTER, BATCHES_BEFORE, Replacement, TakeOver
 from .workload import StreamWriter
 from .zombie import BATCH_BYTES_MAX
 
@@ -87,11 +87,14 @@ async def _write_everything(scene: Scene, folder: Path) -> tuple[list[Strike], R
 
 
 async def _strike(scene: Scene, takeover: TakeOver) -> list[Strike]:
+    await scene.progress.level(GATES[0])
+    scene.progress.open(GATES[0])
     await scene.progress.reached(KILLS_AT[0])
     first = await kill_leader(scene)
-    scene.progress.open(GATES[0])
-    await takeover.zombie_is_done.wait()
+    await scene.progress.level(GATES[1])
     scene.progress.open(GATES[1])
+    await takeover.zombie_is_done.wait()
+    scene.progress.open(GATES[2])
     await scene.progress.reached(KILLS_AT[1])
     return [first, await kill_leader(scene)]
 
@@ -99,7 +102,6 @@ async def _strike(scene: Scene, takeover: TakeOver) -> list[Strike]:
 async def _write(scene: Scene, stream: Stream) -> None:
     def acknowledged(count: int) -> None:
         scene.progress.add(stream.partition, count)
-        scene.audience.written(scene.progress.records)
 
     async def may_send(index: int) -> None:
         await scene.progress.may_send(stream, index)
@@ -154,8 +156,10 @@ async def _read_back(scene: Scene) -> list[ReplicaLog]:
 
 
 def _check_size(streams: Sequence[Stream], batch_records: int) -> None:
-    """Between the gates the stalled writer needs room for the batches it is seen to write, and a few more."""
-    needed = int((BATCHES_BEFORE + 2) * batch_records / (GATES[1] - GATES[0])) + 1
+    """The stalled writer needs room between its gates, and its successor behind them, for what they are seen to write."""
+    before = (BATCHES_BEFORE + 2) / (GATES[2] - GATES[1])
+    after = (BATCHES_AFTER + 2) / (1 - GATES[2])
+    needed = int(max(before, after) * batch_records) + 1
     if min(stream.records for stream in streams) < needed:
         raise DataError(f"at least {needed * len(streams):,} records are needed for {len(streams)} files")
 

@@ -4,7 +4,7 @@ Without the second a small run would be over before the first fault has healed.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .streams import Stream
 
@@ -12,13 +12,16 @@ from .streams import Stream
 class Progress:
     """Records acknowledged so far, over all streams. Parts are from 0 to 1, the same part of every stream."""
 
-    def __init__(self, streams: Sequence[Stream], gates: Sequence[float]) -> None:
-        """``gates``: the parts beyond which no writer goes before ``open``."""
+    def __init__(
+        self, streams: Sequence[Stream], gates: Sequence[float], on_growth: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """``gates``: the parts beyond which no writer goes before ``open``. ``on_growth`` is told the records."""
         self.streams = streams
         self.total = sum(stream.records for stream in streams)
         self.acknowledged = dict.fromkeys((stream.partition for stream in streams), 0)
         self._gates = {part: asyncio.Event() for part in sorted(gates)}
         self._grew = asyncio.Event()
+        self._on_growth = on_growth
 
     @property
     def records(self) -> int:
@@ -28,6 +31,7 @@ class Progress:
     def add(self, partition: int, count: int) -> None:
         """``count`` more records of a partition are acknowledged."""
         self.acknowledged[partition] += count
+        self._on_growth(self.records)
         self._grew.set()
         self._grew = asyncio.Event()
 
@@ -36,9 +40,14 @@ class Progress:
         self.add(partition, log_end - self.acknowledged[partition])
 
     async def reached(self, part: float) -> None:
-        """Return once that part of all records is acknowledged."""
-        wanted = sum(stream.share(part) for stream in self.streams)
+        """Return once that part of all records is acknowledged, and some more than when it was called."""
+        wanted = max(sum(stream.share(part) for stream in self.streams), self.records + self.total // 100)
         while self.records < wanted:
+            await self._grew.wait()
+
+    async def level(self, part: float) -> None:
+        """Return once every stream has that part of its own records acknowledged."""
+        while any(self.acknowledged[stream.partition] < stream.share(part) for stream in self.streams):
             await self._grew.wait()
 
     async def grown(self, partition: int, beyond: int) -> None:
@@ -49,6 +58,10 @@ class Progress:
     def open(self, part: float) -> None:
         """Let every writer go beyond the gate at ``part``."""
         self._gates[part].set()
+
+    async def opened(self, part: float) -> None:
+        """Return once the gate at ``part`` is open."""
+        await self._gates[part].wait()
 
     async def may_send(self, stream: Stream, index: int) -> None:
         """Return when record ``index`` of a stream may be sent."""

@@ -14,8 +14,10 @@ KILLS_AT = (0.30, 0.60)
 """Parts of the records at which a leader is killed."""
 STALL_AT = 0.45
 """Part of the records at which a writer is stalled."""
-GATES = (0.44, 0.59)
-"""Parts beyond which nobody writes before the fault of before is over; only a small run ever waits there."""
+GATES = (0.28, 0.44, 0.59)
+"""Parts beyond which nobody writes before everybody is there and the fault of before is over, so that every fault
+strikes writers at work, however small the run is.
+"""
 
 
 class ScenarioFailed(Exception):
@@ -61,7 +63,7 @@ class Scene:
         self.streams = streams
         self.topic = topic
         self.batch_records = batch_records
-        self.progress = Progress(streams, GATES)
+        self.progress = Progress(streams, GATES, audience.written)
         self.chance = random.Random(seed)  # noqa: S311
         self.stalled = self.chance.choice(streams)
         """The stream whose writer will be stalled."""

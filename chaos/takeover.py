@@ -15,7 +15,7 @@ from .writer import Order
 
 BATCHES_BEFORE = 2
 """Batches acknowledged to the first writer after it was let go and before it is stalled."""
-BATCHES_AFTER = 3
+BATCHES_AFTER = 10
 """Batches acknowledged to its successor before it is woken up."""
 
 
@@ -44,7 +44,7 @@ class TakeOver:
             partition=self._stream.partition,
             records=self._stream.records,
             batch_records=scene.batch_records,
-            may_send=self._stream.share(GATES[0]),
+            may_send=self._stream.share(GATES[1]),
         )
         self._is_replaced = False
 
@@ -61,9 +61,10 @@ class TakeOver:
 
     async def _stall(self, first: StalledWriter) -> int:
         scene, stream = self._scene, self._stream
+        await scene.progress.opened(GATES[1])
         await scene.progress.reached(STALL_AT)
         # Not to the end: however late this process sees the acknowledgements, the successor has lines left to write.
-        first.allow(stream.share(GATES[1]))
+        first.allow(stream.share(GATES[2]))
         enough = self._order.may_send + BATCHES_BEFORE * scene.batch_records
         await scene.progress.grown(stream.partition, enough)
         await first.stall()
@@ -95,15 +96,18 @@ class TakeOver:
         return tail.log_end
 
     async def _go_on(self, writer: StreamWriter, log_end: int) -> None:
-        async def at_once(index: int) -> None:
-            """The successor waits for nobody: what is left of one stream is little enough."""
+        stream, progress, batch_records = self._stream, self._scene.progress, self._scene.batch_records
 
-        partition, progress = self._stream.partition, self._scene.progress
+        async def may_send(index: int) -> None:
+            """Wait as all do, but not before there is enough to wake the first writer up."""
+            if index >= log_end + (BATCHES_AFTER + 1) * batch_records:
+                await progress.may_send(stream, index)
+
         await writer.run(
             log_end,
-            self._scene.batch_records,
-            may_send=at_once,
-            acknowledged=lambda count: progress.add(partition, count),
+            batch_records,
+            may_send=may_send,
+            acknowledged=lambda count: progress.add(stream.partition, count),
         )
 
     async def _wake(self, first: StalledWriter, ended: "asyncio.Task[None]") -> int:

@@ -52,3 +52,34 @@ def test_growth_of_one_partition_is_told_apart() -> None:
         await waiter
 
     asyncio.run(scenario())
+
+
+def test_streams_are_level_when_the_last_one_is_there() -> None:
+    async def scenario() -> None:
+        progress = Progress(STREAMS, [])
+        waiter = asyncio.create_task(progress.level(0.5))
+        progress.add(0, 10)
+        assert await is_waiting(waiter)
+        progress.add(1, 5)
+        await waiter
+
+    asyncio.run(scenario())
+
+
+def test_a_part_that_was_passed_already_is_reached_with_the_next_records() -> None:
+    async def scenario() -> None:
+        progress = Progress(plan_streams([("a", [b"1"])], 1_000), [])
+        progress.add(0, 900)
+        waiter = asyncio.create_task(progress.reached(0.5))
+        assert await is_waiting(waiter)
+        progress.add(0, 10)
+        await waiter
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_is_longer_than_was_heard_of_counts_whole() -> None:
+    progress = Progress(STREAMS, [])
+    progress.add(1, 3)
+    progress.found(1, 7)
+    assert progress.records == 7

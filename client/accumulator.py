@@ -69,6 +69,7 @@ class Lane:
         self._window: deque[Batch] = deque()
         self._writing: Batch | None = None
         self._next_seq = 0
+        self._asks = False
         self.token: Token | None = None
         self.is_held = False
         self.error: StockadeError | None = None
@@ -123,9 +124,7 @@ class Lane:
         expired = self._expire(now_s)
         if expired:
             return Settle(expired)
-        if self.error is not None:
-            return Wait(self._deadline_s())
-        if any(_is_troubled(batch) for batch in self._window):
+        if self.error is not None or any(_is_troubled(batch) for batch in self._window):
             return self._poll_muted(now_s)
         is_full = len(self._window) >= self._config.inflight_batches_max
         if not self._queue or self._writing or self.is_held or is_full:
@@ -161,17 +160,23 @@ class Lane:
         batch.not_before_s = now_s if is_out_of_order else now_s + backoff_s(self._config, batch.attempts, error)
         return self._slide()
 
-    def halt(self, error: StockadeError) -> list[Settled]:
-        """Take nothing more, send nothing more, fail with ``error`` what is not stored."""
+    def halt(self, error: StockadeError, *, asks: bool = False) -> list[Settled]:
+        """Take nothing more, send nothing new, fail with ``error`` what is not stored.
+
+        ``asks``: the partition can store nothing of ours any more, so batches of unknown outcome are sent again, to be
+        told what became of them.
+        """
         self.error = self.error or error
+        self._asks = self._asks or asks
         return self._slide()
 
     def _poll_muted(self, now_s: float) -> Action:
-        oldest = self._window[0]
-        if oldest.state is not State.FAILED:
-            return Wait(self._deadline_s())
+        oldest = self._window[0] if self._window else None
+        deadline_s = self._deadline_s()
+        if oldest is None or deadline_s is None or oldest.state is not State.FAILED:
+            return Wait(deadline_s)
         if now_s < oldest.not_before_s:
-            return Wait(min(oldest.not_before_s, oldest.created_s + self._config.delivery_timeout_ms / 1000))
+            return Wait(min(oldest.not_before_s, deadline_s))
         return self._attempt(oldest)
 
     def _send_first(self, batch: Batch) -> Action:
@@ -201,7 +206,7 @@ class Lane:
             oldest = self._window[0]
             if oldest.receipt is not None:
                 settled.append((oldest, oldest.receipt))
-            elif oldest.state is State.UNDER_WAY or not (self.error or oldest.is_final):
+            elif self._is_open(oldest):
                 return settled
             else:
                 self.error = error = self.error or oldest.last_error
@@ -213,13 +218,19 @@ class Lane:
             self._queue.clear()
         return settled
 
+    def _is_open(self, batch: Batch) -> bool:
+        """Whether an attempt is under way, or another one is to follow."""
+        if batch.state is State.UNDER_WAY or batch.is_final:
+            return batch.state is State.UNDER_WAY
+        return self.error is None or (self._asks and batch.maybe_stored)
+
     def _expire(self, now_s: float) -> list[Settled]:
         deadline_s = self._deadline_s()
         if deadline_s is None or now_s < deadline_s:
             return []
         oldest = self._window[0] if self._window else self._queue[0]
         oldest.maybe_stored = oldest.maybe_stored or (oldest.attempts > 0 and oldest.state is State.UNDER_WAY)
-        oldest.state = State.FAILED
+        oldest.state, oldest.is_final = State.FAILED, True
         proof = next((batch.receipt for batch in self._window if batch.receipt is not None), None)
         if proof is not None:
             # Sequences are contiguous: a later batch is stored, so this one is, and only its place stays unknown.

@@ -27,6 +27,11 @@ class Delivery:
         """Whether awaiting it would return, or raise, at once."""
         return self._batch.outcome is not None
 
+    @property
+    def failure(self) -> StockadeError | None:
+        """The refusal, once it is there; None while undecided and when it is stored."""
+        return self._batch.outcome if isinstance(self._batch.outcome, StockadeError) else None
+
     def __await__(self) -> Generator[Any, None, Receipt]:
         if self._batch.outcome is None:
             yield from _settled(self._batch).__await__()

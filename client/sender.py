@@ -83,7 +83,7 @@ class Sender:
     def halt(self, routes: Iterable[Route], error: StockadeError) -> None:
         """Send nothing more there; what is not stored fails with ``error`` once its own outcome is known."""
         for route in routes:
-            self._settle(route.lane.halt(error))
+            self._settle(route.lane.halt(error, asks=isinstance(error, ProducerFenced)))
             self.pump(route)
 
     async def abort(self) -> None:

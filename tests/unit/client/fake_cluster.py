@@ -1,0 +1,294 @@
+"""A small cluster to test clients against: real HTTP, real partition machines, and faults on request.
+
+It runs on a thread of its own, so that asynchronous, blocking and command-line clients can all talk to it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from stockade.partition.commands import Stamp, Token
+from stockade.partition.errors import (
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    SessionExpired,
+    StockadeError,
+    UnknownSession,
+)
+from stockade.partition.records import stream
+
+from .fake_state import FakeState, Grant, Topic
+
+ARROW = "application/vnd.apache.arrow.stream"
+RECORDS = "/v1/topics/{topic}/partitions/{partition}/records"
+
+
+class Fault(Enum):
+    """What happens to one request."""
+
+    LOSE_REQUEST = auto()
+    LOSE_REPLY = auto()
+    GATEWAY_TIMEOUT = auto()
+    TIMED_OUT = auto()
+    UNAVAILABLE = auto()
+    MOVED = auto()
+    HOLD = auto()
+
+
+class FakeCluster(FakeState):
+    """``faults`` strike appends, and ``read_faults`` fetches, one each in the order of arrival; ``fault_for`` decides
+    about appends when the list is empty. HOLD waits for ``released``. ``requests`` has (method, path with query).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[str] = []
+        self.faults: list[Fault | None] = []
+        self.read_faults: list[Fault] = []
+        self.fault_for: Callable[[], Fault | None] = lambda: None
+        self.requests: list[tuple[str, str]] = []
+        self.released = asyncio.Event()
+        self.expired = False
+        self._loop = asyncio.new_event_loop()
+        self._runners: list[web.AppRunner] = []
+
+    def paths(self, method: str) -> list[str]:
+        return [path for verb, path in self.requests if verb == method]
+
+    def release_held(self) -> None:
+        self._loop.call_soon_threadsafe(self.released.set)
+
+    def kill(self, node: str) -> None:
+        """The node's port answers nothing from now on."""
+        runner = self._runners[self.nodes.index(node)]
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), self._loop).result(10)
+
+    @contextmanager
+    def running(self, nodes: int) -> Iterator["FakeCluster"]:
+        thread = threading.Thread(target=self._loop.run_forever)
+        thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self._start(nodes), self._loop).result(10)
+            yield self
+        finally:
+            self.release_held()
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join()
+            self._loop.close()
+
+    async def _start(self, nodes: int) -> None:
+        for _ in range(nodes):
+            runner = web.AppRunner(self._app(), shutdown_timeout=0.1)
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            self._runners.append(runner)
+            self.nodes.append(f"http://127.0.0.1:{runner.addresses[0][1]}")
+
+    async def _stop(self) -> None:
+        for runner in self._runners:
+            await runner.cleanup()
+
+    def _app(self) -> web.Application:
+        app = web.Application(middlewares=[self._answer], client_max_size=64 << 20)
+        app.router.add_get("/v1/cluster", self._get_cluster)
+        app.router.add_get("/v1/topics", self._get_topics)
+        app.router.add_post("/v1/topics", self._post_topic)
+        app.router.add_get("/v1/topics/{topic}", self._get_topic)
+        app.router.add_delete("/v1/topics/{topic}", self._delete_topic)
+        app.router.add_post("/v1/producers", self._post_producer)
+        app.router.add_post("/v1/sessions", self._post_session)
+        app.router.add_put("/v1/sessions/{session}", self._put_session)
+        app.router.add_delete("/v1/sessions/{session}", self._delete_session)
+        app.router.add_post("/v1/topics/{topic}/grants", self._post_grant)
+        app.router.add_delete("/v1/grants/{grant}", self._delete_grant)
+        app.router.add_post(RECORDS, self._post_records)
+        app.router.add_get(RECORDS, self._get_records)
+        app.router.add_get("/v1/topics/{topic}/partitions/{partition}/offsets", self._get_offsets)
+        return app
+
+    @web.middleware
+    async def _answer(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        self.requests.append((request.method, request.path_qs))
+        try:
+            return await handler(request)
+        except StockadeError as error:
+            return problem(error)
+
+    async def _get_cluster(self, _: web.Request) -> web.Response:
+        controller = {"leader": self.nodes[0], "leader_node": "n1", "leader_term": 1}
+        nodes = [{"node_id": f"n{i}", "url": url, "zone": None, "alive": True} for i, url in enumerate(self.nodes, 1)]
+        return answer({"cluster_id": "c", "node_id": "n1", "version": "0", "controller": controller, "nodes": nodes})
+
+    async def _get_topics(self, _: web.Request) -> web.Response:
+        topics = [
+            {"name": topic.name, "topic_id": topic.topic_id, "partitions": len(topic.machines)}
+            for topic in self.topics.values()
+        ]
+        return answer({"topics": topics})
+
+    async def _post_topic(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        fenced = body["config"].get("require_fence", False)
+        return answer(self._described(self.create(body["name"], body["partitions"], require_fence=fenced)), 201)
+
+    async def _get_topic(self, request: web.Request) -> web.Response:
+        return answer(self._described(self.topic(request.match_info["topic"])))
+
+    async def _delete_topic(self, request: web.Request) -> web.Response:
+        del self.topics[self.topic(request.match_info["topic"]).name]
+        return web.Response(status=204)
+
+    async def _post_producer(self, request: web.Request) -> web.Response:
+        name = (await request.json())["name"]
+        pid, epoch = self.init_producer(name)
+        return answer({"producer_id": pid, "producer_epoch": epoch, "name": name})
+
+    async def _post_session(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        return self._session(self.open_session(body["ttl_ms"]), 201)
+
+    async def _put_session(self, request: web.Request) -> web.Response:
+        if self.expired:
+            raise SessionExpired
+        session = request.match_info["session"]
+        if session not in self.sessions:
+            raise UnknownSession
+        return self._session(session, 200)
+
+    async def _delete_session(self, request: web.Request) -> web.Response:
+        self.close_session(request.match_info["session"])
+        return web.Response(status=204)
+
+    async def _post_grant(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        topic = self.topic(request.match_info["topic"])
+        return answer(
+            granted(self.acquire(topic, request.headers["Stockade-Session"], body["partitions"], body["mode"])), 201
+        )
+
+    async def _delete_grant(self, request: web.Request) -> web.Response:
+        self.release(request.match_info["grant"])
+        return web.Response(status=204)
+
+    async def _post_records(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        fault = self.faults.pop(0) if self.faults else self.fault_for()
+        await self._before(request, fault)
+        topic, partition = request.match_info["topic"], int(request.match_info["partition"])
+        stored = self.append(topic, partition, body, stamp_of(request), token_of(request))
+        self._after(request, fault)
+        fields = msgspec.structs.asdict(stored)
+        return answer({**fields, "topic": topic, "partition": partition, "leader_term": 1})
+
+    async def _get_records(self, request: web.Request) -> web.StreamResponse:
+        fault = self.read_faults.pop(0) if self.read_faults else None
+        await self._before(request, fault)
+        machine = self.machine(request.match_info["topic"], int(request.match_info["partition"]))
+        words = {"earliest": machine.log_start, "latest": machine.log_end}
+        asked = request.query["offset"]
+        piece = machine.log.read(words[asked] if asked in words else int(asked), int(request.query["max_bytes"]))
+        self._after(request, fault)
+        headers = {
+            "Stockade-Base-Offset": str(piece.batches[0].base_offset if piece.batches else piece.next_offset),
+            "Stockade-Next-Offset": str(piece.next_offset),
+            "Stockade-Log-Start": str(piece.log_start),
+            "Stockade-Log-End": str(piece.log_end),
+            "Stockade-Stale": "true" if request.query.get("local") else "false",
+        }
+        return web.Response(body=b"".join(stream(piece.messages())), content_type=ARROW, headers=headers)
+
+    async def _get_offsets(self, request: web.Request) -> web.Response:
+        topic, partition = request.match_info["topic"], int(request.match_info["partition"])
+        machine = self.machine(topic, partition)
+        bounds = {"log_start": machine.log_start, "log_end": machine.log_end}
+        return answer(
+            {"topic": topic, "partition": partition, "offset": machine.log_end, "timestamp_ms": None, **bounds}
+        )
+
+    async def _before(self, request: web.Request, fault: Fault | None) -> None:
+        if fault is Fault.LOSE_REQUEST:
+            lose(request)
+        elif fault is Fault.UNAVAILABLE:
+            raise LeaderNotAvailable(retry_after_ms=1)
+        elif fault is Fault.MOVED:
+            raise NotLeaderOrFollower(self.nodes[-1], 2)
+        elif fault is Fault.HOLD:
+            await self.released.wait()
+
+    def _after(self, request: web.Request, fault: Fault | None) -> None:
+        if fault is Fault.LOSE_REPLY:
+            lose(request)
+        elif fault is Fault.GATEWAY_TIMEOUT:
+            raise web.HTTPGatewayTimeout(text="<html>")
+        elif fault is Fault.TIMED_OUT:
+            raise RequestTimedOut
+
+    def _described(self, topic: Topic) -> dict[str, Any]:
+        leader = {"leader": self.nodes[0], "leader_node": "n1", "leader_term": 1, "replicas": ["n1"]}
+        return {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "replication_factor": 1,
+            "sealed": False,
+            "config": {"max_batch_bytes": topic.batch_bytes_max, "require_fence": topic.require_fence},
+            "partitions": [{"partition": number, **leader} for number in range(len(topic.machines))],
+        }
+
+    def _session(self, session: str, status: int) -> web.Response:
+        ttl_ms = self.sessions[session]
+        times = {"ttl_ms": ttl_ms, "deadline_ms": 0, "remaining_ms": ttl_ms}
+        return answer({"session": session, "client_id": "c", **times}, status)
+
+
+def stamp_of(request: web.Request) -> Stamp | None:
+    numbers = [request.headers.get(f"Stockade-Producer-{name}") for name in ("Id", "Epoch", "Seq")]
+    return Stamp(*(int(number) for number in numbers if number)) if numbers[0] else None
+
+
+def token_of(request: web.Request) -> Token | None:
+    headers = request.headers
+    if "Stockade-Fence-Grant" not in headers:
+        return None
+    return Token(headers["Stockade-Fence-Grant"], int(headers["Stockade-Fence-Epoch"]), headers["Stockade-Session"])
+
+
+def granted(grant: Grant) -> dict[str, Any]:
+    return {
+        "grant": grant.grant_id,
+        "topic": grant.topic.name,
+        "topic_id": grant.topic.topic_id,
+        "mode": grant.mode,
+        "producer_name": "name",
+        "partitions": grant.partitions,
+        "epoch": grant.epoch,
+        "epochs": {str(partition): grant.epoch for partition in grant.partitions},
+    }
+
+
+def answer(body: Any, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
+
+
+def problem(error: StockadeError) -> web.Response:
+    policy = {"retriable": error.retriable, "no_side_effects": error.no_side_effects}
+    common = {"type": "about:blank", "title": error.title, "status": error.status, "code": error.code}
+    body = msgspec.json.encode({**error.fields, **common, **policy, "detail": error.detail})
+    return web.Response(body=body, status=error.status, content_type="application/problem+json")
+
+
+def lose(request: web.Request) -> None:
+    """Cut the connection under the request."""
+    assert request.transport is not None
+    request.transport.abort()
+    raise ConnectionResetError

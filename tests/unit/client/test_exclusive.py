@@ -1,0 +1,172 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from stockade.client.config import ClientConfig
+from stockade.client.errors import ClientClosed
+from stockade.client.producer import Producer
+from stockade.partition.errors import InvalidRequest, ProducerBusy, ProducerFenced, SessionExpired
+
+from .fake_cluster import FakeCluster, Fault
+
+
+def produce(cluster: FakeCluster, work: Callable[[Producer], Awaitable[None]], ttl_ms: int = 60_000) -> None:
+    async def run() -> None:
+        config = ClientConfig(bootstrap=tuple(cluster.nodes), linger_ms=0, retry_backoff_ms=1, session_ttl_ms=ttl_ms)
+        async with Producer(config, name="writer") as producer:
+            await work(producer)
+
+    asyncio.run(run())
+
+
+def test_inside_nobody_else_gets_in_and_outside_everybody_does(cluster: FakeCluster) -> None:
+    cluster.create("t", 2)
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t", [0]) as fence:
+            _ = await producer.send("t", b"mine", partition=0)
+            with pytest.raises(ProducerBusy):
+                async with producer.exclusive("t", [0, 1]):
+                    pytest.fail("somebody holds partition 0")
+            assert fence.epoch == cluster.machine("t", 0).topic_epoch == 1
+            assert len(cluster.grants) == 1
+        assert cluster.grants == {}
+        assert cluster.sessions == {}
+        await (await producer.send("t", b"unfenced again", partition=0))
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"mine", b"unfenced again"]
+
+
+def test_a_topic_that_requires_fences_takes_what_is_sent_inside(cluster: FakeCluster) -> None:
+    cluster.create("t", 3, require_fence=True)
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t"):
+            for partition in range(3):
+                _ = await producer.send("t", b"v", partition=partition)
+
+    produce(cluster, work)
+    assert [cluster.values("t", partition) for partition in range(3)] == [[b"v"]] * 3
+
+
+def test_what_was_sent_before_the_block_is_stored_before_it_begins(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.LOSE_REQUEST, Fault.LOSE_REPLY]
+
+    async def work(producer: Producer) -> None:
+        _ = await producer.send("t", b"before")
+        async with producer.exclusive("t"):
+            _ = await producer.send("t", b"inside")
+        _ = await producer.send("t", b"after")
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"before", b"inside", b"after"]
+
+
+def test_a_taken_over_writer_is_refused_for_good_and_told_so(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t") as fence:
+            await (await producer.send("t", b"mine"))
+            cluster.take_over("t")
+            delivery = await producer.send("t", b"zombie")
+            await asyncio.wait_for(fence.lost.wait(), 10)
+            assert isinstance(fence.error, ProducerFenced)
+            assert fence.error.fields["outcome"]["state"] == "absent"
+            with pytest.raises(ProducerFenced):
+                await delivery
+            with pytest.raises(ProducerFenced):
+                _ = await producer.send("t", b"zombie")
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"mine"]
+
+
+def test_everything_pending_fails_in_order_each_batch_with_its_own_outcome(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.LOSE_REPLY]
+    struck: list[bool] = []
+
+    def take_over_once() -> None:
+        if not struck:
+            struck.append(True)
+            cluster.take_over("t")
+
+    cluster.fault_for = take_over_once
+    outcomes: list[tuple[str, str]] = []
+
+    async def watch(name: str, delivery: Awaitable[object]) -> None:
+        with pytest.raises(ProducerFenced) as refused:
+            await delivery
+        outcomes.append((name, refused.value.fields["outcome"]["state"]))
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t"), asyncio.TaskGroup() as tasks:
+            for name in "abcdefg":
+                delivery = await producer.send_batch("t", 0, [name.encode()])
+                tasks.create_task(watch(name, delivery))
+
+    produce(cluster, work)
+    assert outcomes == [("a", "committed"), *((name, "absent") for name in "bcdefg")]
+    assert cluster.values("t") == [b"a"]
+
+
+def test_fencing_throws_the_holder_out(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.take_over("t")
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t", mode="ExclusiveWithFencing") as fence:
+            assert fence.epoch == 2
+            _ = await producer.send("t", b"mine")
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"mine"]
+
+
+def test_an_expired_session_stops_the_writer_before_the_log_has_to(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t") as fence:
+            cluster.expired = True
+            await asyncio.wait_for(fence.lost.wait(), 10)
+            assert isinstance(fence.error, SessionExpired)
+            with pytest.raises(SessionExpired):
+                _ = await producer.send("t", b"v")
+
+    produce(cluster, work, ttl_ms=1000)
+    assert cluster.values("t") == []
+
+
+def test_a_block_left_by_an_exception_sends_nothing_more(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.HOLD]
+
+    async def work(producer: Producer) -> None:
+        with pytest.raises(KeyError):
+            async with producer.exclusive("t"):
+                _ = await producer.send_batch("t", 0, [b"under way"])
+                raise KeyError
+        with pytest.raises(ClientClosed):
+            _ = await producer.send("t", b"v")
+        cluster.release_held()
+        with pytest.raises(ClientClosed) as left:
+            await producer.flush()
+        assert left.value.fields["outcome"]["state"] in ("absent", "unknown")
+
+    produce(cluster, work)
+
+
+def test_no_partitions_at_all_is_an_error(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        with pytest.raises(InvalidRequest):
+            async with producer.exclusive("t", []):
+                pytest.fail("there is nothing to hold")
+
+    produce(cluster, work)

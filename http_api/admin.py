@@ -1,0 +1,79 @@
+"""Handlers of topics and of the cluster's description."""
+
+from typing import Any
+
+from aiohttp import web
+
+from ..cluster.model import Leader, PartitionInfo, TopicInfo
+from . import bodies, shapes
+from .call import Call, json_answer
+
+
+async def list_topics(call: Call) -> web.StreamResponse:
+    """List the topics."""
+    return json_answer({"topics": await call.service.list_topics()})
+
+
+async def create_topic(call: Call) -> web.StreamResponse:
+    """Create a topic; the same definition again answers the topic that exists."""
+    wanted = shapes.read(await bodies.read_json(call), shapes.NewTopic)
+    wanted.check()
+    topic, is_new = await call.service.create_topic(
+        wanted.name, wanted.partitions, shapes.given(wanted.replication_factor), wanted.config.checked()
+    )
+    if not is_new:
+        return json_answer(_topic(topic))
+    return json_answer(_topic(topic), 201, {"Location": f"/v1/topics/{topic.name}"})
+
+
+async def get_topic(call: Call) -> web.StreamResponse:
+    """Describe a topic."""
+    return json_answer(_topic(await call.service.get_topic(call.parameters.topic())))
+
+
+async def delete_topic(call: Call) -> web.StreamResponse:
+    """Delete a topic."""
+    await call.service.delete_topic(call.parameters.topic(), call.parameters.topic_id())
+    return web.Response(status=204)
+
+
+async def get_cluster(call: Call) -> web.StreamResponse:
+    """Nodes and controller, as this node sees them."""
+    cluster = call.service.cluster()
+    return json_answer(
+        {
+            "cluster_id": cluster.cluster_id,
+            "node_id": cluster.node_id,
+            "version": cluster.version,
+            "controller": _leader(cluster.controller),
+            "nodes": cluster.nodes,
+            "reassignments": [],
+        }
+    )
+
+
+def _topic(topic: TopicInfo) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "replication_factor": topic.replication_factor,
+        "sealed": topic.sealed,
+        "config": topic.config,
+        "partitions": [_partition(partition) for partition in topic.partitions],
+    }
+
+
+def _partition(partition: PartitionInfo) -> dict[str, Any]:
+    return (
+        {"partition": partition.partition}
+        | _leader(partition.leader)
+        | {
+            "replicas": partition.replicas,
+            "topic_epoch": partition.topic_epoch,
+            "slot_mode": partition.slot_mode,
+        }
+    )
+
+
+def _leader(leader: Leader) -> dict[str, Any]:
+    return {"leader": leader.url, "leader_node": leader.node_id, "leader_term": leader.term}

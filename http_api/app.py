@@ -1,0 +1,68 @@
+"""The HTTP interface of a node: puts routes, metrics and the server together, and starts and ends them."""
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from ..cluster.service import Service
+from .bodies import expect_nothing
+from .call import Context
+from .dispatch import endpoint, observer
+from .peers import Peers
+from .routes import routes
+from .server import Runner
+
+DRAIN_S = 10.0
+"""Time that requests under way have to finish when the interface is closed."""
+
+
+class HttpServer:
+    """A running interface."""
+
+    def __init__(self, runner: web.AppRunner) -> None:
+        self._runner = runner
+
+    @property
+    def port(self) -> int:
+        """The TCP port that it listens on."""
+        port: int = self._runner.addresses[0][1]
+        return port
+
+    async def close(self) -> None:
+        """Stop accepting, end followed streams and long waits, let the other requests finish within DRAIN_S."""
+        await self._runner.cleanup()
+
+
+def make_app(service: Service) -> web.Application:
+    """The application over ``service``: every route of this version and nothing else."""
+    context = Context(service, Peers(service.node_id))
+    app = web.Application(middlewares=[observer(context)])
+    for route in routes():
+        # A path parameter is whatever stands between two slashes; its shape is the handler's to judge.
+        path = route.path.replace("}", ":[^/]+}")
+        app.router.add_route(route.method, path, endpoint(route, context), expect_handler=expect_nothing)
+
+    async def live(_: web.Application) -> AsyncIterator[None]:
+        await context.peers.open()
+        yield
+        await context.background.close(DRAIN_S)
+        await context.peers.close()
+
+    async def stop(_: web.Application) -> None:
+        context.stop()
+
+    app.cleanup_ctx.append(live)
+    app.on_shutdown.append(stop)
+    return app
+
+
+async def start_http(service: Service, host: str, port: int) -> HttpServer:
+    """Listen on ``host`` and ``port`` (0: any free one). Raises OSError."""
+    runner = Runner(make_app(service), DRAIN_S)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError:
+        await runner.cleanup()
+        raise
+    return HttpServer(runner)

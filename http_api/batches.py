@@ -1,0 +1,221 @@
+"""Bodies of appends: four forms in, one batch out.
+
+INVALID_REQUEST is about the body as a whole and unknown fields, INVALID_RECORD about one record, which it
+names by its index. What is too large or not Arrow is told by partition.records, the only place that makes
+batches.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ..partition.errors import InvalidRecord, InvalidRequest, MessageTooLarge
+from ..partition.records import RECORDS_MAX, Batch, Header, batch_from_columns, batch_from_stream, decode_batch
+from . import shapes, wire
+from .media import ARROW, JSON, NDJSON, TEXT
+from .parameters import INT64_MAX
+
+FORMS = (JSON, NDJSON, TEXT, ARROW)
+"""Content types of an append."""
+
+BATCH_BYTES_MAX = 16_777_216
+"""Greatest max_batch_bytes of any topic."""
+
+_BODY_BYTES_EXTRA = 64 * 1024
+_INDEX = re.compile(r"^\[(\d+)\]\.?")
+_BLANK = b" \t\r\n"
+
+
+class Columns(NamedTuple):
+    """Records by column, one item a record; None is a null."""
+
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps_ms: list[int | None]
+    headers: list[Sequence[Header] | None]
+
+    def pick(self, indices: Sequence[int]) -> "Columns":
+        """These records alone."""
+        return Columns(
+            [self.keys[i] for i in indices],
+            [self.values[i] for i in indices],
+            [self.timestamps_ms[i] for i in indices],
+            [self.headers[i] for i in indices],
+        )
+
+    def batch(self, now_ms: int, batch_bytes_max: int) -> Batch:
+        """One batch of these records."""
+        return batch_from_columns(*self, now_ms=now_ms, batch_bytes_max=batch_bytes_max)
+
+
+class _HeaderBody(msgspec.Struct, forbid_unknown_fields=True):
+    key: str
+    value: str | UnsetType = UNSET
+    value_base64: str | UnsetType = UNSET
+
+
+class _RecordBody(msgspec.Struct, forbid_unknown_fields=True):
+    key: str | UnsetType | None = UNSET
+    key_base64: str | UnsetType = UNSET
+    value: str | UnsetType | None = UNSET
+    value_base64: str | UnsetType = UNSET
+    value_json: Any = UNSET
+    timestamp_ms: Annotated[int, Meta(ge=0, le=INT64_MAX)] | UnsetType = UNSET
+    headers: Annotated[list[_HeaderBody], Meta(max_length=1000)] | UnsetType = UNSET
+
+
+class _AppendBody(msgspec.Struct, forbid_unknown_fields=True):
+    records: list[Any]
+
+
+def body_bytes_max(batch_bytes_max: int) -> int:
+    """Largest body of an append to a topic: text forms may be larger than the batch that they make."""
+    return 2 * batch_bytes_max + _BODY_BYTES_EXTRA
+
+
+def read_batch(form: str, body: bytes, *, now_ms: int, batch_bytes_max: int) -> Batch:
+    """The batch of a body in one of FORMS. Raises InvalidRequest, InvalidRecord, CorruptMessage,
+    MessageTooLarge.
+    """
+    if form == ARROW:
+        return batch_from_stream(body, now_ms=now_ms, batch_bytes_max=batch_bytes_max)
+    return read_columns(form, body, now_ms=now_ms, bytes_max=0).batch(now_ms, batch_bytes_max)
+
+
+def read_columns(form: str, body: bytes, *, now_ms: int, bytes_max: int) -> Columns:
+    """The records of a body in one of FORMS, at least one. ``bytes_max`` bounds what an Arrow body may unpack
+    to. Raises as ``read_batch`` does.
+    """
+    if form == ARROW:
+        return _arrow_columns(batch_from_stream(body, now_ms=now_ms, batch_bytes_max=bytes_max))
+    columns = _text_columns(body) if form == TEXT else _json_columns(_json_records(form, body))
+    if not columns.values:
+        raise InvalidRecord("the batch is empty")
+    return columns
+
+
+def _arrow_columns(batch: Batch) -> Columns:
+    rows = decode_batch(batch.message)
+    headers: list[Sequence[Header] | None] = [
+        None if row is None else [(header["key"], header["value"]) for header in row]
+        for row in rows.column("headers").to_pylist()
+    ]
+    timestamps = rows.column("timestamp").cast("int64").to_pylist()
+    return Columns(rows.column("key").to_pylist(), rows.column("value").to_pylist(), timestamps, headers)
+
+
+def _text_columns(body: bytes) -> Columns:
+    _check_count(body.count(b"\n"))
+    lines = body.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    _check_count(len(lines))
+    values: list[bytes | None] = [line.removesuffix(b"\r") for line in lines]
+    count = len(values)
+    return Columns([None] * count, values, [None] * count, [None] * count)
+
+
+def _json_records(form: str, body: bytes) -> list[Any]:
+    if form == JSON:
+        return shapes.read(body, _AppendBody).records
+    records: list[Any] = []
+    for line in body.split(b"\n"):
+        if line.strip(_BLANK):
+            _check_count(len(records) + 1)
+            try:
+                records.append(wire.parse(line))
+            except wire.NotJson as error:
+                raise InvalidRecord(f"the line is not JSON: {error}", len(records)) from error
+    return records
+
+
+def _json_columns(values: list[Any]) -> Columns:
+    _check_count(len(values))
+    try:
+        records = msgspec.convert(values, list[_RecordBody])
+    except msgspec.ValidationError as error:
+        raise _explained(error) from error
+    columns = Columns([], [], [], [])
+    for index, record in enumerate(records):
+        try:
+            columns.keys.append(_key(record))
+            columns.values.append(_value(record))
+            columns.headers.append(_headers(record))
+        except ValueError as error:
+            raise InvalidRecord(str(error), index) from error
+        columns.timestamps_ms.append(shapes.given(record.timestamp_ms))
+    return columns
+
+
+def _explained(error: msgspec.ValidationError) -> InvalidRecord | InvalidRequest:
+    place, problem = shapes.explain(error)
+    match = _INDEX.match(place)
+    index = int(match.group(1)) if match else None
+    field = _INDEX.sub("", place)
+    if "unknown field" in problem:
+        return InvalidRequest(f"records[{index}]{field and '.' + field}: {problem}")
+    return InvalidRecord(f"{field}: {problem}" if field else problem, index)
+
+
+def _key(record: _RecordBody) -> bytes | None:
+    if record.key_base64 is not UNSET:
+        _only_one("key and key_base64", record.key)
+        return _from_base64("key_base64", record.key_base64)
+    return record.key.encode() if isinstance(record.key, str) else None
+
+
+def _value(record: _RecordBody) -> bytes | None:
+    if record.value_json is not UNSET:
+        _only_one("value_json and another form of the value", record.value, record.value_base64)
+        return wire.dump(record.value_json)
+    if isinstance(record.value_base64, str):
+        _only_one("value and value_base64", record.value)
+        return _from_base64("value_base64", record.value_base64)
+    return record.value.encode() if isinstance(record.value, str) else None
+
+
+def _headers(record: _RecordBody) -> list[Header] | None:
+    if record.headers is UNSET:
+        return None
+    return [(header.key, _header_value(header)) for header in record.headers]
+
+
+def _header_value(header: _HeaderBody) -> bytes:
+    if header.value_base64 is not UNSET:
+        _only_one("value and value_base64 of a header", header.value)
+        return _from_base64("value_base64 of a header", header.value_base64)
+    if header.value is UNSET:
+        raise ValueError("a header has neither value nor value_base64")
+    return header.value.encode()
+
+
+def _only_one(names: str, *others: object) -> None:
+    if any(other is not UNSET for other in others):
+        raise ValueError(f"{names} are both present")
+
+
+def _from_base64(name: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{name} is not padded base64: {error}") from error
+
+
+def _check_count(count: int) -> None:
+    if count > RECORDS_MAX:
+        raise MessageTooLarge(limit=RECORDS_MAX, unit="records")
+
+
+def positions(partition_of: Iterable[int]) -> dict[int, list[int]]:
+    """Indices of the records that go to each partition, ascending by partition; ``partition_of`` has an item
+    a record.
+    """
+    found: dict[int, list[int]] = {}
+    for index, partition in enumerate(partition_of):
+        found.setdefault(partition, []).append(index)
+    return dict(sorted(found.items()))

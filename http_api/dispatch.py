@@ -1,0 +1,112 @@
+"""From a route to its answer: common checks, the handler, and what becomes of a refusal.
+
+Every exception ends here. A StockadeError is answered as the problem that it is; anything else is a bug,
+logged with the request's id and answered INTERNAL_ERROR. Only the client's going away passes on.
+"""
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from ..cluster.model import Leader
+from ..partition.errors import (
+    HeadersTooLarge,
+    InconsistentTopicId,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    NotLeaderOrFollower,
+    StockadeError,
+    UnknownTopicOrPartition,
+)
+from . import media, problems
+from .call import Call, Context, Route
+from .forwarding import pass_on
+from .metrics import NO_ROUTE, OBSERVATION, Observation
+
+HEADER_BYTES_MAX = 16 * 1024
+"""Largest headers of a request, all together."""
+
+_LINE_EXTRA = len(": \r\n")
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def endpoint(route: Route, context: Context) -> Handler:
+    """The aiohttp handler of a route."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        call = Call(request, context, route)
+        try:
+            response = await _attempt(call)
+        except StockadeError as refusal:
+            response = _refuse(call, refusal)
+        except ConnectionError:
+            raise  # the client is gone
+        except Exception:
+            _log.exception("request %s (%s %s) met a bug", call.id, route.method, route.path)
+            response = _refuse(call, InternalError())
+        finally:
+            call.give_back()
+        if not response.prepared:
+            for name, value in call.leader_headers().items():
+                response.headers.setdefault(name, value)
+        return response
+
+    return answer
+
+
+def observer(context: Context) -> Middleware:
+    """The middleware around everything: what the log line needs, and problems for what no route answers."""
+
+    @web.middleware
+    async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
+        resource = request.match_info.route.resource
+        request[OBSERVATION] = Observation(context.metrics, resource.canonical if resource is not None else NO_ROUTE)
+        try:
+            return await handler(request)
+        except web.HTTPMethodNotAllowed as error:
+            response = _problem(context, MethodNotAllowed(), secrets.token_hex(8))
+            response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+            return response
+        except web.HTTPNotFound:
+            return _problem(context, NotFound("no such route", what="route"), secrets.token_hex(8))
+
+    return observe
+
+
+async def _attempt(call: Call) -> web.StreamResponse:
+    """Checks in the contract's order: headers as a whole, parameters, the answer's form; then the handler."""
+    raw_headers = call.request.raw_headers
+    if sum(len(name) + len(value) + _LINE_EXTRA for name, value in raw_headers) > HEADER_BYTES_MAX:
+        raise HeadersTooLarge(limit=HEADER_BYTES_MAX)
+    call.check_parameters()
+    if call.route.answers_json:
+        media.choose(call.accept, (media.JSON,))
+    try:
+        return await call.route.handler(call)
+    except NotLeaderOrFollower as moved:
+        if call.is_forwarded:
+            raise
+        return await pass_on(call, moved)
+
+
+def _refuse(call: Call, refusal: StockadeError) -> web.StreamResponse:
+    if call.stream is not None:
+        # Too late for a problem document: the client must not take what it has for the whole.
+        call.break_off()
+        return call.stream
+    if isinstance(refusal, NotLeaderOrFollower):
+        call.decided_by = Leader(None, refusal.fields["leader"], refusal.fields["leader_term"] or 0)
+    elif isinstance(refusal, UnknownTopicOrPartition | InconsistentTopicId) and call.partition is None:
+        call.decided_by = call.service.controller()
+    return _problem(call.context, refusal, call.id)
+
+
+def _problem(context: Context, refusal: StockadeError, instance: str) -> web.Response:
+    context.metrics.refused(refusal.code)
+    return problems.answer(problems.document(refusal, instance))

@@ -1,0 +1,74 @@
+"""Handlers of sessions, grants, tickets and producers: who may write. All are decided by the controller
+group.
+"""
+
+from aiohttp import web
+
+from ..cluster.model import GrantInfo
+from . import bodies, shapes
+from .call import Call, json_answer
+
+WAIT_MS_MAX = 60_000
+"""Longest time that a call is held for a ticket."""
+
+
+async def open_session(call: Call) -> web.StreamResponse:
+    """Open a session."""
+    wanted = shapes.read(await bodies.read_json(call), shapes.NewSession)
+    session = await call.service.open_session(wanted.client_id, wanted.ttl_ms)
+    return json_answer(session, 201, {"Location": f"/v1/sessions/{session.session}"})
+
+
+async def renew_session(call: Call) -> web.StreamResponse:
+    """Give a session its full time again."""
+    return json_answer(await call.service.renew_session(call.parameters.path("session")))
+
+
+async def close_session(call: Call) -> web.StreamResponse:
+    """Close a session; also when there is none."""
+    await call.service.close_session(call.parameters.path("session"))
+    return web.Response(status=204)
+
+
+async def acquire(call: Call) -> web.StreamResponse:
+    """Acquire a set of partitions."""
+    topic = call.parameters.topic()
+    session = call.parameters.session()
+    wanted = shapes.read(await bodies.read_json(call), shapes.NewGrant)
+    wanted.check()
+    answer = await call.service.acquire(
+        topic,
+        session,
+        None if wanted.partitions == "all" else wanted.partitions,
+        wanted.mode,
+        wanted.producer_name,
+        resume_epoch=shapes.given(wanted.resume_epoch),
+        topic_id=shapes.given(wanted.topic_id),
+    )
+    if isinstance(answer, GrantInfo):
+        return json_answer(answer, 201)
+    return json_answer(answer, 202, {"Location": f"/v1/tickets/{answer.ticket}"})
+
+
+async def get_ticket(call: Call) -> web.StreamResponse:
+    """Ask a ticket, waiting while it is in line."""
+    given = call.parameters
+    ticket, session = given.path("ticket"), given.session()
+    wait_ms = given.query_integer("wait_ms", 0, WAIT_MS_MAX, 0)
+    call.wait_s = wait_ms / 1000
+    return json_answer(await call.service.get_ticket(ticket, session, wait_ms))
+
+
+async def release(call: Call) -> web.StreamResponse:
+    """Release a grant; also when there is none."""
+    given = call.parameters
+    await call.service.release(given.path("grant"), given.session())
+    return web.Response(status=204)
+
+
+async def init_producer(call: Call) -> web.StreamResponse:
+    """Get a producer id and epoch."""
+    wanted = shapes.read(await bodies.read_json(call), shapes.NewProducer)
+    wanted.check()
+    pair = await call.service.init_producer(wanted.name, wanted.pair(), wanted.timeout_ms, shapes.given(wanted.nonce))
+    return json_answer(pair)

@@ -1,0 +1,128 @@
+"""Reads of a partition: what a fetch asks for, and its answer in each form. Followed streams are next door."""
+
+from typing import NamedTuple
+
+from aiohttp import web
+
+from ..cluster.service import Partition
+from ..partition.commands import Offset
+from ..partition.errors import InvalidRequest
+from ..partition.records import STREAM_END, STREAM_START
+from ..partition.segments import Slice
+from . import media, wire
+from .call import Call, json_answer, unless_ended
+from .parameters import INT64_MAX, integer
+from .rendering import first_offset, pieces, take
+
+BYTES_MAX = 64 * 1024 * 1024
+"""Greatest max_bytes."""
+WAIT_MS_MAX = 60_000
+"""Longest time that a request may wait."""
+
+EARLIEST = -1
+"""The log's start, as an offset to read from; None is its end."""
+
+_WHOLE = (media.JSON, media.NDJSON, media.ARROW, media.EVENTS)
+_FOLLOWED = (media.NDJSON, media.ARROW, media.EVENTS)
+
+
+class Wanted(NamedTuple):
+    """A fetch as asked for. ``offset`` EARLIEST: log start; None: log end."""
+
+    form: str
+    follow: bool
+    offset: Offset | None
+    max_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+    meta: bool
+    local: bool
+
+
+def read_wanted(call: Call) -> Wanted:
+    """What a fetch asks for. Raises InvalidRequest, NotAcceptable."""
+    given = call.parameters
+    follow = given.query_flag("follow")
+    wanted = Wanted(
+        form=media.choose(call.accept, _FOLLOWED if follow else _WHOLE),
+        follow=follow,
+        offset=_offset(given.query_integer_or("offset", ("earliest", "latest"), "earliest")),
+        max_bytes=given.query_integer("max_bytes", 1, BYTES_MAX, 1_048_576),
+        min_bytes=given.query_integer("min_bytes", 0, BYTES_MAX, 1),
+        max_wait_ms=given.query_integer("max_wait_ms", 0, WAIT_MS_MAX, 0),
+        meta=given.query_flag("meta"),
+        local=given.query_flag("local"),
+    )
+    if wanted.form == media.ARROW and wanted.meta:
+        raise InvalidRequest("meta: not with Arrow, whose batches are sent as they are stored")
+    if wanted.form == media.EVENTS:
+        return wanted._replace(follow=True, offset=_resumed(call, wanted.offset))
+    return wanted
+
+
+async def fetch_once(call: Call, partition: Partition, wanted: Wanted) -> web.StreamResponse:
+    """The answer to a fetch that does not follow."""
+    call.wait_s = wanted.max_wait_ms / 1000
+    reading = partition.read(
+        wanted.offset,
+        max_bytes=wanted.max_bytes,
+        min_bytes=wanted.min_bytes,
+        max_wait_ms=wanted.max_wait_ms,
+        local=wanted.local,
+    )
+    found = await unless_ended(call, reading)
+    if wanted.form == media.ARROW:
+        return await _arrow(call, found, wanted)
+    start = first_offset(found, wanted.offset)
+    records = await take(found, start, wanted.max_bytes, with_meta=wanted.meta)
+    next_offset = start + len(records)
+    headers = slice_headers(found, start, wanted) | {"Stockade-Next-Offset": str(next_offset)}
+    if wanted.form == media.NDJSON:
+        body = b"".join(map(wire.dump_line, records))
+        return web.Response(body=body, headers=headers, content_type=media.NDJSON)
+    answer = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "log_start": found.log_start,
+        "log_end": found.log_end,
+        "next_offset": next_offset,
+        "stale": found.stale,
+        "records": records,
+    }
+    return json_answer(answer, headers=headers)
+
+
+def slice_headers(found: Slice, start: Offset, wanted: Wanted) -> dict[str, str]:
+    """Headers of a fetch, Stockade-Next-Offset aside. ``start`` is the first offset of the answer."""
+    is_whole = wanted.form == media.ARROW and found.batches
+    return {
+        "Stockade-Base-Offset": str(found.batches[0].base_offset if is_whole else start),
+        "Stockade-Log-Start": str(found.log_start),
+        "Stockade-Log-End": str(found.log_end),
+        "Stockade-Stale": "true" if found.stale else "false",
+    }
+
+
+async def _arrow(call: Call, found: Slice, wanted: Wanted) -> web.StreamResponse:
+    headers = slice_headers(found, first_offset(found, wanted.offset), wanted) | {
+        "Content-Type": media.ARROW,
+        "Stockade-Next-Offset": str(found.next_offset),
+    }
+    stream = await call.start_stream(200, headers, len(STREAM_START) + found.size + len(STREAM_END))
+    await stream.write(STREAM_START)
+    for messages in pieces(found):
+        await stream.write(b"".join(messages))
+    await stream.write(STREAM_END)
+    return stream
+
+
+def _offset(asked: int | str) -> Offset | None:
+    if isinstance(asked, int):
+        return asked
+    return EARLIEST if asked == "earliest" else None
+
+
+def _resumed(call: Call, offset: Offset | None) -> Offset | None:
+    """Where an event stream goes on that was broken off."""
+    last_seen = call.request.headers.get("Last-Event-ID")
+    return offset if last_seen is None else integer("Last-Event-ID", last_seen, 0, INT64_MAX) + 1

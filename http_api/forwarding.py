@@ -1,0 +1,63 @@
+"""Passes a whole request on to the node that leads, and its answer back, as it comes.
+
+A request is passed on by the first node alone; a node that was passed one, and does not lead either, answers
+421 with the leader it knows.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+
+import aiohttp
+from aiohttp import web
+
+from ..partition.errors import LeaderNotAvailable, NotLeaderOrFollower
+from . import peers
+from .call import Call, unless_ended
+
+_WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are passed back in one piece
+_OURS = "stockade-"
+_REQUEST_HEADERS = ("accept", "content-type", "last-event-id")
+_ANSWER_HEADERS = ("content-type", "location", "retry-after", "allow", "cache-control")
+
+
+async def pass_on(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
+    """The leader's answer to a call that must be answered elsewhere."""
+    headers = _picked(call.request.headers.items(), _REQUEST_HEADERS)
+    message = peers.Message(call.request.method, call.request.rel_url.raw_path_qs, headers, call.body)
+    deadline_s = call.route.deadline_s + call.wait_s
+    upstream = await call.context.peers.reach(moved.fields["leader"], message, deadline_s)
+    try:
+        return await _pass_back(call, upstream)
+    finally:
+        upstream.close()
+
+
+async def _pass_back(call: Call, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+    headers = _picked(upstream.headers.items(), _ANSWER_HEADERS)
+    length = upstream.content_length
+    if upstream.status == 204:
+        return web.Response(status=204, headers=headers)
+    if length is not None and length <= _WHOLE_BYTES_MAX:
+        body = await peers.whole_body(upstream, call.route.deadline_s)
+        return web.Response(status=upstream.status, headers=headers, body=body)
+    stream = await call.start_stream(upstream.status, headers, length)
+    async for chunk in _chunks(call, upstream):
+        await stream.write(chunk)
+    return stream
+
+
+async def _chunks(call: Call, upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Pieces of an answer as they come. If it breaks off, so does the answer to the client."""
+    try:
+        while chunk := await unless_ended(call, upstream.content.readany()):
+            yield chunk
+    except (aiohttp.ClientError, LeaderNotAvailable):
+        call.break_off()
+
+
+def _picked(headers: Iterable[tuple[str, str]], names: tuple[str, ...]) -> dict[str, str]:
+    """Headers that speak of the request or answer itself, not of one connection."""
+    return {
+        name: value
+        for name, value in headers
+        if name.lower().startswith(_OURS) or (name.lower() in names and value.isascii())
+    }

@@ -1,0 +1,96 @@
+"""Media types: which form of an answer a request accepts, and which form its body has. Pure."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..partition.errors import NotAcceptable, UnsupportedMediaType
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+TEXT = "text/plain"
+ARROW = "application/vnd.apache.arrow.stream"
+EVENTS = "text/event-stream"
+
+_QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
+
+
+class _Range(NamedTuple):
+    """One range of an Accept header. ``precision``: 0 any type, 1 any subtype, 2 exactly one."""
+
+    main: str
+    sub: str
+    quality: float
+    place: int
+
+    @property
+    def precision(self) -> int:
+        return (self.main != "*") + (self.sub != "*")
+
+    def covers(self, media: str) -> bool:
+        main, _, sub = media.partition("/")
+        return self.main in ("*", main) and self.sub in ("*", sub)
+
+
+def choose(accept: str | None, available: Sequence[str]) -> str:
+    """The best of ``available`` (the server's favourite first) for an Accept header; None accepts everything.
+
+    Highest quality first, then what is named most precisely, then what is named first. A range that is not
+    well-formed is passed over. Raises NotAcceptable.
+    """
+    ranges = _ranges(accept) if accept and accept.strip() else [_Range("*", "*", 1.0, 0)]
+    best: tuple[float, int, int] | None = None
+    chosen = ""
+    for media in available:
+        covering = [r for r in ranges if r.covers(media)]
+        if not covering:
+            continue
+        match = max(covering, key=lambda r: (r.precision, -r.place))
+        rank = (match.quality, match.precision, -match.place)
+        if match.quality > 0 and (best is None or rank > best):
+            best, chosen = rank, media
+    if best is None:
+        raise NotAcceptable(available=list(available))
+    return chosen
+
+
+def body_type(content_type: str | None, content_encoding: str | None, accepted: Sequence[str]) -> str:
+    """The media type of a request's body, one of ``accepted``. Raises UnsupportedMediaType.
+
+    A charset is understood for text (whose bytes are kept as they come) and, elsewhere, if it is UTF-8. The
+    body must not be encoded.
+    """
+    refusal = UnsupportedMediaType(accepted=list(accepted))
+    if content_encoding is not None and content_encoding.strip().lower() != "identity":
+        raise refusal
+    media, *parameters = (content_type or "").split(";")
+    media = media.strip().lower()
+    if media not in accepted:
+        raise refusal
+    if media != TEXT:
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
+                raise refusal
+    return media
+
+
+def _ranges(accept: str) -> list[_Range]:
+    found = []
+    for place, item in enumerate(accept.split(",")):
+        media, *parameters = item.split(";")
+        main, slash, sub = media.strip().lower().partition("/")
+        quality = _quality(parameters)
+        if slash and main and sub and quality is not None and (main != "*" or sub == "*"):
+            found.append(_Range(main, sub, quality, place))
+    return found
+
+
+def _quality(parameters: list[str]) -> float | None:
+    """The weight of a range, 1 when it names none; None when it is not well-formed."""
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "q":
+            value = value.strip()
+            return min(float(value), 1.0) if _QUALITY.fullmatch(value) else None
+    return 1.0

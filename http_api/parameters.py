@@ -1,0 +1,161 @@
+"""Path, query and headers of a request, read strictly: what is unknown, repeated or not well-formed is
+INVALID_REQUEST.
+
+Every reason begins with the name of the parameter or header that is wrong.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from ..partition.errors import InvalidRequest
+
+INT64_MAX = (1 << 63) - 1
+UINT64_MAX = (1 << 64) - 1
+PARTITION_MAX = (1 << 31) - 1
+
+TOPIC_NAME = r"[A-Za-z0-9._-]{1,249}"
+
+_DIGITS = re.compile(r"[0-9]+")
+_TOPIC_NAME = re.compile(TOPIC_NAME)
+_INTEGER_DIGITS_MAX = 20  # as many as UINT64_MAX has
+_OURS = "stockade-"
+
+
+class Parameters:
+    """The parameters of one request.
+
+    ``path`` are the decoded path parameters, ``query`` and ``headers`` pairs as they came, ``known`` the
+    query parameters that the route takes. Raises InvalidRequest for an unknown or repeated query parameter
+    and a repeated Stockade-* header.
+    """
+
+    def __init__(
+        self,
+        path: Mapping[str, str],
+        query: Sequence[tuple[str, str]],
+        headers: Sequence[tuple[str, str]],
+        known: Collection[str],
+    ) -> None:
+        self._path = path
+        self._query = dict(query)
+        ours = [(name.title(), value) for name, value in headers if name.lower().startswith(_OURS)]
+        self._headers = dict(ours)
+        for name in self._query:
+            if name not in known:
+                raise InvalidRequest(f"{printable(name)}: no such query parameter here")
+        for name, count in Counter(name for name, _ in [*query, *ours]).items():
+            if count > 1:
+                raise InvalidRequest(f"{name}: given {count} times")
+        for name, value in [*path.items(), *query, *ours]:
+            if not is_utf8(value):
+                raise InvalidRequest(f"{name}: not UTF-8")
+
+    def topic(self) -> str:
+        """The topic of the path."""
+        name = self._path["topic"]
+        if not _TOPIC_NAME.fullmatch(name):
+            raise InvalidRequest("topic: not 1 to 249 of letters, digits, '.', '_', '-'")
+        return name
+
+    def partition(self) -> int:
+        """The partition of the path."""
+        return integer("partition", self._path["partition"], 0, PARTITION_MAX)
+
+    def path(self, name: str) -> str:
+        """A path parameter that is an id without meaning."""
+        return self._path[name]
+
+    def has(self, *names: str) -> bool:
+        """Whether the query has any of these parameters."""
+        return any(name in self._query for name in names)
+
+    def query_integer(self, name: str, low: int, high: int, default: int) -> int:
+        """An integer of the query, from ``low`` to ``high``."""
+        text = self._query.get(name)
+        return default if text is None else integer(name, text, low, high)
+
+    def query_choice(self, name: str, choices: Sequence[str], default: str) -> str:
+        """A word of the query, one of ``choices``."""
+        word = self._query.get(name, default)
+        if word not in choices:
+            raise InvalidRequest(f"{name}: not one of {', '.join(choices)}")
+        return word
+
+    def query_flag(self, name: str) -> bool:
+        """A boolean of the query, false when absent."""
+        return self.query_choice(name, ("true", "false"), "false") == "true"
+
+    def query_integer_or(self, name: str, words: Sequence[str], default: str) -> int | str:
+        """One of ``words``, or an integer from 0 to INT64_MAX."""
+        text = self._query.get(name, default)
+        if text in words:
+            return text
+        if not _DIGITS.fullmatch(text):
+            raise InvalidRequest(f"{name}: neither an integer nor one of {', '.join(words)}")
+        return integer(name, text, 0, INT64_MAX)
+
+    def topic_id(self) -> int | None:
+        """The guard against another incarnation of the topic."""
+        return self.query_integer("topic_id", 0, INT64_MAX, 0) if "topic_id" in self._query else None
+
+    def header(self, name: str) -> str | None:
+        """A Stockade-* header, which must not be empty when it is there."""
+        value = self._headers.get(name)
+        if value == "":
+            raise InvalidRequest(f"{name}: empty")
+        return value
+
+    def header_integer(self, name: str, high: int) -> int | None:
+        """A Stockade-* header that is an integer from 0 to ``high``."""
+        value = self.header(name)
+        return None if value is None else integer(name, value, 0, high)
+
+    def trio(self, first: str, second: str, third: str) -> bool:
+        """Whether these headers are there. All three or none, or InvalidRequest."""
+        missing = [name for name in (first, second, third) if name not in self._headers]
+        if len(missing) in (1, 2):
+            raise InvalidRequest(f"{missing[0]}: missing; {first}, {second} and {third} come all three or not at all")
+        return not missing
+
+    def text(self, name: str) -> str:
+        """A Stockade-* header that must be there."""
+        value = self.header(name)
+        if value is None:
+            raise InvalidRequest(f"{name}: missing")
+        return value
+
+    def number(self, name: str, high: int) -> int:
+        """A Stockade-* header that must be there, an integer from 0 to ``high``."""
+        return integer(name, self.text(name), 0, high)
+
+    def session(self) -> str:
+        """The caller's session."""
+        return self.text("Stockade-Session")
+
+
+def integer(name: str, text: str, low: int, high: int) -> int:
+    """An integer written in ASCII digits alone. Raises InvalidRequest."""
+    if not _DIGITS.fullmatch(text):
+        raise InvalidRequest(f"{name}: not an integer in decimal digits")
+    digits = text.lstrip("0")
+    value = int(digits or "0") if len(digits) <= _INTEGER_DIGITS_MAX else UINT64_MAX + 1
+    if not low <= value <= high:
+        raise InvalidRequest(f"{name}: not from {low} to {high}")
+    return value
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text is made of characters. Bytes that were not UTF-8 come from the parser as half
+    surrogates.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def printable(text: str) -> str:
+    """A text from outside, short and safe to show."""
+    return ascii(text[:64])[1:-1]

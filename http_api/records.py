@@ -1,0 +1,104 @@
+"""Handlers of one partition's records: append, fetch, find an offset, read the tail."""
+
+from aiohttp import web
+
+from ..cluster.service import Partition
+from ..partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeError
+from . import bodies, wire
+from .batches import BATCH_BYTES_MAX, FORMS, body_bytes_max, read_batch
+from .call import Call, json_answer
+from .fetching import fetch_once, read_wanted
+from .following import follow
+from .rendering import rows
+from .writing import answer_fields, find_partition, now_ms, read_guards, store
+
+TAIL_MAX = 10_000
+"""Most records of a tail."""
+
+
+async def append(call: Call) -> web.StreamResponse:
+    """Append one batch to a partition."""
+    given = call.parameters
+    topic, number = given.topic(), given.partition()
+    guards = read_guards(given)
+    form = bodies.check_type(call, FORMS)
+    found = await find_partition(call, topic, number, guards.topic_id)
+    batch_bytes_max = BATCH_BYTES_MAX
+    if not isinstance(found, StockadeError):
+        call.partition, batch_bytes_max = found, found.config.max_batch_bytes
+    body = await bodies.read(call, body_bytes_max(batch_bytes_max))
+    if isinstance(found, NotLeaderOrFollower):
+        raise found  # who leads looks at the body
+    batch = read_batch(form, body, now_ms=now_ms(), batch_bytes_max=batch_bytes_max)
+    if isinstance(found, StockadeError):
+        raise found
+    if guards.message_id is not None:
+        raise InvalidRequest("Stockade-Message-Id: the topic has no dedupe_window_ms")
+    if not guards.waits:
+        call.finish_later(store(call, found, batch, guards))
+        return json_answer({"topic": topic, "partition": number, "accepted": True}, 202)
+    appended = await store(call, found, batch, guards)
+    term = found.leader().term
+    headers = {} if appended.base_offset is None else {"Stockade-Base-Offset": str(appended.base_offset)}
+    return json_answer({"topic": topic, "partition": number} | answer_fields(appended, term), headers=headers)
+
+
+async def fetch(call: Call) -> web.StreamResponse:
+    """Read records."""
+    wanted = read_wanted(call)
+    partition = await _partition(call)
+    if wanted.follow:
+        return await follow(call, partition, wanted)
+    return await fetch_once(call, partition, wanted)
+
+
+async def get_offset(call: Call) -> web.StreamResponse:
+    """Find an offset."""
+    at = call.parameters.query_integer_or("at", ("earliest", "latest", "max_timestamp"), "latest")
+    partition = await _partition(call)
+    if at in ("earliest", "latest"):
+        end = await partition.read(None, max_bytes=1, min_bytes=0, max_wait_ms=0, local=False)
+        log_start, log_end = end.log_start, end.log_end
+        offset, timestamp_ms = (log_start if at == "earliest" else log_end), None
+    else:
+        wanted = at if isinstance(at, int) else None
+        offset, timestamp_ms, log_start, log_end = await partition.find_offset(wanted)
+    return json_answer(
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "offset": offset,
+            "timestamp_ms": timestamp_ms,
+            "log_start": log_start,
+            "log_end": log_end,
+        }
+    )
+
+
+async def read_tail(call: Call) -> web.StreamResponse:
+    """The last records, with who wrote them. Sent piece by piece: a tail has no bound in bytes."""
+    count = call.parameters.query_integer("n", 1, TAIL_MAX, 1)
+    partition = await _partition(call)
+    found, topic_epoch = await partition.read_tail(count)
+    start = max(found.log_start, found.log_end - count)
+    head = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "log_start": found.log_start,
+        "log_end": found.log_end,
+        "topic_epoch": topic_epoch,
+    }
+    stream = await call.start_stream(200, {"Content-Type": "application/json"})
+    await stream.write(wire.dump(head)[:-1] + b',"records":[')
+    separator = b""
+    async for piece in rows(found, start, with_meta=True):
+        await stream.write(separator + b",".join(wire.dump(row.record) for row in piece))
+        separator = b","
+    await stream.write(b"]}")
+    return stream
+
+
+async def _partition(call: Call) -> Partition:
+    given = call.parameters
+    call.partition = await call.service.partition(given.topic(), given.partition(), given.topic_id())
+    return call.partition

@@ -1,0 +1,125 @@
+"""Stored batches as the records of an answer.
+
+A slice is decoded and rendered in pieces, with a turn of the event loop between them, so that neither memory
+nor the loop is taken by one reader.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..partition.commands import SEQUENCE_MODULUS, Offset
+from ..partition.records import RECORDS_MAX, decode_batch
+from ..partition.segments import Slice, StoredBatch
+
+RECORDS_PER_TURN = 1000
+"""Records rendered before the event loop gets its turn."""
+READ_BYTES = 1024 * 1024
+"""Bytes of messages read from disk at one time, unless one message is larger."""
+
+
+class Row(NamedTuple):
+    """One rendered record. ``size`` is the bytes of its key and value."""
+
+    record: dict[str, Any]
+    size: int
+
+
+async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator[list[Row]]:
+    """The records of a slice from offset ``start``, at most RECORDS_PER_TURN a piece.
+
+    ``with_meta`` adds who wrote each. Raises OSError when the log was erased meanwhile.
+    """
+    for batches in _runs(found.batches):
+        for batch, message in zip(batches, _messages(found, batches), strict=True):
+            columns = decode_batch(message)
+            first = max(0, start - batch.base_offset)
+            for row in range(first, batch.count, RECORDS_PER_TURN):
+                yield list(_rendered(batch, row, columns.slice(row, RECORDS_PER_TURN), with_meta))
+                await asyncio.sleep(0)
+
+
+def pieces(found: Slice) -> Iterator[list[bytes]]:
+    """The messages of a slice, READ_BYTES at a time. Raises OSError when the log was erased meanwhile."""
+    for batches in _runs(found.batches):
+        yield _messages(found, batches)
+
+
+async def take(found: Slice, start: Offset, max_bytes: int, *, with_meta: bool) -> list[dict[str, Any]]:
+    """Records from ``start``: the first always, more while they all fit ``max_bytes`` and are at most
+    RECORDS_MAX.
+    """
+    taken: list[dict[str, Any]] = []
+    room = max_bytes
+    async for piece in rows(found, start, with_meta=with_meta):
+        for row in piece:
+            room -= row.size
+            if taken and (room < 0 or len(taken) == RECORDS_MAX):
+                return taken
+            taken.append(row.record)
+    return taken
+
+
+def first_offset(found: Slice, wanted: Offset | None) -> Offset:
+    """Where an answer begins that was asked for from ``wanted``; -1 is the log's start, None its end."""
+    if wanted is not None and wanted >= 0:
+        return wanted
+    if not found.batches:
+        return found.next_offset
+    return max(found.log_start, found.batches[0].base_offset)
+
+
+def _messages(found: Slice, batches: list[StoredBatch]) -> list[bytes]:
+    return msgspec.structs.replace(found, batches=batches).messages()
+
+
+def _runs(batches: list[StoredBatch]) -> Iterator[list[StoredBatch]]:
+    run: list[StoredBatch] = []
+    size = 0
+    for batch in batches:
+        if run and size + batch.length > READ_BYTES:
+            yield run
+            run, size = [], 0
+        run.append(batch)
+        size += batch.length
+    if run:
+        yield run
+
+
+def _rendered(batch: StoredBatch, first: int, columns: Any, with_meta: bool) -> Iterator[Row]:
+    keys = columns.column("key").to_pylist()
+    values = columns.column("value").to_pylist()
+    timestamps = columns.column("timestamp").cast("int64").to_pylist()
+    headers = columns.column("headers").to_pylist()
+    for place, (key, value, timestamp_ms, own) in enumerate(zip(keys, values, timestamps, headers, strict=True)):
+        row = first + place
+        record = {"offset": batch.base_offset + row, "timestamp_ms": timestamp_ms}
+        record |= _as_text("key", key)
+        record |= _as_text("value", value)
+        record["headers"] = [{"key": h["key"]} | _as_text("value", h["value"]) for h in own or ()]
+        if with_meta:
+            record |= _meta(batch, row)
+        yield Row(record, len(key or b"") + len(value or b""))
+
+
+def _as_text(name: str, data: bytes | None) -> dict[str, Any]:
+    """Bytes as text where they are UTF-8, as base64 where they are not."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def _meta(batch: StoredBatch, row: int) -> dict[str, Any]:
+    stamp = batch.stamp
+    return {
+        "producer_id": stamp.pid if stamp else None,
+        "producer_epoch": stamp.epoch if stamp else None,
+        "sequence": (stamp.first_seq + row) % SEQUENCE_MODULUS if stamp else None,
+        "writer_epoch": batch.writer_epoch,
+    }

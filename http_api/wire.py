@@ -1,0 +1,93 @@
+"""JSON in and out. The only file of this folder that imports orjson.
+
+Reading is stricter than any parser's default and keeps what was written: a number with a point or an
+exponent, or beyond 64 bits, stays the text that it was (it is no integer here, and ``value_json`` stores it
+unchanged). Nothing here knows a schema.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import orjson
+
+NESTING_MAX = 64
+"""Deepest nesting of arrays and objects in a JSON body."""
+
+_UINT64_MAX = (1 << 64) - 1
+_INT64_MIN = -(1 << 63)
+_LONGEST_INTEGER = 20  # characters of both bounds
+
+_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_TEXT = re.compile(rb'"[^"]*"')
+
+
+class NotJson(ValueError):
+    """The text is not JSON as this API takes it. The message says why, and shows nothing of the text."""
+
+
+def parse(body: bytes) -> Any:
+    """The value of a JSON text in UTF-8.
+
+    Refused (NotJson) beside what is no JSON: NaN and infinities, a name twice in one object, half surrogates,
+    nesting deeper than NESTING_MAX. A number that is no 64-bit integer comes back as an opaque value that
+    only ``dump`` understands.
+    """
+    if not is_nested_at_most(body, NESTING_MAX):
+        raise NotJson(f"nested more than {NESTING_MAX} deep")
+    try:
+        if rb"\ud" in body.lower():
+            orjson.loads(body)  # the reader below would take half surrogates, which have no UTF-8
+        return _decoder.decode(body.decode())
+    except UnicodeDecodeError:
+        raise NotJson("not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise NotJson(f"{error.msg} at character {error.pos}") from None
+
+
+def dump(value: Any) -> bytes:
+    """Compact JSON in UTF-8: no spaces, members in their order. Structs become objects."""
+    return orjson.dumps(value, default=msgspec.to_builtins)
+
+
+def dump_line(value: Any) -> bytes:
+    """As ``dump``, with a line feed behind it."""
+    return orjson.dumps(value, default=msgspec.to_builtins, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def is_nested_at_most(body: bytes, depth: int) -> bool:
+    """Whether the brackets of a text, those inside strings left out, nest at most ``depth`` deep. False if
+    they do not match.
+    """
+    if body.count(b"[") + body.count(b"{") <= depth:
+        return True
+    skeleton = body.replace(rb"\\", b"").replace(rb"\"", b"").translate(_TO_BRACKETS, _NO_STRUCTURE)
+    skeleton = _TEXT.sub(b"", skeleton)
+    for _ in range(depth):
+        skeleton = skeleton.replace(b"[]", b"")  # takes the innermost level away
+    return not skeleton
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise NotJson("a name occurs twice in one object")
+    return found
+
+
+def _integer(text: str) -> int | orjson.Fragment:
+    if len(text) > _LONGEST_INTEGER:
+        return orjson.Fragment(text)
+    value = int(text)
+    return value if _INT64_MIN <= value <= _UINT64_MAX else orjson.Fragment(text)
+
+
+def _refuse(name: str) -> None:
+    raise NotJson(f"{name} is not JSON")
+
+
+_keep: Callable[[str], Any] = orjson.Fragment
+_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_keep, parse_constant=_refuse)

@@ -1,0 +1,118 @@
+"""What all appends share: guards in the headers, the way to the partition, and the answer's fields."""
+
+import time
+from typing import Any, NamedTuple
+
+from ..cluster.service import Partition
+from ..partition.commands import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Appended, Stamp, Token
+from ..partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeError
+from ..partition.records import Batch
+from .call import Call
+from .parameters import INT64_MAX, UINT64_MAX, Parameters
+
+_PRODUCER = ("Stockade-Producer-Id", "Stockade-Producer-Epoch", "Stockade-Producer-Seq")
+_FENCE = ("Stockade-Fence-Grant", "Stockade-Fence-Epoch", "Stockade-Session")
+_IF_LOG_END = "Stockade-If-Log-End"
+_MESSAGE_ID = "Stockade-Message-Id"
+ONE_PARTITION = (*_PRODUCER, _IF_LOG_END, _MESSAGE_ID)
+"""Headers that speak of one partition."""
+
+_MESSAGE_ID_CHARACTERS_MAX = 128
+
+
+class Guards(NamedTuple):
+    """Conditions of an append. ``waits`` is False for acks=0."""
+
+    topic_id: int | None
+    token: Token | None
+    stamp: Stamp | None
+    if_log_end: int | None
+    message_id: str | None
+    waits: bool
+
+
+def read_guards(given: Parameters) -> Guards:
+    """The conditions that a request names. Raises InvalidRequest."""
+    guards = Guards(
+        topic_id=given.topic_id(),
+        token=_token(given),
+        stamp=_stamp(given),
+        if_log_end=given.header_integer(_IF_LOG_END, INT64_MAX),
+        message_id=given.header(_MESSAGE_ID),
+        waits=given.query_choice("acks", ("all", "0"), "all") == "all",
+    )
+    if guards.message_id is not None and len(guards.message_id) > _MESSAGE_ID_CHARACTERS_MAX:
+        raise InvalidRequest(f"{_MESSAGE_ID}: longer than {_MESSAGE_ID_CHARACTERS_MAX} characters")
+    if not guards.waits:
+        refuse_headers(given, "acks: 0 cannot be combined with")
+    return guards
+
+
+def refuse_headers(given: Parameters, why: str) -> None:
+    """Raises InvalidRequest when a header of ONE_PARTITION is there."""
+    for name in ONE_PARTITION:
+        if given.header(name) is not None:
+            raise InvalidRequest(f"{why} {name}")
+
+
+async def find_partition(call: Call, topic: str, partition: int, topic_id: int | None) -> Partition | StockadeError:
+    """The partition if this node can decide there; otherwise why not. A refusal must wait until the body's
+    shape was judged.
+    """
+    try:
+        found = await call.service.partition(topic, partition, topic_id)
+    except StockadeError as refusal:
+        return refusal
+    leader = found.leader()
+    if leader.node_id not in (None, call.service.node_id):
+        return NotLeaderOrFollower(leader.url, leader.term)
+    return found
+
+
+async def store(call: Call, partition: Partition, batch: Batch, guards: Guards) -> Appended:
+    """Append and count."""
+    appended = await partition.append(
+        batch,
+        topic_id=guards.topic_id,
+        token=guards.token,
+        stamp=guards.stamp,
+        if_log_end=guards.if_log_end,
+    )
+    if not appended.duplicate:
+        call.context.metrics.appended(batch.count, len(batch.message))
+    return appended
+
+
+def answer_fields(appended: Appended, leader_term: int) -> dict[str, Any]:
+    """What is told of a stored batch."""
+    return {
+        "base_offset": appended.base_offset,
+        "last_offset": appended.last_offset,
+        "duplicate": appended.duplicate,
+        "log_start": appended.log_start,
+        "timestamp_ms": appended.timestamp_ms,
+        "leader_term": leader_term,
+    }
+
+
+def now_ms() -> int:
+    """Wall clock, for timestamps of records."""
+    return time.time_ns() // 1_000_000
+
+
+def _token(given: Parameters) -> Token | None:
+    if not given.trio(*_FENCE):
+        return None
+    grant, epoch, session = _FENCE
+    return Token(given.text(grant), given.number(epoch, UINT64_MAX), given.text(session))
+
+
+def _stamp(given: Parameters) -> Stamp | None:
+    if not given.trio(*_PRODUCER):
+        return None
+    pid, epoch, sequence = _PRODUCER
+    return Stamp(
+        given.number(pid, INT64_MAX),
+        given.number(epoch, PRODUCER_EPOCH_MAX),
+        given.number(sequence, SEQUENCE_MODULUS - 1),
+    )

@@ -1,0 +1,361 @@
+"""A cluster in memory for tests of the HTTP interface: real partition machines, a simple controller, leaders
+that tests may move.
+
+Every node of it is a Service of its own; a node that does not lead raises NotLeaderOrFollower with the URL of
+the one that does.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stockade.cluster.model import (
+    ClusterInfo,
+    GrantInfo,
+    Leader,
+    Mode,
+    NodeInfo,
+    PartitionInfo,
+    ProducerPair,
+    SessionInfo,
+    TicketInfo,
+    TopicConfig,
+    TopicInfo,
+    TopicSummary,
+)
+from stockade.partition.commands import (
+    Append,
+    Appended,
+    ClearFence,
+    InstallFence,
+    InstallProducer,
+    NotEnrolled,
+    Offset,
+    Stamp,
+    Token,
+    encode_command,
+)
+from stockade.partition.errors import (
+    InconsistentTopicId,
+    NotFound,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    ProducerBusy,
+    ProducerFenced,
+    StockadeError,
+    TopicAlreadyExists,
+    UnknownSession,
+    UnknownTopicOrPartition,
+)
+from stockade.partition.log import MemoryLog
+from stockade.partition.machine import PartitionConfig, PartitionMachine
+from stockade.partition.records import Batch
+from stockade.partition.segments import Slice
+
+TERM = 6
+
+
+@dataclass
+class Topic:
+    name: str
+    topic_id: int
+    replication_factor: int | None
+    config: TopicConfig
+    machines: list[PartitionMachine]
+    leaders: list[str | None]
+
+
+@dataclass
+class FakeCluster:
+    """State that all nodes share. ``urls`` are filled in when the nodes listen."""
+
+    urls: dict[str, str] = field(default_factory=dict)
+    controller: str | None = "n1"
+    topics: dict[str, Topic] = field(default_factory=dict)
+    sessions: dict[str, SessionInfo] = field(default_factory=dict)
+    grants: dict[str, GrantInfo] = field(default_factory=dict)
+    holders: dict[str, str] = field(default_factory=dict)
+    producers: dict[str, ProducerPair] = field(default_factory=dict)
+    tickets: dict[str, TicketInfo] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    index: int = 0
+
+    def next_index(self) -> int:
+        self.index += 1
+        return self.index
+
+    def leader(self, node_id: str | None) -> Leader:
+        return Leader(node_id, self.urls[node_id], TERM) if node_id is not None else Leader(None, None, 0)
+
+    def wake(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class FakePartition:
+    """One partition as one node reaches it."""
+
+    def __init__(self, cluster: FakeCluster, node_id: str, topic: Topic, partition: int) -> None:
+        self.cluster = cluster
+        self.node_id = node_id
+        self.topic = topic.name
+        self.topic_id = topic.topic_id
+        self.partition = partition
+        self.config = topic.config
+        self._shared = topic
+
+    @property
+    def machine(self) -> PartitionMachine:
+        return self._shared.machines[self.partition]
+
+    def leader(self) -> Leader:
+        return self.cluster.leader(self._shared.leaders[self.partition])
+
+    async def append(
+        self, batch: Batch, *, topic_id: int | None, token: Token | None, stamp: Stamp | None, if_log_end: Offset | None
+    ) -> Appended:
+        self._check_leading()
+        command = Append(
+            message=batch.message,
+            count=batch.count,
+            crc=batch.crc,
+            timestamp_ms=batch.received_ms,
+            max_timestamp_ms=batch.max_timestamp_ms,
+            topic_id=topic_id,
+            token=token,
+            stamp=stamp,
+            if_log_end=if_log_end,
+        )
+        result = self._apply(command)
+        while isinstance(result, NotEnrolled):
+            self._apply(InstallProducer(result.pid, 0))
+            result = self._apply(command)
+        self.cluster.wake()
+        assert isinstance(result, Appended), result
+        return result
+
+    async def read(
+        self, offset: Offset | None, *, max_bytes: int, min_bytes: int, max_wait_ms: int, local: bool
+    ) -> Slice:
+        if not local:
+            self._check_leading()
+        log = self.machine.log
+        start = log.log_end if offset is None else log.log_start if offset == -1 else offset
+        if not log.log_start <= start <= log.log_end:
+            raise OffsetOutOfRange(start, log.log_start, log.log_end)
+        if log.log_end == start and max_wait_ms and min_bytes:
+            try:
+                async with asyncio.timeout(max_wait_ms / 1000):
+                    await self.cluster.changed.wait()
+            except TimeoutError:
+                pass
+            if not local:
+                self._check_leading()
+        found = log.read(start, max_bytes)
+        return Slice(found.batches, found.log_start, found.log_end, found.next_offset, found.fetch, local)
+
+    async def read_tail(self, count: int) -> tuple[Slice, int]:
+        self._check_leading()
+        return self.machine.log.tail(count), self.machine.topic_epoch
+
+    async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:
+        self._check_leading()
+        log = self.machine.log
+        return *log.find_timestamp(timestamp_ms), log.log_start, log.log_end
+
+    def _apply(self, command: Append | InstallProducer) -> object:
+        result = self.machine.apply(self.cluster.next_index(), TERM, encode_command(command))
+        if isinstance(result, StockadeError):
+            raise result
+        return result
+
+    def _check_leading(self) -> None:
+        leader = self.leader()
+        if leader.node_id != self.node_id:
+            raise NotLeaderOrFollower(leader.url, leader.term or None)
+
+
+class FakeService:
+    """One node."""
+
+    def __init__(self, cluster: FakeCluster, node_id: str = "n1") -> None:
+        self.shared = cluster
+        self.node_id = node_id
+        self.missing: str | None = None
+        self.bug: Exception | None = None
+
+    def cluster(self) -> ClusterInfo:
+        nodes = [NodeInfo(node_id, url, "127.0.0.1:1", None, True) for node_id, url in self.shared.urls.items()]
+        return ClusterInfo("c-1", self.node_id, "0.1.0", self.controller(), nodes)
+
+    def ready(self) -> str | None:
+        return self.missing
+
+    def controller(self) -> Leader:
+        return self.shared.leader(self.shared.controller)
+
+    async def partition(self, topic: str, partition: int, topic_id: int | None) -> FakePartition:
+        if self.bug is not None:
+            raise self.bug
+        found = self._topic(topic)
+        if topic_id not in (None, found.topic_id):
+            raise InconsistentTopicId(topic_id=found.topic_id)
+        if partition >= len(found.machines):
+            raise UnknownTopicOrPartition(topic=topic, partition=partition)
+        return FakePartition(self.shared, self.node_id, found, partition)
+
+    async def list_topics(self) -> list[TopicSummary]:
+        self._check_controlling()
+        found = sorted(self.shared.topics.values(), key=lambda topic: topic.name)
+        return [TopicSummary(topic.name, topic.topic_id, len(topic.machines)) for topic in found]
+
+    async def get_topic(self, name: str) -> TopicInfo:
+        self._check_controlling()
+        topic = self._topic(name)
+        partitions = [
+            PartitionInfo(k, self.shared.leader(topic.leaders[k]), ["n1"], machine.topic_epoch, _mode(machine))
+            for k, machine in enumerate(topic.machines)
+        ]
+        return TopicInfo(name, topic.topic_id, topic.replication_factor or 1, False, topic.config, partitions)
+
+    async def create_topic(
+        self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
+    ) -> tuple[TopicInfo, bool]:
+        self._check_controlling()
+        known = self.shared.topics.get(name)
+        if known is not None:
+            if (len(known.machines), known.replication_factor, known.config) != (
+                partitions,
+                replication_factor,
+                config,
+            ):
+                raise TopicAlreadyExists(topic_id=known.topic_id)
+            return await self.get_topic(name), False
+        topic_id = self.shared.next_index()
+        machines = [
+            PartitionMachine(PartitionConfig(topic_id, config.require_fence, config.strict_sequence), MemoryLog())
+            for _ in range(partitions)
+        ]
+        leaders: list[str | None] = [self.node_id] * partitions
+        self.shared.topics[name] = Topic(name, topic_id, replication_factor, config, machines, leaders)
+        return await self.get_topic(name), True
+
+    async def delete_topic(self, name: str, topic_id: int | None) -> None:
+        self._check_controlling()
+        topic = self._topic(name)
+        if topic_id not in (None, topic.topic_id):
+            raise InconsistentTopicId(topic_id=topic.topic_id)
+        del self.shared.topics[name]
+
+    async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
+        self._check_controlling()
+        session = SessionInfo(f"s-{self.shared.next_index()}", client_id, ttl_ms, 1000 + ttl_ms, ttl_ms)
+        self.shared.sessions[session.session] = session
+        return session
+
+    async def renew_session(self, session: str) -> SessionInfo:
+        self._check_controlling()
+        return self._session(session)
+
+    async def close_session(self, session: str) -> None:
+        self._check_controlling()
+        self.shared.sessions.pop(session, None)
+
+    async def acquire(
+        self,
+        topic: str,
+        session: str,
+        partitions: Sequence[int] | None,
+        mode: Mode,
+        producer_name: str,
+        *,
+        resume_epoch: int | None,
+        topic_id: int | None,
+    ) -> GrantInfo | TicketInfo:
+        self._check_controlling()
+        self._session(session)
+        found = self._topic(topic)
+        wanted = sorted(partitions) if partitions is not None else list(range(len(found.machines)))
+        if producer_name == "slow":
+            ticket = TicketInfo("t-1", "installing", None, topic, wanted, None)
+            self.shared.tickets[ticket.ticket] = ticket
+            return ticket
+        machines = [found.machines[k] for k in wanted]
+        taken = next((machine for machine in machines if machine.slot is not None), None)
+        if taken is not None and taken.slot is not None and mode == "Exclusive":
+            raise ProducerBusy(
+                reason="exclusive_present",
+                holder_mode=taken.slot.mode,
+                current_epoch=taken.topic_epoch,
+                queue_len=0,
+            )
+        return self._seat(found, session, wanted, mode, producer_name)
+
+    async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> TicketInfo:
+        self._check_controlling()
+        self._session(session)
+        if ticket not in self.shared.tickets:
+            raise NotFound(what="ticket")
+        return self.shared.tickets[ticket]
+
+    async def release(self, grant: str, session: str) -> None:
+        self._check_controlling()
+        self._session(session)
+        held = self.shared.grants.get(grant)
+        if held is None:
+            return
+        if self.shared.holders[grant] != session:
+            raise ProducerFenced(current_epoch=held.epoch, reason="not_holder")
+        assert held.epoch is not None
+        for partition in held.partitions:
+            machine = self.shared.topics[held.topic].machines[partition]
+            machine.apply(0, TERM, encode_command(ClearFence(grant, held.epoch, self.shared.next_index())))
+        del self.shared.grants[grant]
+
+    async def init_producer(
+        self, name: str | None, pair: tuple[int, int] | None, timeout_ms: int, nonce: str | None
+    ) -> ProducerPair:
+        self._check_controlling()
+        if name is None:
+            return ProducerPair(2 * self.shared.next_index(), 0, None)
+        known = self.shared.producers.get(name)
+        if known is None:
+            made = ProducerPair(2 * self.shared.next_index() + 1, 0, name)
+        elif pair in (None, (known.producer_id, known.producer_epoch)):
+            made = ProducerPair(known.producer_id, known.producer_epoch + 1, name)
+        else:
+            raise ProducerFenced(current_epoch=known.producer_epoch, reason="identity")
+        self.shared.producers[name] = made
+        return made
+
+    def _seat(self, topic: Topic, session: str, partitions: list[int], mode: Mode, producer_name: str) -> GrantInfo:
+        index = self.shared.next_index()
+        epoch = 1 + max(topic.machines[k].topic_epoch for k in partitions)
+        grant_id = f"g-{topic.topic_id}-{index}"
+        for partition in partitions:
+            install = InstallFence(grant_id, epoch, session, producer_name, mode, index)
+            topic.machines[partition].apply(index, TERM, encode_command(install))
+        epochs = {str(partition): epoch for partition in partitions}
+        grant = GrantInfo(grant_id, topic.name, topic.topic_id, mode, producer_name, partitions, epoch, epochs)
+        self.shared.grants[grant_id] = grant
+        self.shared.holders[grant_id] = session
+        return grant
+
+    def _topic(self, name: str) -> Topic:
+        if name not in self.shared.topics:
+            raise UnknownTopicOrPartition(topic=name, partition=None)
+        return self.shared.topics[name]
+
+    def _session(self, session: str) -> SessionInfo:
+        if session not in self.shared.sessions:
+            raise UnknownSession
+        return self.shared.sessions[session]
+
+    def _check_controlling(self) -> None:
+        leader = self.controller()
+        if leader.node_id != self.node_id:
+            raise NotLeaderOrFollower(leader.url, leader.term or None)
+
+
+def _mode(machine: PartitionMachine) -> Mode | None:
+    return machine.slot.mode if machine.slot is not None else None  # type: ignore[return-value]

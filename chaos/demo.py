@@ -156,7 +156,7 @@ async def _read_back(scene: Scene) -> list[ReplicaLog]:
 
 
 def _check_size(streams: Sequence[Stream], batch_records: int) -> None:
-    """The stalled writer needs room between its gates, and its successor behind them, for what they are seen to write."""
+    """The stalled writer needs room between its gates, and its successor behind them."""
     before = (BATCHES_BEFORE + 2) / (GATES[2] - GATES[1])
     after = (BATCHES_AFTER + 2) / (1 - GATES[2])
     needed = int(max(before, after) * batch_records) + 1

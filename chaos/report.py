@@ -175,11 +175,8 @@ def _spread(outage: Outage, *, led_only: bool) -> str:
 
 
 def _takeover(takeover: Takeover) -> Iterator[Row]:
-    stalled = takeover.resumed_s - takeover.stalled_s
-    yield (
-        "stalled with SIGSTOP",
-        f"writer of partition {takeover.partition} at {takeover.stalled_s:.1f} s, for {stalled:.1f} s",
-    )
+    stalled = f"at {takeover.stalled_s:.1f} s, for {takeover.resumed_s - takeover.stalled_s:.2f} s"
+    yield "stalled with SIGSTOP", f"writer of partition {takeover.partition} {stalled}"
     granted = takeover.granted_s - takeover.stalled_s
     yield "taken over", f"ExclusiveWithFencing granted {granted:.2f} s later, log found at {takeover.log_end:,}"
     late = f"; {takeover.late_acks} acknowledgements of before the stall reached it late" if takeover.late_acks else ""

@@ -2,35 +2,37 @@
 
 Pure state of the controller's machine. It decides; partitions enforce. This is the argument why they agree.
 
-**What a partition does.** It keeps one place in the order of its grants, (topic_epoch, grant_index), and a
-slot. An install moves the place up to its grant and fills the slot; it is refused, unless it finds its grant
-in the slot, when its grant is not later than the place. A clear moves the place up to its grant and empties
-the slot, unless a later grant is there. Hence the place never goes down; the slot is empty or holds exactly
-the grant at the place; and once the place has reached a grant without the slot holding it, no install of it
-or of an older one succeeds again.
+*What a partition does.* It keeps one place in the order of its grants, (topic_epoch, grant_index), and a
+slot. An install moves the place up to its grant and fills the slot; when its grant is not later than the
+place it is refused, or, if the slot holds that very grant, changes nothing. A clear moves the place up to
+its grant and empties the slot; when its grant is earlier than the place it changes nothing. Hence the place
+never goes down; the slot is empty or holds exactly the grant at the place; and once the place has reached a
+grant and the slot does not hold it, no install of it, or of an older one, succeeds any more.
 
-**What the controller does.** On one partition it makes grants one after the other, each after the one before
-has ended, with rising index and an epoch that never falls, so the order of the partition is the order of the
-controller. What it wants of a partition is one thing: its last grant in the slot, if that lives, or over, if
-that has ended. Work is what is not known to be so yet, and a report takes it off only if it names that last
-grant.
+*What the controller does.* On one partition it makes grants one after the other, each after the one before
+has ended, with rising index and an epoch that never falls: the order of the partition is that of the
+controller. What it wants of a partition is one thing: its last grant in the slot, if that lives, or over,
+if it has ended. Work is what is not known to be so yet, and a report takes it off only if it names that
+last grant.
 
-**So, whatever is lost, repeated or late, and whichever leader of whichever term sends it:**
+*So, whatever is lost, repeated or late, and whichever leader of whichever term sent it:*
 
-1. *In force means alone.* A grant is in force when each of its partitions has committed its install. From
-that entry on, the place is at the grant or above: every older token is refused there. Before it, an older
-owner may still write on that partition, with its own, lower or equal, epoch: epochs along a log never fall.
-2. *Nothing old comes back.* A late install of an ended grant does nothing once a later install, its own
-clear, or a later clear was committed. If it is committed before any of these, the slot is wrongly taken for a
-while: the clear of this grant, or the work of a later grant, is still to be done then (only its committing
-takes it off), and either empties or overwrites the slot. Meanwhile it refuses everybody but the departed
-owner. 3. *Nothing new is undone.* A late clear of a grant leaves later grants alone, wherever they are in the
-slot. 4. *A clear without its install is a clear.* A grant may end before it arrived anywhere, having evicted
-an older one whose clear it had replaced. Clearing it ends that older one too, and shuts the door behind both.
-5. *A resumed epoch is no special case.* Equal epochs are ordered by grant_index, so a resuming grant may
-replace its predecessor in the slot, cleared or not, and a late install of the predecessor is refused all the
-same. 6. *It ends.* Work is derived from replicated state, all its steps are idempotent, and each that is
-committed and reported goes away; when no work is left, every slot holds what the controller says.
+1. In force means alone. A grant is in force when each of its partitions has committed its install. From
+   that entry on the place is at this grant or above, so every older token is refused there. Before it, an
+   older owner may still write on that partition, at an epoch that is not higher: epochs along a log never
+   fall.
+2. Nothing old comes back. A late install of an ended grant does nothing once its clear, or the install or
+   clear of a later grant, was committed. If it comes before all of these, the slot is taken wrongly for a
+   while; but then the work on the last grant is still to be done, for only its committing takes it off, and
+   either kind ends what is in the slot. Meanwhile the slot refuses everybody but the departed owner.
+3. Nothing new is undone. A late clear of a grant leaves later grants alone, in the slot or on their way.
+4. A grant may end before it arrived anywhere, having evicted an older one and replaced the clear of that
+   one. Its own clear ends the older one as well, and shuts the door behind both.
+5. A resumed epoch is no special case. Equal epochs are ordered by grant_index, so the resuming grant may
+   take the place of its predecessor, cleared or not, and a late install of the predecessor is refused all
+   the same.
+6. It ends. Work is derived from replicated state and each step may be repeated, so a step that is committed
+   and reported goes away, and when no work is left every slot is what the controller says.
 """
 
 from typing import get_args

@@ -27,7 +27,7 @@ from stockade.cluster.invariants import Ratchet, check
 from stockade.cluster.model import TopicConfig
 from stockade.cluster.work import InstallProducerWork, Work
 from stockade.partition import commands
-from stockade.partition.errors import StockadeError
+from stockade.partition.errors import ProducerBusy, StockadeError
 from stockade.partition.log import MemoryLog
 from stockade.partition.machine import PartitionConfig, PartitionMachine
 
@@ -196,3 +196,15 @@ class House(Driver):
 
     def may_write(self, grant: GrantState | None, partition: int) -> bool:
         return isinstance(self.append(grant, partition), commands.Appended)
+
+
+def house(partitions: int = 2, sessions: str = "abc") -> House:
+    made = House()
+    made.topic(partitions=partitions)
+    for session in sessions:
+        made.open(session)
+    return made
+
+
+def busy(epoch: int, mode: str = "Exclusive") -> ProducerBusy:
+    return ProducerBusy(reason="exclusive_present", holder_mode=mode, current_epoch=epoch, queue_len=0)

@@ -1,0 +1,159 @@
+"""How grants end, what is known of it when, and what their tickets answer (SEMANTICS 5.1, 5.3).
+
+Numbers in names are those of SEMANTICS 11.
+"""
+
+import pytest
+
+from stockade.cluster.catalog import group_id
+from stockade.cluster.commands import Freed
+from stockade.cluster.ownership import ENDED_PER_SESSION_MAX
+from stockade.partition.errors import (
+    InconsistentTopicId,
+    NotFound,
+    ProducerFenced,
+    UnknownSession,
+)
+
+from .driver import house
+
+
+@pytest.mark.parametrize("late", ["close", "release", "expire"])
+def test_22_the_late_end_of_the_evicted_one_leaves_the_new_holder_alone(late: str) -> None:
+    driver = house(sessions="b")
+    driver.open("a", ttl_ms=2_000)
+    victim = driver.granted("a")
+    driver.settle()
+    winner = driver.granted("b", mode="ExclusiveWithFencing")
+    if late == "close":
+        driver.close("a")
+    elif late == "release":
+        driver.release("a", victim.grant_id)
+    else:
+        driver.tick(2_000)
+    driver.settle()
+    assert driver.holders() == ["b", None]
+    assert driver.may_write(winner, 0)
+
+
+def test_118_after_a_release_both_tokens_are_dead_and_both_epochs_kept() -> None:
+    driver = house()
+    grant = driver.granted("a", [0, 1])
+    driver.settle()
+    assert driver.may_write(grant, 0)
+    assert driver.may_write(grant, 1)
+    driver.release("a", grant.grant_id)
+    driver.settle()
+    for partition in (0, 1):
+        assert driver.append(grant, partition) == ProducerFenced(current_epoch=1, reason="slot_free")
+        assert driver.partition(group_id(grant.topic_id, partition)).topic_epoch == 1
+    assert driver.epochs() == [1, 1]
+
+
+def test_releasing_a_grant_of_somebody_else_is_refused_and_an_unknown_one_is_fine() -> None:
+    driver = house()
+    grant = driver.granted("a")
+    assert driver.release("b", grant.grant_id) == ProducerFenced(reason="not_holder", current_epoch=1)
+    assert driver.release("nobody", grant.grant_id) == UnknownSession()
+    assert driver.holders() == ["a", None]
+    assert driver.release("b", "g-1-999") == Freed([])
+
+
+def test_a_release_is_over_when_every_slot_is_cleared_and_its_repetition_says_so_too() -> None:
+    driver = house()
+    grant = driver.granted("a", [0, 1])
+    driver.settle()
+    freed = driver.release("a", grant.grant_id)
+    assert isinstance(freed, Freed)
+    assert [fence.group_id for fence in freed.fences] == [group_id(grant.topic_id, p) for p in (0, 1)]
+    assert driver.release("a", grant.grant_id) == freed
+    assert driver.close("a") == freed, "closing waits for what was released before"
+    assert not any(driver.machine.is_over(fence) for fence in freed.fences)
+    driver.settle()
+    assert all(driver.machine.is_over(fence) for fence in freed.fences)
+    assert driver.release("b", grant.grant_id) == Freed([])
+
+
+def test_a_release_is_over_also_when_a_successor_took_the_slot_or_the_topic_went() -> None:
+    driver = house()
+    grant = driver.granted("a", [0, 1])
+    freed = driver.release("a", grant.grant_id)
+    assert isinstance(freed, Freed)
+    driver.granted("b", [0])
+    driver.settle()
+    assert [driver.machine.is_over(fence) for fence in freed.fences] == [True, True]
+    freed = driver.close("b")
+    assert isinstance(freed, Freed)
+    driver.delete()
+    assert [driver.machine.is_over(fence) for fence in freed.fences] == [True]
+    assert list(driver.machine.work()) == []
+
+
+def test_a_grant_is_in_force_when_its_last_partition_has_it() -> None:
+    driver = house()
+    grant = driver.granted("a", [0, 1])
+    for expected in (False, False):
+        assert driver.machine.is_in_force(grant.grant_id) is expected
+        work = next(driver.machine.work())
+        report = driver.tell(work)
+        assert report is not None
+        driver.do(report)
+        driver.do(report)
+    assert driver.machine.is_in_force(grant.grant_id) is True
+    driver.release("a", grant.grant_id)
+    assert driver.machine.is_in_force(grant.grant_id) is None
+
+
+def test_a_ticket_answers_its_grant_while_that_lives_and_fenced_after() -> None:
+    driver = house()
+    grant = driver.granted("a")
+    assert driver.machine.ticket(grant.ticket_id, "a") == grant == driver.machine.grant_by_ticket(grant.ticket_id)
+    with pytest.raises(ProducerFenced) as refusal:
+        driver.machine.ticket(grant.ticket_id, "b")
+    assert refusal.value == ProducerFenced(reason="not_holder", current_epoch=1)
+    driver.granted("b", mode="ExclusiveWithFencing")
+    with pytest.raises(ProducerFenced) as refusal:
+        driver.machine.ticket(grant.ticket_id, "a")
+    assert refusal.value == ProducerFenced(reason="evicted", current_epoch=2)
+    for ticket_id in (grant.ticket_id, "t-1-999", grant.grant_id, "", "x"):
+        with pytest.raises(NotFound):
+            driver.machine.ticket(ticket_id, "c")
+    with pytest.raises(UnknownSession):
+        driver.machine.ticket(grant.ticket_id, "nobody")
+
+
+def test_tickets_of_ended_grants_are_remembered_up_to_a_bound() -> None:
+    driver = house()
+    tickets = []
+    for _ in range(ENDED_PER_SESSION_MAX + 1):
+        grant = driver.granted("a")
+        tickets.append(grant.ticket_id)
+        driver.release("a", grant.grant_id)
+    with pytest.raises(NotFound):
+        driver.machine.ticket(tickets[0], "a")
+    for ticket_id in tickets[1:]:
+        with pytest.raises(ProducerFenced) as refusal:
+            driver.machine.ticket(ticket_id, "a")
+        assert refusal.value.fields["reason"] == "slot_free"
+
+
+def test_an_expired_session_holds_nothing() -> None:
+    driver = house(sessions="b")
+    driver.open("a", ttl_ms=2_000)
+    driver.granted("a", [0, 1])
+    driver.tick(2_000)
+    assert driver.holders() == [None, None]
+    assert driver.granted("b", [0, 1]).epoch == 2
+
+
+def test_11_a_deleted_topic_takes_its_grants_along_and_its_successor_starts_anew() -> None:
+    driver = house()
+    old = driver.granted("a", [0, 1])
+    driver.settle()
+    driver.delete()
+    assert driver.machine.grant(old.grant_id) is None
+    new_id = driver.topic()
+    assert driver.acquire("a", [0], topic_id=old.topic_id) == InconsistentTopicId(topic_id=new_id)
+    assert driver.granted("a", [0, 1]).epoch == 1
+    driver.settle()
+    assert driver.append(old, 0) == InconsistentTopicId(topic_id=new_id)

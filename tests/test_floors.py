@@ -18,7 +18,9 @@ PACKAGES = {"stockade", "pyspark_stockade"}
 OWNERS = {
     "pysyncobj": ["raft/engine.py"],
     "aiohttp": ["http_api/*", "client/transport.py"],
-    "orjson": ["http_api/wire.py", "client/transport.py", "client/wire.py"],
+    "yarl": ["http_api/*"],
+    "yaml": ["http_api/contract.py"],
+    "orjson": ["http_api/wire.py", "client/transport.py"],
     "prometheus_client": ["http_api/*"],
     "pyspark": ["spark/source.py"],
     "uvloop": ["cli/*"],

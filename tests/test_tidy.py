@@ -14,9 +14,11 @@ EVERYTHING = (*FOLDERS, "src", "tests", "tools", "bench", "examples")
 FUNCTION_LINES_MAX = 40
 TEST_FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 300
+TEST_FILE_LINES_MAX = 500
+"""A test file is a list of cases: it may be longer and still hold one idea."""
 
-ENTRY_POINTS = {"cli.main", "cluster.invariants", "partition.invariants"}
-"""Modules that nothing in the product imports: how it is started, and what tests check after every step."""
+ENTRY_POINTS = {"cli.main", "http_api.contract", "cluster.invariants", "partition.invariants"}
+"""Modules that nothing in the product imports: how it is started, how the contract is made, what tests check."""
 
 POLLING_HELPER = "waiting.py"
 
@@ -74,7 +76,7 @@ def module_name(path: PurePosixPath) -> str:
 
 
 def imported_modules(path: PurePosixPath, source: str) -> set[str]:
-    """Names of modules of ours that a file imports, as ``folder.module``."""
+    """Names of modules of ours that a file imports, as ``folder.module``. A text like ".module:name" is a late import."""
     package = path.parts[:-1]
     found = set[str]()
     for node in ast.walk(ast.parse(source)):
@@ -83,6 +85,8 @@ def imported_modules(path: PurePosixPath, source: str) -> set[str]:
             start = [*base, *(node.module or "").split(".")] if node.module else base
             found.add(".".join(start))
             found |= {".".join([*start, alias.name]) for alias in node.names}
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"\.\w+:\w+", str(node.value)):
+            found.add(".".join(package) + str(node.value).partition(":")[0])
     return {name.removeprefix("src.").removeprefix("stockade.") for name in found}
 
 
@@ -114,8 +118,12 @@ def test_functions_are_short() -> None:
 
 
 def test_files_are_short() -> None:
-    lengths = {path: len(text(path).splitlines()) for path in python(*EVERYTHING)}
-    report([f"{path} has {lines} lines" for path, lines in lengths.items() if lines > FILE_LINES_MAX])
+    faults = []
+    for path in python(*EVERYTHING):
+        lines = len(text(path).splitlines())
+        if lines > (TEST_FILE_LINES_MAX if path.parts[0] == "tests" else FILE_LINES_MAX):
+            faults.append(f"{path} has {lines} lines")
+    report(faults)
 
 
 def test_every_module_is_used() -> None:
@@ -178,7 +186,8 @@ def test_a_module_that_only_itself_and_tests_import_is_dead() -> None:
         "partition/errors.py": "",
         "partition/old.py": "from .old import x",
         "raft/__init__.py": "",
-        "cli/main.py": "from ..raft.wal import Wal",
+        "cli/main.py": "from ..raft.wal import Wal\nCOMMANDS = {'serve': '.serve:serve'}",
+        "cli/serve.py": "",
         "raft/wal.py": "",
         "src/pyspark_stockade/__init__.py": "from stockade.spark.source import S",
         "spark/source.py": "",

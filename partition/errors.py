@@ -5,22 +5,17 @@ them. What a caller may do next is data on the class, so nobody lists types:
 
 - ``retriable``: the same bytes sent again may succeed;
 - ``no_side_effects``: the server guarantees that nothing was changed. ``False`` means that the outcome is unknown;
-- ``metadata_stale``: the caller's idea of who leads is out of date;
-- ``http_status``: the status of the problem document.
+- ``metadata_stale``: the caller's idea of who leads is out of date.
 
     StockadeError
     ├── InvalidRequest, InvalidRecord, CorruptMessage, InvalidFencingToken, InvalidTransactionTimeout   400
     ├── ProducerFenced, InvalidProducerEpoch, NotOwner                                                  403
-    ├── UnknownTopicOrPartition, UnknownSession, NotFound                                               404
-    ├── MethodNotAllowed 405, NotAcceptable 406
+    ├── UnknownTopicOrPartition, UnknownSession, NotFound 404, MethodNotAllowed 405, NotAcceptable 406
     ├── InconsistentTopicId, TopicAlreadyExists, TopicSealed, OutOfOrderSequence,
     │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait                                        409
-    ├── SessionExpired 410, OffsetMismatch 412, MessageTooLarge 413, UnsupportedMediaType 415
-    ├── OffsetOutOfRange                                                                                410, 416
-    ├── NotLeaderOrFollower 421, ProducerBusy 423, FencingTokenRequired 428
-    ├── ThrottlingQuotaExceeded 429, HeadersTooLarge 431
-    ├── InternalError 500, LeaderNotAvailable 503, NotEnoughReplicas 503
-    └── RequestTimedOut                                                                                 504
+    ├── SessionExpired 410, OffsetMismatch 412, MessageTooLarge 413, UnsupportedMediaType 415, NotLeaderOrFollower 421
+    ├── OffsetOutOfRange 410 or 416, ProducerBusy 423, FencingTokenRequired 428, ThrottlingQuotaExceeded 429
+    └── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable and NotEnoughReplicas 503, RequestTimedOut 504
 """
 
 from typing import Any, ClassVar
@@ -227,7 +222,7 @@ class OffsetOutOfRange(StockadeError):
 
     @property
     def status(self) -> int:
-        """410 for an offset that was trimmed, 416 for one not written yet."""
+        """410 for what was trimmed, 416 for what is not written yet."""
         return 410 if self.fields["offset"] < self.fields["log_start"] else 416
 
 
@@ -301,9 +296,5 @@ class RequestTimedOut(StockadeError):
         super().__init__(detail, raft_index=raft_index)
 
 
-def _leaves(base: type[StockadeError]) -> dict[str, type[StockadeError]]:
-    return {cls.code: cls for cls in base.__subclasses__()}
-
-
-BY_CODE: dict[str, type[StockadeError]] = _leaves(StockadeError)
+BY_CODE: dict[str, type[StockadeError]] = {cls.code: cls for cls in StockadeError.__subclasses__()}
 """Every refusal by its wire code."""

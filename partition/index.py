@@ -11,7 +11,7 @@ ENTRY = struct.Struct("<QQqqqQIIIihxx")
 """One batch in 68 bytes, little-endian: base offset, position, producer id (-1: none), timestamp, greatest
 timestamp, writer epoch, count, length, CRC, first sequence, producer epoch.
 """
-_BASE_OFFSET = struct.Struct("<Q")
+_BASE_AND_COUNT = struct.Struct("<Q40xI")
 
 
 class SegmentIndex:
@@ -22,7 +22,6 @@ class SegmentIndex:
 
     def __init__(self, segment: str, base_offset: Offset, size: int) -> None:
         self.segment = segment
-        self.base_offset = base_offset
         self.next_offset = base_offset
         self.size = size
         self._entries = bytearray()
@@ -72,8 +71,8 @@ class SegmentIndex:
         )
 
     def find(self, offset: Offset) -> int:
-        """Place of the batch that contains ``offset``, which must lie in this segment."""
-        return bisect_right(range(len(self)), offset, key=self._base_offset) - 1
+        """Place of the first batch that ends behind ``offset``; ``len`` if there is none."""
+        return bisect_right(range(len(self)), offset, key=self._end)
 
     def find_timestamp(self, timestamp_ms: int) -> int:
         """Place of the first batch with a record at or after ``timestamp_ms``; ``len`` if there is none."""
@@ -84,6 +83,7 @@ class SegmentIndex:
         """Greatest timestamp of a record in the segment; -1 while it is empty."""
         return self._greatest[-1] if self._greatest else -1
 
-    def _base_offset(self, number: int) -> int:
-        base: int = _BASE_OFFSET.unpack_from(self._entries, number * ENTRY.size)[0]
-        return base
+    def _end(self, number: int) -> Offset:
+        base_offset, count = _BASE_AND_COUNT.unpack_from(self._entries, number * ENTRY.size)
+        end: Offset = base_offset + count
+        return end

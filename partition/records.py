@@ -233,7 +233,7 @@ def _check_headers(column: pa.ListArray) -> None:
     headers = column.flatten()
     if not len(headers):
         return
-    if headers.null_count or any(part.null_count for part in headers.flatten()):
+    if any(part.null_count for part in headers.flatten()):  # a null header makes its parts null
         rows = enumerate(column.to_pylist())
         index = next(i for i, row in rows if row and any(h is None or None in h.values() for h in row))
         raise InvalidRecord("a header, its key and its value must not be null", index)

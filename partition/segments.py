@@ -105,11 +105,9 @@ class SegmentLog:
         return make_slice(self._batches_from(offset), offset, max_bytes, bounds, read_messages)
 
     def _batches_from(self, offset: Offset) -> Iterator[StoredBatch]:
-        number = bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1
-        for segment in self._segments[max(number, 0) :]:
-            if offset < segment.next_offset:
-                first = segment.find(offset) if segment.base_offset <= offset else 0
-                yield from map(segment.batch, range(first, len(segment)))
+        number = bisect_right(self._segments, offset, key=attrgetter("next_offset"))
+        for segment in self._segments[number:]:
+            yield from map(segment.batch, range(segment.find(offset), len(segment)))
 
     def _roll(self) -> SegmentIndex:
         """Begin the next segment."""

@@ -1,9 +1,9 @@
-"""Cases of SEMANTICS 11 that one partition decides alone; the number is in the name."""
+"""Fencing and the order of the checks: cases of SEMANTICS 11 that one partition decides; the number is in the name."""
 
 import msgspec
 import pytest
 
-from stockade.partition.commands import InstallProducer, NotEnrolled, ProducerInstalled, Stamp, Token
+from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
     FencingTokenRequired,
     InconsistentTopicId,
@@ -13,10 +13,9 @@ from stockade.partition.errors import (
     OutOfOrderSequence,
     ProducerBusy,
     ProducerFenced,
-    UnknownProducerId,
 )
 
-from .driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, TOPIC_ID, Driver, grant, repeated, state, stored
+from .driver import NAMED, OTHER_ANONYMOUS, TOPIC_ID, Driver, grant, repeated, stored
 
 UNKNOWN = {"state": "unknown", "base_offset": None, "last_offset": None}
 ABSENT = {"state": "absent", "base_offset": None, "last_offset": None}
@@ -28,9 +27,6 @@ def committed(base_offset: int | None, last_offset: int | None) -> dict[str, str
 
 def token(number: int, epoch: int, session: str = "s1") -> Token:
     return Token(grant(number), epoch, session)
-
-
-# Fencing
 
 
 def test_7_a_fenced_writer_never_disturbs_its_successor() -> None:
@@ -127,256 +123,6 @@ def test_a_fenced_writer_learns_what_became_of_its_last_batch() -> None:
     plain = driver.append(token=token(1, 1))
     assert plain == ProducerFenced(current_epoch=2, reason="superseded")
     assert driver.append(Stamp(NAMED, 0, 0), 3, token=token(2, 3, "s2")) == InvalidFencingToken(current_epoch=2)
-
-
-# Sequences
-
-
-def test_60_numbers_follow_one_another() -> None:
-    driver = Driver(replicas=3)
-    driver.enrol(ANONYMOUS)
-    assert stored(driver.send(ANONYMOUS, 0, 0)) == (0, 0)
-    assert stored(driver.send(ANONYMOUS, 0, 1)) == (1, 1)
-    assert repeated(driver.send(ANONYMOUS, 0, 1)) == (1, 1)
-    assert driver.send(ANONYMOUS, 0, 5) == OutOfOrderSequence(reason="gap", expected_seq=2, last_seq=1)
-    assert stored(driver.send(ANONYMOUS, 1, 0)) == (2, 2)
-    assert driver.send(ANONYMOUS, 0, 2) == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
-
-
-def test_64_an_entry_made_by_a_fence_takes_only_0_of_its_epoch() -> None:
-    driver = Driver()
-    driver.enrol(NAMED, 2)
-    assert driver.send(NAMED, 0, 0) == InvalidProducerEpoch(current_epoch=2, outcome=ABSENT)
-    assert driver.send(NAMED, 2, 17) == OutOfOrderSequence(reason="no_state", expected_seq=0, last_seq=-1)
-    assert stored(driver.send(NAMED, 2, 0)) == (0, 0)
-
-
-def test_65_after_a_fence_only_0_follows() -> None:
-    driver = Driver()
-    driver.enrol(ANONYMOUS)
-    driver.send(ANONYMOUS, 0, 0, 2)
-    driver.enrol(ANONYMOUS, 1)
-    assert driver.send(ANONYMOUS, 1, 2) == OutOfOrderSequence(reason="no_state", expected_seq=0, last_seq=-1)
-    assert driver.send(ANONYMOUS, 2, 2) == OutOfOrderSequence(reason="new_epoch", expected_seq=0, last_seq=-1)
-    assert stored(driver.send(ANONYMOUS, 1, 0)) == (2, 2)
-
-
-def test_66_what_is_refused_changes_nothing() -> None:
-    driver = Driver()
-    driver.enrol(ANONYMOUS)
-    driver.send(ANONYMOUS, 0, 0, 2)
-    before = state(driver.machine)
-    driver.send(ANONYMOUS, 0, 5)
-    driver.send(ANONYMOUS, 0, 1)
-    driver.send(ANONYMOUS, 1, 1)
-    driver.send(OTHER_ANONYMOUS, 0, 0)
-    driver.append(Stamp(ANONYMOUS, 1, 0), if_log_end=99)  # a new epoch that fails the last check is not begun
-    driver.append(token=token(1, 1))
-    assert state(driver.machine) == before
-
-
-def test_67_the_newest_batch_resent_keeps_its_offsets() -> None:
-    driver = Driver()
-    driver.enrol(NAMED)
-    driver.append(count=4)
-    driver.send(NAMED, 0, 0)
-    first = driver.send(NAMED, 0, 1, 3)
-    again = driver.send(NAMED, 0, 1, 3)
-    assert (stored(first), repeated(again), driver.log_end) == ((5, 7), (5, 7), 8)
-    assert again.timestamp_ms == first.timestamp_ms  # type: ignore[union-attr]
-
-
-def test_68_part_of_a_batch_resent_is_refused() -> None:
-    driver = Driver()
-    driver.enrol(NAMED)
-    driver.send(NAMED, 0, 0, 3)
-    assert driver.send(NAMED, 0, 1, 2) == OutOfOrderSequence(reason="overlap", expected_seq=3, last_seq=2)
-    assert driver.log_end == 3
-
-
-@pytest.mark.parametrize("strict", [False, True])
-def test_69_five_batches_are_remembered(strict: bool) -> None:
-    driver = Driver(strict_sequence=strict)
-    driver.enrol(NAMED)
-    for sequence in range(6):
-        driver.send(NAMED, 0, sequence)
-    assert repeated(driver.send(NAMED, 0, 1)) == (1, 1)
-    sixth = driver.send(NAMED, 0, 0)
-    if strict:
-        assert sixth == OutOfOrderSequence(reason="overlap", expected_seq=6, last_seq=5)
-    else:
-        assert repeated(sixth) == (None, None)
-    assert driver.log_end == 6
-
-
-def test_70_an_old_epoch_is_refused() -> None:
-    driver = Driver()
-    driver.enrol(NAMED, 1)
-    driver.send(NAMED, 1, 0)
-    assert driver.send(NAMED, 0, 0) == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
-
-
-def test_71_producers_have_sequences_of_their_own() -> None:
-    driver = Driver()
-    driver.enrol(ANONYMOUS)
-    driver.enrol(OTHER_ANONYMOUS)
-    for sequence in range(3):
-        for pid in (ANONYMOUS, OTHER_ANONYMOUS):
-            stored(driver.send(pid, 0, sequence))
-            repeated(driver.send(pid, 0, sequence))
-    assert driver.log_end == 6
-
-
-def test_72_batches_without_stamp_are_never_deduplicated() -> None:
-    driver = Driver()
-    assert [stored(driver.append(count=2)) for _ in range(3)] == [(0, 1), (2, 3), (4, 5)]
-
-
-def test_73_a_fresh_producer_does_not_begin_at_1() -> None:
-    driver = Driver()
-    assert driver.send(ANONYMOUS, 0, 1) == NotEnrolled(ANONYMOUS)
-    driver.enrol(ANONYMOUS)
-    assert driver.send(ANONYMOUS, 0, 1) == OutOfOrderSequence(reason="no_state", expected_seq=0, last_seq=-1)
-    assert driver.log_end == 0
-
-
-def test_74_a_hole_of_one_is_refused() -> None:
-    driver = Driver()
-    driver.enrol(ANONYMOUS)
-    driver.send(ANONYMOUS, 0, 0, 3)
-    assert driver.send(ANONYMOUS, 0, 4) == OutOfOrderSequence(reason="gap", expected_seq=3, last_seq=2)
-
-
-def test_75_a_batch_sent_twice_at_once_is_stored_once() -> None:
-    driver = Driver(replicas=3)
-    driver.enrol(NAMED)
-    first, second = driver.send(NAMED, 0, 0, 5), driver.send(NAMED, 0, 0, 5)
-    assert stored(first) == repeated(second) == (0, 4)
-
-
-def test_76_a_reordered_pipeline_on_a_new_partition_loses_nothing() -> None:
-    driver = Driver()
-    driver.enrol(NAMED)
-    assert isinstance(driver.send(NAMED, 0, 17, 5), OutOfOrderSequence)
-    assert stored(driver.send(NAMED, 0, 0, 17)) == (0, 16)
-    assert stored(driver.send(NAMED, 0, 17, 5)) == (17, 21)
-
-
-def test_82_a_retry_after_an_epoch_bump_learns_that_it_was_stored() -> None:
-    driver = Driver()
-    driver.enrol(NAMED)
-    driver.send(NAMED, 0, 0, 4)
-    assert driver.apply(InstallProducer(NAMED, 1)) == ProducerInstalled(1)
-    assert driver.send(NAMED, 0, 0, 4) == InvalidProducerEpoch(current_epoch=1, outcome=committed(0, 3))
-    assert driver.send(NAMED, 0, 4) == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
-    assert driver.send(NAMED, 2, 0) == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
-
-
-def test_83_a_duplicate_of_a_conditional_append_is_no_mismatch() -> None:
-    driver = Driver()
-    driver.enrol(NAMED)
-    assert stored(driver.append(Stamp(NAMED, 0, 0), 2, if_log_end=0)) == (0, 1)
-    assert repeated(driver.append(Stamp(NAMED, 0, 0), 2, if_log_end=0)) == (0, 1)
-    assert stored(driver.append(Stamp(NAMED, 0, 2), 1, if_log_end=2)) == (2, 2)
-    assert driver.append(if_log_end=2) == OffsetMismatch(log_end=3)
-    assert stored(driver.append(if_log_end=3)) == (3, 3)
-
-
-def test_84_after_a_restart_the_five_newest_are_still_duplicates() -> None:
-    driver = Driver()
-    driver.enrol(NAMED)
-    for sequence in range(7):
-        driver.send(NAMED, 0, sequence)
-    restarted = driver.replayed()
-    assert state(restarted) == state(driver.machine)
-    driver.machines = [restarted]
-    for sequence in range(2, 7):
-        assert repeated(driver.send(NAMED, 0, sequence)) == (sequence, sequence)
-
-
-def test_116_a_number_below_0_was_never_stored() -> None:
-    driver = Driver()
-    driver.enrol(NAMED)
-    driver.send(NAMED, 0, 0, 11)
-    refusal = OutOfOrderSequence(reason="gap", expected_seq=11, last_seq=10)
-    assert driver.send(NAMED, 0, 2147483640, 6) == refusal
-
-
-# The number of producers is bounded
-
-
-def full(max_producers: int = 3) -> Driver:
-    """Producers 10, 12 and 14 enrolled, 10 used last."""
-    driver = Driver(replicas=3, max_producers=max_producers)
-    for pid in (10, 12, 14):
-        driver.enrol(pid)
-        driver.send(pid, 0, 0)
-    driver.send(10, 0, 1)
-    return driver
-
-
-def test_124_the_least_recently_used_producer_is_forgotten_everywhere_alike() -> None:
-    driver = full()
-    driver.enrol(16)
-    assert list(driver.machine.producers.entries) == [14, 10, 16]
-    assert driver.machine.producers.max_dropped_pid == 12
-    assert driver.send(12, 0, 1) == UnknownProducerId(log_start=0, log_end=4)
-    assert stored(driver.send(10, 0, 2)) == (4, 4)
-
-
-def test_a_producer_that_was_forgotten_may_begin_anew_once_enrolled() -> None:
-    driver = full()
-    driver.enrol(16)
-    assert driver.send(12, 0, 0) == NotEnrolled(12)
-    driver.enrol(12)
-    assert stored(driver.send(12, 0, 0)) == (4, 4)
-
-
-def test_a_producer_newer_than_all_forgotten_ones_is_not_told_that_it_was_forgotten() -> None:
-    driver = full()
-    driver.enrol(16)
-    assert driver.send(18, 0, 5) == NotEnrolled(18)
-
-
-def test_a_duplicate_does_not_count_as_use() -> None:
-    driver = full()
-    repeated(driver.send(12, 0, 0))
-    driver.enrol(16)
-    assert driver.machine.producer(12) is None
-
-
-def test_an_installed_epoch_counts_as_use() -> None:
-    driver = full()
-    driver.enrol(12, 1)
-    driver.enrol(16)
-    assert list(driver.machine.producers.entries) == [10, 12, 16]
-
-
-def test_nothing_is_called_absent_of_a_producer_that_was_forgotten() -> None:
-    driver = full()
-    driver.enrol(16)
-    driver.enrol(12, 5)
-    assert driver.send(12, 0, 0) == InvalidProducerEpoch(current_epoch=5, outcome=UNKNOWN)
-    assert driver.send(12, 0, 3) == InvalidProducerEpoch(current_epoch=5, outcome=UNKNOWN)
-
-
-def test_one_producer_at_a_time_is_enough_room_for_one() -> None:
-    driver = Driver(max_producers=1)
-    for pid in (8, 10, 8):
-        driver.enrol(pid)
-        stored(driver.send(pid, 0, 0))
-    assert list(driver.machine.producers.entries) == [8]
-
-
-def test_installing_an_older_epoch_changes_nothing() -> None:
-    driver = Driver()
-    driver.enrol(NAMED, 4)
-    before = state(driver.machine)
-    assert driver.apply(InstallProducer(NAMED, 3)) == ProducerInstalled(4)
-    assert state(driver.machine) == before
-
-
-# The order of the checks: the first that fails decides
 
 
 def test_checks_are_made_in_the_order_of_the_contract() -> None:

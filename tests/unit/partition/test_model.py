@@ -97,6 +97,8 @@ class Pipelines(RuleBasedStateMachine):
         if sender.records - sent_at > self.circle // 4:
             return  # a request that old no longer names one batch: its numbers come round again
         result = self.driver.append(stamp, batch.count, token=token, content=batch.content)
+        if token != self.token:
+            assert not isinstance(result, Appended), "a token that was superseded let a batch pass"
         if not answer_is_lost and batch.stamp == stamp:
             self.hear(batch, result)
             sender.settle()

@@ -1,6 +1,5 @@
 """Damaged streams: refused, or stored as something that every reader can read. Never a crash, never another error."""
 
-import io
 import struct
 
 import pyarrow as pa
@@ -10,23 +9,19 @@ from hypothesis import strategies as st
 from stockade.partition.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from stockade.partition.records import (
     RECORDS_MAX,
-    SCHEMA,
     STREAM_END,
     STREAM_START,
     batch_from_stream,
     stream,
 )
 
+from .arrow import ROWS, columns, written
+
 LIMIT = 1 << 16
 
 
 def body(timestamps: list[int | None], compression: str | None) -> bytes:
-    headers = [None, [{"key": "k", "value": b"v"}, {"key": "z", "value": b""}], []]
-    batch = pa.record_batch([[None, b"a", b"kk"], [b"x", b"y" * 50, None], timestamps, headers], schema=SCHEMA)
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
+    return written(columns([ROWS[0], ROWS[1], timestamps, ROWS[3]]), compression=compression)
 
 
 TIMES: list[list[int | None]] = [[None, 5, 7], [1, 2, 3]]

@@ -23,8 +23,10 @@ def out_of_order(reason: str, expected: int, last: int) -> StockadeError:
     return OutOfOrderSequence(reason=reason, expected_seq=expected, last_seq=last)
 
 
-def batch_of(run: Run, number: int) -> Repeated:
-    return Repeated(run.cache[number])
+def remembered(first_seq: int, count: int) -> Repeated:
+    """A batch of a run that began at offset 0, where offsets and numbers are equal."""
+    last = first_seq + count - 1
+    return Repeated(CachedBatch(first_seq, last, first_seq, last, 1000 + first_seq))
 
 
 ONE_TO_SEVEN = run_of(1, 2, 3, 4, 5, 6, 7)  # 0 | 1-2 | 3-5 | 6-9 | 10-14 | 15-20 | 21-27; the last five are remembered
@@ -43,8 +45,8 @@ BEFORE_WRAP = run_of(1, first_seq=MAX - 11, records_before=MAX - 11)
         pytest.param(run_of(1, 1), 5, 1, out_of_order("gap", 2, 1), id="60-gap"),
         pytest.param(run_of(1), 2, 1, out_of_order("gap", 1, 0), id="74-hole-of-one"),
         pytest.param(ONE_TO_SEVEN, 28, 3, None, id="next-of-many"),
-        pytest.param(ONE_TO_SEVEN, 21, 7, batch_of(ONE_TO_SEVEN, 4), id="67-newest-resent"),
-        pytest.param(ONE_TO_SEVEN, 3, 3, batch_of(ONE_TO_SEVEN, 0), id="69-fifth-newest-resent"),
+        pytest.param(ONE_TO_SEVEN, 21, 7, remembered(21, 7), id="67-newest-resent"),
+        pytest.param(ONE_TO_SEVEN, 3, 3, remembered(3, 3), id="69-fifth-newest-resent"),
         pytest.param(ONE_TO_SEVEN, 1, 2, Repeated(None), id="69-sixth-newest-resent"),
         pytest.param(ONE_TO_SEVEN, 0, 1, Repeated(None), id="first-resent"),
         pytest.param(ONE_TO_SEVEN, 0, 3, Repeated(None), id="forgotten-batches-resent-as-one"),
@@ -79,7 +81,7 @@ def test_62_a_batch_that_straddles_the_wrap_ends_behind_0() -> None:
 
 def test_69_strict_refuses_the_sixth_newest_and_takes_the_fifth() -> None:
     entry = Entry(ONE_TO_SEVEN, None, 1)
-    assert judge(entry, Stamp(NAMED, 0, 3), 3, strict=True) == batch_of(ONE_TO_SEVEN, 0)
+    assert judge(entry, Stamp(NAMED, 0, 3), 3, strict=True) == remembered(3, 3)
     assert judge(entry, Stamp(NAMED, 0, 1), 2, strict=True) == out_of_order("overlap", 28, 27)
 
 

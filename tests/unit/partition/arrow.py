@@ -1,0 +1,52 @@
+"""Arrow streams for tests: the batch of ROWS, written and accepted."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from stockade.partition.records import (
+    SCHEMA,
+    Batch,
+    batch_from_stream,
+    decode_batch,
+    stream,
+)
+
+NOW = 1_700_000_000_000
+LIMIT = 1 << 20
+ROWS: list[list[Any]] = [
+    [None, b"a", b"kk"],
+    [b"x", None, b""],
+    [0, 5, 7],
+    [None, [], [{"key": "k", "value": b"v"}, {"key": "", "value": b""}]],
+]
+
+
+def columns(rows: Sequence[Sequence[Any]] = ROWS, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+    return pa.record_batch(
+        [pa.array(column, field.type) for column, field in zip(rows, schema, strict=True)], schema=schema
+    )
+
+
+def written(*batches: pa.RecordBatch, schema: pa.Schema = SCHEMA, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def accepted(body: bytes | memoryview, batch_bytes_max: int = LIMIT) -> Batch:
+    return batch_from_stream(body, now_ms=NOW, batch_bytes_max=batch_bytes_max)
+
+
+def read_back(messages: Sequence[bytes]) -> pa.Table:
+    return pa.ipc.open_stream(b"".join(stream(messages))).read_all()
+
+
+def values(batch: Batch, column: str = "value") -> list[Any]:
+    decoded = decode_batch(batch.message).column(column)
+    rows: list[Any] = (decoded.view(pa.int64()) if column == "timestamp" else decoded).to_pylist()
+    return rows

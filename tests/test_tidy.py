@@ -17,8 +17,8 @@ FILE_LINES_MAX = 300
 TEST_FILE_LINES_MAX = 500
 """A test file is a list of cases: it may be longer and still hold one idea."""
 
-ENTRY_POINTS = {"cli.main", "http_api.contract", "cluster.invariants", "partition.invariants"}
-"""Modules that nothing in the product imports: how it is started, how the contract is made, what tests check."""
+ENTRY_POINTS = {"cli.main", "http_api.contract", "cluster.invariants", "partition.invariants", "chaos.proxies"}
+"""Modules that nothing in the product imports: how it starts, how the contract is made, what tests use."""
 
 POLLING_HELPER = "waiting.py"
 
@@ -76,7 +76,7 @@ def module_name(path: PurePosixPath) -> str:
 
 
 def imported_modules(path: PurePosixPath, source: str) -> set[str]:
-    """Names of modules of ours that a file imports, as ``folder.module``. A text like ".module:name" is a late import."""
+    """Modules of ours that a file imports, as ``folder.module``. A text like ".module:name" is a late import."""
     package = path.parts[:-1]
     found = set[str]()
     for node in ast.walk(ast.parse(source)):

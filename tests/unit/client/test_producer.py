@@ -22,7 +22,8 @@ from .fake_cluster import FakeCluster, Fault
 
 
 def config(cluster: FakeCluster, **settings: Any) -> ClientConfig:
-    return ClientConfig(bootstrap=tuple(cluster.nodes), retry_backoff_ms=1, **{"linger_ms": 0, **settings})
+    quick = {"linger_ms": 0, "retry_backoff_ms": 1, "retry_backoff_ms_max": 5}
+    return ClientConfig(bootstrap=tuple(cluster.nodes), **{**quick, **settings})
 
 
 def produce(cluster: FakeCluster, work: Callable[[Producer], Awaitable[None]], **settings: Any) -> None:
@@ -202,7 +203,8 @@ def test_leaving_by_an_exception_sends_nothing_more_and_says_what_is_unknown(clu
     async def work(producer: Producer) -> None:
         for value in (b"held", b"queued"):
             deliveries.append(await producer.send_batch("t", 0, [value]))
-        await asyncio.sleep(0.05)
+        while cluster.faults:
+            await asyncio.sleep(0.01)
         raise KeyError
 
     with pytest.raises(KeyError):

@@ -46,6 +46,9 @@ _HEADERS = SCHEMA.get_field_index("headers")
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError, struct.error)
 """What pyarrow and ipc.py raise for bytes that are not Arrow's. OSError: the stream ends inside a message."""
 
+_REASON_CHARACTERS_MAX = 200
+"""Arrow's messages may quote what they complain about; an answer does not repeat a whole body."""
+
 Header = tuple[str, bytes]
 
 
@@ -102,7 +105,7 @@ def batch_from_columns(
         arrays = [pa.array(column, field.type) for column, field in zip(items, SCHEMA, strict=True)]
         columns = pa.record_batch(arrays, schema=SCHEMA)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise InvalidRecord(f"the columns do not make a batch: {error}") from error
+        raise InvalidRecord(f"the columns do not make a batch: {_reason(error)}") from error
     _check_headers(columns.column(_HEADERS))
     filled, max_timestamp_ms = _fill_timestamps(columns, now_ms)
     return _batch(filled.serialize().to_pybytes(), count, (now_ms, max_timestamp_ms), batch_bytes_max)
@@ -123,6 +126,10 @@ def first_row_since(message: bytes | memoryview, timestamp_ms: int) -> tuple[int
 def stream(messages: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
     """Buffers that, written one after the other, are an Arrow IPC stream of these messages."""
     return [STREAM_START, *messages, STREAM_END]
+
+
+def _reason(error: Exception) -> str:
+    return str(error)[:_REASON_CHARACTERS_MAX]
 
 
 def _batch(message: bytes, count: int, times_ms: tuple[int, int], batch_bytes_max: int) -> Batch:
@@ -147,7 +154,7 @@ def _only_batch(body: pa.Buffer) -> tuple[pa.ipc.Message, bytes | None]:
         stored = memoryview(body).cast("B")[start : source.tell()]
         _check_end(source, len(body))
     except _UNREADABLE as error:
-        raise CorruptMessage(str(error)) from error
+        raise CorruptMessage(_reason(error)) from error
     is_ours = stored[:4] == _CONTINUATION and len(stored) % _ALIGNMENT == 0
     return message, bytes(stored) if is_ours else None
 
@@ -172,11 +179,13 @@ def _check_schema(message: pa.ipc.Message | None, size: int) -> None:
     if not is_little_endian(memoryview(message.metadata)):
         raise InvalidRecord("the stream is big-endian")
     schema = pa.ipc.read_schema(message)
+    if schema.equals(SCHEMA):
+        return
     if schema.names != SCHEMA.names:
-        raise InvalidRecord(f"the columns are {', '.join(schema.names)}; they must be {', '.join(SCHEMA.names)}")
+        raise InvalidRecord(f"the columns must be {', '.join(SCHEMA.names)}, in this order")
     for field, ours in zip(schema, SCHEMA, strict=True):
         if not field.nullable or not _is_type(field.type, ours.type):
-            raise InvalidRecord(f"column {field} must be {ours}")
+            raise InvalidRecord(f"column {ours.name} must be {ours.type} and nullable")
 
 
 def _is_type(given: pa.DataType, ours: pa.DataType) -> bool:
@@ -193,7 +202,7 @@ def _check_sizes(message: pa.ipc.Message, batch_bytes_max: int) -> None:
     try:
         header = batch_header(memoryview(message.metadata), memoryview(message.body))
     except _UNREADABLE as error:
-        raise CorruptMessage(str(error)) from error
+        raise CorruptMessage(_reason(error)) from error
     _check_count(header.rows)
     if max(header.uncompressed, message.metadata.size + message.body.size) > batch_bytes_max:
         raise MessageTooLarge(limit=batch_bytes_max, unit="bytes")
@@ -211,7 +220,7 @@ def _decode(message: pa.ipc.Message) -> pa.RecordBatch:
         columns = pa.ipc.read_record_batch(message, SCHEMA)
         columns.validate(full=True)
     except _UNREADABLE as error:
-        raise CorruptMessage(str(error)) from error
+        raise CorruptMessage(_reason(error)) from error
     return columns
 
 

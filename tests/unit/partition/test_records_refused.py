@@ -13,9 +13,10 @@ from stockade.partition.records import (
     SCHEMA,
     STREAM_END,
     STREAM_START,
+    batch_from_columns,
 )
 
-from .arrow import LIMIT, ROWS, accepted, columns, values, written
+from .arrow import LIMIT, NOW, ROWS, accepted, columns, values, written
 
 
 def renamed(name: str) -> pa.Schema:
@@ -57,6 +58,16 @@ def test_another_schema_is_refused(name: str) -> None:
 def test_only_one_batch_with_records_is_taken(batches: list[pa.RecordBatch]) -> None:
     with pytest.raises(InvalidRecord):
         accepted(written(*batches))
+
+
+def test_a_refusal_does_not_repeat_a_whole_body() -> None:
+    schema = pa.schema([pa.field("x" * 10_000, pa.binary())])
+    with pytest.raises(InvalidRecord) as stream_refusal:
+        accepted(written(columns([[b""]], schema), schema=schema))
+    with pytest.raises(InvalidRecord) as columns_refusal:
+        batch_from_columns([None], [b""], ["y" * 10_000], None, now_ms=NOW, batch_bytes_max=LIMIT)  # type: ignore[list-item]
+    for refusal in (stream_refusal, columns_refusal):
+        assert len(refusal.value.fields["reason"]) < 300
 
 
 def test_a_dictionary_message_is_refused() -> None:

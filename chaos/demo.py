@@ -19,7 +19,7 @@ from .checkers import judge
 from .evidence import Evidence, ReplicaLog
 from .findings import Findings, findings, payload_of
 from .history import History
-from .nemesis import Strike, kill_leader
+from .nemesis import Strike, draw_target, kill_leader
 from .nodes import ClusterProcesses
 from .readback import read_back
 from .report import Run
@@ -87,16 +87,20 @@ async def _write_everything(scene: Scene, folder: Path) -> tuple[list[Strike], R
 
 
 async def _strike(scene: Scene, takeover: TakeOver) -> list[Strike]:
-    await scene.progress.level(GATES[0])
-    scene.progress.open(GATES[0])
-    await scene.progress.reached(KILLS_AT[0])
-    first = await kill_leader(scene)
+    first = await _kill_at_work(scene, GATES[0], KILLS_AT[0])
     await scene.progress.level(GATES[1])
     scene.progress.open(GATES[1])
     await takeover.zombie_is_done.wait()
-    scene.progress.open(GATES[2])
-    await scene.progress.reached(KILLS_AT[1])
-    return [first, await kill_leader(scene)]
+    return [first, await _kill_at_work(scene, GATES[2], KILLS_AT[1])]
+
+
+async def _kill_at_work(scene: Scene, gate: float, part: float) -> Strike:
+    """Open the gate when everybody stands there, and strike as soon as they are on their way."""
+    await scene.progress.level(gate)
+    target = await draw_target(scene)
+    scene.progress.open(gate)
+    await scene.progress.reached(part)
+    return await kill_leader(scene, target)
 
 
 async def _write(scene: Scene, stream: Stream) -> None:

@@ -25,19 +25,32 @@ class Strike(msgspec.Struct, frozen=True):
     """How many of the partitions that it led have had an election since."""
 
 
-async def kill_leader(scene: Scene) -> Strike:
-    """Kill the leader of a partition drawn by lot; returns once the node is back and all it led have a leader again."""
-    before = (await scene.client.topic(scene.topic)).partitions
-    target = scene.chance.choice([state for state in before if state.leader_node is not None])
-    node = str(target.leader_node)
-    led = [state.partition for state in before if state.leader_node == node]
-    scene.audience.step(f"kill -9 {node}: it leads partition {target.partition} and {len(led) - 1} more")
+class Target(msgspec.Struct, frozen=True):
+    """A node to be killed, because it leads ``partition``; ``led`` are all partitions that it leads."""
+
+    node: str
+    partition: int
+    led: Sequence[PartitionState]
+
+
+async def draw_target(scene: Scene) -> Target:
+    """The leader of a partition drawn by lot."""
+    states = (await scene.client.topic(scene.topic)).partitions
+    drawn = scene.chance.choice([state for state in states if state.leader_node is not None])
+    node = str(drawn.leader_node)
+    return Target(node, drawn.partition, [state for state in states if state.leader_node == node])
+
+
+async def kill_leader(scene: Scene, target: Target) -> Strike:
+    """Kill it at once; returns when the node is back and everything that it led has a newer leader."""
+    node, led = target.node, [state.partition for state in target.led]
     pid = scene.processes.kill(node)
     at_ns = scene.history.note("nemesis", "kill", node=node, partition=target.partition).t_mono_ns
+    scene.audience.step(f"kill -9 {node}: it led partition {target.partition} and {len(led) - 1} more")
     await scene.processes.back(node, pid)
     back_ns = scene.history.note("nemesis", "back", node=node).t_mono_ns
     scene.audience.step(f"{node} is back and ready")
-    await _led_again(scene, [before[partition] for partition in led])
+    await _led_again(scene, target.led)
     return Strike(node, target.partition, at_ns, back_ns, led, len(led))
 
 

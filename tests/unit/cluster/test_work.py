@@ -1,0 +1,42 @@
+"""What a step proposes to a partition, and what it reports of the answer."""
+
+from stockade.cluster.commands import FenceCleared, FenceInstalled, ProducerFenceInstalled
+from stockade.cluster.work import ClearFenceWork, InstallFenceWork, InstallProducerWork
+from stockade.partition.commands import (
+    ClearFence,
+    InstallFence,
+    InstallProducer,
+    ProducerInstalled,
+    SlotState,
+)
+
+GROUP = 812 << 16 | 1
+INSTALL = InstallFenceWork(GROUP, "g-812-3", 3, 7, "s-1", "p", "Exclusive")
+CLEAR = ClearFenceWork(GROUP, "g-812-3", 3, 7)
+PRODUCER = InstallProducerWork(GROUP, 1001, 4)
+
+
+def test_a_step_proposes_what_it_says() -> None:
+    assert INSTALL.command() == InstallFence("g-812-3", 7, "s-1", "p", "Exclusive", 3)
+    assert CLEAR.command() == ClearFence("g-812-3", 7, 3)
+    assert PRODUCER.command() == InstallProducer(1001, 4)
+
+
+def test_a_step_that_was_done_is_reported() -> None:
+    done = SlotState(done=True, topic_epoch=7)
+    assert INSTALL.report(done, 5) == FenceInstalled(now_ms=5, group_id=GROUP, grant_id="g-812-3")
+    assert CLEAR.report(done, 5) == FenceCleared(now_ms=5, group_id=GROUP, grant_id="g-812-3")
+    assert PRODUCER.report(ProducerInstalled(4), 5) == ProducerFenceInstalled(
+        now_ms=5, pid=1001, epoch=4, group_id=GROUP
+    )
+
+
+def test_a_step_that_the_partition_refused_reports_nothing() -> None:
+    refused = SlotState(done=False, topic_epoch=8)
+    assert INSTALL.report(refused, 5) is None
+    assert CLEAR.report(refused, 5) is None
+
+
+def test_a_partition_that_is_ahead_of_a_producers_step_reports_where_it_is() -> None:
+    report = PRODUCER.report(ProducerInstalled(9), 5)
+    assert report == ProducerFenceInstalled(now_ms=5, pid=1001, epoch=9, group_id=GROUP)

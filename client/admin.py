@@ -116,9 +116,9 @@ class Client:
         path = f"/v1/sessions/{quoted(session)}"
         return decode(await self._calls.once(Request(method="PUT", path=path, timeout_ms=timeout_ms)), SessionState)
 
-    async def close_session(self, session: str) -> None:
+    async def close_session(self, session: str, *, patience_ms: int | None = None) -> None:
         """Free everything the session holds; answers when its slots are cleared. Safe for a session that is gone."""
-        await self._calls.send("DELETE", f"/v1/sessions/{quoted(session)}")
+        await self._calls.send("DELETE", f"/v1/sessions/{quoted(session)}", patience_ms=patience_ms)
 
     async def acquire(
         self,

@@ -34,12 +34,23 @@ class Calls:
         """``send``, with the answer's body as a ``kind``."""
         return decode(await self.send(method, path, **request), kind)
 
-    async def send(self, method: str, path: str, *, body: Mapping[str, Any] | None = None, **rest: Any) -> Answer:
-        """Send until there is an answer or a refusal that is one. ``rest``: fields of transport.Request."""
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        patience_ms: int | None = None,
+        **rest: Any,
+    ) -> Answer:
+        """Send until there is an answer or a refusal that is one, for ``patience_ms`` (None: delivery_timeout_ms).
+
+        ``rest``: fields of transport.Request.
+        """
         if body is not None:
             rest["body"] = msgspec.json.encode(body)
             rest["headers"] = {**_JSON, **rest.get("headers", {})}
-        deadline_s = time.monotonic() + self._config.delivery_timeout_ms / 1000
+        deadline_s = time.monotonic() + (patience_ms or self._config.delivery_timeout_ms) / 1000
         attempts = 0
         while True:
             try:

@@ -127,12 +127,15 @@ class Session:
         return self
 
     async def close(self) -> None:
-        """Give up everything that the session holds; returns when its slots are cleared."""
+        """Give up everything that the session holds; returns when its slots are cleared.
+
+        A lost session is left to its end, and no longer than its ttl is spent on closing any other.
+        """
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        if self._id is not None:
-            await self._client.close_session(self._id)
+        if self._id is not None and self.error is None:
+            await self._client.close_session(self._id, patience_ms=self._ttl_ms)
         self._lose(ClientClosed("the session was closed"))
 
     async def acquire(

@@ -7,6 +7,8 @@ it needs; nothing of the server is ever imported from here.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from .partition.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from .client.admin import Client as Client
     from .client.batches import Receipt as Receipt
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from .client.fencing import Session as Session
     from .client.producer import Producer as Producer
     from .partition.errors import StockadeError as StockadeError
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "BlockingClient": "client.blocking",

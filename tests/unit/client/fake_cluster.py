@@ -56,11 +56,20 @@ class FakeCluster(FakeState):
         self.requests: list[tuple[str, str]] = []
         self.released = asyncio.Event()
         self.expired = False
+        self._arrival = threading.Condition()
         self._loop = asyncio.new_event_loop()
         self._runners: list[web.AppRunner] = []
 
     def paths(self, method: str) -> list[str]:
         return [path for verb, path in self.requests if verb == method]
+
+    async def seen(self, method: str, count: int) -> None:
+        """Return when so many requests of this method have arrived."""
+        await asyncio.to_thread(self._wait_for, lambda: len(self.paths(method)) >= count)
+
+    def _wait_for(self, condition: Callable[[], bool]) -> None:
+        with self._arrival:
+            assert self._arrival.wait_for(condition, 10)
 
     def release_held(self) -> None:
         self._loop.call_soon_threadsafe(self.released.set)
@@ -119,7 +128,9 @@ class FakeCluster(FakeState):
     async def _answer(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        self.requests.append((request.method, request.path_qs))
+        with self._arrival:
+            self.requests.append((request.method, request.path_qs))
+            self._arrival.notify_all()
         try:
             return await handler(request)
         except StockadeError as error:
@@ -173,9 +184,9 @@ class FakeCluster(FakeState):
     async def _post_grant(self, request: web.Request) -> web.Response:
         body = await request.json()
         topic = self.topic(request.match_info["topic"])
-        return answer(
-            granted(self.acquire(topic, request.headers["Stockade-Session"], body["partitions"], body["mode"])), 201
-        )
+        wanted = body["partitions"]
+        numbers = list(range(len(topic.machines))) if wanted == "all" else wanted
+        return answer(granted(self.acquire(topic, request.headers["Stockade-Session"], numbers, body["mode"])), 201)
 
     async def _delete_grant(self, request: web.Request) -> web.Response:
         self.release(request.match_info["grant"])

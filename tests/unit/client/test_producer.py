@@ -203,8 +203,7 @@ def test_leaving_by_an_exception_sends_nothing_more_and_says_what_is_unknown(clu
     async def work(producer: Producer) -> None:
         for value in (b"held", b"queued"):
             deliveries.append(await producer.send_batch("t", 0, [value]))
-        while cluster.faults:
-            await asyncio.sleep(0.01)
+        await cluster.seen("POST", 2)
         raise KeyError
 
     with pytest.raises(KeyError):
@@ -241,13 +240,14 @@ def test_starting_without_a_cluster_fails_at_once() -> None:
 def test_a_batch_refused_until_its_time_ended_fails_with_the_last_refusal(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.take_over("t")
+    slow = {"retry_backoff_ms": 1000, "retry_backoff_ms_max": 1000}
 
     async def work(producer: Producer) -> None:
         with pytest.raises(ProducerBusy) as refused:
             await (await producer.send("t", b"v"))
         assert refused.value.fields["outcome"]["state"] == "absent"
 
-    produce(cluster, work, request_timeout_ms=100, delivery_timeout_ms=150)
+    produce(cluster, work, request_timeout_ms=100, delivery_timeout_ms=300, **slow)
 
 
 @pytest.mark.parametrize("seed", range(12))

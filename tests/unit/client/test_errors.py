@@ -1,0 +1,69 @@
+import msgspec
+import pytest
+
+from stockade.client.errors import UnknownRefusal, refusal_of, with_fields
+from stockade.client.retry import is_momentary
+from stockade.partition.errors import BY_CODE, OffsetOutOfRange, ProducerFenced, RequestTimedOut, StockadeError
+
+
+def problem(code: str, status: int, **members: object) -> bytes:
+    return msgspec.json.encode({"type": "t", "title": "t", "status": status, "detail": "d", "code": code, **members})
+
+
+@pytest.mark.parametrize("code", BY_CODE)
+def test_a_known_problem_comes_back_as_its_class_with_its_own_fields(code: str) -> None:
+    error = refusal_of(BY_CODE[code].http_status, problem(code, 400, retriable=True, no_side_effects=True, extra=7))
+    assert type(error) is BY_CODE[code]
+    assert error.fields == {"extra": 7}
+    assert error.retriable is BY_CODE[code].retriable
+
+
+@pytest.mark.parametrize("status", [403, 409])
+def test_an_unknown_code_with_403_or_409_is_final_whatever_it_claims(status: int) -> None:
+    error = refusal_of(status, problem("NEWS", status, retriable=True, no_side_effects=True, since=3))
+    assert isinstance(error, UnknownRefusal)
+    assert (error.code, error.retriable, error.no_side_effects, error.fields) == ("NEWS", False, True, {"since": 3})
+
+
+def test_an_unknown_code_with_503_is_as_retriable_as_it_says() -> None:
+    assert is_momentary(refusal_of(503, problem("NEWS", 503, retriable=True, no_side_effects=True)))
+    assert not is_momentary(refusal_of(503, problem("NEWS", 503, retriable=False, no_side_effects=True)))
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b'"text"', b'{"code": 7}', b"\xff"])
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_5xx_without_a_problem_leaves_the_outcome_open(status: int, body: bytes) -> None:
+    error = refusal_of(status, body)
+    assert isinstance(error, RequestTimedOut)
+    assert not error.no_side_effects
+
+
+def test_a_4xx_without_a_problem_is_final() -> None:
+    error = refusal_of(418, b"teapot")
+    assert (error.code, error.retriable) == ("HTTP_418", False)
+
+
+def test_a_copy_keeps_class_detail_and_other_fields() -> None:
+    error = ProducerFenced("gone", current_epoch=2, outcome={"state": "committed"})
+    copy = with_fields(error, outcome={"state": "absent"})
+    assert type(copy) is ProducerFenced
+    assert copy.detail == "gone"
+    assert copy.fields == {"current_epoch": 2, "outcome": {"state": "absent"}}
+    assert error.fields["outcome"] == {"state": "committed"}
+    assert with_fields(OffsetOutOfRange(1, 2, 3), x=1).status == 410
+
+
+def test_only_what_is_about_the_moment_is_repeated_by_itself() -> None:
+    momentary = {code for code, kind in BY_CODE.items() if is_momentary(kind.__new__(kind))}
+    assert momentary == {
+        "NOT_LEADER_OR_FOLLOWER",
+        "THROTTLING_QUOTA_EXCEEDED",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_ENOUGH_REPLICAS",
+        "REQUEST_TIMED_OUT",
+    }
+    assert not is_momentary(StockadeErrorWithoutPolicy())
+
+
+class StockadeErrorWithoutPolicy(StockadeError):
+    code, title, http_status = "TEST_ONLY", "For this test", 400

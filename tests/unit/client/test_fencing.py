@@ -1,0 +1,97 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from stockade.client.admin import Client
+from stockade.client.config import ClientConfig
+from stockade.client.errors import ClientClosed
+from stockade.client.fencing import Lease, Session
+from stockade.partition.commands import Token
+from stockade.partition.errors import ProducerBusy, SessionExpired, StockadeError, UnknownSession
+
+from .fake_cluster import FakeCluster
+
+
+def use(cluster: FakeCluster, work: Callable[[Client], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with Client(ClientConfig(bootstrap=tuple(cluster.nodes), retry_backoff_ms=1)) as client:
+            await work(client)
+
+    asyncio.run(run())
+
+
+def test_a_lease_is_renewed_at_a_third_and_given_up_a_fifth_before_its_end() -> None:
+    lease = Lease(9000, 100.0)
+    assert lease.renew_at_s == pytest.approx(103.0)
+    assert lease.lost_at_s == pytest.approx(107.2)
+
+
+def test_a_session_is_renewed_while_it_is_open_and_gone_when_it_is_closed(cluster: FakeCluster) -> None:
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000) as session:
+            assert list(cluster.sessions) == [session.id]
+            await cluster.seen("PUT", 2)
+            assert not session.lost.is_set()
+        assert cluster.sessions == {}
+        assert isinstance(session.error, ClientClosed)
+
+    use(cluster, work)
+
+
+def test_an_expired_session_is_lost_with_all_its_fences_and_tells_them_once(cluster: FakeCluster) -> None:
+    cluster.create("t", 2)
+    told: list[StockadeError] = []
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000) as session:
+            fences = [await session.acquire("t", [partition]) for partition in range(2)]
+            for fence in fences:
+                fence.on_lost(told.append)
+            cluster.expired = True
+            await asyncio.wait_for(session.lost.wait(), 10)
+            assert all(fence.lost.is_set() and isinstance(fence.error, SessionExpired) for fence in fences)
+        assert len(told) == 2
+
+    use(cluster, work)
+
+
+def test_a_session_that_cannot_be_renewed_is_given_up_before_its_ttl_ends(cluster: FakeCluster) -> None:
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000) as session:
+            began_s = asyncio.get_running_loop().time()
+            for node in cluster.nodes:
+                await asyncio.to_thread(cluster.kill, node)
+            await asyncio.wait_for(session.lost.wait(), 10)
+            assert asyncio.get_running_loop().time() - began_s < 1.0
+            assert isinstance(session.error, SessionExpired)
+
+    use(cluster, work)
+
+
+def test_a_fence_is_released_by_itself_and_the_partition_is_free(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me") as mine, Session(client, "you") as yours:
+            fence = await mine.acquire("t")
+            assert fence.token(0) == Token(fence.grant.grant, 1, mine.id)
+            with pytest.raises(ProducerBusy):
+                await yours.acquire("t")
+            await fence.release()
+            assert (await yours.acquire("t")).epoch == fence.epoch + 1
+
+    use(cluster, work)
+
+
+def test_a_session_must_be_open(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        session = Session(client, "me")
+        with pytest.raises(ClientClosed):
+            await session.acquire("t")
+        with pytest.raises(UnknownSession):
+            await client.acquire("t", "s-unknown", [0], "Exclusive", "me")
+
+    use(cluster, work)

@@ -1,0 +1,115 @@
+import asyncio
+import socket
+
+import pytest
+
+from stockade.client.config import ClientConfig
+from stockade.client.errors import ClientClosed, ClusterUnreachable
+from stockade.client.transport import LEADER_HINTS_MAX, Answer, Request, Transport
+from stockade.partition.errors import NotLeaderOrFollower, RequestTimedOut
+
+from .fake_cluster import FakeCluster, Fault
+
+PATH = "/v1/topics/t/partitions/0/records"
+READ = Request(method="GET", path=PATH, params={"offset": 0, "max_bytes": 1})
+
+
+def ask(request: Request, *nodes: str, **settings: int) -> Answer:
+    async def run() -> Answer:
+        async with Transport(ClientConfig(bootstrap=nodes, **settings)) as transport:
+            return await transport.request(request)
+
+    return asyncio.run(run())
+
+
+def free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_node_that_cannot_be_connected_to_is_passed_over_and_tried_last_for_a_while(cluster: FakeCluster) -> None:
+    dead = free_port()
+
+    async def run() -> None:
+        async with Transport(ClientConfig(bootstrap=(dead, cluster.nodes[0]))) as transport:
+            assert transport.nodes[0] == dead
+            answer = await transport.request(Request(method="GET", path="/v1/cluster"))
+            assert answer.status == 200
+            assert transport.nodes == [cluster.nodes[0], dead]
+
+    asyncio.run(run())
+
+
+def test_when_no_node_can_be_reached_nothing_was_sent() -> None:
+    with pytest.raises(ClusterUnreachable) as unreachable:
+        ask(READ, free_port(), free_port())
+    assert unreachable.value.no_side_effects
+    assert unreachable.value.retriable
+    assert unreachable.value.detail.count("http://") == 2
+
+
+def test_a_leader_hint_is_followed(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.read_faults = [Fault.MOVED]
+    assert ask(READ, *cluster.nodes).status == 200
+    assert len(cluster.requests) == 2
+
+
+def test_hints_are_followed_a_few_times_at_most(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.read_faults = [Fault.MOVED] * 10
+    with pytest.raises(NotLeaderOrFollower):
+        ask(READ, *cluster.nodes)
+    assert len(cluster.requests) == LEADER_HINTS_MAX + 1
+
+
+def test_a_request_for_one_node_goes_nowhere_else(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.read_faults = [Fault.MOVED]
+    only = Request(method="GET", path=PATH, params=READ.params, node=cluster.nodes[0], only_node=True)
+    with pytest.raises(NotLeaderOrFollower):
+        ask(only, *cluster.nodes)
+    with pytest.raises(ClusterUnreachable):
+        ask(Request(method="GET", path="/v1/cluster", node=free_port(), only_node=True), *cluster.nodes)
+
+
+def test_a_lost_answer_is_an_unknown_outcome_and_not_repeated(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.LOSE_REQUEST]
+    with pytest.raises(RequestTimedOut) as unknown:
+        ask(Request(method="POST", path=PATH, body=b"x"), *cluster.nodes)
+    assert not unknown.value.no_side_effects
+    assert len(cluster.requests) == 1
+
+
+def test_no_answer_in_time_is_an_unknown_outcome(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.read_faults = [Fault.HOLD]
+    with pytest.raises(RequestTimedOut, match="no answer within 100 ms"):
+        ask(READ, *cluster.nodes, request_timeout_ms=100)
+
+
+def test_the_time_that_a_node_may_wait_comes_on_top(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.read_faults = [Fault.HOLD]
+    with pytest.raises(RequestTimedOut, match="no answer within 150 ms"):
+        ask(Request(method="GET", path=PATH, params=READ.params, wait_ms=50), *cluster.nodes, request_timeout_ms=100)
+
+
+def test_a_closed_transport_sends_nothing(cluster: FakeCluster) -> None:
+    async def run() -> None:
+        transport = Transport(ClientConfig(bootstrap=tuple(cluster.nodes)))
+        await transport.close()
+        with pytest.raises(ClientClosed):
+            await transport.request(READ)
+
+    asyncio.run(run())
+    assert cluster.requests == []
+
+
+def test_only_base_urls_are_learned() -> None:
+    transport = Transport(ClientConfig(bootstrap=("http://a:1",)))
+    for url in ("http://b:2/", "file:///etc", "http://a:1", ""):
+        transport.learn(url)
+    assert transport.nodes == ["http://a:1", "http://b:2"]

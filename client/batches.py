@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Self
+from typing import NamedTuple, Self
 
 from ..partition.commands import Token
 from ..partition.errors import InvalidRecord, StockadeError
@@ -14,9 +14,10 @@ RECORD_OVERHEAD_BYTES = 24
 BATCH_OVERHEAD_BYTES = 1_024
 """Reckoned for a batch beside its records: metadata and padding of the Arrow message."""
 
+_BYTES_OR_NONE = (bytes, type(None))
 
-@dataclass(frozen=True, slots=True)
-class Record:
+
+class Record(NamedTuple):
     """One record to send; ``timestamp_ms`` is Unix time."""
 
     key: bytes | None
@@ -26,18 +27,21 @@ class Record:
 
     def check(self) -> None:
         """Raise InvalidRecord here, for this record alone, rather than later for the batch that it would spoil."""
-        if not isinstance(self.value, bytes | None) or not isinstance(self.key, bytes | None):
+        if not isinstance(self.value, _BYTES_OR_NONE) or not isinstance(self.key, _BYTES_OR_NONE):
             raise InvalidRecord("key and value must be bytes or None")
         if self.timestamp_ms < 0:
             raise InvalidRecord("the timestamp is negative")
-        if any(not isinstance(name, str) or not isinstance(value, bytes) for name, value in self.headers or ()):
-            raise InvalidRecord("a header must be a pair of str and bytes")
+        for name, value in self.headers or ():
+            if not isinstance(name, str) or not isinstance(value, bytes):
+                raise InvalidRecord("a header must be a pair of str and bytes")
 
     @property
     def size(self) -> int:
         """Bytes reckoned in a batch."""
         size = RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"")
-        return size + sum(len(name) + len(value) + 8 for name, value in self.headers or ())
+        for name, value in self.headers or ():
+            size += len(name) + len(value) + RECORD_OVERHEAD_BYTES
+        return size
 
 
 @dataclass(frozen=True, slots=True)

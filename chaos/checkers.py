@@ -5,13 +5,14 @@ for each that it catches a run that was falsified in its way. Zombies are judged
 by when an answer arrived: a resumed process may hear late that a write of before was committed.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 
 import msgspec
 
 from ..partition.commands import SEQUENCE_MODULUS
-from .evidence import Evidence, ReplicaLog, names_of
+from .evidence import Evidence, ReplicaLog, names_of, placed
 from .fencing_checkers import epoch_uniqueness, outcome_certificate, zombie
 from .history import split_name
 
@@ -43,7 +44,7 @@ def lost_write(evidence: Evidence) -> Iterator[str]:
 
 
 def inconsistent_offset(evidence: Evidence) -> Iterator[str]:
-    """All replicas hold the same record at each offset, and it is the one that was acknowledged there."""
+    """All replicas hold the same record at each offset, and it is the one that was acknowledged or read there."""
     first: dict[int, ReplicaLog] = {}
     for log in evidence.logs:
         other = first.setdefault(log.partition, log)
@@ -51,12 +52,12 @@ def inconsistent_offset(evidence: Evidence) -> Iterator[str]:
             yield f"{_place(log)} and {other.node} differ from row {_first_difference(log, other)} on"
     for log in evidence.distinct_logs():
         at = dict(zip(log.names, log.offsets, strict=True))
-        for op in evidence.ended("append", "ok"):
-            if op.end is None or op.invoke.partition != log.partition or op.end.offset is None:
+        for op in (*evidence.ended("append", "ok"), *evidence.ended("fetch", "ok")):
+            if op.end is None or op.invoke.partition != log.partition:
                 continue
-            for k, name in enumerate(names_of(op.end)):
-                if at.get(name, op.end.offset + k) != op.end.offset + k:
-                    yield f"{_place(log)} has {name} at {at[name]}; acknowledged at {op.end.offset + k}"
+            for name, offset in placed(op.end):
+                if at.get(name, offset) != offset:
+                    yield f"{_place(log)} has {name} at {at[name]}; {op.invoke.f} {op.invoke.i} said {offset}"
 
 
 def duplicate(evidence: Evidence) -> Iterator[str]:
@@ -133,21 +134,14 @@ def aborted_read(evidence: Evidence) -> Iterator[str]:
 
 def stale_read(evidence: Evidence) -> Iterator[str]:
     """A linearizable read shows everything that was acknowledged before it began."""
-    appends = [op for op in evidence.ended("append", "ok") if op.end is not None and op.end.offset is not None]
+    acknowledged = _acknowledged_ends(evidence)
     for read in evidence.ended("fetch", "ok"):
         assert read.end is not None
-        acknowledged = max(
-            (
-                (op.end.offset or 0) + (op.end.count or 0)
-                for op in appends
-                if op.end is not None
-                and op.invoke.partition == read.invoke.partition
-                and op.end.t_mono_ns < read.invoke.t_mono_ns
-            ),
-            default=0,
-        )
-        if (read.end.offset or 0) < acknowledged:
-            yield f"fetch {read.invoke.i} saw log end {read.end.offset}; {acknowledged} was acknowledged"
+        times, ends = acknowledged.get(read.invoke.partition, ([], []))
+        before = bisect_left(times, read.invoke.t_mono_ns)
+        least = ends[before - 1] if before else 0
+        if (read.end.offset or 0) < least:
+            yield f"fetch {read.invoke.i} saw log end {read.end.offset}; {least} was acknowledged"
 
 
 CHECKERS: dict[str, Checker] = {
@@ -188,6 +182,20 @@ def _split_or_none(name: str) -> tuple[str, int]:
         return split_name(name)
     except ValueError:
         return name, -1
+
+
+def _acknowledged_ends(evidence: Evidence) -> dict[int | None, tuple[list[int], list[int]]]:
+    """For each partition: when appends were acknowledged, and how long the log was known to be from then on."""
+    ends: dict[int | None, list[tuple[int, int]]] = {}
+    for op in evidence.ended("append", "ok"):
+        if op.end is not None and op.end.offset is not None:
+            end = op.end.offset + (op.end.count or 0)
+            ends.setdefault(op.invoke.partition, []).append((op.end.t_mono_ns, end))
+    known: dict[int | None, tuple[list[int], list[int]]] = {}
+    for partition, pairs in ends.items():
+        pairs.sort()
+        known[partition] = ([at for at, _ in pairs], list(accumulate((end for _, end in pairs), max)))
+    return known
 
 
 def _repeated(log: ReplicaLog, column: Sequence[Hashable]) -> Iterator[tuple[Hashable, int]]:

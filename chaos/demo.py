@@ -107,8 +107,8 @@ async def _write(scene: Scene, stream: Stream) -> None:
     def acknowledged(count: int) -> None:
         scene.progress.add(stream.partition, count)
 
-    async def may_send(index: int) -> None:
-        await scene.progress.may_send(stream, index)
+    async def may_send(index: int) -> bool:
+        return await scene.progress.may_send(stream, index)
 
     producer = await Producer(scene.client.config, name=stream.name).start()
     try:

@@ -86,3 +86,12 @@ def names_of(event: Event) -> list[str]:
         return []
     writer, _, first = event.value.rpartition("/")
     return [record_name(writer, int(first) + k) for k in range(event.count or 0)]
+
+
+def placed(event: Event) -> Iterator[tuple[str, int]]:
+    """The records that an answer speaks of, each with the offset that it gives them; none without an offset."""
+    if event.offset is None:
+        return
+    base = event.offset - (event.count or 0) if event.f == "fetch" else event.offset
+    for k, name in enumerate(names_of(event)):
+        yield name, base + k

@@ -44,7 +44,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: str | None = None
     count: int | None = None
     offset: int | None = None
-    """Of an append: its first offset. Of a fetch: log_end as answered."""
+    """Of an append: its first offset. Of a fetch: log_end as answered; ``value`` names what lies before it."""
     node: str | None = None
     error: str | None = None
     outcome: dict[str, Any] | None = None

@@ -63,8 +63,9 @@ class Progress:
         """Return once the gate at ``part`` is open."""
         await self._gates[part].wait()
 
-    async def may_send(self, stream: Stream, index: int) -> None:
-        """Return when record ``index`` of a stream may be sent."""
+    async def may_send(self, stream: Stream, index: int) -> bool:
+        """Return True when record ``index`` of a stream may be sent."""
         for part, gate in self._gates.items():
             if index >= stream.share(part):
                 await gate.wait()
+        return True

@@ -98,10 +98,10 @@ class TakeOver:
     async def _go_on(self, writer: StreamWriter, log_end: int) -> None:
         stream, progress, batch_records = self._stream, self._scene.progress, self._scene.batch_records
 
-        async def may_send(index: int) -> None:
+        async def may_send(index: int) -> bool:
             """Wait as all do, but not before there is enough to wake the first writer up."""
-            if index >= log_end + (BATCHES_AFTER + 1) * batch_records:
-                await progress.may_send(stream, index)
+            wakes = index < log_end + (BATCHES_AFTER + 1) * batch_records
+            return wakes or await progress.may_send(stream, index)
 
         await writer.run(
             log_end,

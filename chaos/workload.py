@@ -16,7 +16,8 @@ from .streams import Stream
 WINDOW_BATCHES = 5
 """Batches of one writer under way at once; as many as the producer itself allows, so that none waits unseen."""
 
-MaySend = Callable[[int], Awaitable[None]]
+MaySend = Callable[[int], Awaitable[bool]]
+"""Returns when the record with this index may be sent; False ends the stream there."""
 Acknowledged = Callable[[int], None]
 
 
@@ -47,14 +48,15 @@ class StreamWriter:
     async def run(self, first: int, batch_records: int, *, may_send: MaySend, acknowledged: Acknowledged) -> None:
         """Write the stream from record ``first`` to its end, ``batch_records`` a batch.
 
-        Waits before each batch until ``may_send(index)`` returns, and calls ``acknowledged(count)`` for each that is
-        stored. Raises the first refusal, after everything that was under way has its outcome.
+        Asks ``may_send`` before each batch, and calls ``acknowledged(count)`` for each that is stored. Raises the first
+        refusal, after everything that was under way has its outcome.
         """
         self._first = first
         window: deque[asyncio.Task[None]] = deque()
         try:
             for index in range(first, self._stream.records, batch_records):
-                await may_send(index)
+                if not await may_send(index):
+                    break
                 if len(window) == WINDOW_BATCHES:
                     await window.popleft()
                 count = min(batch_records, self._stream.records - index)

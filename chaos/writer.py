@@ -48,11 +48,12 @@ class Leave:
         self._records = records
         self._grew = asyncio.Event()
 
-    async def may_send(self, index: int) -> None:
-        """Return when record ``index`` may be sent."""
+    async def may_send(self, index: int) -> bool:
+        """Return True when record ``index`` may be sent."""
         while index >= self._records:
             self._grew.clear()
             await self._grew.wait()
+        return True
 
     async def follow(self, lines: asyncio.StreamReader) -> None:
         """Take the parent's lines until it closes them."""

@@ -41,12 +41,12 @@ def acquire(i: int, writer: str, epoch: int) -> Operation:
     )
 
 
-def read(i: int, log_end: int, first: int, count: int) -> Operation:
+def read(i: int, log_end: int, last: int) -> Operation:
     about: dict[str, Any] = {"process": "reader", "f": "fetch", "partition": 0}
-    value = record_name("old", first)
+    value = record_name("old", last)
     return Operation(
         Event(i=i, t_mono_ns=i * 10, type="invoke", **about),
-        Event(i=i + 1, t_mono_ns=i * 10 + 5, type="ok", of=i, offset=log_end, value=value, count=count, **about),
+        Event(i=i + 1, t_mono_ns=i * 10 + 5, type="ok", of=i, offset=log_end, value=value, count=1, **about),
     )
 
 
@@ -62,7 +62,7 @@ def honest_operations() -> list[Operation]:
         append(10, "old", 0, 1, pid=ZOMBIE_PID, seq=0, type="ok", offset=0),
         append(20, "old", 2, 1, pid=ZOMBIE_PID, seq=2, type="ok", offset=2),
         append(30, "old", 4, 1, pid=ZOMBIE_PID, seq=4),
-        read(40, 6, 0, 6),
+        read(40, 6, 5),
         acquire(50, "new", 2),
         append(60, "new", 6, 2, pid=PID, seq=0, type="ok", offset=6),
         append(70, "old", 6, 1, pid=ZOMBIE_PID, seq=6, **FENCED, outcome=ABSENT),
@@ -151,6 +151,7 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ("inconsistent-offset", "a replica has other bytes", on_one_replica(with_item("values", 5, b"other"))),
     ("inconsistent-offset", "a replica is shorter", on_one_replica(lambda log: rows(log, list(range(9))))),
     ("inconsistent-offset", "an ack names another offset", operation(2, offset=3)),
+    ("inconsistent-offset", "a read saw another offset", operation(4, offset=7)),
     (
         "duplicate",
         "a record is there twice",

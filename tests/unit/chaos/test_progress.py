@@ -6,7 +6,7 @@ from stockade.chaos.streams import plan_streams
 STREAMS = plan_streams([("a", [b"1"]), ("b", [b"2"])], 20)
 
 
-async def is_waiting(task: "asyncio.Task[None]") -> bool:
+async def is_waiting(task: asyncio.Future[bool] | asyncio.Future[None]) -> bool:
     for _ in range(5):
         await asyncio.sleep(0)
     return not task.done()

@@ -14,7 +14,7 @@ from .messages import Message, Ping
 
 _log = logging.getLogger(__name__)
 
-HELLO_BYTES_MAX = 2048
+HELLO_BYTES_MAX = 4096
 """Longest frame of a peer that has not been admitted."""
 _PING = encode(0, Ping())
 

@@ -23,7 +23,6 @@ from .messages import (
     Ping,
     PreVote,
     PreVoteReply,
-    RaftMessage,
     Refusal,
     Reply,
     RequestVote,
@@ -31,37 +30,11 @@ from .messages import (
     VoteReply,
 )
 
-__all__ = [
-    "ENTRIES_MAX",
-    "FRAME_BYTES_MAX",
-    "ID_BYTES_MAX",
-    "PROTOCOL_VERSION",
-    "AppendAck",
-    "AppendEntries",
-    "Call",
-    "FrameError",
-    "FrameReader",
-    "Hello",
-    "Message",
-    "Ping",
-    "PreVote",
-    "PreVoteReply",
-    "RaftMessage",
-    "Refusal",
-    "Reply",
-    "RequestVote",
-    "TimeoutNow",
-    "VoteReply",
-    "encode",
-]
-
 PROTOCOL_VERSION = 1
 FRAME_BYTES_MAX = 32 << 20
 """Longest frame, header included."""
 ENTRIES_MAX = 65_536
 """Most entries in one AppendEntries."""
-ID_BYTES_MAX = 255
-"""Longest node id or cluster id, in UTF-8; their lengths are one byte each."""
 U64_MAX = (1 << 64) - 1
 
 
@@ -207,7 +180,8 @@ def encode(group_id: int, message: Message) -> bytes:
     """The frame of a message.
 
     Raises FrameError if it is longer than FRAME_BYTES_MAX, has more than ENTRIES_MAX entries, if its entries
-    are not consecutive, or if a number does not fit (u32 for the group, u64 for terms and indexes).
+    are not consecutive, or if something does not fit: u32 for the group, u64 for terms and indexes, 255 bytes
+    of UTF-8 for ids.
     """
     kind, encoder = _ENCODERS[type(message)]
     try:

@@ -78,6 +78,7 @@ class Transport:
         self._peer_buffer_bytes_max = peer_buffer_bytes_max
         self._calls_max = calls_max
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id)
+        self._hello_frame = encode(0, self._hello)
         self._server: asyncio.Server | None = None
         self._dialling: list[asyncio.Task[None]] = []
         self._beat: asyncio.TimerHandle | None = None
@@ -138,7 +139,7 @@ class Transport:
         """A connection exists: whoever dialled introduces itself."""
         self._open.add(connection)
         if connection.dialled is not None:
-            connection.send(encode(0, self._hello))
+            connection.send(self._hello_frame)
         elif sum(stranger.peer is None for stranger in self._open) > STRANGERS_MAX:
             connection.abort()
 
@@ -181,7 +182,7 @@ class Transport:
             connection.close()
             return
         if connection.dialled is None:
-            connection.send(encode(0, self._hello))
+            connection.send(self._hello_frame)
         self._up(connection, message.node_id)
 
     def _complain(self, complaint: str) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from stockade.raft.frames import PROTOCOL_VERSION, FrameReader, encode
+from stockade.raft.connection import HELLO_BYTES_MAX
+from stockade.raft.frames import PROTOCOL_VERSION, FrameError, FrameReader, encode
 from stockade.raft.messages import AppendAck, AppendEntries, Hello, Message, Ping, Refusal, TimeoutNow
 from stockade.raft.transport import Address, Transport
 
@@ -360,7 +361,7 @@ def test_frames_beyond_the_buffer_bound_are_dropped_until_the_peer_reads(run: Ru
     "garbage",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        struct.pack("<IBI", 5000, 10, 0),
+        struct.pack("<IBI", HELLO_BYTES_MAX - 3, 10, 0),
         encode(0, Ping()),
         encode(1, TimeoutNow(1)),
         encode(0, Refusal("you first")),
@@ -418,6 +419,20 @@ def test_listening_in_plaintext_where_others_can_reach_must_be_asked_for(host: s
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_listening_on_loopback_needs_no_leave(host: str) -> None:
     Transport("n1", "house", (host, 0), {})
+
+
+def test_the_longest_introductions_and_refusals_fit_and_longer_ids_are_refused_at_once(run: Run) -> None:
+    cluster_id, node_id = "\1" * 255, "\2" * 255
+
+    async def scenario() -> None:
+        async with Node("n1", {"n1": UNSET}) as n1, await Peer.dial(n1, hello(node_id, cluster_id)) as peer:
+            peer.frames.frame_bytes_max = HELLO_BYTES_MAX
+            assert isinstance(await peer.hear(), Refusal)
+
+    run(scenario)
+    for too_long in (("n" * 256, "house"), ("n1", "h" * 256)):
+        with pytest.raises(FrameError):
+            Transport(*too_long, UNSET, {})
 
 
 def test_a_taken_port_is_an_error_of_start_and_stop_is_harmless(run: Run) -> None:

@@ -84,6 +84,9 @@ class Disk:
         self.gate.wait()
         self._fdatasync(fd)
 
+    async def until_entered(self) -> None:
+        assert await asyncio.to_thread(self.entered.acquire, timeout=20)
+
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
@@ -96,7 +99,7 @@ def test_a_record_is_durable_only_after_its_fdatasync_and_then_on_durable_is_cal
             disk.gate.clear()
             lsn, _ = log.wal.append(1, 1, 1, b"one")
             assert (lsn, log.wal.durable_lsn) == (1, 0)
-            await asyncio.to_thread(disk.entered.acquire)
+            await disk.until_entered()
             assert (log.wal.durable_lsn, log.durable) == (0, [])
             disk.gate.set()
             await log.until_durable(1)
@@ -110,7 +113,7 @@ def test_one_fdatasync_covers_all_that_arrived_while_the_one_before_ran(tmp_path
         async with opened(tmp_path) as log:
             disk.gate.clear()
             log.wal.append(1, 1, 1, b"one")
-            await asyncio.to_thread(disk.entered.acquire)
+            await disk.until_entered()
             for index in range(2, 51):
                 log.wal.append(1, index, 1, b"more")
                 await asyncio.sleep(0)
@@ -244,7 +247,7 @@ def test_pending_bytes_are_those_not_durable_yet(tmp_path: Path, disk: Disk) -> 
         async with opened(tmp_path) as log:
             disk.gate.clear()
             log.wal.append(1, 1, 1, bytes(100))
-            await asyncio.to_thread(disk.entered.acquire)
+            await disk.until_entered()
             log.wal.append(1, 2, 1, bytes(50))
             assert log.wal.pending_bytes == 150 + 2 * RECORD_HEADER_BYTES
             disk.gate.set()
@@ -355,26 +358,18 @@ def test_after_a_failure_of_the_disk_nothing_is_durable_any_more(
 def test_what_was_appended_during_the_flush_that_failed_is_not_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_fail, entered = threading.Event(), threading.Semaphore(0)
-    calls = 0
-
-    def fdatasync(fd: int) -> None:
-        nonlocal calls
-        calls += 1
-        entered.release()
-        may_fail.wait()
-        failing(errno.EIO)()
-
-    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    monkeypatch.setattr(os, "fdatasync", failing(errno.EIO))
+    disk = Disk(monkeypatch)
 
     async def scenario() -> None:
+        disk.gate.clear()
         async with opened(tmp_path) as log:
             log.wal.append(1, 1, 1, b"first")
-            await asyncio.to_thread(entered.acquire)
+            await disk.until_entered()
             log.wal.append(1, 2, 1, b"second")
-            may_fail.set()
+            disk.gate.set()
             await log.until(lambda: bool(log.failures))
-        assert (calls, len(log.failures), log.durable) == (1, 1, [])
+        assert (disk.calls, len(log.failures), log.durable) == (1, 1, [])
 
     asyncio.run(scenario())
 

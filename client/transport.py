@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from ..partition.errors import NotLeaderOrFollower, RequestTimedOut
+from ..partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
 from .config import ClientConfig
 from .errors import ClientClosed, ClusterUnreachable, refusal_of
 
@@ -142,7 +142,10 @@ class Transport:
             reason = f"no answer within {timeout_ms} ms" if isinstance(error, TimeoutError) else f"{error!r}"
             raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
         if response.status >= 300:
-            raise refusal_of(response.status, body)
+            refusal = refusal_of(response.status, body)
+            if _knows_no_leader(refusal):
+                self._pause(node)
+            raise refusal
         return Answer(response.status, response.headers, body)
 
     def _open_session(self) -> aiohttp.ClientSession:
@@ -178,6 +181,11 @@ class _Body(aiohttp.Payload):
         await writer.write(self._value)
         if self._on_written is not None:
             self._on_written()
+
+
+def _knows_no_leader(refusal: StockadeError) -> bool:
+    """Such a node may be cut off from a cluster that has a leader: the repetition goes to another one."""
+    return isinstance(refusal, NotLeaderOrFollower | LeaderNotAvailable) and not refusal.fields.get("leader")
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -39,6 +39,7 @@ class Fault(Enum):
     TIMED_OUT = auto()
     UNAVAILABLE = auto()
     MOVED = auto()
+    LEADERLESS = auto()
     HOLD = auto()
 
 
@@ -234,6 +235,8 @@ class FakeCluster(FakeState):
             raise LeaderNotAvailable(retry_after_ms=1)
         elif fault is Fault.MOVED:
             raise NotLeaderOrFollower(self.nodes[-1], 2)
+        elif fault is Fault.LEADERLESS:
+            raise NotLeaderOrFollower(None, None)
         elif fault is Fault.HOLD:
             await self.released.wait()
 

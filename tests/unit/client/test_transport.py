@@ -6,7 +6,7 @@ import pytest
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed, ClusterUnreachable
 from stockade.client.transport import LEADER_HINTS_MAX, Answer, Request, Transport
-from stockade.partition.errors import NotLeaderOrFollower, RequestTimedOut
+from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
 
 from .fake_cluster import FakeCluster, Fault
 
@@ -62,6 +62,22 @@ def test_hints_are_followed_a_few_times_at_most(cluster: FakeCluster) -> None:
     with pytest.raises(NotLeaderOrFollower):
         ask(READ, *cluster.nodes)
     assert len(cluster.requests) == LEADER_HINTS_MAX + 1
+
+
+@pytest.mark.parametrize("fault", [Fault.LEADERLESS, Fault.UNAVAILABLE])
+def test_a_node_that_knows_no_leader_is_tried_last_for_a_while(cluster: FakeCluster, fault: Fault) -> None:
+    cluster.create("t")
+    cluster.read_faults = [fault]
+
+    async def run() -> None:
+        first, second = cluster.nodes
+        async with Transport(ClientConfig(bootstrap=(first, second))) as transport:
+            with pytest.raises((NotLeaderOrFollower, LeaderNotAvailable)):
+                await transport.request(READ)
+            assert transport.nodes == [second, first]
+            assert (await transport.request(READ)).status == 200
+
+    asyncio.run(run())
 
 
 def test_a_request_for_one_node_goes_nowhere_else(cluster: FakeCluster) -> None:

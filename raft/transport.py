@@ -97,7 +97,8 @@ class Transport:
     async def start(self) -> None:
         """Listen and dial. Returns when listening; peers come up later. Raises OSError if the port is taken."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: self._connection(None), *self._listen)
+        self._server = await loop.create_server(lambda: self._connection(None), *self._listen, start_serving=False)
+        await self._server.start_serving()  # not before ``opened`` can ask whether it is serving
         self._dialling = [loop.create_task(self._dial(peer)) for peer in self._peers if peer < self._hello.node_id]
         self._keep_alive()
 
@@ -110,9 +111,10 @@ class Transport:
         for task in self._dialling:
             task.cancel()
         await asyncio.gather(*self._dialling, return_exceptions=True)
-        for connection in list(self._open):
+        closing = list(self._open)
+        for connection in closing:
             connection.abort()
-        await asyncio.gather(*[connection.gone.wait() for connection in self._open])
+        await asyncio.gather(*[connection.gone.wait() for connection in closing])
         await self._served.stop()
         await self._server.wait_closed()
 
@@ -138,7 +140,10 @@ class Transport:
     def opened(self, connection: Connection) -> None:
         """A connection exists: whoever dialled introduces itself."""
         self._open.add(connection)
-        if connection.dialled is not None:
+        assert self._server is not None
+        if not self._server.is_serving():  # accepted just before stop
+            connection.abort()
+        elif connection.dialled is not None:
             connection.send(self._hello_frame)
         elif sum(stranger.peer is None for stranger in self._open) > STRANGERS_MAX:
             connection.abort()

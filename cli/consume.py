@@ -1,0 +1,116 @@
+"""`stockade consume`: records of a topic to standard output."""
+
+import base64
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+import msgspec
+
+from ..client.config import ClientConfig
+from ..client.consumer import ConsumedRecord, Consumer, Piece, Start
+from .output import EXIT_CODES, connected
+
+WORDS: dict[str, Start] = {"earliest": "earliest", "latest": "latest"}
+
+
+class StartType(click.ParamType[Start]):
+    """earliest, latest, or an offset."""
+
+    name = "earliest|latest|OFFSET"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Start:
+        """The word, or the number."""
+        if value in WORDS:
+            return WORDS[value]
+        if not str(value).isdecimal():
+            self.fail(f"{value!r} is neither earliest nor latest nor an offset", param, ctx)
+        return int(value)
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("topic")
+@click.option("--from", "start", default="earliest", show_default=True, type=StartType(), help="Where to begin.")
+@click.option(
+    "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Repeat it for several. Default: all."
+)
+@click.option("--follow", is_flag=True, help="Go on waiting for more until Ctrl-C.")
+@click.option(
+    "--format",
+    "form",
+    default="text",
+    show_default=True,
+    type=click.Choice(["text", "json", "raw"]),
+    help="text: the value and LF. json: an object a line. raw: the values with nothing between them.",
+)
+@click.option("--max", "records_max", type=click.IntRange(1), help="Stop after so many records.")
+@connected
+async def consume(
+    config: ClientConfig,
+    topic: str,
+    start: Start,
+    partitions: Sequence[int],
+    form: str,
+    records_max: int | None,
+    *,
+    follow: bool,
+) -> None:
+    """Write the records of TOPIC to standard output, in order within each partition.
+
+    A record without a value is an empty line in text, and nothing in raw.
+    """
+    out = sys.stdout.buffer
+    left = records_max
+    async with Consumer(config) as consumer:
+        await consumer.client.connect()
+        async with consumer.pieces(topic, partitions or None, start, follow=follow) as pieces:
+            async for piece in pieces:
+                shown = piece if left is None else replace(piece, batch=piece.batch.slice(0, left))
+                out.write(FORMS[form](shown))
+                out.flush()
+                left = None if left is None else left - shown.batch.num_rows
+                if left == 0:
+                    return
+
+
+def _text(piece: Piece) -> bytes:
+    return b"".join(line for value in _values(piece) for line in (value, b"\n"))
+
+
+def _raw(piece: Piece) -> bytes:
+    return b"".join(_values(piece))
+
+
+def _json(piece: Piece) -> bytes:
+    return b"".join(msgspec.json.encode(_object(record)) + b"\n" for record in piece.records())
+
+
+FORMS: dict[str, Callable[[Piece], bytes]] = {"text": _text, "raw": _raw, "json": _json}
+
+
+def _values(piece: Piece) -> Iterable[bytes]:
+    values: list[bytes | None] = piece.batch.column("value").to_pylist()
+    return (value or b"" for value in values)
+
+
+def _object(record: ConsumedRecord) -> dict[str, Any]:
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        **_bytes("key", record.key),
+        **_bytes("value", record.value),
+        "headers": [{"key": name, **_bytes("value", value)} for name, value in record.headers],
+    }
+
+
+def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:
+    """As text where it is UTF-8, as base64 under another name where it is not: nothing is lost or guessed."""
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}

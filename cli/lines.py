@@ -1,0 +1,102 @@
+"""From files to batches of lines, exactly: the bytes of a line are the record, without the LF that ends it.
+
+A CR stays a part of its line. A last line without LF counts; nothing behind the last LF makes no further line.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import BinaryIO
+
+BLOCK_BYTES = 1 << 20
+"""Read at once."""
+BLOCKS_AHEAD_MAX = 4
+"""Blocks read and not taken yet."""
+
+
+class LineCutter:
+    """Cuts blocks of one file into lines."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, block: bytes) -> list[bytes]:
+        """The lines that end in this block."""
+        first, *others = block.split(b"\n")
+        self._rest.append(first)
+        if not others:
+            return []
+        lines = [b"".join(self._rest), *others]
+        self._rest = [lines.pop()]
+        return lines
+
+    def end(self) -> list[bytes]:
+        """The last line, if it had no LF."""
+        rest, self._rest = b"".join(self._rest), []
+        return [rest] if rest else []
+
+
+class Gatherer:
+    """Gathers lines into batches of at most so many records and bytes; a longer line makes a batch of its own.
+
+    ``overhead_bytes`` is reckoned for each line on top of its own bytes.
+    """
+
+    def __init__(self, records_max: int, bytes_max: int, overhead_bytes: int) -> None:
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._overhead_bytes = overhead_bytes
+        self._lines: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+        """Take lines; the batches that are full."""
+        for line in lines:
+            size = len(line) + self._overhead_bytes
+            if self._lines and (len(self._lines) >= self._records_max or self._bytes + size > self._bytes_max):
+                yield self.take()
+            self._lines.append(line)
+            self._bytes += size
+
+    def take(self) -> list[bytes]:
+        """What is gathered, maybe nothing."""
+        lines, self._lines, self._bytes = self._lines, [], 0
+        return lines
+
+
+class BlockReader:
+    """Reads a file on a thread of its own, some blocks ahead, so that a slow pipe holds up nothing else.
+
+    The thread dies with the process: a read from a terminal cannot be interrupted.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._loop = asyncio.get_running_loop()
+        self._blocks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+        self._room = threading.Semaphore(BLOCKS_AHEAD_MAX)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next block is not there yet."""
+        return self._blocks.empty()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Block after block. Raises OSError."""
+        while block := await self._blocks.get():
+            if isinstance(block, OSError):
+                raise block
+            self._room.release()
+            yield block
+
+    def _read(self) -> None:
+        read = getattr(self._file, "read1", self._file.read)
+        block: bytes | OSError = b" "
+        while block and not isinstance(block, OSError):
+            self._room.acquire()
+            try:
+                block = read(BLOCK_BYTES)
+            except OSError as error:
+                block = error
+            self._loop.call_soon_threadsafe(self._blocks.put_nowait, block)

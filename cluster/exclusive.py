@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Literal
 
-from ..partition.errors import RequestTimedOut, StockadeError
+from ..partition.errors import RequestTimedOut
 from .commands import (
     Acquire,
     CloseSession,
@@ -91,14 +91,13 @@ class Exclusive:
         )
 
     async def _ticket_when_in_force(self, ticket: str, session: str, timeout_s: float) -> TicketInfo:
+        grant_id = self._machine.ticket(ticket, session).grant_id
+
         def settled() -> bool | None:
-            grant = self._machine.grant_by_ticket(ticket)
-            return True if grant is None or grant.is_in_force else None
+            return None if self._machine.is_in_force(grant_id) is False else True
 
         await self._control.until(settled, timeout_s)
         grant = self._machine.ticket(ticket, session)
-        if isinstance(grant, StockadeError):
-            raise grant
         info = grant_info(grant) if grant.is_in_force else None
         state: Literal["granted", "installing"] = "granted" if grant.is_in_force else "installing"
         return TicketInfo(ticket, state, None, grant.topic, grant.partitions, info)

@@ -34,6 +34,7 @@ class Reconciler:
         self._control = control
         self._router = router
         self._busy: dict[int, asyncio.Task[None]] = {}
+        self._tried: set[int] = set()
 
     async def run(self) -> None:
         """Look for work whenever the state has changed. Runs until cancelled."""
@@ -57,11 +58,26 @@ class Reconciler:
         return look
 
     def _start_due(self) -> None:
+        """Start what fits. Partitions take turns: many that cannot be reached do not keep the others waiting."""
+        if not self._start_some():
+            self._tried.clear()
+            self._start_some()
+
+    def _start_some(self) -> int:
+        started = 0
         for work in self._control.machine.work():
-            if work.group_id not in self._busy and len(self._busy) < PARTITIONS_AT_ONCE_MAX:
-                task = asyncio.create_task(self._step(work))
-                self._busy[work.group_id] = task
-                task.add_done_callback(partial(self._finished, work.group_id))
+            if len(self._busy) >= PARTITIONS_AT_ONCE_MAX:
+                break
+            if work.group_id not in self._busy and work.group_id not in self._tried:
+                self._tried.add(work.group_id)
+                self._start(work)
+                started += 1
+        return started
+
+    def _start(self, work: Work) -> None:
+        task = asyncio.create_task(self._step(work))
+        self._busy[work.group_id] = task
+        task.add_done_callback(partial(self._finished, work.group_id))
 
     def _finished(self, group: int, task: "asyncio.Task[None]") -> None:
         del self._busy[group]

@@ -20,6 +20,7 @@ from ..partition.errors import (
     RequestTimedOut,
     StockadeError,
     ThrottlingQuotaExceeded,
+    UnknownTopicOrPartition,
 )
 from ..partition.machine import PartitionMachine
 from ..partition.records import Batch
@@ -172,6 +173,9 @@ class Replica:
             await self._propose(InstallProducer(pid, epoch), deadline)
         except RequestTimedOut as error:
             raise LeaderNotAvailable("the producer could not be looked up in time") from error
+        except UnknownTopicOrPartition as error:
+            # The controller knows topics by id here; this partition is being deleted.
+            raise UnknownTopicOrPartition(topic=self.topic, partition=None) from error
 
     async def _barrier(self) -> None:
         try:

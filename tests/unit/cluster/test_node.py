@@ -236,3 +236,21 @@ def test_a_deleted_topic_is_gone_with_its_files_and_its_grants(tmp_path: Path, m
             await append(service, b"zombie of a deleted topic", token=token)
 
     run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_partition_that_cannot_be_reached_does_not_keep_the_others_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        (await group_of(service, 0)).leading = False
+        session = (await service.open_session("stuck", 60_000)).session
+        stuck = await service.acquire("t", session, [0], "Exclusive", "w", resume_epoch=None, topic_id=None)
+        assert isinstance(stuck, TicketInfo)
+        monkeypatch.setattr("stockade.cluster.exclusive.INSTALLING_MAX_S", 5.0)
+        _, token = await grant(service, partitions=[1])
+        await append(service, b"x", partition=1, token=token)
+
+    monkeypatch.setattr("stockade.cluster.exclusive.INSTALLING_MAX_S", 0.05)
+    monkeypatch.setattr("stockade.cluster.reconciler.PARTITIONS_AT_ONCE_MAX", 1)
+    monkeypatch.setattr("stockade.cluster.reconciler.STEP_TIMEOUT_S", 0.2)
+    run(tmp_path, monkeypatch, scenario)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -63,7 +64,7 @@ class Conversation:
             body = json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
         url = URL(self.url + path, encoded=True)
-        async with self.session.request(method, url, data=body, headers=sent) as response:
+        async with self.session.request(method, url, data=body and BytesIO(body), headers=sent) as response:
             answer = Answer(response.status, CIMultiDict(response.headers), await response.read())
         if valid:
             check(method, path.partition("?")[0], answer)

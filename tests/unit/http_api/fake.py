@@ -78,6 +78,8 @@ class FakeCluster:
     producers: dict[str, ProducerPair] = field(default_factory=dict)
     tickets: dict[str, TicketInfo] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    reader_came: asyncio.Event = field(default_factory=asyncio.Event)
+    reader_left: asyncio.Event = field(default_factory=asyncio.Event)
     index: int = 0
 
     def next_index(self) -> int:
@@ -144,11 +146,7 @@ class FakePartition:
         if not log.log_start <= start <= log.log_end:
             raise OffsetOutOfRange(start, log.log_start, log.log_end)
         if log.log_end == start and max_wait_ms and min_bytes:
-            try:
-                async with asyncio.timeout(max_wait_ms / 1000):
-                    await self.cluster.changed.wait()
-            except TimeoutError:
-                pass
+            await self._wait(max_wait_ms / 1000)
             if not local:
                 self._check_leading()
         found = log.read(start, max_bytes)
@@ -162,6 +160,16 @@ class FakePartition:
         self._check_leading()
         log = self.machine.log
         return *log.find_timestamp(timestamp_ms), log.log_start, log.log_end
+
+    async def _wait(self, timeout_s: float) -> None:
+        self.cluster.reader_came.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.cluster.changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.cluster.reader_left.set()
 
     def _apply(self, command: Append | InstallProducer) -> object:
         result = self.machine.apply(self.cluster.next_index(), TERM, encode_command(command))

@@ -1,0 +1,266 @@
+"""Requests that another node must answer: passed on once, and never with a wrong idea of the outcome."""
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from .conversation import NDJSON, RECORDS, TEXT, Conversation, nodes
+
+FORWARDED = {"Stockade-Forwarded-By": "client"}
+
+
+async def lead(conversations: list[Conversation], node: Conversation | None, partition: int = 0) -> None:
+    """Let a node lead a partition of ``orders``."""
+    topic = conversations[0].service.shared.topics["orders"]
+    topic.leaders[partition] = None if node is None else node.service.node_id
+
+
+def test_any_node_answers_and_names_the_leader() -> None:
+    async def main() -> None:
+        async with nodes(3) as (one, two, three):
+            await two.topic()
+            await lead([one], three)
+            stored = await two.call("POST", RECORDS, {"records": [{"value": "x"}]})
+            assert (stored.status, stored.headers["Stockade-Leader"]) == (200, three.url)
+            assert stored.headers["Stockade-Leader-Term"] == "6"
+            for node in (one, two, three):
+                assert await node.values() == ["x"]
+                assert (await node.call("GET", RECORDS.replace("records", "tail"))).status == 200
+            session = await three.call("POST", "/v1/sessions", {"client_id": "c"})
+            assert session.headers["Location"] == f"/v1/sessions/{session.json['session']}"
+            assert (await two.call("DELETE", session.headers["Location"])).status == 204
+            refused = await two.call("POST", RECORDS, {"records": [{}]}, {"Stockade-If-Log-End": "7"})
+            assert (refused.status, refused.json["log_end"]) == (412, 1)
+
+    asyncio.run(main())
+
+
+def test_a_request_that_was_passed_on_is_answered_with_the_leader_instead() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            answer = await two.call("POST", RECORDS, {"records": [{}]}, FORWARDED)
+            assert (answer.status, answer.json["code"]) == (421, "NOT_LEADER_OR_FOLLOWER")
+            assert (answer.json["leader"], answer.json["leader_term"]) == (one.url, 6)
+            assert answer.headers["Stockade-Leader"] == one.url
+            assert (await two.call("GET", "/v1/topics", None, FORWARDED)).status == 421
+            assert (await one.call("GET", "/v1/topics", None, FORWARDED)).status == 200
+            await lead([one], None)
+            unknown = await two.call("GET", RECORDS, None, FORWARDED)
+            assert (unknown.json["leader"], unknown.headers["Stockade-Leader"]) == (None, "")
+
+    asyncio.run(main())
+
+
+def test_an_unknown_leader_is_503_with_a_time_to_come_back() -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await node.topic()
+            await lead([node], None)
+            answer = await node.call("POST", RECORDS, {"records": [{}]})
+            assert (answer.status, answer.json["no_side_effects"]) == (503, True)
+            assert answer.headers["Retry-After"] == "1"
+            node.service.shared.controller = None
+            assert (await node.call("GET", "/v1/topics")).status == 503
+
+    asyncio.run(main())
+
+
+def test_shape_is_refused_without_asking_the_leader_where_it_can_be() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            await one.server.close()
+            assert (await two.call("POST", "/v1/topics", {"x": 1})).status == 400
+            assert (await two.call("POST", RECORDS, {"records": [{}]}, {"Stockade-If-Log-End": "x"})).status == 400
+            assert (await two.call("POST", RECORDS, b"x", {"Content-Type": "image/png"})).status == 415
+
+    asyncio.run(main())
+
+
+def test_a_leader_that_refuses_the_connection_was_surely_not_asked() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            await one.server.close()
+            for method, body in (("POST", {"records": [{}]}), ("GET", None)):
+                answer = await two.call(method, RECORDS, body)
+                assert (answer.status, answer.json["code"]) == (503, "LEADER_NOT_AVAILABLE")
+
+    asyncio.run(main())
+
+
+class Leader:
+    """A node that does something odd with the requests that it gets."""
+
+    def __init__(self, *answers: web.Response | str) -> None:
+        self.answers = list(answers)
+        self.seen: list[tuple[str, dict[str, str], bytes]] = []
+        self.asked = asyncio.Event()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.seen.append((request.path_qs, dict(request.headers), await request.read()))
+        self.asked.set()
+        answer = self.answers.pop(0)
+        if isinstance(answer, web.Response):
+            return answer
+        assert request.transport is not None
+        if answer == "break in the body":
+            response = web.StreamResponse()
+            response.content_length = 5_000_000
+            await response.prepare(request)
+            await response.write(b"x" * 100_000)
+        request.transport.close()
+        return web.Response()
+
+
+def elsewhere(url: str | None) -> web.Response:
+    return web.json_response({"code": "NOT_LEADER_OR_FOLLOWER", "leader": url, "leader_term": 7}, status=421)
+
+
+async def with_leader(leader: Leader, two: Conversation) -> web.ServerRunner:
+    """Let ``leader`` stand where n1 was."""
+    runner = web.ServerRunner(web.Server(leader.handle))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    two.service.shared.urls["n1"] = f"http://127.0.0.1:{site.port}"
+    return runner
+
+
+@pytest.mark.parametrize(("method", "code"), [("POST", "REQUEST_TIMED_OUT"), ("GET", "LEADER_NOT_AVAILABLE")])
+def test_a_connection_that_breaks_after_sending_is_an_unknown_outcome_only_if_something_could_change(
+    method: str, code: str
+) -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            leader = Leader("break", "break")
+            runner = await with_leader(leader, two)
+            answer = await two.call(method, RECORDS, None if method == "GET" else {"records": [{}]})
+            assert (answer.json["code"], answer.json["no_side_effects"]) == (code, method == "GET")
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("hints", "asked"),
+    [
+        (["nobody"], 1),
+        (["itself"], 1),
+        (["another", "itself"], 2),
+        (["another", "itself", "another", "itself"], 3),
+    ],
+)
+def test_hints_are_followed_for_some_hops_and_then_given_up(hints: list[str], asked: int) -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            leader = Leader()
+            runner = await with_leader(leader, two)
+            itself = two.service.shared.urls["n1"]
+            # The same node, written otherwise.
+            urls = {"nobody": None, "itself": itself, "another": itself + "/"}
+            leader.answers = [elsewhere(urls[hint]) for hint in hints]
+            refused = await two.call("POST", RECORDS, {"records": [{}]})
+            assert (refused.status, refused.json["code"]) == (503, "LEADER_NOT_AVAILABLE")
+            assert len(leader.seen) == asked
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
+def test_a_hint_leads_to_the_answer() -> None:
+    async def main() -> None:
+        async with nodes(3) as (one, two, three):
+            await one.topic()
+            leader = Leader(elsewhere(three.url))
+            runner = await with_leader(leader, two)
+            ours = two.service.shared.topics["orders"]
+            moved = asyncio.create_task(two.call("POST", RECORDS, {"records": [{"value": "x"}]}))
+            await leader.asked.wait()
+            ours.leaders[0] = "n3"
+            assert ((await moved).status, await three.values()) == (200, ["x"])
+            path, headers, body = leader.seen[0]
+            assert (path, headers["Stockade-Forwarded-By"]) == (RECORDS, "n2")
+            assert json.loads(body) == {"records": [{"value": "x"}]}
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
+def test_query_and_guards_are_passed_on_and_other_headers_are_not() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            leader = Leader(elsewhere(None))
+            runner = await with_leader(leader, two)
+            sent = {"Stockade-If-Log-End": "3", "Cookie": "a=b", "Accept": "application/json"}
+            await two.call("POST", RECORDS + "?acks=all&topic_id=1", b"x\n", TEXT | sent)
+            path, headers, body = leader.seen[0]
+            assert (path, body) == (RECORDS + "?acks=all&topic_id=1", b"x\n")
+            assert (headers["Stockade-If-Log-End"], headers["Content-Type"]) == ("3", "text/plain")
+            assert "Cookie" not in headers
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
+def test_a_stream_is_passed_through_as_it_comes() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two), asyncio.timeout(20):
+            await one.topic()
+            url = two.url + RECORDS + "?follow=true"
+            async with two.session.get(url, headers={"Accept": NDJSON["Content-Type"]}) as response:
+                assert response.headers["Stockade-Leader"] == one.url
+                for value in ("a", "b"):
+                    await one.call("POST", RECORDS, {"records": [{"value": value}]})
+                    assert json.loads(await response.content.readline())["value"] == value
+                one.service.shared.topics["orders"].leaders[0] = None
+                one.service.shared.wake()
+                last = json.loads(await response.content.readline())
+                assert last["problem"]["code"] == "NOT_LEADER_OR_FOLLOWER"
+                assert await response.content.read() == b""
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_breaks_off_is_not_taken_for_whole() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            runner = await with_leader(Leader("break in the body"), two)
+            with pytest.raises(aiohttp.ClientPayloadError):
+                await two.call("GET", RECORDS, valid=False)
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
+def test_large_bodies_and_answers_pass() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic("large", max_batch_bytes=16_777_216)
+            path = "/v1/topics/large/partitions/0/records"
+            value = b"x" * 5_000_000
+            assert (await two.call("POST", path, value, TEXT)).status == 200
+            answer = await two.call("GET", path, valid=False)
+            assert answer.json["records"][0]["value"] == value.decode()
+
+    asyncio.run(main())
+
+
+def test_a_long_wait_is_waited_for() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two), asyncio.timeout(20):
+            await one.topic()
+            waiting = asyncio.create_task(two.call("GET", RECORDS + "?max_wait_ms=20000"))
+            await one.service.shared.reader_came.wait()
+            await one.call("POST", RECORDS, {"records": [{"value": "x"}]})
+            assert len((await waiting).json["records"]) == 1
+
+    asyncio.run(main())

@@ -68,8 +68,12 @@ async def delete(config: ClientConfig, name: str) -> None:
 
 
 def _size(described: Topic) -> str:
-    partitions = len(described.partitions)
-    return f"{partitions} partition{'s' * (partitions > 1)} with {described.replication_factor} replicas each"
+    replicas = _counted(described.replication_factor, "replica")
+    return f"{_counted(len(described.partitions), 'partition')} with {replicas} each"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count > 1 else ''}"
 
 
 async def _row(client: Client, name: str, state: PartitionState) -> tuple[object, ...]:

@@ -29,7 +29,7 @@ class UnknownRefusal(StockadeError):
 class ClusterUnreachable(LeaderNotAvailable):
     """No node could be connected to; nothing was sent."""
 
-    title = "No node can be reached"
+    code, title = "CLUSTER_UNREACHABLE", "No node can be reached"
 
 
 class ClientClosed(StockadeError):

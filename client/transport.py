@@ -5,6 +5,7 @@ on to another node only when nothing was sent, or when the answer was 421 ("not 
 is an answer or an error for the caller to judge; a lost answer is RequestTimedOut, an unknown outcome, never a failure.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -118,8 +119,8 @@ class Transport:
                 return await self._attempt(request, node)
             except _NOT_SENT as error:
                 self._pause(node)
-                reasons[node] = str(error.__cause__ or error)
-        raise ClusterUnreachable("; ".join(f"{node}: {reason}" for node, reason in reasons.items()))
+                reasons[node] = os.strerror(error.errno) if error.errno else "no connection in time"
+        raise ClusterUnreachable("no node answers: " + ", ".join(f"{node} ({why})" for node, why in reasons.items()))
 
     async def _attempt(self, request: Request, node: str) -> Answer:
         timeout_ms = (request.timeout_ms or self._config.request_timeout_ms) + request.wait_ms

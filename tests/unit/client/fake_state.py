@@ -129,8 +129,8 @@ class FakeState:
         epoch = 1 + max(topic.machines[partition].topic_epoch for partition in partitions)
         grant_id = f"g-{topic.topic_id}-{self.index}"
         self.grants[grant_id] = Grant(grant_id, self.index, session, topic, partitions, epoch, mode)
+        install = InstallFence(grant_id, epoch, session, "name", mode, self.index)
         for partition in partitions:
-            install = InstallFence(grant_id, epoch, session, "name", mode, self.index)
             self.apply(topic.machines[partition], install)
         return self.grants[grant_id]
 

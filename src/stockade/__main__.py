@@ -1,0 +1,5 @@
+"""`python -m stockade`: the same as the `stockade` command."""
+
+from .cli.main import main
+
+main()

@@ -1,0 +1,28 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stockade.cli.main import main
+
+from ..client.fake_cluster import FakeCluster
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster().running(nodes=2) as running:
+        yield running
+
+
+@pytest.fixture
+def run(cluster: FakeCluster) -> Run:
+    """Call a command against the fake cluster."""
+
+    def call(*arguments: str, stdin: bytes = b"", timeout: str = "10") -> Result:
+        return CliRunner().invoke(
+            main, [*arguments, "--url", ",".join(cluster.nodes), "--timeout", timeout], input=stdin
+        )
+
+    return call

@@ -1,0 +1,76 @@
+import os
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from ..client.fake_cluster import FakeCluster
+from .conftest import Run
+
+LINES = [b"first", b"", b"with cr\r", b"\xff\x00", b"last"]
+
+
+@pytest.fixture
+def filled(cluster: FakeCluster, run: Run) -> FakeCluster:
+    cluster.create("t")
+    assert run("produce", "t", "--batch-records", "2", stdin=b"\n".join(LINES)).exit_code == 0
+    return cluster
+
+
+def test_values_come_back_byte_for_byte_each_with_lf(filled: FakeCluster, run: Run) -> None:
+    assert run("consume", "t").stdout_bytes == b"".join(line + b"\n" for line in LINES)
+
+
+def test_raw_puts_nothing_between_the_values(filled: FakeCluster, run: Run) -> None:
+    assert run("consume", "t", "--format", "raw").stdout_bytes == b"".join(LINES)
+
+
+def test_json_has_an_object_a_line_and_base64_where_bytes_are_not_text(filled: FakeCluster, run: Run) -> None:
+    lines = run("consume", "t", "--format", "json").stdout_bytes.splitlines()
+    objects = [msgspec.json.decode(line) for line in lines]
+    assert [each["offset"] for each in objects] == [0, 1, 2, 3, 4]
+    assert objects[2] | {"timestamp_ms": 0} == {
+        "partition": 0,
+        "offset": 2,
+        "timestamp_ms": 0,
+        "key": None,
+        "value": "with cr\r",
+        "headers": [],
+    }
+    assert objects[3]["value_base64"] == "/wA="
+    assert "value" not in objects[3]
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        (["--from", "3"], LINES[3:]),
+        (["--from", "latest"], []),
+        (["--max", "3"], LINES[:3]),
+        (["--from", "1", "--max", "1"], LINES[1:2]),
+        (["--partition", "0", "--follow", "--max", "5"], LINES),
+    ],
+)
+def test_what_is_read_can_be_chosen(filled: FakeCluster, run: Run, options: list[str], lines: list[bytes]) -> None:
+    assert run("consume", "t", *options).stdout_bytes == b"".join(line + b"\n" for line in lines)
+
+
+def test_an_offset_that_is_not_there_is_refused_and_a_word_that_is_none_is_wrong_usage(
+    filled: FakeCluster, run: Run
+) -> None:
+    refused = run("consume", "t", "--from", "6")
+    assert refused.exit_code == 1
+    assert "--from" in refused.stderr
+    assert run("consume", "t", "--from", "yesterday").exit_code == 2
+
+
+def test_a_reader_that_has_had_enough_ends_it_quietly(filled: FakeCluster) -> None:
+    command = [sys.executable, "-m", "stockade", "consume", "t", "--url", filled.nodes[0]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        consumer.stdout.close()
+        assert consumer.stderr.read() == b""
+        assert consumer.wait() == 0

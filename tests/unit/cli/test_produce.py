@@ -1,0 +1,125 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from stockade.partition.partitioner import partition_for_key
+
+from ..client.fake_cluster import FakeCluster, Fault
+from .conftest import Run
+
+AWKWARD = b"first\n\nwith cr\r\n\xff\x00 not text\nlast without end"
+LINES = [b"first", b"", b"with cr\r", b"\xff\x00 not text", b"last without end"]
+
+
+def test_lines_of_standard_input_are_stored_byte_for_byte(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t")
+    result = run("produce", "t", stdin=AWKWARD)
+    assert result.exit_code == 0
+    assert cluster.values("t") == LINES
+    first, place = result.stdout.splitlines()
+    assert re.fullmatch(r"t: 5 records, 0\.0 MB in \d+\.\d\d s \([\d,]+ records/s, [\d.,]+ MB/s\)", first)
+    assert place == "  partition 0: offsets 0..4"
+
+
+def test_files_are_stored_one_after_the_other_in_batches(cluster: FakeCluster, run: Run, tmp_path: Path) -> None:
+    cluster.create("t")
+    for name, content in (("a", b"1\n2\n3"), ("b", b"4\n5\n")):
+        (tmp_path / name).write_bytes(content)
+    result = run("produce", "t", str(tmp_path / "a"), str(tmp_path / "b"), "--batch-records", "2")
+    assert result.exit_code == 0
+    assert cluster.values("t") == [b"1", b"2", b"3", b"4", b"5"]
+    assert max(batch.count for batch in cluster.machine("t", 0).log.read(0, 1 << 20).batches) == 2
+
+
+def test_many_lines_survive_faults_once_and_in_order(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.LOSE_REPLY, None, Fault.UNAVAILABLE, Fault.LOSE_REQUEST, Fault.MOVED, Fault.GATEWAY_TIMEOUT]
+    lines = [b"line %d" % number for number in range(2000)]
+    result = run("produce", "t", "--batch-records", "100", stdin=b"\n".join(lines))
+    assert result.exit_code == 0
+    assert cluster.values("t") == lines
+
+
+def test_keys_choose_the_partition_and_values_follow_the_separator(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t", 4)
+    lines = [b"key%d:value:%d" % (number % 7, number) for number in range(50)]
+    assert run("produce", "t", "--key-separator", ":", stdin=b"\n".join(lines)).exit_code == 0
+    for partition in range(4):
+        mine = [line for line in lines if partition_for_key(line.partition(b":")[0], 4) == partition]
+        assert cluster.values("t", partition) == [line.partition(b":")[2] for line in mine]
+
+
+def test_a_line_without_a_key_separator_is_refused(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t")
+    result = run("produce", "t", "--key-separator", ":", stdin=b"no key here\n")
+    assert result.exit_code == 1
+    assert "no key separator in the line b'no key here'" in result.stderr
+    assert cluster.values("t") == []
+
+
+def test_one_partition_can_be_chosen(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t", 3)
+    assert run("produce", "t", "--partition", "2", stdin=AWKWARD).exit_code == 0
+    assert cluster.values("t", 2) == LINES
+    assert run("produce", "t", "--partition", "3", stdin=AWKWARD).exit_code == 1
+
+
+@pytest.mark.parametrize("option", ["--exclusive", "--fencing"])
+def test_an_exclusive_upload_frees_the_partitions_at_its_end(cluster: FakeCluster, run: Run, option: str) -> None:
+    cluster.create("t", 2, require_fence=True)
+    assert run("produce", "t", option, stdin=AWKWARD).exit_code == 0
+    assert cluster.values("t", 0) + cluster.values("t", 1) == LINES
+    assert (cluster.grants, cluster.sessions) == ({}, {})
+    without = run("produce", "t", stdin=AWKWARD)
+    assert without.exit_code == 1
+    assert "Write with --exclusive." in without.stderr
+
+
+def test_a_held_topic_is_refused_and_fencing_takes_it_over(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t")
+    cluster.take_over("t")
+    refused = run("produce", "t", "--exclusive", stdin=AWKWARD)
+    assert refused.exit_code == 1
+    assert "--fencing" in refused.stderr
+    assert cluster.values("t") == []
+    assert run("produce", "t", "--fencing", stdin=AWKWARD).exit_code == 0
+    assert cluster.values("t") == LINES
+
+
+def test_a_writer_that_is_taken_over_says_how_many_records_are_stored(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t")
+    arrived: list[int] = []
+
+    def take_over_at_the_third() -> None:
+        arrived.append(1)
+        if len(arrived) == 3:
+            cluster.take_over("t")
+
+    cluster.fault_for = take_over_at_the_third
+    result = run("produce", "t", "--exclusive", "--batch-records", "2", stdin=b"\n".join(b"%d" % n for n in range(20)))
+    assert result.exit_code == 1
+    assert cluster.values("t") == [b"0", b"1", b"2", b"3"]
+    assert "t: 4 records" in result.stdout
+    assert "Stopped: 4 records are stored, " in result.stderr
+    assert "(PRODUCER_FENCED)" in result.stderr
+
+
+def test_an_outcome_that_stays_unknown_ends_with_3(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t")
+    cluster.fault_for = lambda: Fault.LOSE_REPLY
+    result = run("produce", "t", stdin=b"a\nb", timeout="0.3")
+    assert result.exit_code == 3
+    assert "of 2 it is not known" in result.stderr
+
+
+def test_nothing_in_is_nothing_stored(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t")
+    result = run("produce", "t")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("t: 0 records")
+
+
+def test_a_missing_file_and_an_unknown_topic_are_errors(cluster: FakeCluster, run: Run) -> None:
+    assert run("produce", "t", "/no/such/file").exit_code == 2
+    assert run("produce", "t", stdin=b"a").exit_code == 1

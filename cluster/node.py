@@ -60,9 +60,16 @@ class Node:
             election_timeout_ms_max=config.raft.election_timeout_max_ms,
             heartbeat_ms=config.raft.heartbeat_ms,
         )
-        listen = parse_address(config.raft_listen)
-        data = self._data
-        return RaftHost(config.node_id, config.cluster_id, listen, config.raft_peers(), data, settings, self._fail)
+        return RaftHost(
+            config.node_id,
+            config.cluster_id,
+            parse_address(config.raft_listen),
+            config.raft_peers(),
+            self._data,
+            settings,
+            self._fail,
+            plaintext=config.raft.plaintext,
+        )
 
     async def start(self) -> None:
         """Recover, listen to the other nodes, open the groups. Raises OSError or what the log finds wrong with the

@@ -201,9 +201,8 @@ def test_files_are_preallocated_and_grow_for_a_record_that_needs_more(tmp_path: 
     asyncio.run(scenario())
 
 
-def test_a_new_file_and_its_name_are_durable_before_it_is_written_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def spied(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[tuple[str, str]]:
+    """From now on, each call of these functions of ``os``: its name and that of the file."""
     calls: list[tuple[str, str]] = []
 
     def spy_on(name: str) -> None:
@@ -215,8 +214,15 @@ def test_a_new_file_and_its_name_are_durable_before_it_is_written_to(
 
         monkeypatch.setattr(os, name, spy)
 
-    for name in ("fsync", "fdatasync", "pwrite"):
+    for name in names:
         spy_on(name)
+    return calls
+
+
+def test_a_new_file_and_its_name_are_durable_before_it_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = spied(monkeypatch, "fsync", "fdatasync", "pwrite")
 
     async def scenario() -> None:
         async with opened(tmp_path / "wal") as log:
@@ -388,6 +394,23 @@ def test_a_log_that_cannot_make_durable_what_it_found_does_not_open(
                 Log(tmp_path / "wal")
         async with opened(tmp_path / "wal") as log:
             assert len(payloads(log.wal)) == 1
+
+    asyncio.run(scenario())
+
+
+def test_the_last_file_is_read_from_the_disk_and_not_from_what_the_kernel_remembers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed fdatasync the kernel may remember, as clean, what the disk never got."""
+
+    async def scenario() -> None:
+        async with opened(tmp_path, file_bytes=1) as log:
+            log.wal.append(1, 1, 1, b"in a file")
+            log.wal.append(1, 2, 1, b"in the last file")
+        calls = spied(monkeypatch, "fsync", "posix_fadvise", "ftruncate")
+        async with opened(tmp_path):
+            of_the_last_file = [name for name, file in calls if file == "0000000002.wal"]
+            assert of_the_last_file == ["fsync", "posix_fadvise", "ftruncate", "fsync"]
 
     asyncio.run(scenario())
 

@@ -1,9 +1,12 @@
 """The floors: who may import whom, which file touches which dependency, and where there is neither clock nor chance."""
 
 import ast
+import re
 import sys
+import tomllib
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -30,6 +33,9 @@ OWNERS = {
     "msgspec": ["*/*"],
 }
 """Every dependency, and the files that may import it."""
+
+UNDECLARED = {"multidict", "yarl", "yaml"}
+"""The first two come with aiohttp; the last is for making the contract's document, which a checkout does not need."""
 
 PURE = [
     *("partition/*", "cluster/catalog.py", "cluster/registry.py", "cluster/ownership.py", "cluster/placement.py"),
@@ -115,6 +121,18 @@ def dependency_faults(path: PurePosixPath, source: str) -> list[str]:
     return faults
 
 
+def declared() -> set[str]:
+    """Libraries that the project asks for, for itself, for Spark and for the tests."""
+    project = tomllib.loads(text(PurePosixPath("pyproject.toml")))["project"]
+    wanted = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    return {re.split(r"[^\w-]", requirement)[0].replace("-", "_") for requirement in wanted}
+
+
+def undeclared_faults(path: PurePosixPath, source: str, known: set[str]) -> list[str]:
+    tops = [(each.line, each.name.split(".")[0]) for each in imports(source) if each.level == 0]
+    return [f"{path}:{line} imports {top}" for line, top in tops if top not in known | set(sys.stdlib_module_names)]
+
+
 def purity_faults(path: PurePosixPath, source: str) -> list[str]:
     banned = CLOCK | CHANCE if matches(path, INPUT_OUTPUT) else CLOCK | CHANCE | OUTER_WORLD
     faults = [
@@ -143,6 +161,13 @@ def test_no_folder_is_imported_without_its_package() -> None:
 
 def test_each_dependency_is_touched_by_its_owner_only() -> None:
     report([fault for path in python(*FLOORS) for fault in dependency_faults(path, text(path))])
+
+
+def test_every_library_is_asked_for() -> None:
+    files = python(*FLOORS, "src", "tests", "tools", "bench", "examples")
+    helpers = {part for path in python("tests", "tools") for part in path.with_suffix("").parts[1:]}
+    known = declared() | UNDECLARED | PACKAGES | helpers
+    report([fault for path in files for fault in undeclared_faults(path, text(path), known)])
 
 
 def test_what_must_be_pure_has_no_clock_no_chance_and_no_files() -> None:
@@ -216,6 +241,14 @@ def test_a_folder_imported_with_its_package_is_fine() -> None:
 )
 def test_a_dependency_out_of_its_place_is_found(path: str, source: str, count: int) -> None:
     assert len(dependency_faults(PurePosixPath(path), source)) == count
+
+
+def test_a_library_that_nobody_asked_for_is_found() -> None:
+    path = PurePosixPath("tests/x.py")
+    assert {"pytest", "prometheus_client", "pyspark", "msgspec"} <= declared()
+    assert undeclared_faults(path, "import json\nimport requests\nfrom pytest import raises", declared()) == [
+        "tests/x.py:2 imports requests"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ..partition.errors import LeaderNotAvailable, RequestTimedOut
+from ..raft.calls import CallFailed
 from ..raft.group import Committed, Group, Unknown
 from ..raft.host import RaftHost
 from . import messages
@@ -29,7 +30,11 @@ class Router:
 
     async def ask(self, node_id: str, message: Message, timeout_s: float) -> Message:
         """Call another node. Raises ConnectionError when the call surely did not leave, TimeoutError when unknown."""
-        return messages.decode(await self._host.call(node_id, messages.encode(message), timeout_s))
+        try:
+            return messages.decode(await self._host.call(node_id, messages.encode(message), timeout_s))
+        except CallFailed as error:
+            # How far the other node came before it failed is not known here.
+            raise TimeoutError(f"{node_id} failed to answer: {error}") from error
 
     async def propose(self, group_id: int, voters: Sequence[str], command: bytes, timeout_s: float) -> bytes:
         """Bytes of the machine's answer. Raises LeaderNotAvailable (not proposed) or RequestTimedOut (unknown)."""

@@ -3,6 +3,7 @@
 import io
 import json
 import signal
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,7 +51,7 @@ def test_segments_on_disk_are_arrow_stream_files(cluster: LocalCluster) -> None:
     topic.create()
     expect(200, topic.append("a\nb"))
     for node in cluster.nodes:
-        path = eventually(lambda node=node: _segment(node.data, [b"a", b"b"]))
+        path = eventually(partial(_segment, node.data, [b"a", b"b"]))
         assert path.name == "00000000000000000000.arrow"
 
 

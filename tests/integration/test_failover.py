@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+from collections.abc import Callable
 from functools import partial
 
 from stockade.cli.local_cluster import LocalCluster, LocalNode
@@ -25,10 +26,14 @@ def settled(writer: Writer, text: str, sequence: int, cluster: LocalCluster, par
     return found
 
 
+def _holds(read: Callable[[], list[str]], expected: list[str]) -> bool:
+    return read() == expected
+
+
 def on_every_replica(cluster: LocalCluster, topic: Topic, expected: list[str]) -> None:
     for node in cluster.nodes:
         here = partial(topic.at(node.url).values, query="offset=0&local=true&max_bytes=67108864")
-        eventually(lambda here=here: here() == expected, timeout_s=30)
+        eventually(partial(_holds, here, expected), timeout_s=30)
 
 
 def test_a_killed_leader_loses_nothing_and_stores_nothing_twice(cluster: LocalCluster) -> None:

@@ -15,7 +15,7 @@ from ..client.config import ClientConfig
 from ..client.model import TopicConfig
 from ..client.producer import Producer
 from ..client.transport import Transport
-from .checkers import judge
+from .checkers import Verdict, judge
 from .evidence import Evidence, ReplicaLog
 from .findings import Findings, findings, payload_of
 from .history import History
@@ -64,7 +64,10 @@ async def run_demo(listing: Path, options: Options, history: History, audience: 
             batch_records=options.batch_records,
             seed=options.seed,
         )
-        strikes, replacement = await _write_everything(scene, options.folder)
+        try:
+            strikes, replacement = await _write_everything(scene, options.folder)
+        except ScenarioFailed as error:
+            raise ScenarioFailed(f"{error} {await _look_at_the_rest(scene)}") from error
         return await _judge_everything(scene, options, strikes, replacement)
 
 
@@ -121,17 +124,11 @@ async def _write(scene: Scene, stream: Stream) -> None:
 
 async def _judge_everything(scene: Scene, options: Options, strikes: Sequence[Strike], replacement: Replacement) -> Run:
     began = time.monotonic()
-    scene.audience.step("reading every replica back")
     logs = await _read_back(scene)
     readback_s = time.monotonic() - began
-    scene.audience.step("checking")
-    evidence = Evidence.of(
-        scene.history.events,
-        logs,
-        payload_of(scene.streams),
-        {stream.partition: stream.records for stream in scene.streams},
-    )
-    verdicts = await asyncio.to_thread(judge, evidence)
+    expected = {stream.partition: stream.records for stream in scene.streams}
+    evidence = Evidence.of(scene.history.events, logs, payload_of(scene.streams), expected)
+    verdicts = await _judge(scene, evidence)
     found = Findings(
         evidence=evidence,
         verdicts=verdicts,
@@ -145,7 +142,21 @@ async def _judge_everything(scene: Scene, options: Options, strikes: Sequence[St
     return findings(found, source=str(options.folder), seed=options.seed, batch_records=options.batch_records)
 
 
+async def _judge(scene: Scene, evidence: Evidence) -> list[Verdict]:
+    scene.audience.step("checking")
+    return await asyncio.to_thread(judge, evidence)
+
+
+async def _look_at_the_rest(scene: Scene) -> str:
+    """What the checkers say of a run that broke off: a violation may be the reason."""
+    logs = await _read_back(scene)
+    verdicts = await _judge(scene, Evidence.of(scene.history.events, logs, payload_of(scene.streams)))
+    violated = [f"{verdict.checker}: {verdict.examples[0]}" for verdict in verdicts if verdict.violations]
+    return f"Violations so far: {'; '.join(violated) or 'none'}."
+
+
 async def _read_back(scene: Scene) -> list[ReplicaLog]:
+    scene.audience.step("reading every replica back")
     described = await scene.client.topic(scene.topic)
     nodes = {name: scene.processes.raw(name) for name in scene.processes.nodes()}
     replicas = {state.partition: state.replicas for state in described.partitions}

@@ -124,7 +124,7 @@ def _takeover(found: Findings) -> Takeover:
         late_acks=sum(end.type == "ok" and end.process == found.stalled.name for end in after),
         attempts=len(attempts),
         refused=sum(end.error == "PRODUCER_FENCED" for end in attempts),
-        first_refusal_s=(min(end.t_mono_ns for end in refusals) - times.resumed_ns) / NS,
+        first_refusal_s=min(((end.t_mono_ns - times.resumed_ns) / NS for end in refusals), default=None),
         certificates=dict(Counter(end.outcome["state"] for end in refusals if end.outcome)),
     )
 

@@ -39,7 +39,8 @@ class Takeover(msgspec.Struct, frozen=True):
     attempts: int
     refused: int
     """Attempts after the resumption that were refused with PRODUCER_FENCED."""
-    first_refusal_s: float
+    first_refusal_s: float | None
+    """After it was resumed; None: it was never refused."""
     certificates: dict[str, int]
     """How many refusals certified each outcome."""
 
@@ -180,13 +181,12 @@ def _takeover(takeover: Takeover) -> Iterator[Row]:
     granted = takeover.granted_s - takeover.stalled_s
     yield "taken over", f"ExclusiveWithFencing granted {granted:.2f} s later, log found at {takeover.log_end:,}"
     late = f"; {takeover.late_acks} acknowledgements of before the stall reached it late" if takeover.late_acks else ""
-    yield (
-        "resumed with SIGCONT",
-        f"at {takeover.resumed_s:.1f} s; first refusal {takeover.first_refusal_s:.3f} s after{late}",
-    )
+    first = takeover.first_refusal_s
+    refusal = "never refused" if first is None else f"first refusal {first:.3f} s after"
+    yield "resumed with SIGCONT", f"at {takeover.resumed_s:.1f} s; {refusal}{late}"
     yield "zombie's writes", f"{takeover.attempts} tried, {takeover.refused} refused with PRODUCER_FENCED"
     certificates = ", ".join(f"{count} {state}" for state, count in sorted(takeover.certificates.items()))
-    yield "outcome certificates", f"{certificates}; each compared with the final log"
+    yield "outcome certificates", f"{certificates or 'none'}; each compared with the final log"
 
 
 def _first_violations(run: Run) -> str:

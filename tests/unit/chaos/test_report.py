@@ -65,6 +65,13 @@ def test_a_violation_is_the_first_thing_to_be_seen() -> None:
         assert "epoch 1 at 7, after 2" in page
 
 
+def test_a_zombie_that_was_never_refused_is_said_to_be_so() -> None:
+    takeover = replace(RUN.takeover, first_refusal_s=None, certificates={})
+    page = markdown(replace(RUN, takeover=takeover))
+    assert "never refused" in page
+    assert "none; each compared" in page
+
+
 def test_a_bar_in_a_claim_does_not_break_the_table() -> None:
     assert "Nothing \\| is lost." in markdown(RUN)
 

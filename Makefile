@@ -10,7 +10,7 @@ cluster: .venv/.ready
 	@$(STOCKADE) cluster --nodes 3 --data ./data
 
 demo: .venv/.ready
-	@$(STOCKADE) demo $(DATA)
+	@$(STOCKADE) demo --data $(DATA)
 
 test: $(TOX)
 	@$(TOX) run

@@ -21,6 +21,7 @@ class HttpServer:
 
     def __init__(self, runner: web.AppRunner) -> None:
         self._runner = runner
+        self._closed = False
 
     @property
     def port(self) -> int:
@@ -29,8 +30,12 @@ class HttpServer:
         return port
 
     async def close(self) -> None:
-        """Stop accepting, end followed streams and long waits, let the other requests finish within DRAIN_S."""
-        await self._runner.cleanup()
+        """Stop accepting, end followed streams and long waits, let the other requests finish within DRAIN_S.
+        Repeating it does nothing.
+        """
+        if not self._closed:
+            self._closed = True
+            await self._runner.cleanup()
 
 
 def make_app(service: Service) -> web.Application:

@@ -11,7 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ..partition.errors import InvalidRequest, MessageTooLarge
 from . import media
-from .call import Call
+from .call import Call, unless_ended
 
 JSON_BYTES_MAX = 1024 * 1024
 """Largest JSON body, appends aside."""
@@ -21,7 +21,7 @@ ARRIVAL_S = 30.0
 
 async def read(call: Call, bytes_max: int) -> bytes:
     """The body, kept in ``call.body`` too for passing it on. Raises MessageTooLarge, InvalidRequest,
-    ThrottlingQuotaExceeded.
+    ThrottlingQuotaExceeded, and LeaderNotAvailable when the node stops before the body has come.
     """
     declared = call.request.content_length
     if declared is not None and declared > bytes_max:
@@ -30,7 +30,9 @@ async def read(call: Call, bytes_max: int) -> bytes:
     try:
         async with asyncio.timeout(ARRIVAL_S):
             await _invite(call.request)
-            call.body = await _collect(call, bytes_max)
+            collecting = _collect(call, bytes_max)
+            has_come = call.request.content.is_eof()
+            call.body = await (collecting if has_come else unless_ended(call, collecting))
     except TimeoutError:
         raise InvalidRequest(f"body: did not come within {ARRIVAL_S:.0f} s") from None
     except (web.RequestPayloadError, HttpProcessingError) as error:

@@ -50,10 +50,11 @@ class Conversation:
     service: FakeService
     server: HttpServer
     session: aiohttp.ClientSession
+    port: int
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.port}"
+        return f"http://127.0.0.1:{self.port}"
 
     async def call(
         self, method: str, path: str, body: Any = None, headers: Headers | None = None, *, valid: bool = True
@@ -92,7 +93,7 @@ async def nodes(count: int) -> AsyncIterator[list[Conversation]]:
             server = await start_http(service, "127.0.0.1", 0)
             stack.push_async_callback(server.close)
             session = await stack.enter_async_context(_session())
-            found.append(Conversation(service, server, session))
+            found.append(Conversation(service, server, session, server.port))
             cluster.urls[service.node_id] = found[-1].url
         yield found
 

@@ -78,9 +78,14 @@ class FakeCluster:
     producers: dict[str, ProducerPair] = field(default_factory=dict)
     tickets: dict[str, TicketInfo] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    may_store: asyncio.Event = field(default_factory=asyncio.Event)
+    writer_came: asyncio.Event = field(default_factory=asyncio.Event)
     reader_came: asyncio.Event = field(default_factory=asyncio.Event)
     reader_left: asyncio.Event = field(default_factory=asyncio.Event)
     index: int = 0
+
+    def __post_init__(self) -> None:
+        self.may_store.set()
 
     def next_index(self) -> int:
         self.index += 1
@@ -117,6 +122,8 @@ class FakePartition:
         self, batch: Batch, *, topic_id: int | None, token: Token | None, stamp: Stamp | None, if_log_end: Offset | None
     ) -> Appended:
         self._check_leading()
+        self.cluster.writer_came.set()
+        await self.cluster.may_store.wait()
         command = Append(
             message=batch.message,
             count=batch.count,

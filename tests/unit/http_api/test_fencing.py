@@ -1,0 +1,159 @@
+"""Sessions, grants, tickets and producers over HTTP, and what a fenced writer is told."""
+
+import asyncio
+from typing import Any
+
+from .conversation import RECORDS, Conversation, nodes, run
+
+GRANTS = "/v1/topics/orders/grants"
+
+
+async def open_session(node: Conversation, client_id: str = "alpha") -> str:
+    answer = await node.call("POST", "/v1/sessions", {"client_id": client_id, "ttl_ms": 60_000})
+    assert answer.status == 201
+    assert answer.headers["Location"] == f"/v1/sessions/{answer.json['session']}"
+    return str(answer.json["session"])
+
+
+async def acquire(node: Conversation, session: str, **wanted: Any) -> Any:
+    body = {"partitions": [0], "mode": "Exclusive", "producer_name": "p"} | wanted
+    return await node.call("POST", GRANTS, body, {"Stockade-Session": session})
+
+
+def fence(session: str, grant: Any) -> dict[str, str]:
+    return {
+        "Stockade-Session": session,
+        "Stockade-Fence-Grant": grant["grant"],
+        "Stockade-Fence-Epoch": str(grant["epoch"]),
+    }
+
+
+def test_a_session_is_opened_renewed_and_closed() -> None:
+    async def test(node: Conversation) -> None:
+        session = await open_session(node)
+        renewed = await node.call("PUT", f"/v1/sessions/{session}")
+        assert (renewed.status, renewed.json["client_id"], renewed.json["ttl_ms"]) == (200, "alpha", 60_000)
+        for _ in range(2):
+            assert (await node.call("DELETE", f"/v1/sessions/{session}")).status == 204
+        assert (await node.call("PUT", f"/v1/sessions/{session}")).status == 404
+
+    run(test)
+
+
+def test_who_holds_the_slot_writes_and_nobody_else() -> None:
+    async def test(node: Conversation) -> None:
+        alpha, beta = await open_session(node), await open_session(node, "beta")
+        granted = await acquire(node, alpha)
+        assert (granted.status, granted.json["epoch"], granted.json["epochs"]) == (201, 1, {"0": 1})
+        busy = await acquire(node, beta)
+        assert (busy.status, busy.json["reason"], busy.json["holder_mode"]) == (423, "exclusive_present", "Exclusive")
+        body = {"records": [{"value": "x"}]}
+        assert (await node.call("POST", RECORDS, body, fence(alpha, granted.json))).status == 200
+        assert (await node.call("POST", RECORDS, body)).json["code"] == "PRODUCER_BUSY"
+        future = fence(alpha, granted.json | {"epoch": 9})
+        assert (await node.call("POST", RECORDS, body, future)).json["code"] == "INVALID_FENCING_TOKEN"
+        described = await node.call("GET", "/v1/topics/orders")
+        (partition,) = described.json["partitions"]
+        assert (partition["topic_epoch"], partition["slot_mode"]) == (1, "Exclusive")
+
+    run(test)
+
+
+def test_a_fenced_writer_learns_what_became_of_its_batch() -> None:
+    async def test(node: Conversation) -> None:
+        alpha, beta = await open_session(node), await open_session(node, "beta")
+        pid = (await node.call("POST", "/v1/producers", {})).json["producer_id"]
+        old = fence(alpha, (await acquire(node, alpha)).json)
+        stamp = {"Stockade-Producer-Id": str(pid), "Stockade-Producer-Epoch": "0", "Stockade-Producer-Seq": "0"}
+        body = {"records": [{"value": "x"}]}
+        assert (await node.call("POST", RECORDS, body, old | stamp)).status == 200
+        assert (await acquire(node, beta, mode="ExclusiveWithFencing", partitions="all")).json["epoch"] == 2
+        fenced = await node.call("POST", RECORDS, body, old | stamp)
+        assert (fenced.status, fenced.json["reason"], fenced.json["current_epoch"]) == (403, "superseded", 2)
+        assert fenced.json["outcome"] == {"state": "committed", "base_offset": 0, "last_offset": 0}
+        later = await node.call("POST", RECORDS, body, old | stamp | {"Stockade-Producer-Seq": "1"})
+        assert later.json["outcome"]["state"] == "absent"
+        without = await node.call("POST", RECORDS, body, old)
+        assert "outcome" not in without.json
+
+    run(test)
+
+
+def test_a_grant_is_released_by_its_holder_alone() -> None:
+    async def test(node: Conversation) -> None:
+        alpha, beta = await open_session(node), await open_session(node, "beta")
+        grant = (await acquire(node, alpha)).json
+        path = f"/v1/grants/{grant['grant']}"
+        refused = await node.call("DELETE", path, None, {"Stockade-Session": beta})
+        assert (refused.status, refused.json["reason"]) == (403, "not_holder")
+        for _ in range(2):
+            assert (await node.call("DELETE", path, None, {"Stockade-Session": alpha})).status == 204
+        late = await node.call("POST", RECORDS, {"records": [{}]}, fence(alpha, grant))
+        assert (late.status, late.json["reason"]) == (403, "slot_free")
+
+    run(test)
+
+
+def test_a_grant_that_takes_long_is_a_ticket() -> None:
+    async def test(node: Conversation) -> None:
+        session = await open_session(node)
+        answer = await acquire(node, session, producer_name="slow")
+        assert (answer.status, answer.json["state"]) == (202, "installing")
+        path = answer.headers["Location"]
+        assert path == f"/v1/tickets/{answer.json['ticket']}"
+        asked = await node.call("GET", path + "?wait_ms=10", None, {"Stockade-Session": session})
+        assert (asked.status, asked.json) == (200, answer.json)
+        unknown = await node.call("GET", "/v1/tickets/t-9", None, {"Stockade-Session": session})
+        assert (unknown.status, unknown.json["what"]) == (404, "ticket")
+
+    run(test)
+
+
+def test_a_grant_of_a_deleted_topic_is_recognised() -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            first = await node.topic()
+            session = await open_session(node)
+            old = fence(session, (await acquire(node, session)).json)
+            assert (await node.call("DELETE", f"/v1/topics/orders?topic_id={first['topic_id']}")).status == 204
+            second = await node.topic()
+            answer = await node.call("POST", RECORDS, {"records": [{}]}, old)
+            assert (answer.status, answer.json["topic_id"]) == (409, second["topic_id"])
+
+    asyncio.run(main())
+
+
+def test_a_topic_may_demand_a_fence() -> None:
+    async def test(node: Conversation) -> None:
+        await node.topic("fenced", require_fence=True)
+        answer = await node.call("POST", "/v1/topics/fenced/partitions/0/records", {"records": [{}]})
+        assert (answer.status, answer.json["code"]) == (428, "FENCING_TOKEN_REQUIRED")
+
+    run(test)
+
+
+def test_a_producer_gets_its_pair() -> None:
+    async def test(node: Conversation) -> None:
+        anonymous = await node.call("POST", "/v1/producers", {"name": None})
+        assert (anonymous.json["producer_epoch"], anonymous.json["name"]) == (0, None)
+        first = await node.call("POST", "/v1/producers", {"name": "mirror", "nonce": "5f1a0c"})
+        again = await node.call("POST", "/v1/producers", {"name": "mirror"})
+        assert again.json == first.json | {"producer_epoch": 1}
+        pair = {"producer_id": again.json["producer_id"], "producer_epoch": 1}
+        assert (await node.call("POST", "/v1/producers", {"name": "mirror"} | pair)).json["producer_epoch"] == 2
+        stale = await node.call("POST", "/v1/producers", {"name": "mirror"} | pair)
+        assert (stale.status, stale.json["reason"], stale.json["current_epoch"]) == (403, "identity", 2)
+
+    run(test)
+
+
+def test_an_old_producer_epoch_is_refused_with_the_outcome() -> None:
+    async def test(node: Conversation) -> None:
+        pid = (await node.call("POST", "/v1/producers", {})).json["producer_id"]
+        stamp = {"Stockade-Producer-Id": str(pid), "Stockade-Producer-Seq": "0"}
+        body: Any = {"records": [{}]}
+        assert (await node.call("POST", RECORDS, body, stamp | {"Stockade-Producer-Epoch": "1"})).status == 200
+        old = await node.call("POST", RECORDS, body, stamp | {"Stockade-Producer-Epoch": "0"})
+        assert (old.status, old.json["code"], old.json["current_epoch"]) == (403, "INVALID_PRODUCER_EPOCH", 1)
+
+    run(test)

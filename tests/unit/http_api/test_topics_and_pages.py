@@ -1,0 +1,165 @@
+"""Topics, the cluster's description, and what a node serves of itself."""
+
+import asyncio
+import logging
+import re
+
+import pytest
+
+from stockade.http_api.routes import UNDOCUMENTED, routes
+from stockade.partition.errors import BY_CODE
+
+from .conversation import RECORDS, TEXT, Conversation, document, nodes, run
+
+
+def test_a_topic_is_created_once() -> None:
+    async def test(node: Conversation) -> None:
+        body = {"name": "a.b-c_D", "partitions": 3, "replication_factor": 1, "config": {"max_producers": 5}}
+        created = await node.call("POST", "/v1/topics", body)
+        assert (created.status, created.headers["Location"]) == (201, "/v1/topics/a.b-c_D")
+        assert created.json["config"]["max_producers"] == 5
+        assert created.json["config"]["retention_ms"] == -1
+        assert [partition["partition"] for partition in created.json["partitions"]] == [0, 1, 2]
+        assert created.json["partitions"][0]["leader"] == node.url
+        again = await node.call("POST", "/v1/topics", body)
+        assert (again.status, again.json) == (200, created.json)
+        assert "Location" not in again.headers
+        other = await node.call("POST", "/v1/topics", body | {"partitions": 4})
+        assert (other.status, other.json["topic_id"]) == (409, created.json["topic_id"])
+
+    run(test)
+
+
+def test_config_that_means_what_this_version_does_is_accepted() -> None:
+    async def test(node: Conversation) -> None:
+        config = {
+            "durability": "disk",
+            "writer_group": None,
+            "dedupe_window_ms": 0,
+            "retention_ms": -1,
+            "retention_bytes": -1,
+            "producer_ttl_ms": 1000,
+        }
+        created = await node.call("POST", "/v1/topics", {"name": "t", "config": config})
+        assert (created.status, created.json["config"]["producer_ttl_ms"]) == (201, 1000)
+
+    run(test)
+
+
+def test_topics_are_listed_described_and_deleted() -> None:
+    async def test(node: Conversation) -> None:
+        await node.topic("apples", 2)
+        listed = (await node.call("GET", "/v1/topics")).json["topics"]
+        assert [(topic["name"], topic["partitions"]) for topic in listed] == [("apples", 2), ("orders", 1)]
+        topic_id = listed[0]["topic_id"]
+        assert (await node.call("GET", "/v1/topics/apples")).json["topic_id"] == topic_id
+        refused = await node.call("DELETE", f"/v1/topics/apples?topic_id={topic_id + 1}")
+        assert (refused.status, refused.json["topic_id"]) == (409, topic_id)
+        assert (await node.call("DELETE", "/v1/topics/apples")).status == 204
+        assert (await node.call("DELETE", "/v1/topics/apples")).status == 404
+
+    run(test)
+
+
+def test_the_cluster_is_described_as_the_node_sees_it() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            answer = await two.call("GET", "/v1/cluster", None, {"Stockade-Forwarded-By": "client"})
+            assert (answer.json["node_id"], answer.json["controller"]["leader_node"]) == ("n2", "n1")
+            assert [node["url"] for node in answer.json["nodes"]] == [one.url, two.url]
+            assert answer.headers["Stockade-Leader"] == one.url
+
+    asyncio.run(main())
+
+
+def test_health_is_the_process_and_readiness_is_the_service() -> None:
+    async def test(node: Conversation) -> None:
+        assert (await node.call("GET", "/healthz")).json == {"status": "ok"}
+        assert (await node.call("GET", "/readyz")).json == {"status": "ok"}
+        node.service.missing = "loading orders/0"
+        assert (await node.call("GET", "/healthz")).status == 200
+        starting = await node.call("GET", "/readyz")
+        assert (starting.status, starting.json["detail"]) == (503, "loading orders/0")
+
+    run(test)
+
+
+def test_routes_and_document_agree() -> None:
+    served = {(route.method, route.path) for route in routes() if route.path not in UNDOCUMENTED}
+    documented = {(method.upper(), path) for path, methods in document()["paths"].items() for method in methods}
+    assert served == documented
+
+
+def test_the_query_parameters_of_each_route_are_the_documented_ones() -> None:
+    components = document()["components"]["parameters"]
+    for route in routes():
+        if route.path in UNDOCUMENTED:
+            continue
+        operation = document()["paths"][route.path][route.method.lower()]
+        named = [components[p["$ref"].rpartition("/")[2]] for p in operation.get("parameters", ())]
+        assert set(route.query) == {p["name"] for p in named if p["in"] == "query"}, route.path
+
+
+def test_every_reference_of_the_document_leads_somewhere() -> None:
+    text = repr(document())
+    for kind, name in re.findall(r"#/components/(\w+)/(\w+)", text):
+        assert name in document()["components"][kind]
+
+
+def test_every_refusal_is_documented_with_its_policy() -> None:
+    schemas = document()["components"]["schemas"]
+    examples = {
+        schema["examples"][0]["code"]: schema["examples"][0]
+        for name, schema in schemas.items()
+        if name.startswith("Problem") and name != "Problem"
+    }
+    for code, refusal in BY_CODE.items():
+        example = examples[code]
+        assert refusal.title == example["title"]
+        assert (refusal.retriable, refusal.no_side_effects) == (example["retriable"], example["no_side_effects"])
+
+
+def test_pages_need_nothing_from_elsewhere() -> None:
+    async def test(node: Conversation) -> None:
+        for path in ("/", "/docs"):
+            page = await node.call("GET", path, None, {"Accept": "text/html"})
+            assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+            assert not re.search(rb"(src|href)=.?(https?:)?//", page.body)
+        assert (await node.call("GET", "/openapi.json")).json == document()
+        problems = await node.call("GET", "/docs/problems", valid=False)
+        for code in BY_CODE:
+            assert f'id="{code}"'.encode() in problems.body
+
+    run(test)
+
+
+def test_requests_records_and_refusals_are_counted() -> None:
+    async def test(node: Conversation) -> None:
+        await node.call("POST", RECORDS, b"a\nb\n", TEXT)
+        await node.call("GET", "/v1/topics/nowhere")
+        await node.call("GET", "/nothing")
+        answer = await node.call("GET", "/metrics")
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text = answer.body.decode()
+        template = "/v1/topics/{topic}/partitions/{partition}/records"
+        assert f'stockade_http_requests_total{{method="POST",route="{template}",status="200"}} 1.0' in text
+        assert 'stockade_http_requests_total{method="GET",route="none",status="404"} 1.0' in text
+        assert 'stockade_http_refusals_total{code="UNKNOWN_TOPIC_OR_PARTITION"} 1.0' in text
+        assert "stockade_appended_records_total 2.0" in text
+        assert f'stockade_http_request_seconds_count{{method="POST",route="{template}"}} 1.0' in text
+
+    run(test)
+
+
+def test_the_log_line_has_the_route_and_no_session(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(node: Conversation) -> None:
+        session = (await node.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
+        with caplog.at_level(logging.INFO):
+            await node.call("PUT", f"/v1/sessions/{session}")
+            await node.call("GET", "/healthz")
+        assert session not in caplog.text
+        lines = [record.getMessage() for record in caplog.records if record.name == "stockade.http.access"]
+        assert lines[0].startswith("PUT /v1/sessions/{session} 200 ")
+        assert re.fullmatch(r"GET /healthz 200 [0-9.]+ ms [0-9]+ bytes", lines[1])
+
+    run(test)

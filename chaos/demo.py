@@ -92,7 +92,7 @@ async def _write_everything(scene: Scene, folder: Path) -> tuple[list[Strike], R
 async def _strike(scene: Scene, takeover: TakeOver) -> list[Strike]:
     first = await _kill_at_work(scene, GATES[0], KILLS_AT[0])
     await scene.progress.level(GATES[1])
-    scene.progress.open(GATES[1])
+    scene.open(GATES[1])
     await takeover.zombie_is_done.wait()
     return [first, await _kill_at_work(scene, GATES[2], KILLS_AT[1])]
 
@@ -101,7 +101,7 @@ async def _kill_at_work(scene: Scene, gate: float, part: float) -> Strike:
     """Open the gate when everybody stands there, and strike as soon as they are on their way."""
     await scene.progress.level(gate)
     target = await draw_target(scene)
-    scene.progress.open(gate)
+    scene.open(gate)
     await scene.progress.reached(part)
     return await kill_leader(scene, target)
 
@@ -136,6 +136,7 @@ async def _judge_everything(scene: Scene, options: Options, strikes: Sequence[St
         replacement=replacement,
         streams=scene.streams,
         stalled=scene.stalled,
+        opened_ns=[event.t_mono_ns for event in scene.history.events if event.f == "open"],
         readback_s=readback_s,
         nodes=len(scene.processes.nodes()),
     )

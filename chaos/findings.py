@@ -1,5 +1,6 @@
 """Turns what a demo run left behind (history, logs, times of its faults) into the figures of the report. Pure."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,7 +10,7 @@ from .checkers import Verdict
 from .evidence import Evidence
 from .history import Operation
 from .nemesis import Strike
-from .plot import Mark
+from .plot import Mark, Pause
 from .report import Killing, Run, Takeover
 from .streams import Stream
 from .takeover import Replacement
@@ -28,6 +29,8 @@ class Findings(msgspec.Struct, frozen=True):
     replacement: Replacement
     streams: Sequence[Stream]
     stalled: Stream
+    opened_ns: Sequence[int]
+    """When each gate opened."""
     readback_s: float
     nodes: int
 
@@ -80,7 +83,17 @@ def findings(found: Findings, *, source: str, seed: int, batch_records: int) -> 
         verdicts=found.verdicts,
         rates=throughput(prompt, found.start_ns, max(seconds / BUCKETS, 0.05)),
         marks=list(_marks(found)),
+        pauses=list(_pauses(found, prompt)),
     )
+
+
+def _pauses(found: Findings, prompt: Sequence[Operation]) -> Iterator[Pause]:
+    """From the last acknowledgement before a gate opened to its opening."""
+    ends = sorted(op.end.t_mono_ns for op in prompt if op.invoke.f == "append" and op.outcome == "ok" and op.end)
+    for opened_ns in found.opened_ns:
+        before = bisect_left(ends, opened_ns)
+        if before:
+            yield Pause(found.seconds(ends[before - 1]), found.seconds(opened_ns))
 
 
 def _is_late(op: Operation, found: Findings) -> bool:

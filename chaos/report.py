@@ -6,7 +6,7 @@ from html import escape
 import msgspec
 
 from .checkers import Verdict
-from .plot import Mark, plot
+from .plot import Mark, Pause, plot
 from .timeline import Outage, Rate
 
 
@@ -65,6 +65,13 @@ class Run(msgspec.Struct, frozen=True):
     verdicts: Sequence[Verdict]
     rates: Sequence[Rate]
     marks: Sequence[Mark]
+    pauses: Sequence[Pause]
+    """When all writers stood at a gate, until the fault of before was over."""
+
+    @property
+    def paused_s(self) -> float:
+        """Of all pauses together."""
+        return sum(pause.to_s - pause.from_s for pause in self.pauses)
 
     @property
     def violations(self) -> int:
@@ -105,8 +112,9 @@ def html(run: Run) -> str:
     body = [
         f"<h1>{escape(_title(run))}</h1>",
         f'<p class="verdict {verdict_class}">{escape(_verdict(run))}</p>',
-        f"<figure>{plot(run.rates, run.marks, run.seconds)}"
-        "<figcaption>Records acknowledged per second, and what the nemesis did.</figcaption></figure>",
+        f"<figure>{plot(run.rates, run.marks, run.pauses, run.seconds)}"
+        "<figcaption>Records acknowledged per second, and what the nemesis did. Grey: the writers stand at a gate "
+        "until a fault is over.</figcaption></figure>",
     ]
     for table in _tables(run):
         body += [f"<h2>{escape(table.title)}</h2>", *_html_table(table)]
@@ -149,6 +157,7 @@ def _figures(run: Run) -> Iterator[Row]:
     yield "cluster", f"{run.nodes} nodes, {run.partitions} partitions, {run.replicas // run.partitions} replicas each"
     yield "records", f"{run.records:,}, {run.batch_records} a batch, one exclusive producer a partition"
     yield "time to write", f"{run.seconds:.1f} s, faults included: {run.records / run.seconds:,.0f} records/s"
+    yield "of it waiting", f"{run.paused_s:.1f} s, in which all writers stood at a gate until a fault was over"
     yield "failovers", f"{run.failovers} partitions got another leader in {len(run.killings)} kills"
     yield "read back", f"{run.records_compared:,} records of {run.replicas} replicas in {run.readback_s:.1f} s"
     yield "seed", str(run.seed)
@@ -219,6 +228,7 @@ table { border-collapse: collapse; width: 100%; } th, td { text-align: left; ver
   padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line); } th { color: var(--soft); font-weight: 500; }
 svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; }
 .grid { stroke: var(--line); } .tick { fill: var(--soft); } .area { fill: var(--curve); opacity: .18; }
+.pause { fill: var(--soft); opacity: .16; }
 .line { fill: none; stroke: var(--curve); stroke-width: 1.5; } .mark { stroke-dasharray: 3 3; }
 .mark.fault { stroke: var(--fault); } .mark.heal { stroke: var(--heal); } .mark.takeover { stroke: var(--takeover); }
 .label.fault { fill: var(--fault); } .label.heal { fill: var(--heal); } .label.takeover { fill: var(--takeover); }

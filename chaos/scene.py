@@ -67,3 +67,8 @@ class Scene:
         self.chance = random.Random(seed)  # noqa: S311
         self.stalled = self.chance.choice(streams)
         """The stream whose writer will be stalled."""
+
+    def open(self, gate: float) -> None:
+        """Let the writers go beyond a gate."""
+        self.history.note("nemesis", "open")
+        self.progress.open(gate)

@@ -3,7 +3,7 @@ from html.parser import HTMLParser
 from msgspec.structs import replace
 
 from stockade.chaos.checkers import Verdict
-from stockade.chaos.plot import Mark, plot
+from stockade.chaos.plot import Mark, Pause, plot
 from stockade.chaos.report import Killing, Run, Takeover, html, markdown
 from stockade.chaos.timeline import Outage, Rate
 
@@ -25,6 +25,7 @@ RUN = Run(
     verdicts=[Verdict("lost-write", "Nothing | is lost.", 0, []), Verdict("zombie", "No zombie.", 0, [])],
     rates=[Rate(0.0, 1_000.0), Rate(0.5, 2_300.0)],
     marks=[Mark(1.8, "n2 <killed>", "fault")],
+    pauses=[Pause(3.0, 4.5)],
 )
 
 
@@ -56,6 +57,7 @@ def test_the_page_says_what_happened() -> None:
     assert "2,000 records/s" in page
     assert "24 tried, 24 refused" in page
     assert "20 absent, 4 committed" in page
+    assert "1.5 s, in which all writers stood at a gate" in page
 
 
 def test_a_violation_is_the_first_thing_to_be_seen() -> None:
@@ -87,12 +89,25 @@ def test_the_html_page_is_well_formed_and_needs_nothing_from_elsewhere() -> None
 
 
 def test_a_plot_of_nothing_is_still_a_plot() -> None:
-    assert plot([], [], 0.0).endswith("</svg>")
+    assert plot([], [], [], 0.0).endswith("</svg>")
 
 
 def test_the_curve_stays_inside_the_frame() -> None:
-    drawn = plot([Rate(0.0, 99.0), Rate(1.0, 250.0)], [Mark(2.0, "end", "heal")], 2.0)
+    drawn = plot([Rate(0.0, 99.0), Rate(1.0, 250.0)], [Mark(2.0, "end", "heal")], [], 2.0)
     points = drawn.split('class="line" points="')[1].split('"')[0].split()
     xs, ys = zip(*(map(float, point.split(",")) for point in points), strict=True)
     assert (min(xs), max(xs)) == (64.0, 884.0)
     assert min(ys) == 74.0
+
+
+def test_labels_that_would_cover_each_other_go_into_different_rows() -> None:
+    marks = [Mark(0.0, "first", "fault"), Mark(0.1, "second", "heal"), Mark(5.0, "far away", "heal")]
+    drawn = plot([], marks, [], 10.0)
+    rows = [line.split(' y="')[1].split('"')[0] for line in drawn.splitlines() if 'class="label' in line]
+    assert rows == ["14", "29", "14"]
+
+
+def test_a_mark_after_the_last_record_is_inside_the_frame() -> None:
+    drawn = plot([Rate(0.0, 10.0)], [Mark(4.0, "ready", "heal")], [], 2.0)
+    assert 'x1="884.0" x2="884.0"' in drawn
+    assert "474.0" in drawn.split('class="line" points="')[1].split('"')[0]

@@ -14,7 +14,6 @@ from stockade.chaos.nodes import ClusterProcesses
 from stockade.chaos.proxies import CutKind
 from stockade.chaos.raw import RawNode
 from stockade.chaos.readback import read_back
-from stockade.chaos.steady import LINES, Traffic, payload, read_once
 from stockade.chaos.waiting import until
 from stockade.client.admin import Client
 from stockade.client.config import ClientConfig
@@ -22,6 +21,7 @@ from stockade.client.transport import Transport
 from stockade.partition.errors import StockadeError
 
 from .proxied import ProxiedCluster
+from .traffic import LINES, Traffic, payload, read_once
 
 pytestmark = pytest.mark.processes
 

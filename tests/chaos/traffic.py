@@ -5,13 +5,13 @@ a reader whose every answer is held against what was acknowledged.
 import asyncio
 from collections.abc import Sequence
 
-from ..client.config import ClientConfig
-from ..client.producer import Producer
-from ..partition.errors import StockadeError
-from .history import History
-from .raw import Page, RawNode
-from .streams import Stream
-from .workload import StreamWriter
+from stockade.chaos.history import History
+from stockade.chaos.raw import Page, RawNode
+from stockade.chaos.streams import Stream
+from stockade.chaos.workload import StreamWriter
+from stockade.client.config import ClientConfig
+from stockade.client.producer import Producer
+from stockade.partition.errors import StockadeError
 
 PAUSE_S = 0.05
 """Before what failed is begun again."""

@@ -1,0 +1,153 @@
+"""The pure parts: JSON as strict as the contract, media types, and the reduction of the contract."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stockade.http_api import media, wire
+from stockade.http_api.contract import reduce
+from stockade.http_api.parameters import integer
+from stockade.partition.errors import InvalidRequest, NotAcceptable, UnsupportedMediaType
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(VALUES)
+def test_what_was_parsed_is_dumped_as_it_was(value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    assert wire.dump(wire.parse(text)) == text
+    assert wire.parse(json.dumps(value, indent=1).encode()) == value
+
+
+@given(st.binary())
+def test_any_bytes_are_json_or_not_json(body: bytes) -> None:
+    try:
+        wire.dump(wire.parse(body))
+    except wire.NotJson as error:
+        assert str(error)
+
+
+@given(st.text(alphabet='[]{}"\\a ,:', max_size=200))
+def test_nesting_is_counted_as_a_parser_would(text: str) -> None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return
+    depth = _depth(value)
+    assert wire.is_nested_at_most(text.encode(), depth)
+    assert (
+        depth == 0 or not wire.is_nested_at_most(text.encode(), depth - 1) or depth <= text.count("[") + text.count("{")
+    )
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, list):
+        return 1 + max(map(_depth, value), default=0)
+    if isinstance(value, dict):
+        return 1 + max(map(_depth, value.values()), default=0)
+    return 0
+
+
+@pytest.mark.parametrize("bracket", [(b"[", b"]"), (b'{"a":', b"}")])
+def test_nesting_is_allowed_to_64_and_no_deeper(bracket: tuple[bytes, bytes]) -> None:
+    start, end = bracket
+    wire.parse(start * 64 + b"1" + end * 64)
+    with pytest.raises(wire.NotJson, match="64 deep"):
+        wire.parse(start * 65 + b"1" + end * 65)
+    wire.parse(b'["' + b"[" * 100 + b'\\"{' + b'"]')
+
+
+@pytest.mark.parametrize(("text", "value"), [("0", 0), ("007", 7), ("9" * 18, int("9" * 18)), ("0" * 50 + "1", 1)])
+def test_an_integer_is_ascii_digits(text: str, value: int) -> None:
+    assert integer("x", text, 0, 1 << 63) == value
+
+
+@pytest.mark.parametrize("text", ["", " 1", "1 ", "+1", "-1", "1.0", "1e1", "1_0", "٣", "\u00b2", "0x1", "9" * 5000])
+def test_anything_else_is_no_integer(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="x:"):
+        integer("x", text, 0, 1 << 63)
+
+
+@given(st.text(max_size=60))
+def test_any_accept_header_chooses_something_or_is_not_acceptable(accept: str) -> None:
+    available = (media.JSON, media.NDJSON)
+    try:
+        assert media.choose(accept, available) in available
+    except NotAcceptable as refusal:
+        assert refusal.fields == {"available": list(available)}
+
+
+@pytest.mark.parametrize(
+    ("accept", "chosen"),
+    [
+        ("application/x-ndjson;q=0.9, application/json;q=0.8", media.NDJSON),
+        ("application/json;q=0.9, */*", media.NDJSON),
+        ("application/json, application/x-ndjson", media.JSON),
+        ("application/x-ndjson, application/json", media.NDJSON),
+        ("application/json;q=2, application/x-ndjson", media.NDJSON),
+        ("*/json, application/x-ndjson;q=0.1", media.NDJSON),
+        ("application/json;version=1", media.JSON),
+        ("  ", media.JSON),
+    ],
+)
+def test_quality_then_precision_then_place_decide(accept: str, chosen: str) -> None:
+    assert media.choose(accept, (media.JSON, media.NDJSON)) == chosen
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "Application/JSON ; charset=UTF-8",
+        'application/json;charset="utf-8"',
+        "application/json;x=y",
+    ],
+)
+def test_a_body_type_may_have_parameters(content_type: str) -> None:
+    assert media.body_type(content_type, "Identity", (media.JSON,)) == media.JSON
+
+
+@pytest.mark.parametrize(
+    ("content_type", "encoding"),
+    [(None, None), ("", None), ("text/json", None), ("application/json", "br"), ("application/json;charset=x", None)],
+)
+def test_other_body_types_are_refused_with_those_that_are_taken(content_type: str | None, encoding: str | None) -> None:
+    with pytest.raises(UnsupportedMediaType) as refused:
+        media.body_type(content_type, encoding, (media.JSON,))
+    assert refused.value.fields == {"accepted": [media.JSON]}
+
+
+def test_the_contract_is_reduced_to_what_its_operations_need() -> None:
+    contract = {
+        "info": {"description": "All."},
+        "paths": {
+            "/a": {
+                "get": {"parameters": [{"$ref": "#/components/parameters/OwnEpoch"}], "schema": _refer("A")},
+                "post": {"schema": _refer("B")},
+            },
+            "/b": {"get": {"schema": _refer("B")}},
+        },
+        "components": {
+            "schemas": {"A": {"items": _refer("C")}, "B": {}, "C": _refer("A")},
+            "parameters": {"OwnEpoch": {}},
+            "securitySchemes": {"bearer": {}},
+        },
+    }
+    before = copy.deepcopy(contract)
+    reduced = reduce(contract, {("GET", "/a")})
+    assert contract == before
+    assert reduced["paths"] == {"/a": {"get": {"parameters": [], "schema": _refer("A")}}}
+    assert set(reduced["components"]["schemas"]) == {"A", "C"}
+    assert reduced["components"]["parameters"] == {}
+    assert reduced["components"]["securitySchemes"] == {"bearer": {}}
+
+
+def _refer(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}

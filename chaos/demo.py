@@ -26,6 +26,7 @@ from .report import Run
 from .scene import GATES, KILLS_AT, Audience, ScenarioFailed, Scene
 from .streams import DataError, Stream, load_folder, plan_streams
 from .takeover import BATCHES_AFTER, BATCHES_BEFORE, Replacement, TakeOver
+from .waiting import NotInTime
 from .workload import StreamWriter
 from .zombie import BATCH_BYTES_MAX
 
@@ -42,14 +43,20 @@ class Options(msgspec.Struct, frozen=True):
     batch_records: int = 100
 
 
-async def run_demo(listing: Path, options: Options, history: History, audience: Audience) -> Run:
-    """Carry out the whole demo on the cluster of ``listing`` (its ``cluster.json``).
-
-    Raises DataError before anything is written; ScenarioFailed, NotInTime or WriterFailed when the run cannot go on.
-    Violations are in the answer.
-    """
+def plan(options: Options) -> list[Stream]:
+    """What will be written. Raises DataError when the folder cannot feed the demo."""
     streams = plan_streams(load_folder(options.folder), options.records)
     _check_size(streams, options.batch_records)
+    return streams
+
+
+async def run_demo(
+    listing: Path, options: Options, streams: Sequence[Stream], history: History, audience: Audience
+) -> Run:
+    """Carry out the demo on the cluster of ``listing`` (its ``cluster.json``) with the streams that ``plan`` made.
+
+    Raises ScenarioFailed or NotInTime when the run cannot go on. Violations are in the answer.
+    """
     transport = Transport(ClientConfig())
     processes = ClusterProcesses(listing, transport)
     urls = tuple(node.http for node in processes.nodes().values())
@@ -150,7 +157,10 @@ async def _judge(scene: Scene, evidence: Evidence) -> list[Verdict]:
 
 async def _look_at_the_rest(scene: Scene) -> str:
     """What the checkers say of a run that broke off: a violation may be the reason."""
-    logs = await _read_back(scene)
+    try:
+        logs = await _read_back(scene)
+    except NotInTime as error:
+        return f"Nor could it be read back: {error}."
     verdicts = await _judge(scene, Evidence.of(scene.history.events, logs, payload_of(scene.streams)))
     violated = [f"{verdict.checker}: {verdict.examples[0]}" for verdict in verdicts if verdict.violations]
     return f"Violations so far: {'; '.join(violated) or 'none'}."

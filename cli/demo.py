@@ -12,7 +12,7 @@ import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from ..chaos.demo import Options, run_demo
+from ..chaos.demo import Options, plan, run_demo
 from ..chaos.history import History
 from ..chaos.report import Run, html, markdown
 from ..chaos.scene import ScenarioFailed
@@ -52,14 +52,16 @@ def demo(data: Path, records: int, nodes: int, cluster: Path | None, report: Pat
     after a violation, 2 when the demo could not be carried out.
     """
     console = Console(highlight=False)
-    report.parent.mkdir(parents=True, exist_ok=True)
+    options = Options(data, records, seed)
     try:
+        streams = plan(options)
+        report.parent.mkdir(parents=True, exist_ok=True)
         with (
             _listing(cluster, nodes, console) as listing,
             _Watched(console, records) as audience,
             History.create(report.with_suffix(".history.jsonl")) as history,
         ):
-            run = uvloop.run(run_demo(listing, Options(data, records, seed), history, audience))
+            run = uvloop.run(run_demo(listing, options, streams, history, audience))
     except (ClusterFailed, DataError, ScenarioFailed, NotInTime, StockadeError) as error:
         console.print(f"[bold red]the demo could not be carried out:[/] {error}")
         sys.exit(2)

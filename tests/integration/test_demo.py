@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stockade.chaos.checkers import CHECKERS
-from stockade.chaos.demo import Options, run_demo
+from stockade.chaos.demo import Options, plan, run_demo
 from stockade.chaos.history import Event, History, operations, read_history
 from stockade.chaos.report import Run, html, markdown
 from stockade.chaos.zombie import ATTEMPTS
@@ -37,7 +37,7 @@ def history_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(cluster: LocalCluster, history_path: Path) -> Run:
     with History.create(history_path) as history:
         options = Options(DATA, RECORDS, seed=2)
-        return asyncio.run(run_demo(cluster.data / "cluster.json", options, history, Silent()))
+        return asyncio.run(run_demo(cluster.data / "cluster.json", options, plan(options), history, Silent()))
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,6 @@ class Machine(Protocol):
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply the command at ``index``. Deterministic: no clock, no randomness, no IO that can answer differently.
 
-        A refused command returns its refusal. An exception is a bug that every replica would share, so it stops the node.
+        A refused command returns its refusal. An exception is a bug that every replica would share: it stops the node.
         """
         ...

@@ -53,14 +53,23 @@ def long_functions(source: str, lines_max: int) -> list[str]:
 
 
 def sleeps(source: str) -> list[int]:
-    """Lines where a test sleeps instead of waiting for a condition; a pause inside a ``while`` is a poll."""
+    """Lines where a test sleeps instead of waiting for a condition.
+
+    A pause inside a ``while`` is a poll; one inside a loop that asserts watches that something stays as it is.
+    """
     tree = ast.parse(source)
-    polls = {id(node) for loop in ast.walk(tree) if isinstance(loop, ast.While) for node in ast.walk(loop)}
+    polls = {id(node) for loop in ast.walk(tree) if polls_or_watches(loop) for node in ast.walk(loop)}
     return [
         node.lineno
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and id(node) not in polls and is_sleep(node)
     ]
+
+
+def polls_or_watches(loop: ast.AST) -> bool:
+    if isinstance(loop, ast.For | ast.AsyncFor):
+        return any(isinstance(node, ast.Assert) for node in ast.walk(loop))
+    return isinstance(loop, ast.While)
 
 
 def is_sleep(call: ast.Call) -> bool:
@@ -171,7 +180,9 @@ def test_a_long_function_is_found_and_its_docstring_does_not_count(lines: int, f
         ("async def f():\n    await asyncio.sleep(delay)", [2]),
         ("from time import sleep\nsleep(0.1)", [2]),
         ("asyncio.sleep(0)", []),
+        ("for _ in range(3):\n    time.sleep(1)", [2]),
         ("while not ready():\n    time.sleep(0.05)", []),
+        ("for _ in range(3):\n    time.sleep(1)\n    assert calm()", []),
     ],
 )
 def test_a_sleep_is_found_unless_it_polls(source: str, found: list[int]) -> None:

@@ -100,11 +100,8 @@ class Parameters:
         return self.query_integer("topic_id", 0, INT64_MAX, 0) if "topic_id" in self._query else None
 
     def header(self, name: str) -> str | None:
-        """A Stockade-* header, which must not be empty when it is there."""
-        value = self._headers.get(name)
-        if value == "":
-            raise InvalidRequest(f"{name}: empty")
-        return value
+        """A Stockade-* header, as it was sent."""
+        return self._headers.get(name)
 
     def header_integer(self, name: str, high: int) -> int | None:
         """A Stockade-* header that is an integer from 0 to ``high``."""

@@ -41,8 +41,8 @@ def read_guards(given: Parameters) -> Guards:
         message_id=given.header(_MESSAGE_ID),
         waits=given.query_choice("acks", ("all", "0"), "all") == "all",
     )
-    if guards.message_id is not None and len(guards.message_id) > _MESSAGE_ID_CHARACTERS_MAX:
-        raise InvalidRequest(f"{_MESSAGE_ID}: longer than {_MESSAGE_ID_CHARACTERS_MAX} characters")
+    if guards.message_id is not None and not 1 <= len(guards.message_id) <= _MESSAGE_ID_CHARACTERS_MAX:
+        raise InvalidRequest(f"{_MESSAGE_ID}: not 1 to {_MESSAGE_ID_CHARACTERS_MAX} characters")
     if not guards.waits:
         refuse_headers(given, "acks: 0 cannot be combined with")
     return guards

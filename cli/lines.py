@@ -4,8 +4,11 @@ A CR stays a part of its line. A last line without LF counts; nothing behind the
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
+from io import FileIO, UnsupportedOperation
 from typing import BinaryIO
 
 BLOCK_BYTES = 1 << 20
@@ -67,15 +70,16 @@ class Gatherer:
 class BlockReader:
     """Reads a file on a thread of its own, some blocks ahead, so that a slow pipe holds up nothing else.
 
-    The thread dies with the process: a read from a terminal cannot be interrupted.
+    The thread dies with the process: a read from a terminal cannot be interrupted. So it reads past the file object
+    (whose lock, held in mid-read, would abort the interpreter's end) and from a descriptor that nobody closes under it.
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+        self._given = file
         self._loop = asyncio.get_running_loop()
         self._blocks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
         self._room = threading.Semaphore(BLOCKS_AHEAD_MAX)
-        threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._read_all, args=(_duplicate(file),), daemon=True).start()
 
     @property
     def is_waiting(self) -> bool:
@@ -90,13 +94,28 @@ class BlockReader:
             self._room.release()
             yield block
 
-    def _read(self) -> None:
-        read = getattr(self._file, "read1", self._file.read)
-        block: bytes | OSError = b" "
-        while block and not isinstance(block, OSError):
-            self._room.acquire()
+    def _read_all(self, file: BinaryIO) -> None:
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             try:
-                block = read(BLOCK_BYTES)
+                while block := self._next(file):
+                    self._loop.call_soon_threadsafe(self._blocks.put_nowait, block)
             except OSError as error:
-                block = error
-            self._loop.call_soon_threadsafe(self._blocks.put_nowait, block)
+                self._loop.call_soon_threadsafe(self._blocks.put_nowait, error)
+            else:
+                self._loop.call_soon_threadsafe(self._blocks.put_nowait, b"")
+            finally:
+                if file is not self._given:
+                    file.close()
+
+    def _next(self, file: BinaryIO) -> bytes:
+        self._room.acquire()
+        return file.read(BLOCK_BYTES)
+
+
+def _duplicate(file: BinaryIO) -> BinaryIO:
+    """The same file, unbuffered: a read gives what is there."""
+    try:
+        descriptor = os.dup(file.fileno())
+    except (AttributeError, UnsupportedOperation):
+        return file
+    return FileIO(descriptor, "rb")

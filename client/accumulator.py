@@ -58,12 +58,14 @@ class Lane:
     """One partition's queue and window. All times are seconds of one monotonic clock, given by the caller.
 
     ``encode`` makes a sealed batch ready to be sent and raises a StockadeError when that cannot be: such a batch
-    fails alone, before it took a sequence number. ``token`` is the fence that the next batches to be numbered carry;
-    while ``is_held``, none is numbered. ``error`` is what halted the lane.
+    fails alone, before it took a sequence number. A batch of more than one record is never longer than
+    ``batch_bytes_max``. ``token`` is the fence that the next batches to be numbered carry; while ``is_held``, none is
+    numbered. ``error`` is what halted the lane.
     """
 
-    def __init__(self, config: ClientConfig, encode: Callable[[Batch], None]) -> None:
+    def __init__(self, config: ClientConfig, encode: Callable[[Batch], None], batch_bytes_max: int) -> None:
         self._config = config
+        self._batch_bytes_max = batch_bytes_max
         self._encode = encode
         self._queue: deque[Batch] = deque()
         self._window: deque[Batch] = deque()
@@ -97,14 +99,14 @@ class Lane:
     def add(self, record: Record, size: int, now_s: float) -> tuple[Batch, int]:
         """Queue a record: its batch and its position in it. Raises the error that halted the lane."""
         batch = self.open_batch
-        if batch is not None and batch.size + size > self._config.batch_bytes_max:
+        if batch is not None and batch.size + size > self._batch_bytes_max:
             batch.sealed = True
             batch = None
         if batch is None:
             batch = Batch(now_s)
             self.add_batch(batch)
         index = batch.add(record, size)
-        batch.sealed = batch.count >= self._config.batch_records_max or batch.size >= self._config.batch_bytes_max
+        batch.sealed = batch.count >= self._config.batch_records_max or batch.size >= self._batch_bytes_max
         return batch, index
 
     def add_batch(self, batch: Batch) -> None:

@@ -11,7 +11,7 @@ from ..partition.records import RECORDS_MAX, Header, batch_from_columns
 
 RECORD_OVERHEAD_BYTES = 24
 """Reckoned for a record beside its key, value and headers: offsets of four columns and the timestamp."""
-BATCH_OVERHEAD_BYTES = 1_024
+BATCH_OVERHEAD_BYTES = 640
 """Reckoned for a batch beside its records: metadata and padding of the Arrow message."""
 
 _BYTES_OR_NONE = (bytes, type(None))
@@ -39,9 +39,7 @@ class Record(NamedTuple):
     def size(self) -> int:
         """Bytes reckoned in a batch."""
         size = RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"")
-        for name, value in self.headers or ():
-            size += len(name) + len(value) + RECORD_OVERHEAD_BYTES
-        return size
+        return size + _headers_bytes(self.headers) if self.headers else size
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +139,7 @@ class Batch:
         batch.headers = None if headers is None else list(headers)
         batch.timestamps_ms = [now_ms] * count if timestamps_ms is None else list(timestamps_ms)
         batch.size = RECORD_OVERHEAD_BYTES * count + _bytes_of(batch.values) + _bytes_of(batch.keys)
+        batch.size += sum(map(_headers_bytes, batch.headers or ()))
         return batch
 
     def add(self, record: Record, size: int) -> int:
@@ -174,3 +173,7 @@ class Batch:
 
 def _bytes_of(column: list[bytes | None]) -> int:
     return sum(len(item) for item in column if item is not None)
+
+
+def _headers_bytes(headers: Sequence[Header] | None) -> int:
+    return sum(len(name.encode()) + len(value) + RECORD_OVERHEAD_BYTES for name, value in headers or ())

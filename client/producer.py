@@ -12,7 +12,7 @@ from ..partition.errors import InvalidRequest, MessageTooLarge, ProducerFenced, 
 from ..partition.partitioner import partition_for_key
 from ..partition.records import Header
 from .admin import Client
-from .batches import BATCH_OVERHEAD_BYTES, Batch, Record
+from .batches import Batch, Record
 from .config import DEFAULT_BOOTSTRAP, Bootstrap
 from .delivery import Buffer, Delivery, wait_settled
 from .errors import ClientClosed
@@ -85,7 +85,7 @@ class Producer:
         record = Record(key, value, time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms, headers)
         record.check()
         size = record.size
-        if size + BATCH_OVERHEAD_BYTES > described.config.max_batch_bytes:
+        if size > described.config.max_batch_bytes:
             raise MessageTooLarge(limit=described.config.max_batch_bytes, unit="bytes")
         await self._buffer.take(size)
         try:

@@ -15,7 +15,7 @@ from ..partition.commands import Stamp
 from ..partition.errors import InternalError, ProducerFenced, RequestTimedOut, StockadeError
 from .accumulator import Lane, Send, Settle, Settled, Wait
 from .admin import Client
-from .batches import Batch, Receipt
+from .batches import BATCH_OVERHEAD_BYTES, Batch, Receipt
 from .errors import ClientClosed
 from .model import AppendAnswer, ProducerPair, Topic
 
@@ -27,7 +27,6 @@ class Route:
     topic: str
     topic_id: int
     partition: int
-    batch_bytes_max: int
     lane: Lane
     timer: asyncio.TimerHandle | None = None
 
@@ -60,9 +59,10 @@ class Sender:
         """The route to a partition, made at first use."""
         key = topic.name, partition
         if key not in self._routes:
-            bytes_max = topic.config.max_batch_bytes
-            lane = Lane(self._client.config, lambda batch: batch.encode(bytes_max))
-            self._routes[key] = Route(topic.name, topic.topic_id, partition, bytes_max, lane)
+            config, bytes_max = self._client.config, topic.config.max_batch_bytes
+            full = min(config.batch_bytes_max, bytes_max - BATCH_OVERHEAD_BYTES)
+            lane = Lane(config, lambda batch: batch.encode(bytes_max), full)
+            self._routes[key] = Route(topic.name, topic.topic_id, partition, lane)
         return self._routes[key]
 
     def pump(self, route: Route) -> None:

@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 
@@ -74,3 +75,15 @@ def test_a_reader_that_has_had_enough_ends_it_quietly(filled: FakeCluster) -> No
         consumer.stdout.close()
         assert consumer.stderr.read() == b""
         assert consumer.wait() == 0
+
+
+def test_ctrl_c_ends_following_quietly(filled: FakeCluster) -> None:
+    command = [sys.executable, "-m", "stockade", "consume", "t", "--follow", "--url", filled.nodes[0]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        assert consumer.stdout.readline() == b"first\n"
+        consumer.send_signal(signal.SIGINT)
+        assert consumer.wait() == 130
+        assert consumer.stderr.read() == b""

@@ -1,4 +1,9 @@
+import asyncio
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,11 +102,13 @@ def test_a_writer_that_is_taken_over_says_how_many_records_are_stored(cluster: F
             cluster.take_over("t")
 
     cluster.fault_for = take_over_at_the_third
-    result = run("produce", "t", "--exclusive", "--batch-records", "2", stdin=b"\n".join(b"%d" % n for n in range(20)))
+    lines = [b"%d" % number for number in range(20)]
+    result = run("produce", "t", "--exclusive", "--batch-records", "2", stdin=b"\n".join(lines))
     assert result.exit_code == 1
-    assert cluster.values("t") == [b"0", b"1", b"2", b"3"]
-    assert "t: 4 records" in result.stdout
-    assert "Stopped: 4 records are stored, " in result.stderr
+    stored = cluster.values("t")
+    assert stored == lines[: len(stored)] != lines
+    assert f"t: {len(stored)} records" in result.stdout
+    assert f"Stopped: {len(stored)} records are stored, " in result.stderr
     assert "(PRODUCER_FENCED)" in result.stderr
 
 
@@ -123,3 +130,22 @@ def test_nothing_in_is_nothing_stored(cluster: FakeCluster, run: Run) -> None:
 def test_a_missing_file_and_an_unknown_topic_are_errors(cluster: FakeCluster, run: Run) -> None:
     assert run("produce", "t", "/no/such/file").exit_code == 2
     assert run("produce", "t", stdin=b"a").exit_code == 1
+
+
+def test_ctrl_c_ends_it_with_what_is_stored_also_in_the_middle_of_a_read(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    command = [sys.executable, "-m", "stockade", "produce", "t", "--url", cluster.nodes[0]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as producer:
+        assert producer.stdin is not None
+        producer.stdin.write(b"one\n")
+        producer.stdin.flush()
+        asyncio.run(cluster.seen("POST", 2))
+        producer.send_signal(signal.SIGINT)
+        assert producer.wait() == 130
+        assert producer.stdout is not None
+        assert producer.stderr is not None
+        assert producer.stdout.read().startswith(b"t: 1 records")
+        assert producer.stderr.read() == b""
+    assert cluster.values("t") == [b"one"]

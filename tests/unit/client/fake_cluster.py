@@ -57,6 +57,7 @@ class FakeCluster(FakeState):
         self.requests: list[tuple[str, str]] = []
         self.released = asyncio.Event()
         self.expired = False
+        self.installs_slowly = False
         self._arrival = threading.Condition()
         self._loop = asyncio.new_event_loop()
         self._runners: list[web.AppRunner] = []
@@ -119,6 +120,7 @@ class FakeCluster(FakeState):
         app.router.add_put("/v1/sessions/{session}", self._put_session)
         app.router.add_delete("/v1/sessions/{session}", self._delete_session)
         app.router.add_post("/v1/topics/{topic}/grants", self._post_grant)
+        app.router.add_get("/v1/tickets/{ticket}", self._get_ticket)
         app.router.add_delete("/v1/grants/{grant}", self._delete_grant)
         app.router.add_post(RECORDS, self._post_records)
         app.router.add_get(RECORDS, self._get_records)
@@ -187,7 +189,11 @@ class FakeCluster(FakeState):
         topic = self.topic(request.match_info["topic"])
         wanted = body["partitions"]
         numbers = list(range(len(topic.machines))) if wanted == "all" else wanted
-        return answer(granted(self.acquire(topic, request.headers["Stockade-Session"], numbers, body["mode"])), 201)
+        grant = self.acquire(topic, request.headers["Stockade-Session"], numbers, body["mode"])
+        return answer(ticket(grant, "installing"), 202) if self.installs_slowly else answer(granted(grant), 201)
+
+    async def _get_ticket(self, request: web.Request) -> web.Response:
+        return answer(ticket(self.grants[request.match_info["ticket"]], "granted"))
 
     async def _delete_grant(self, request: web.Request) -> web.Response:
         self.release(request.match_info["grant"])
@@ -288,6 +294,13 @@ def granted(grant: Grant) -> dict[str, Any]:
         "epoch": grant.epoch,
         "epochs": {str(partition): grant.epoch for partition in grant.partitions},
     }
+
+
+def ticket(grant: Grant, state: str) -> dict[str, Any]:
+    """The ticket of a grant, which has the grant's id."""
+    place = {"ticket": grant.grant_id, "state": state, "position": None}
+    shown = granted(grant) if state == "granted" else None
+    return {**place, "topic": grant.topic.name, "partitions": grant.partitions, "grant": shown}
 
 
 def answer(body: Any, status: int = 200) -> web.Response:

@@ -43,7 +43,7 @@ class Driver:
     batches: dict[str, Batch] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.lane = Lane(self.config, encode)
+        self.lane = Lane(self.config, encode, self.config.batch_bytes_max)
 
     def add(self, *names: str) -> None:
         for name in names:
@@ -301,7 +301,7 @@ def test_110_a_batch_that_cannot_be_encoded_fails_alone_and_takes_no_sequence_nu
         encode(batch)
 
     driver = Driver()
-    driver.lane = Lane(CONFIG, picky)
+    driver.lane = Lane(CONFIG, picky, CONFIG.batch_bytes_max)
     driver.add("good", "bad", "better")
     driver.pump()
     assert driver.wire == ["good", "better"]

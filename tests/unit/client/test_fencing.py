@@ -84,6 +84,18 @@ def test_a_fence_is_released_by_itself_and_the_partition_is_free(cluster: FakeCl
     use(cluster, work)
 
 
+def test_a_grant_that_is_not_in_force_yet_is_waited_for(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.installs_slowly = True
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me") as session:
+            assert (await session.acquire("t")).epoch == 1
+        assert any("/v1/tickets/" in path for path in cluster.paths("GET"))
+
+    use(cluster, work)
+
+
 def test_a_session_must_be_open(cluster: FakeCluster) -> None:
     cluster.create("t")
 

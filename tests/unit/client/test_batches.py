@@ -1,0 +1,73 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stockade.client.batches import BATCH_OVERHEAD_BYTES, Batch, Receipt, Record
+from stockade.partition.errors import InvalidRecord, MessageTooLarge
+from stockade.partition.records import RECORDS_MAX, decode_batch
+
+BYTES = st.none() | st.binary(max_size=50)
+HEADERS = st.none() | st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5)), max_size=3)
+RECORDS = st.lists(st.builds(Record, BYTES, BYTES, st.integers(0, 10**12), HEADERS), min_size=1, max_size=30)
+
+
+def batch_of(records: list[Record]) -> Batch:
+    batch = Batch(0.0)
+    for record in records:
+        record.check()
+        batch.add(record, record.size)
+    batch.sealed = True
+    return batch
+
+
+@given(RECORDS)
+def test_what_is_reckoned_is_never_less_than_what_is_sent(records: list[Record]) -> None:
+    batch = batch_of(records)
+    batch.encode(1 << 20)
+    assert batch.message is not None
+    assert len(batch.message) <= batch.size + BATCH_OVERHEAD_BYTES
+
+
+@given(RECORDS)
+def test_records_one_by_one_and_as_columns_make_the_same_batch(records: list[Record]) -> None:
+    one_by_one = batch_of(records)
+    columns = [list(column) for column in zip(*records, strict=True)]
+    at_once = Batch.of(columns[1], columns[0], columns[3], columns[2], now_ms=0)
+    one_by_one.encode(1 << 20)
+    at_once.encode(1 << 20)
+    assert one_by_one.count == at_once.count == len(records)
+    assert one_by_one.size == at_once.size
+    assert one_by_one.message is not None
+    assert at_once.message is not None
+    assert decode_batch(one_by_one.message).equals(decode_batch(at_once.message))
+
+
+def test_columns_must_be_there_and_equally_long() -> None:
+    for values, keys in (([], None), ([b"a"] * (RECORDS_MAX + 1), None), ([b"a"], [b"k", b"k"])):
+        with pytest.raises(InvalidRecord):
+            Batch.of(values, keys, None, None, now_ms=0)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(None, "text", 0),  # type: ignore[arg-type]
+        Record(b"k", bytearray(b"v"), 0),  # type: ignore[arg-type]
+        Record(None, b"v", -1),
+        Record(None, b"v", 0, [("h", "v")]),  # type: ignore[list-item]
+        Record(None, b"v", 0, [(b"h", b"v")]),  # type: ignore[list-item]
+    ],
+)
+def test_a_record_that_would_spoil_its_batch_is_refused_before(record: Record) -> None:
+    with pytest.raises(InvalidRecord):
+        record.check()
+
+
+def test_a_batch_that_is_too_large_is_not_made() -> None:
+    with pytest.raises(MessageTooLarge):
+        batch_of([Record(None, b"x" * 1000, 0)]).encode(1000)
+
+
+def test_an_unknown_place_is_none_and_not_zero() -> None:
+    assert Receipt("t", 0, None, 3, True, None).last_offset is None
+    assert Receipt("t", 0, 4, 3, False, 0).last_offset == 6

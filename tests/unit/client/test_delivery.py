@@ -1,0 +1,96 @@
+import asyncio
+
+import pytest
+
+from stockade.client.batches import Batch, Receipt
+from stockade.client.delivery import Buffer, Delivery
+from stockade.partition.errors import TopicSealed
+
+
+def test_each_record_has_its_own_offset_and_a_batch_its_first() -> None:
+    async def run() -> None:
+        batch = Batch(0.0)
+        first, second, whole = Delivery(batch, 0), Delivery(batch, 1), Delivery(batch)
+        waiting = asyncio.ensure_future(second)
+        await asyncio.sleep(0)
+        assert not second.is_done
+        batch.settle(Receipt("t", 0, 40, 2, False, 0))
+        assert [(await each).offset for each in (first, second, whole)] == [40, 41, 40]
+        assert [(await each).count for each in (first, whole)] == [1, 2]
+        assert (await waiting).offset == 41
+
+    asyncio.run(run())
+
+
+def test_waiting_can_be_given_up_and_taken_up_again() -> None:
+    async def run() -> None:
+        batch = Batch(0.0)
+        delivery = Delivery(batch)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(delivery, 0.001)
+        batch.settle(TopicSealed(log_end=3))
+        assert isinstance(delivery.failure, TopicSealed)
+        with pytest.raises(TopicSealed):
+            await delivery
+
+    asyncio.run(run())
+
+
+async def take(buffer: Buffer, size: int, took: list[int]) -> None:
+    await buffer.take(size)
+    took.append(size)
+
+
+def test_room_is_given_in_the_order_of_asking() -> None:
+    async def run() -> None:
+        buffer, took = Buffer(10), list[int]()
+        await buffer.take(8)
+        waiting = [asyncio.ensure_future(take(buffer, size, took)) for size in (5, 1, 2)]
+        await asyncio.sleep(0)
+        assert took == []
+        buffer.give_back(8)
+        await asyncio.gather(*waiting)
+        assert took == [5, 1, 2]
+
+    asyncio.run(run())
+
+
+def test_what_is_larger_than_the_whole_buffer_gets_in_when_it_is_empty() -> None:
+    async def run() -> None:
+        buffer = Buffer(10)
+        await buffer.take(11)
+        waiting = asyncio.ensure_future(buffer.take(1))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        buffer.give_back(11)
+        await waiting
+
+    asyncio.run(run())
+
+
+def test_who_gives_up_waiting_takes_no_room() -> None:
+    async def run() -> None:
+        buffer, took = Buffer(10), list[int]()
+        await buffer.take(10)
+        gone, served = (asyncio.ensure_future(take(buffer, size, took)) for size in (10, 9))
+        await asyncio.sleep(0)
+        gone.cancel()
+        buffer.give_back(10)
+        await served
+        assert took == [9]
+
+    asyncio.run(run())
+
+
+def test_who_gives_up_just_when_served_gives_the_room_back() -> None:
+    async def run() -> None:
+        buffer, took = Buffer(10), list[int]()
+        await buffer.take(10)
+        gone, served = (asyncio.ensure_future(take(buffer, 10, took)) for _ in range(2))
+        await asyncio.sleep(0)
+        buffer.give_back(10)
+        gone.cancel()
+        await asyncio.wait_for(served, 10)
+        assert took == [10]
+
+    asyncio.run(run())

@@ -32,7 +32,7 @@ from ..partition.errors import (
 
 REFUSED, UNKNOWN_OUTCOME, UNREACHABLE, INTERRUPTED = 1, 3, 4, 130
 
-EXIT_CODES = "Exit codes: 0 done, 1 refused, 2 wrong usage, 3 outcome unknown, 4 no node can be reached, 130 interrupted."
+EXIT_CODES = "Exit codes: 0 done, 1 refused, 2 wrong usage, 3 outcome unknown, 4 no node reached, 130 interrupted."
 
 ADVICE: dict[type[StockadeError], str] = {
     ClusterUnreachable: "Start a cluster with `stockade cluster`, or name a running node with --url.",

@@ -86,7 +86,8 @@ class Replicas:
         """The replica of a partition of the present incarnation of a topic, if this node holds it."""
         placement = self.topics.get(topic)
         if placement is not None:
-            return self._held.get(group_id(placement.topic_id, partition))
+            is_known = partition < len(placement.replicas)
+            return self._held.get(group_id(placement.topic_id, partition)) if is_known else None
         named = [r for r in self._held.values() if (r.topic, r.partition) == (topic, partition)]
         return max(named, key=lambda replica: replica.topic_id, default=None)
 

@@ -254,3 +254,14 @@ def test_a_partition_that_cannot_be_reached_does_not_keep_the_others_waiting(
     monkeypatch.setattr("stockade.cluster.reconciler.PARTITIONS_AT_ONCE_MAX", 1)
     monkeypatch.setattr("stockade.cluster.reconciler.STEP_TIMEOUT_S", 0.2)
     run(tmp_path, monkeypatch, scenario)
+
+
+@pytest.mark.parametrize("partition", [2, 1 << 16, (1 << 31) - 1])
+def test_a_partition_that_the_topic_does_not_have_is_unknown_however_large_its_number(
+    partition: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        with pytest.raises(UnknownTopicOrPartition):
+            await service.partition("t", partition, None)
+
+    run(tmp_path, monkeypatch, scenario)

@@ -4,6 +4,8 @@ from importlib import import_module
 
 import click
 
+from ..partition.version import VERSION
+
 COMMANDS = {
     "topic": ".topics:topic",
     "produce": ".produce:produce",
@@ -32,6 +34,6 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup)
-@click.version_option(package_name="stockade")
+@click.version_option(VERSION, prog_name="stockade")
 def main() -> None:
     """Stockade: a replicated log in which one writer at a time is a promise the server keeps."""

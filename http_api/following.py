@@ -56,7 +56,7 @@ async def _stream(call: Call, partition: Partition, wanted: Wanted, found: Slice
             start = found.next_offset
             found = await unless_ended(call, _next(partition, wanted, start))
     except StockadeError as refusal:
-        await form.end(problems.document(refusal, call.id))
+        await stream.write(farewell(wanted.form, problems.document(refusal, call.id)))
     return stream
 
 
@@ -64,6 +64,17 @@ async def _next(partition: Partition, wanted: Wanted, start: Offset) -> Slice:
     return await partition.read(
         start, max_bytes=wanted.max_bytes, min_bytes=1, max_wait_ms=SILENCE_MS, local=wanted.local
     )
+
+
+def farewell(form: str, problem: dict[str, Any]) -> bytes:
+    """The last words of a followed stream that a problem ends. An Arrow stream has none: it just lacks its
+    end.
+    """
+    if form == media.NDJSON:
+        return wire.dump_line({"problem": problem})
+    if form == media.EVENTS:
+        return b"event: problem\ndata: " + wire.dump(problem) + b"\n\n"
+    return b""
 
 
 class _Form(Protocol):
@@ -75,11 +86,9 @@ class _Form(Protocol):
 
     async def send(self, found: Slice, start: Offset) -> None: ...
 
-    async def end(self, problem: dict[str, Any]) -> None: ...
-
 
 class _Lines:
-    """NDJSON: a record a line; a problem is the last line."""
+    """NDJSON: a record a line."""
 
     def __init__(self, stream: web.StreamResponse, with_meta: bool) -> None:
         self._stream = stream
@@ -91,9 +100,6 @@ class _Lines:
     async def send(self, found: Slice, start: Offset) -> None:
         async for piece in rows(found, start, with_meta=self._with_meta):
             await self._stream.write(b"".join(wire.dump_line(row.record) for row in piece))
-
-    async def end(self, problem: dict[str, Any]) -> None:
-        await self._stream.write(wire.dump_line({"problem": problem}))
 
 
 class _Events:
@@ -112,12 +118,9 @@ class _Events:
         async for piece in rows(found, start, with_meta=self._with_meta):
             await self._stream.write(b"".join(_event(row.record) for row in piece))
 
-    async def end(self, problem: dict[str, Any]) -> None:
-        await self._stream.write(b"event: problem\ndata: " + wire.dump(problem) + b"\n\n")
-
 
 class _Arrow:
-    """An Arrow stream of whole batches; one that is not ended properly was broken off."""
+    """An Arrow stream of whole batches."""
 
     def __init__(self, stream: web.StreamResponse, with_meta: bool) -> None:
         self._stream = stream
@@ -129,9 +132,6 @@ class _Arrow:
         for messages in pieces(found):
             await self._stream.write(b"".join(messages))
             await asyncio.sleep(0)
-
-    async def end(self, problem: dict[str, Any]) -> None:
-        pass
 
 
 def _event(record: dict[str, Any]) -> bytes:

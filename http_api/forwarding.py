@@ -4,16 +4,18 @@ A request is passed on by the first node alone; a node that was passed one, and 
 421 with the leader it knows.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 
 import aiohttp
 from aiohttp import web
 
 from ..partition.errors import LeaderNotAvailable, NotLeaderOrFollower
-from . import peers
+from . import media, peers, problems
 from .call import Call, unless_ended
+from .following import farewell
 
 _WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are passed back in one piece
+_RECORD_ENDS = {media.NDJSON: b"\n", media.EVENTS: b"\n\n"}
 _OURS = "stockade-"
 _REQUEST_HEADERS = ("accept", "content-type", "last-event-id")
 _ANSWER_HEADERS = ("content-type", "location", "retry-after", "allow", "cache-control")
@@ -40,18 +42,28 @@ async def _pass_back(call: Call, upstream: aiohttp.ClientResponse) -> web.Stream
         body = await peers.whole_body(upstream, call.route.deadline_s)
         return web.Response(status=upstream.status, headers=headers, body=body)
     stream = await call.start_stream(upstream.status, headers, length)
-    async for chunk in _chunks(call, upstream):
-        await stream.write(chunk)
+    await _pour(call, upstream, stream)
     return stream
 
 
-async def _chunks(call: Call, upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Pieces of an answer as they come. If it breaks off, so does the answer to the client."""
+async def _pour(call: Call, upstream: aiohttp.ClientResponse, stream: web.StreamResponse) -> None:
+    """Pass an answer back in the pieces in which it comes.
+
+    If it breaks off, so does the answer to the client, unless it is a followed stream between two records:
+    that one ends with a problem.
+    """
+    between = _RECORD_ENDS.get(upstream.content_type, b"") if upstream.content_length is None else b""
+    last = between
     try:
         while chunk := await unless_ended(call, upstream.content.readany()):
-            yield chunk
+            await stream.write(chunk)
+            last = chunk
     except (aiohttp.ClientError, LeaderNotAvailable):
-        call.break_off()
+        gone = LeaderNotAvailable("the leader is gone, or this node stops")
+        if between and last.endswith(between):
+            await stream.write(farewell(upstream.content_type, problems.document(gone, call.id)))
+        else:
+            call.break_off()
 
 
 def _picked(headers: Iterable[tuple[str, str]], names: tuple[str, ...]) -> dict[str, str]:

@@ -234,6 +234,42 @@ def test_an_answer_that_breaks_off_is_not_taken_for_whole() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("form", ["application/x-ndjson", "text/event-stream"])
+@pytest.mark.parametrize("is_between", [True, False])
+def test_a_stream_whose_leader_dies_ends_with_a_problem_if_it_was_between_two_records(
+    form: str, is_between: bool
+) -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two), asyncio.timeout(20):
+            await one.topic()
+            gone = asyncio.Event()
+
+            async def die(request: web.BaseRequest) -> web.StreamResponse:
+                response = web.StreamResponse(headers={"Content-Type": form})
+                await response.prepare(request)
+                await response.write(b"{}\n\n" if is_between else b'{"offs')
+                await gone.wait()
+                assert request.transport is not None
+                request.transport.close()
+                return response
+
+            leader = Leader()
+            leader.handle = die  # type: ignore[method-assign]
+            runner = await with_leader(leader, two)
+            async with two.session.get(two.url + RECORDS + "?follow=true", headers={"Accept": form}) as response:
+                received = await response.content.readany()
+                gone.set()
+                if is_between:
+                    received += await response.content.read()
+                    assert b"LEADER_NOT_AVAILABLE" in received
+                else:
+                    with pytest.raises(aiohttp.ClientPayloadError):
+                        await response.content.read()
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
 def test_large_bodies_and_answers_pass() -> None:
     async def main() -> None:
         async with nodes(2) as (one, two):

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from ..cluster.service import Service
 from .bodies import expect_nothing
-from .call import Context
+from .context import Context
 from .dispatch import endpoint, observer
 from .peers import Peers
 from .routes import routes

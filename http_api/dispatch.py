@@ -23,7 +23,8 @@ from ..partition.errors import (
     UnknownTopicOrPartition,
 )
 from . import media, problems
-from .call import Call, Context, Route
+from .call import Call, Route
+from .context import Context
 from .forwarding import pass_on
 from .metrics import NO_ROUTE, OBSERVATION, Observation
 
@@ -45,9 +46,9 @@ def endpoint(route: Route, context: Context) -> Handler:
             response = await _attempt(call)
         except StockadeError as refusal:
             response = _refuse(call, refusal)
-        except ConnectionError:
-            raise  # the client is gone
-        except Exception:
+        except Exception as error:
+            if isinstance(error, ConnectionError) and call.is_gone():
+                raise
             _log.exception("request %s (%s %s) met a bug", call.id, route.method, route.path)
             response = _refuse(call, InternalError())
         finally:

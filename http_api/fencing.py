@@ -6,7 +6,7 @@ from aiohttp import web
 
 from ..cluster.model import GrantInfo
 from . import bodies, shapes
-from .call import Call, json_answer
+from .call import Call, json_answer, unless_ended
 
 WAIT_MS_MAX = 60_000
 """Longest time that a call is held for a ticket."""
@@ -56,7 +56,7 @@ async def get_ticket(call: Call) -> web.StreamResponse:
     ticket, session = given.path("ticket"), given.session()
     wait_ms = given.query_integer("wait_ms", 0, WAIT_MS_MAX, 0)
     call.wait_s = wait_ms / 1000
-    return json_answer(await call.service.get_ticket(ticket, session, wait_ms))
+    return json_answer(await unless_ended(call, call.service.get_ticket(ticket, session, wait_ms)))
 
 
 async def release(call: Call) -> web.StreamResponse:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from stockade.http_api.context import UNACKED_MAX
 from stockade.partition.records import SCHEMA
 
 from .conversation import ARROW, NDJSON, RECORDS, TEXT, Conversation, nodes, run
@@ -258,5 +259,22 @@ def test_the_leader_is_named_on_answers_and_problems() -> None:
             assert (nobody.headers["Stockade-Leader"], nobody.headers["Stockade-Leader-Term"]) == ("", "0")
             unknown = await node.call("GET", "/v1/topics/nowhere")
             assert unknown.headers["Stockade-Leader"] == node.url
+
+    asyncio.run(main())
+
+
+def test_unanswered_appends_are_bounded() -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await node.topic()
+            shared = node.service.shared
+            shared.may_store.clear()
+            for _ in range(UNACKED_MAX):
+                assert (await node.call("POST", RECORDS + "?acks=0", b"x\n", TEXT, valid=False)).status == 202
+            refused = await node.call("POST", RECORDS + "?acks=0", b"x\n", TEXT)
+            assert (refused.status, refused.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+            shared.may_store.set()
+            waited = await node.call("GET", RECORDS + f"?max_wait_ms=5000&offset={UNACKED_MAX - 1}")
+            assert len(waited.json["records"]) == 1
 
     asyncio.run(main())

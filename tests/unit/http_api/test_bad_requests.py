@@ -344,11 +344,12 @@ def test_the_methods_of_a_route_are_named() -> None:
     run(test)
 
 
-def test_a_bug_is_an_unknown_outcome_and_says_nothing_of_itself() -> None:
+@pytest.mark.parametrize("kind", [ZeroDivisionError, ConnectionRefusedError, TimeoutError])
+def test_a_bug_is_an_unknown_outcome_and_says_nothing_of_itself(kind: type[Exception]) -> None:
     async def main() -> None:
         async with nodes(1) as (node,):
             await node.topic()
-            node.service.bug = ZeroDivisionError("secret")
+            node.service.bug = kind("secret")
             answer = await node.call("POST", RECORDS, RECORD)
             assert (answer.status, answer.json["no_side_effects"]) == (500, False)
             assert b"secret" not in answer.body

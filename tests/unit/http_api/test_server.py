@@ -7,7 +7,7 @@ import pytest
 from multidict import CIMultiDict
 
 from stockade.http_api import bodies
-from stockade.http_api.call import Budget
+from stockade.http_api.context import Budget
 
 from .conversation import RECORDS, Answer, Conversation, check_problem, nodes, run
 

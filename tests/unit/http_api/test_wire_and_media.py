@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stockade.http_api import media, wire
@@ -19,6 +19,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_what_was_parsed_is_dumped_as_it_was(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
@@ -26,6 +27,7 @@ def test_what_was_parsed_is_dumped_as_it_was(value: Any) -> None:
     assert wire.parse(json.dumps(value, indent=1).encode()) == value
 
 
+@settings(deadline=None)
 @given(st.binary())
 def test_any_bytes_are_json_or_not_json(body: bytes) -> None:
     try:
@@ -34,6 +36,7 @@ def test_any_bytes_are_json_or_not_json(body: bytes) -> None:
         assert str(error)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='[]{}"\\a ,:', max_size=200))
 def test_nesting_is_counted_as_a_parser_would(text: str) -> None:
     try:
@@ -75,6 +78,7 @@ def test_anything_else_is_no_integer(text: str) -> None:
         integer("x", text, 0, 1 << 63)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_any_accept_header_chooses_something_or_is_not_acceptable(accept: str) -> None:
     available = (media.JSON, media.NDJSON)

@@ -1,0 +1,101 @@
+"""What all handlers of one application share: the service, the other nodes, the counters and the bounds.
+
+Nothing here is global: a process may hold several applications, each with its own.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..cluster.service import Service
+from ..partition.errors import StockadeError, ThrottlingQuotaExceeded
+from .metrics import Metrics
+from .peers import Peers
+
+_log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes of all bodies that a node holds at one time; beyond it requests are THROTTLING_QUOTA_EXCEEDED."""
+UNACKED_MAX = 1000
+"""Appends with acks=0 that a node works on at one time; likewise."""
+
+_THROTTLED_MS = 250
+
+
+class Budget:
+    """Bytes of bodies in memory, of all requests together."""
+
+    def __init__(self, bytes_max: int = BODY_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+
+    def take(self, count: int) -> None:
+        """Raises ThrottlingQuotaExceeded when there is not that much left."""
+        if self.used + count > self.bytes_max:
+            raise ThrottlingQuotaExceeded("the node holds too many bodies already", retry_after_ms=_THROTTLED_MS)
+        self.used += count
+
+    def give_back(self, count: int) -> None:
+        """What ``take`` took."""
+        self.used -= count
+
+
+class Background:
+    """Work whose result nobody waits for: appends with acks=0."""
+
+    def __init__(self, tasks_max: int = UNACKED_MAX) -> None:
+        self.tasks_max = tasks_max
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, object], finished: Callable[[], None]) -> None:
+        """Run ``work``, then call ``finished``. Raises ThrottlingQuotaExceeded, and then runs neither."""
+        if len(self._tasks) >= self.tasks_max:
+            work.close()
+            raise ThrottlingQuotaExceeded("too many unanswered appends are under way", retry_after_ms=_THROTTLED_MS)
+        task = asyncio.create_task(self._run(work, finished))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self, timeout_s: float) -> None:
+        """Wait for what is under way, and cancel what is not done in time."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
+            for task in late:
+                task.cancel()
+
+    async def _run(self, work: Coroutine[Any, Any, object], finished: Callable[[], None]) -> None:
+        try:
+            await work
+        except StockadeError as refusal:
+            _log.debug("an append with acks=0 was refused: %s", refusal)
+        except Exception:
+            _log.exception("an append with acks=0 failed")
+        finally:
+            finished()
+
+
+@dataclass
+class Context:
+    """What the handlers of one application share."""
+
+    service: Service
+    peers: Peers
+    metrics: Metrics = field(default_factory=Metrics)
+    bodies: Budget = field(default_factory=Budget)
+    background: Background = field(default_factory=Background)
+    followers: int = 0
+    _stopping: asyncio.Future[None] | None = None
+
+    @property
+    def stopping(self) -> asyncio.Future[None]:
+        """Done when the node stops and everything that waits shall end."""
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_future()
+        return self._stopping
+
+    def stop(self) -> None:
+        """End what waits. Repeating it does nothing."""
+        if not self.stopping.done():
+            self.stopping.set_result(None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..partition.commands import revive
+from ..partition.codec import revive
 from ..partition.errors import BY_CODE, LeaderNotAvailable, RequestTimedOut, StockadeError
 
 _COMMON = frozenset({"type", "title", "status", "detail", "code", "retriable", "no_side_effects", "instance"})

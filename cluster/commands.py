@@ -5,12 +5,10 @@ clock of the leader that proposed it (SEMANTICS 8): apply reads no other clock. 
 index, except session ids: they are secrets, so the leader's shell draws them and they travel in the command.
 """
 
-from typing import Any
-
 import msgspec
 
-from ..partition.commands import ProducerId, revive
-from ..partition.errors import StockadeError
+from ..partition.codec import Codec
+from ..partition.commands import ProducerId
 from .model import TopicConfig
 
 GroupId = int
@@ -263,37 +261,8 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 Result = TopicCreated | TopicDeleted | SessionState | GrantState | Freed | ProducerState | Enrolled | Done
 
 
-class _Refusal(msgspec.Struct, frozen=True, tag="refusal"):
-    code: str
-    detail: str
-    fields: dict[str, Any]
-
-
-_encoder = msgspec.msgpack.Encoder()
-_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
-_result_decoder: msgspec.msgpack.Decoder[Result | _Refusal] = msgspec.msgpack.Decoder(Result | _Refusal)
-
-
-def encode_command(command: Command) -> bytes:
-    """Bytes of a command, as they go into the controller's log."""
-    return _encoder.encode(command)
-
-
-def decode_command(data: bytes) -> Command:
-    """Inverse of encode_command. Raises msgspec.DecodeError (a ValueError) on anything else."""
-    return _command_decoder.decode(data)
-
-
-def encode_result(result: Result | StockadeError) -> bytes:
-    """Bytes of an answer, to carry it from the leader to the node that asked."""
-    if isinstance(result, StockadeError):
-        return _encoder.encode(_Refusal(result.code, result.detail, result.fields))
-    return _encoder.encode(result)
-
-
-def decode_result(data: bytes) -> Result | StockadeError:
-    """Inverse of encode_result."""
-    result = _result_decoder.decode(data)
-    if isinstance(result, _Refusal):
-        return revive(result.code, result.detail, result.fields)
-    return result
+_codec: Codec[Command, Result] = Codec(Command, Result)
+encode_command = _codec.encode_command
+decode_command = _codec.decode_command
+encode_result = _codec.encode_result
+decode_result = _codec.decode_result

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from ..partition.commands import revive
+from ..partition.codec import revive
 from ..partition.errors import InconsistentTopicId, NotLeaderOrFollower, RequestTimedOut, StockadeError
 from ..partition.partitioner import partition_for_key
 from . import bodies, media, peers, problems, wire

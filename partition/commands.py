@@ -5,11 +5,9 @@ receipt was read by the leader before proposing, and a batch was validated befor
 tag for each kind; encoding is deterministic, so equal commands have equal bytes.
 """
 
-from typing import Any
-
 import msgspec
 
-from .errors import BY_CODE, StockadeError
+from .codec import Codec
 
 ProducerId = int
 Offset = int
@@ -139,45 +137,8 @@ class NotEnrolled(msgspec.Struct, frozen=True, tag="not_enrolled"):
 Result = Appended | SlotState | ProducerInstalled | NotEnrolled
 
 
-class _Refusal(msgspec.Struct, frozen=True, tag="refusal"):
-    code: str
-    detail: str
-    fields: dict[str, Any]
-
-
-_encoder = msgspec.msgpack.Encoder()
-_command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
-_result_decoder: msgspec.msgpack.Decoder[Result | _Refusal] = msgspec.msgpack.Decoder(Result | _Refusal)
-
-
-def encode_command(command: Command) -> bytes:
-    """Bytes of a command, as they go into the replicated log."""
-    return _encoder.encode(command)
-
-
-def decode_command(data: bytes) -> Command:
-    """Inverse of encode_command. Raises msgspec.DecodeError (a ValueError) on anything else."""
-    return _command_decoder.decode(data)
-
-
-def encode_result(result: Result | StockadeError) -> bytes:
-    """Bytes of an answer, to carry it from the leader to the node that asked."""
-    if isinstance(result, StockadeError):
-        return _encoder.encode(_Refusal(result.code, result.detail, result.fields))
-    return _encoder.encode(result)
-
-
-def decode_result(data: bytes) -> Result | StockadeError:
-    """Inverse of encode_result."""
-    result = _result_decoder.decode(data)
-    if isinstance(result, _Refusal):
-        return revive(result.code, result.detail, result.fields)
-    return result
-
-
-def revive(code: str, detail: str, fields: dict[str, Any]) -> StockadeError:
-    """A refusal that crossed the wire, as an instance of its class again."""
-    cls = BY_CODE[code]
-    error = cls.__new__(cls)
-    StockadeError.__init__(error, detail, **fields)
-    return error
+_codec: Codec[Command, Result] = Codec(Command, Result)
+encode_command = _codec.encode_command
+decode_command = _codec.decode_command
+encode_result = _codec.encode_result
+decode_result = _codec.decode_result

@@ -19,8 +19,8 @@ class Election:
         self._clock = clock
         self._rng = rng
         self._lease_end = float("-inf")
-        self._promises: set[str] = set()
-        self._votes: set[str] = set()
+        self._promises: set[str] | None = None
+        self._votes: set[str] | None = None
         self.deadline = clock() + self.draw_timeout_s()
 
     def draw_timeout_s(self) -> float:
@@ -56,33 +56,30 @@ class Election:
 
     def void(self) -> None:
         """Whatever was asked before is void: late answers count for nothing."""
-        self._promises = set()
-        self._votes = set()
+        self._promises = self._votes = None
 
-    def begin_prevote(self, own_id: str) -> bool:
-        """Count promises, our own first; answers whether that is a majority. Votes of this term still count."""
+    def begin_prevote(self) -> None:
+        """Count promises from now on. Votes of this term still count, too."""
         self._lease_end = float("-inf")
-        self._promises = {own_id}
+        self._promises = set()
         self.postpone()
-        return len(self._promises) >= self._majority
 
     def promised(self, node_id: str) -> bool:
-        """A node would vote for us; answers whether an election may begin."""
+        """A node, perhaps this one, would vote for us; answers whether an election may begin."""
         return self._counted(self._promises, node_id)
 
-    def begin_vote(self, own_id: str) -> bool:
-        """Count votes, our own first; answers whether that is a majority."""
-        self._promises = set()
-        self._votes = {own_id}
+    def begin_vote(self) -> None:
+        """Count votes from now on."""
+        self._promises = None
+        self._votes = set()
         self.postpone()
-        return len(self._votes) >= self._majority
 
     def voted(self, node_id: str) -> bool:
-        """A node voted for us in the current term; answers whether that makes us its leader."""
+        """A node, perhaps this one, has voted for us in this term; answers whether that makes us its leader."""
         return self._counted(self._votes, node_id)
 
-    def _counted(self, tally: set[str], node_id: str) -> bool:
-        if not tally:  # nothing was asked, or it is void
+    def _counted(self, tally: set[str] | None, node_id: str) -> bool:
+        if tally is None:
             return False
         tally.add(node_id)
         return len(tally) >= self._majority

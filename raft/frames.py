@@ -152,7 +152,7 @@ _FIXED = {
     AppendAck: (2, _Fixed(AppendAck, "Q?QQ")),
     PreVote: (3, _Fixed(PreVote, "QQQ")),
     PreVoteReply: (4, _Fixed(PreVoteReply, "Q?")),
-    RequestVote: (5, _Fixed(RequestVote, "QQQ")),
+    RequestVote: (5, _Fixed(RequestVote, "QQQ?")),
     VoteReply: (6, _Fixed(VoteReply, "Q?")),
     TimeoutNow: (7, _Fixed(TimeoutNow, "Q")),
     Ping: (12, _Fixed(Ping, "")),

@@ -52,7 +52,9 @@ class Follower:
         """The follower has everything up to ``index`` on disk."""
         self.match_index = max(self.match_index, index)
         self.next_index = max(self.next_index, self.match_index + 1)
-        self.probing = False
+        if self.probing:
+            self.probing = False
+            self._empty_window()  # a heartbeat may have found the place, and the probe been dropped
         while self._window and self._window[0][0] <= self.match_index:
             self._window_bytes -= self._window.popleft()[1]
 
@@ -61,6 +63,9 @@ class Follower:
         self.next_index = max(next_index, self.match_index + 1)
         self.stale_round = round_
         self.probing = True
+        self._empty_window()
+
+    def _empty_window(self) -> None:
         self._window.clear()
         self._window_bytes = 0
 

@@ -23,6 +23,7 @@ class Member(Engine):
         Answers whether it must be called again, because applies are left to do.
         """
         self._gate.release()
+        self._voting.count_own_vote()
         if self.leading is None:
             self._following.acknowledge(beat=False)
         return self._onTick()

@@ -46,11 +46,15 @@ class PreVoteReply(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequestVote(msgspec.Struct, frozen=True, gc=False):
-    """Vote for me in ``term``: my log ends at (``last_index``, ``last_term``)."""
+    """Vote for me in ``term``: my log ends at (``last_index``, ``last_term``).
+
+    ``is_handover``: the leader itself asked for this election, so nobody waits for it to fall silent.
+    """
 
     term: int
     last_index: int
     last_term: int
+    is_handover: bool = False
 
 
 class VoteReply(msgspec.Struct, frozen=True, gc=False):

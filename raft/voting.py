@@ -54,27 +54,35 @@ class Voting:
 
     def is_unwelcome(self, message: RaftMessage) -> bool:
         """Whether somebody asks for support while the leader is well: that is ignored, term and all (stickiness)."""
-        return isinstance(message, PreVote | RequestVote) and self._election.leased
+        asks = isinstance(message, PreVote) or (isinstance(message, RequestVote) and not message.is_handover)
+        return asks and (self._election.leased or self._seat.leader == self._seat.node_id)
 
     def ask_around(self) -> None:
         """The leader is silent: ask whether an election would be won, before any term is spent on it."""
         self._seat.forget_leader()
-        if self._election.begin_prevote(self._seat.node_id):
-            self._campaign()
+        self._election.begin_prevote()
+        if self._election.promised(self._seat.node_id):
+            self._campaign(is_handover=False)
             return
         question = PreVote(self._seat.term + 1, self._journal.last_index, self._journal.last_term)
         for node_id in self._others:
             self._ports.send(node_id, question)
 
-    def _campaign(self) -> None:
-        """Vote for ourselves in a new term; the others are asked once that vote is on disk."""
+    def _campaign(self, *, is_handover: bool) -> None:
+        """Vote for ourselves in a new term. Once that vote is on disk it counts, and the others are asked."""
         self._seat.become_candidate()
-        if self._election.begin_vote(self._seat.node_id):
-            self._seat.become_leader()
-            return
-        request = RequestVote(self._seat.term, self._journal.last_index, self._journal.last_term)
+        self._election.begin_vote()
+        journal = self._journal
+        request = RequestVote(self._seat.term, journal.last_index, journal.last_term, is_handover)
         for node_id in self._others:
             self._gate.post(node_id, request)
+
+    def count_own_vote(self) -> None:
+        """To be called when the disk has moved on."""
+        own_id = self._seat.node_id
+        is_on_disk = self._seat.voted_for == own_id and self._journal.state_is_durable
+        if is_on_disk and self._election.voted(own_id):
+            self._seat.become_leader()
 
     def _is_up_to_date(self, message: PreVote | RequestVote) -> bool:
         return (message.last_term, message.last_index) >= (self._journal.last_term, self._journal.last_index)
@@ -87,7 +95,7 @@ class Voting:
     def on_prevote_reply(self, node_id: str, reply: PreVoteReply) -> None:
         """With a majority of promises, the election begins."""
         if reply.granted and reply.term == self._seat.term + 1 and self._election.promised(node_id):
-            self._campaign()
+            self._campaign(is_handover=False)
 
     def on_request_vote(self, node_id: str, request: RequestVote) -> None:
         """One vote a term, and only for a journal that holds all that ours does."""
@@ -112,4 +120,4 @@ class Voting:
     def on_timeout_now(self, node_id: str, request: TimeoutNow) -> None:
         """Our leader hands over: campaign at once, without asking around."""
         if request.term == self._seat.term and self._seat.leader == node_id:
-            self._campaign()
+            self._campaign(is_handover=True)

@@ -42,7 +42,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(AppendAck, U64, st.booleans(), U64, U64),
     st.builds(PreVote, U64, U64, U64),
     st.builds(PreVoteReply, U64, st.booleans()),
-    st.builds(RequestVote, U64, U64, U64),
+    st.builds(RequestVote, U64, U64, U64, st.booleans()),
     st.builds(VoteReply, U64, st.booleans()),
     st.builds(TimeoutNow, U64),
     st.builds(Call, U64, st.binary()),

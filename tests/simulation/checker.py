@@ -1,0 +1,227 @@
+"""What must hold after every event of a simulated run, seen from outside with knowledge of every disk.
+
+- One leader a term. Log matching: an (index, term) has one payload and one predecessor, everywhere and for ever.
+- A message leaves only when what it promises is durable on its sender.
+- What is committed is durable on a majority when it becomes so, never changes, and is in the log of every later leader.
+- What is applied is what is committed, in order, without gaps; so applied sequences are prefixes of one another.
+- A proposal is answered once and in time: a committed one is at its index, a rejected one never gets into the log.
+- A read barrier that succeeds covers everything acknowledged before it was asked for.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from simulation.disk import FIRST_INDEX, View
+
+from stockade.raft.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
+from stockade.raft.messages import AppendAck, PreVote, PreVoteReply, RaftMessage, RequestVote, VoteReply
+
+if TYPE_CHECKING:
+    from simulation.world import Process, World
+
+LATE_S = 0.1
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A proposal of a client."""
+
+    group_id: int
+    payload: bytes
+    process: "Process"
+    deadline: float
+    outcome: Outcome | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """What is known of one group."""
+
+    leaders: dict[int, str] = field(default_factory=dict)
+    entries: dict[tuple[int, int], tuple[bytes, int]] = field(default_factory=dict)
+    committed: list[tuple[int, bytes]] = field(default_factory=list)
+    commit_terms: list[int] = field(default_factory=list)
+    """The term in which each became committed: leaders of later terms have it."""
+    places: dict[bytes, int] = field(default_factory=dict)
+    refused: set[bytes] = field(default_factory=set)
+    acked_index: int = 0
+
+    @property
+    def commit_index(self) -> int:
+        return FIRST_INDEX - 1 + len(self.committed)
+
+
+class Checker:
+    def __init__(self, world: "World") -> None:
+        self.history: defaultdict[int, History] = defaultdict(History)
+        self.attempts: list[Attempt] = []
+        self.barriers_passed = 0
+        self.violation: Violation | None = None
+        self._world = world
+        self._seen: dict[tuple[Process, int], tuple[int, int, int]] = {}
+
+    def require(self, condition: bool, claim: str) -> None:
+        """Raises, and remembers it: a callback's exception does not get far, and the event loop raises it again."""
+        if not condition:
+            self.violation = self.violation or Violation(f"at {self._world.now:.6f} s: {claim}")
+            raise self.violation
+
+    # What happens inside a node.
+
+    def appended(self, process: "Process", group_id: int, index: int, term: int, payload: bytes) -> None:
+        prev_term = process.log.views[group_id].term_at(index - 1)
+        assert prev_term is not None
+        known = self.history[group_id].entries.setdefault((index, term), (payload, prev_term))
+        self.require(known == (payload, prev_term), f"{process.node_id}: two histories meet at {(index, term)}")
+
+    def opened(self, process: "Process", group_id: int) -> None:
+        self._seen[process, group_id] = (1, 0, 0)
+
+    def failed(self, process: "Process", error: BaseException) -> None:
+        self.require(False, f"{process.node_id} stopped itself: {error!r}")
+
+    def check(self, process: "Process") -> None:
+        """After every event of a process, whatever of it changed is compared with the history."""
+        for group_id, group in process.groups.items():
+            commit_index, applied, led_term = self._seen[process, group_id]
+            machine = process.machines[group_id]
+            now = (group.commit_index, len(machine.applied), group.term if group.is_leader else 0)
+            if now != (commit_index, applied, led_term):
+                self._seen[process, group_id] = now
+                if now[2] not in {0, led_term}:
+                    self._check_leader(process, group)
+                self._check_commits(process, group, commit_index)
+                self._check_applied(process, group_id, applied)
+
+    def _check_leader(self, process: "Process", group: Group) -> None:
+        history = self.history[group.group_id]
+        leader = history.leaders.setdefault(group.term, process.node_id)
+        self.require(leader == process.node_id, f"{leader} and {process.node_id} lead term {group.term}")
+        view = process.log.views[group.group_id]
+        for index, (entry, term) in enumerate(zip(history.committed, history.commit_terms, strict=True), FIRST_INDEX):
+            if term < group.term:
+                self.require(view.entry(index) == entry, f"leader {process.node_id} lacks committed entry {index}")
+
+    def _check_commits(self, process: "Process", group: Group, before: int) -> None:
+        history, view = self.history[group.group_id], process.log.views[group.group_id]
+        self.require(group.commit_index >= before, f"{process.node_id}: the commit index went back")
+        for index in range(max(before + 1, FIRST_INDEX), group.commit_index + 1):
+            entry = view.entry(index)
+            self.require(entry is not None, f"{process.node_id}: committed {index} is not in its log")
+            assert entry is not None
+            if index <= history.commit_index:
+                known = history.committed[index - FIRST_INDEX]
+                self.require(known == entry, f"{process.node_id}: committed entry {index} is another one")
+            else:
+                self._new_commit(group, history, index, entry)
+
+    def _new_commit(self, group: Group, history: History, index: int, entry: tuple[int, bytes]) -> None:
+        disks = self._world.disks.values()
+        copies = sum(disk.durable[group.group_id].entry(index) == entry for disk in disks)
+        self.require(2 * copies > len(disks), f"entry {index} was committed with {copies} copies on disk")
+        command = entry[1][1:]
+        self.require(command not in history.refused, f"entry {index} was rejected, and committed")
+        self.require(not command or command not in history.places, f"entry {index} was committed before")
+        history.places[command] = index
+        history.committed.append(entry)
+        history.commit_terms.append(group.term)
+        for node, process in self._world.processes.items():
+            other = process.groups.get(group.group_id)
+            if other is not None and other.is_leader and other.term > group.term:
+                has = process.log.views[group.group_id].entry(index) == entry
+                self.require(has, f"{node} leads a later term without committed entry {index}")
+
+    def _check_applied(self, process: "Process", group_id: int, before: int) -> None:
+        history, applied = self.history[group_id], process.machines[group_id].applied
+        last = applied[before - 1][0] if before else FIRST_INDEX - 1
+        for index, term, command in applied[before:]:
+            self.require(index <= history.commit_index, f"{process.node_id}: {index} applied and not committed")
+            known = history.committed[index - FIRST_INDEX]
+            self.require(known == (term, b"\x00" + command), f"{process.node_id}: {index} applied as another one")
+            skipped = history.committed[last + 1 - FIRST_INDEX : index - FIRST_INDEX]
+            self.require(all(entry[1] == b"\x01" for entry in skipped), f"{process.node_id}: gap before {index}")
+            self.require(index > last, f"{process.node_id}: {index} applied again")
+            last = index
+
+    # What leaves a node.
+
+    def sent(self, source: str, target: str, group_id: int, message: RaftMessage) -> None:
+        """Whatever the message promises must be on the sender's disk by now."""
+        if isinstance(message, PreVote) or (isinstance(message, PreVoteReply) and message.granted):
+            return
+        durable = self._world.disks[source].durable[group_id]
+        name = type(message).__name__
+        self.require(durable.term >= message.term, f"{source}: {name} before its term {message.term} was on disk")
+        if isinstance(message, RequestVote) or (isinstance(message, VoteReply) and message.granted):
+            candidate = source if isinstance(message, RequestVote) else target
+            vote = (durable.term, durable.voted_for)
+            self.require(vote == (message.term, candidate), f"{source}: {name} before the vote was on disk")
+        if isinstance(message, AppendAck) and message.success:
+            self._check_ack(source, target, group_id, durable, message)
+
+    def _check_ack(self, source: str, target: str, group_id: int, durable: View, ack: AppendAck) -> None:
+        index = ack.next_index - 1
+        self.require(index <= durable.last_index, f"{source}: acked {index} before it was on disk")
+        leader = self._world.processes.get(target)
+        group = leader.groups.get(group_id) if leader is not None else None
+        if leader is not None and group is not None and group.is_leader and group.term == ack.term:
+            same = leader.log.views[group_id].term_at(index) == durable.term_at(index)
+            self.require(same, f"{source}: acked {index}, which is another entry than the leader's")
+
+    # What clients see.
+
+    def propose(self, process: "Process", group_id: int, command: bytes, timeout_s: float) -> Attempt:
+        """A client proposes; commands are unique."""
+        attempt = Attempt(group_id, command, process, process.time() + timeout_s)
+        self.attempts.append(attempt)
+        process.groups[group_id].submit(command, timeout_s, lambda outcome: self._settled(attempt, outcome))
+        return attempt
+
+    def _settled(self, attempt: Attempt, outcome: Outcome) -> None:
+        self.require(attempt.outcome is None, f"{attempt.payload!r} was answered twice")
+        attempt.outcome = outcome
+        history = self.history[attempt.group_id]
+        if isinstance(outcome, Committed):
+            history.acked_index = max(history.acked_index, outcome.index)
+            # The node may be the first to know: compare now what it committed.
+            for group_id, group in attempt.process.groups.items():
+                if group_id == attempt.group_id:
+                    self._check_commits(attempt.process, group, self._seen[attempt.process, group_id][0])
+            entry = history.committed[outcome.index - FIRST_INDEX]
+            self.require(entry == (outcome.term, b"\x00" + attempt.payload), f"{attempt.payload!r} is not where acked")
+            self.require(outcome.result == (outcome.index, attempt.payload), f"{attempt.payload!r}: wrong result")
+        elif isinstance(outcome, Rejected | Overloaded):
+            history.refused.add(attempt.payload)
+            self.require(attempt.payload not in history.places, f"{attempt.payload!r} is committed, and was rejected")
+
+    def barrier(self, process: "Process", group_id: int, timeout_s: float) -> None:
+        """A client asks for a linearizable read."""
+        floor = self.history[group_id].acked_index
+        group = process.groups[group_id]
+
+        def settled(error: Exception | None) -> None:
+            if error is None:
+                self.barriers_passed += 1
+                self.require(group.applied_index >= floor, f"{process.node_id}: a read misses an acked entry")
+            else:
+                self.require(isinstance(error, NotLeader | TimeoutError), f"a barrier ended with {error!r}")
+
+        group.submit_barrier(timeout_s, settled)
+
+    def crashed(self, process: "Process") -> None:
+        """Nobody hears from this process any more."""
+        for attempt in self.attempts:
+            if attempt.process is process and attempt.outcome is None:
+                attempt.outcome = Unknown(None)
+
+    def check_answers(self) -> None:
+        """Nothing is silent: whose deadline is over was answered."""
+        for attempt in self.attempts:
+            process = attempt.process
+            late = attempt.outcome is None and not process.is_paused and process.time() > attempt.deadline + LATE_S
+            self.require(not late, f"{attempt.payload!r} was never answered")

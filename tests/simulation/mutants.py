@@ -1,0 +1,230 @@
+"""The engine, broken on purpose: each mutant is a mistake that Raft implementations have made, pysyncobj's among them.
+
+The checker must catch every one of them, or it would not catch the mistake either.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from simulation.disk import Record
+
+from stockade.raft.engine import Engine
+from stockade.raft.following import Following
+from stockade.raft.gate import Gate
+from stockade.raft.group import Rejected
+from stockade.raft.journal import Journal
+from stockade.raft.leading import Follower, Leading
+from stockade.raft.messages import AppendAck, AppendEntries
+from stockade.raft.proposals import Barriers
+from stockade.raft.voting import Voting
+
+Mutant = Callable[[], Any]
+
+
+def acks_of_any_term() -> Any:
+    """D1: an ack that was on its way when the term changed counts for the new one."""
+
+    def on_ack(engine: Engine, node_id: str, ack: AppendAck) -> None:
+        if engine.leading is not None:
+            engine.leading.answered(node_id, ack, engine._ports.clock())
+
+    return patch.object(Engine, "_on_ack", on_ack)
+
+
+def success_rewinds() -> Any:
+    """D2, first half: a success ack sets next_index back over what is in flight."""
+    matched = Follower.matched
+
+    def rewinding(follower: Follower, index: int) -> None:
+        matched(follower, index)
+        follower.next_index = index + 1
+
+    return patch.object(Follower, "matched", rewinding)
+
+
+def truncates_what_matches() -> Any:
+    """D2, second half: whatever follows prev_index is cut, even if it is the same."""
+    store = Following._store
+
+    def cutting(following: Following, message: AppendEntries, commit_index: int) -> None:
+        if message.entries and message.prev_index < following._journal.last_index:
+            following._journal.truncate(message.prev_index + 1)
+        store(following, message, commit_index)
+
+    return patch.object(Following, "_store", cutting)
+
+
+def commits_what_is_not_verified() -> Any:
+    """D3: a follower commits up to its own end, not up to what the leader has verified."""
+    learn = Engine.learn_commit
+
+    def learn_all(engine: Engine, known_index: int, leader_index: int) -> None:
+        learn(engine, min(leader_index, engine.journal.last_index), leader_index)
+
+    return patch.object(Engine, "learn_commit", learn_all)
+
+
+def forgets_the_vote() -> Any:
+    """D16: a restart forgets term and vote."""
+    init = Journal.__init__
+
+    def forgetful(journal: Journal, group_id: int, log: Any, recovered: Any) -> None:
+        recovered.voted_for = None
+        recovered.term = recovered.entries[-1].term if recovered.entries else 0
+        init(journal, group_id, log, recovered)
+
+    return patch.object(Journal, "__init__", forgetful)
+
+
+def acks_before_the_disk() -> Any:
+    """A follower acks what is only in memory."""
+    acknowledge = Following.acknowledge
+
+    def early(following: Following, *, beat: bool) -> None:
+        with patch.object(Journal, "durable_index", property(lambda journal: journal.last_index)):
+            acknowledge(following, beat=beat)
+
+    return patch.object(Following, "acknowledge", early)
+
+
+def leader_counts_its_memory() -> Any:
+    """A leader counts itself before its own disk has the entry."""
+    majority = Leading.majority_index
+
+    def early(leading: Leading) -> int:
+        with patch.object(Journal, "durable_index", property(lambda journal: journal.last_index)):
+            return majority(leading)
+
+    return patch.object(Leading, "majority_index", early)
+
+
+def votes_before_the_disk() -> Any:
+    """Votes, and what speaks for a new term, leave at once."""
+    return patch.object(Gate, "post", lambda gate, node_id, message: gate._send(node_id, message))
+
+
+def commits_old_terms() -> Any:
+    """Entries of an older term are committed by counting copies (figure 8 of the Raft paper)."""
+
+    def advance(engine: Engine, leading: Leading) -> None:
+        engine._SyncObj__raftCommitIndex = max(engine.commit_index, leading.majority_index())
+
+    return patch.object(Engine, "_advance_commit", advance)
+
+
+def minority_commits() -> Any:
+    """One copy too few is counted."""
+
+    def majority_index(leading: Leading) -> int:
+        indexes = sorted([*(f.match_index for f in leading.followers.values()), leading._journal.durable_index])
+        return indexes[min(leading._majority_others + 1, len(indexes) - 1)]
+
+    return patch.object(Leading, "majority_index", majority_index)
+
+
+def votes_twice() -> Any:
+    """A node votes for whoever asks, also in a term in which it has voted."""
+    return patch.object(Engine, "voted_for", property(lambda _: None))
+
+
+def votes_for_shorter_logs() -> Any:
+    """A node votes for a candidate that lacks entries."""
+    return patch.object(Voting, "_is_up_to_date", lambda *_: True)
+
+
+def keeps_what_was_verified() -> Any:
+    """What one leader has verified is acknowledged to the next one."""
+    new_term = Following.new_term
+
+    def keep(following: Following) -> None:
+        kept = getattr(following, "verified_index", 0)
+        new_term(following)
+        following.verified_index = min(kept, following._journal.last_index)
+
+    return patch.object(Following, "new_term", keep)
+
+
+def truncates_in_memory_only() -> Any:
+    """A truncation is not written to the log."""
+
+    @contextmanager
+    def mutated() -> Iterator[None]:
+        truncate = Journal.truncate
+
+        def silent(journal: Journal, from_index: int) -> None:
+            log: Any = journal._log
+
+            def cut(group_id: int, index: int) -> None:
+                log.views[group_id].take(Record("truncate", group_id, index), 0)
+
+            with patch.object(log, "truncate", cut):
+                truncate(journal, from_index)
+
+        with patch.object(Journal, "truncate", silent):
+            yield
+
+    return mutated()
+
+
+def rejects_what_it_appended() -> Any:
+    """On losing the leadership, what was appended is answered as rejected (as pysyncobj's documentation has it)."""
+    return patch("stockade.raft.engine.Unknown", lambda _: Rejected(None, 0))
+
+
+def answers_the_wrong_proposal() -> Any:
+    """D15: what waits at an index is kept when the leadership is lost, and answered for another's entry."""
+    follow = Engine._follow
+
+    def keeping(engine: Engine, term: int, leader: Any) -> None:
+        waiting = dict(engine._SyncObj__commandsWaitingCommit)
+        engine._SyncObj__commandsWaitingCommit.clear()
+        follow(engine, term, leader)
+        engine._SyncObj__commandsWaitingCommit.update(waiting)
+
+    return patch.object(Engine, "_follow", keeping)
+
+
+def reads_without_a_round() -> Any:
+    """A read trusts the leader's own belief."""
+    check = Barriers.check
+
+    def trusting(barriers: Barriers, leading: Leading | None, applied_index: int, refusal: Any) -> None:
+        with patch.object(Leading, "majority_round", lambda _: float("inf")):
+            check(barriers, leading, applied_index, refusal)
+
+    return patch.object(Barriers, "check", trusting)
+
+
+def reads_before_its_own_term() -> Any:
+    """A new leader serves reads before it has committed an entry of its own term."""
+    add = Barriers.add
+
+    def hasty(barriers: Barriers, barrier: Any) -> None:
+        barrier.index = 1
+        add(barriers, barrier)
+
+    return patch.object(Barriers, "add", hasty)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    acks_of_any_term,
+    success_rewinds,
+    truncates_what_matches,
+    commits_what_is_not_verified,
+    forgets_the_vote,
+    acks_before_the_disk,
+    leader_counts_its_memory,
+    votes_before_the_disk,
+    commits_old_terms,
+    minority_commits,
+    votes_twice,
+    votes_for_shorter_logs,
+    keeps_what_was_verified,
+    truncates_in_memory_only,
+    rejects_what_it_appended,
+    answers_the_wrong_proposal,
+    reads_without_a_round,
+    reads_before_its_own_term,
+)

@@ -1,0 +1,221 @@
+"""Faults, drawn from a random number generator: single ones that overlap, and replays of known accidents."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from simulation.world import Process, World
+
+from stockade.raft import messages
+
+Fault = Callable[[], None]
+TRAPS = (messages.AppendEntries, messages.AppendAck, messages.RequestVote, messages.VoteReply, messages.PreVoteReply)
+
+
+FOREVER_S = 1000.0
+
+
+class Nemesis:
+    """Strikes a few kinds of faults in a run, and mends something now and then."""
+
+    def __init__(self, world: World, rng: random.Random, burst: Callable[[str, int], None], kinds: int) -> None:
+        """``burst`` proposes so many commands on a node, to the first group."""
+        self.world = world
+        self.rng = rng
+        self.burst = burst
+        self.stage: str | None = None
+        """While an accident is played: the only node that may be asked for anything."""
+        self.is_over = False
+        """Set at the end of the chaos: what is still planned does not happen."""
+        self._faults = rng.choices(self._all_faults(), k=kinds)
+
+    def strike(self) -> None:
+        """One fault, or one thing mended: rather that when no majority is awake."""
+        quorum = len(self.world.voters) // 2 + 1
+        if self.rng.random() < (0.3 if len(self.awake()) >= quorum else 0.8):
+            self._mend_something()
+        else:
+            self.rng.choice(self._faults)()
+
+    def awake(self) -> list[Process]:
+        return [process for _, process in sorted(self.world.processes.items()) if not process.is_paused]
+
+    def _all_faults(self) -> Sequence[Fault]:
+        return (
+            *[self._crash, self._crash_leader, self._crash_at_message, self._crash_at_message, self._power_loss],
+            *[self._isolate, self._isolate_leader, self._isolate_leader, self._strand_leader],
+            *[self._late_acks, self._late_acks],
+            *[self._cut, self._break, self._hold, self._slow_link, self._slow_disks],
+            *[self._pause, self._pause_leader, self._step_down, self._reopen],
+        )
+
+    # Whom it meets.
+
+    def _node(self) -> str:
+        return self.rng.choice(self.world.voters)
+
+    def _leader(self) -> str:
+        leaders = self.world.leaders(self.rng.choice(self.world.group_ids))
+        return self.rng.choice(leaders) if leaders else self._node()
+
+    def _on_pair(self, act: Callable[[str, str], None]) -> None:
+        if len(self.world.voters) > 1:
+            act(*self.rng.sample(self.world.voters, 2))
+
+    def _later(self, low_s: float, high_s: float, act: Fault) -> None:
+        self.world.at(self.rng.uniform(low_s, high_s), lambda: None if self.is_over else act())
+
+    # Single faults.
+
+    def _mend_something(self) -> None:
+        choice = self.rng.random()
+        if choice < 0.5:
+            node = self._node()
+            self.world.resume(node)
+            self.world.restart(node)
+        elif choice < 0.8:
+            self._on_pair(self.world.network.mend)
+        else:
+            self.world.heal()
+
+    def _crash(self) -> None:
+        self.world.crash(self._node())
+
+    def _crash_leader(self) -> None:
+        self.world.crash(self._leader())
+
+    def _crash_at_message(self) -> None:
+        """A node dies right after it has handled a message of some kind, and may be back at once."""
+        kind, node = self.rng.choice(TRAPS), self._node()
+
+        def trap(process: Process, message: messages.RaftMessage) -> bool:
+            sprung = process.node_id == node and isinstance(message, kind)
+            if sprung and self.rng.random() < 0.7:
+                self._later(0.0, 0.02, lambda: self.world.restart(node))
+            return sprung
+
+        self.world.trap = trap
+
+    def _power_loss(self) -> None:
+        """All at once; they come back in any order."""
+        for node in self.world.voters:
+            self.world.crash(node)
+            self._later(0.0, 1.0, lambda node=node: self.world.restart(node))  # type: ignore[misc]
+
+    def _isolate(self) -> None:
+        self.world.isolate(self.rng.sample(self.world.voters, self.rng.randint(1, len(self.world.voters))))
+
+    def _isolate_leader(self) -> None:
+        """For long enough that it is replaced, often not for much longer."""
+        self.world.isolate([self._leader()])
+        if self.rng.random() < 0.7:
+            self._later(0.3, 2.5, self.world.heal)
+
+    def _cut(self) -> None:
+        self._on_pair(self.world.network.cut)
+
+    def _break(self) -> None:
+        self._on_pair(self.world.network.break_)
+
+    def _hold(self) -> None:
+        self._on_pair(self.world.network.hold)
+
+    def _slow_link(self) -> None:
+        self._on_pair(lambda one, other: self._slow(one, other, self.rng.choice([0.01, 0.1, 0.5, 2.0])))
+
+    def _slow(self, source: str, target: str, seconds: float) -> None:
+        self.world.network.link(source, target).slow_s[target] = seconds
+
+    def _slow_disks(self) -> None:
+        self.world.disk_s = self.rng.choice([(0.0001, 0.003), (0.0, 0.1), (0.2, 0.6)])
+
+    def _pause(self) -> None:
+        self.world.pause(self._node())
+
+    def _pause_leader(self) -> None:
+        self.world.pause(self._leader())
+
+    def _step_down(self) -> None:
+        process = self.world.processes.get(self._leader())
+        if process is not None and not process.is_paused:
+            for group in process.groups.values():
+                group.step_down()
+
+    def _reopen(self) -> None:
+        """A group closes on a node, which lives on, and opens again a little later."""
+        process = self.world.processes.get(self._node())
+        if process is None or process.is_paused:
+            return
+        group_id = self.rng.choice(self.world.group_ids)
+        process.close_group(group_id)
+
+        def open_again() -> None:
+            if process.is_alive and group_id not in process.groups:
+                process.open_group(group_id)
+
+        self._later(0.0, 1.0, open_again)
+
+    # Known accidents.
+
+    def _strand_leader(self) -> None:
+        """The leader reaches one follower only, whose acks are slow; it is replaced, comes back and may lead again."""
+        if len(self.world.voters) > 2:
+            leader, near, far = self._split()
+            self._slow(near, leader, self.rng.uniform(0.5, 4.0))
+            self._hold_all(leader, far)
+            self._later(0.3, 2.0, lambda: self._reconnect_all(leader, far))
+            for _ in range(3):
+                self._later(0.5, 4.0, self._step_down)
+
+    def _late_acks(self) -> None:
+        """D1: acks are still on their way when their leader was replaced and leads again, with hardly any follower.
+
+        They speak of more entries than there are now, so nobody else may add any meanwhile.
+        """
+        if len(self.world.voters) < 5 or self.stage is not None:
+            return
+        leader, near, far = self._split()
+        self._slow(near, leader, FOREVER_S)
+        self._hold_all(leader, far)
+        self.burst(leader, 30)
+        self.stage = leader
+        end = self.world.now + 4.0
+
+        def when_it_leads_again() -> None:
+            if leader in self.world.leaders():
+                self._hold_all(leader, [near, *far[1:]])
+                self.burst(leader, 10)
+                self._later(0.0, 0.4, lambda: self.world.network.mend(leader, near))
+                self.stage = None
+            elif self.world.now < end:
+                self._make_way_for(leader)
+                self._later(0.01, 0.05, when_it_leads_again)
+            else:
+                self.stage = None
+
+        def come_back() -> None:
+            self._reconnect_all(leader, far)
+            self._later(0.1, 0.5, when_it_leads_again)
+
+        self._later(0.7, 1.5, come_back)
+
+    def _split(self) -> tuple[str, str, list[str]]:
+        """The leader, one follower that it still reaches, and the others."""
+        leader = self._leader()
+        near, *far = self.rng.sample([node for node in self.world.voters if node != leader], len(self.world.voters) - 1)
+        return leader, near, far
+
+    def _hold_all(self, node: str, others: Sequence[str]) -> None:
+        for other in others:
+            self.world.network.hold(node, other)
+
+    def _reconnect_all(self, node: str, others: Sequence[str]) -> None:
+        for other in others:
+            self.world.network.break_(node, other)
+            self.world.network.mend(node, other)
+
+    def _make_way_for(self, node: str) -> None:
+        """Whoever leads steps down, until it is ``node``."""
+        for other, process in sorted(self.world.processes.items()):
+            rival = process.groups.get(1)
+            if other != node and rival is not None and rival.is_leader:
+                rival.step_down()

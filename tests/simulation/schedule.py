@@ -1,0 +1,127 @@
+"""From a seed to a run: a setting, a load, and a nemesis that overlaps faults; then everything heals and must work."""
+
+import random
+from collections.abc import Callable
+from itertools import count
+
+from simulation.checker import Violation
+from simulation.nemesis import Nemesis
+from simulation.world import Setting, World
+
+from stockade.raft.group import Committed
+from stockade.raft.settings import RaftSettings
+
+CHAOS_S = 12.0
+HEAL_S = 8.0
+"""Ample for elections: several of the longest timeouts."""
+CATCH_UP_S = 60.0
+"""Ample for followers that are far behind, with windows of one small message."""
+
+
+def draw_setting(rng: random.Random) -> Setting:
+    """Sizes, speeds and bounds of a run. Bounds are small, so that they are met."""
+    shortest, longest, heartbeat = rng.choice([(600, 1200, 150), (150, 300, 40), (60, 120, 15)])
+    raft = RaftSettings(
+        election_timeout_ms_min=shortest,
+        election_timeout_ms_max=longest,
+        heartbeat_ms=heartbeat,
+        message_bytes_max=rng.choice([1, 300, 2000]),
+        window_bytes_max=rng.choice([500, 3000, 1 << 20]),
+        window_messages_max=rng.choice([1, 3, 16]),
+        entry_bytes_max=400,
+        pending_count_max=rng.choice([5, 50, 1000]),
+        pending_bytes_max=rng.choice([2000, 1 << 20]),
+        unsynced_bytes_max=rng.choice([1000, 1 << 20]),
+    )
+    return Setting(
+        nodes=rng.choice([1, 2, 3, 3, 3, 3, 5, 5, 5]),
+        groups=rng.choice([1, 1, 2]),
+        network_s=rng.choice([(0.0001, 0.001), (0.001, 0.02), (0.0001, 0.15)]),
+        disk_s=rng.choice([(0.0001, 0.003), (0.001, 0.05), (0.0, 0.4)]),
+        drop_rate=rng.choice([0.0, 0.0, 0.02, 0.2]),
+        drift=rng.choice([0.0, 0.05]),
+        raft=raft,
+    )
+
+
+class Run:
+    """One run. ``go`` raises Violation if an invariant breaks."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(f"run {seed}")
+        self.world = World(self.rng.getrandbits(64), draw_setting(self.rng))
+        self.nemesis = Nemesis(self.world, self.rng, self._burst, kinds=5)
+        self._commands = (f"c{number}".encode() for number in count())
+
+    def go(self) -> None:
+        self._repeat(self.rng.choice([0.005, 0.03, 0.2]), self._load)
+        self._repeat(self.rng.choice([0.1, 0.5, 2.0]), self.nemesis.strike)
+        self.world.run(CHAOS_S)
+        self._settle()
+
+    def _repeat(self, mean_s: float, call: Callable[[], None]) -> None:
+        def again() -> None:
+            if self.world.now < CHAOS_S:
+                call()
+                self.world.at(self.rng.expovariate(1 / mean_s), again)
+
+        self.world.at(self.rng.expovariate(1 / mean_s), again)
+
+    def _load(self) -> None:
+        """A burst of proposals or reads, mostly on a node that believes it leads."""
+        processes = self.nemesis.awake()
+        group_id = self.rng.choice(self.world.group_ids)
+        believers = [p for p in processes if group_id in p.groups and p.groups[group_id].is_leader]
+        process = self.rng.choice(believers if believers and self.rng.random() < 0.95 else processes or [None])
+        if process is None or group_id not in process.groups or self.nemesis.stage not in {None, process.node_id}:
+            return
+        for _ in range(self.rng.choice([1, 1, 1, 5, 30])):
+            timeout_s = self.rng.choice([0.05, 0.5, 3.0])
+            if self.rng.random() < 0.2:
+                self.world.checker.barrier(process, group_id, timeout_s)
+            else:
+                command = next(self._commands) + b"." * self.rng.choice([0, 10, 200])
+                self.world.checker.propose(process, group_id, command, timeout_s)
+
+    def _burst(self, node: str, count: int) -> None:
+        process = self.world.processes.get(node)
+        if process is not None and 1 in process.groups and not process.is_paused:
+            for _ in range(count):
+                self.world.checker.propose(process, 1, next(self._commands), 3.0)
+
+    def _settle(self) -> None:
+        """With nothing in the way, every group commits a new command, every node applies it, and nobody waits."""
+        world = self.world
+        self.nemesis.is_over = True
+        world.trap = lambda *_: False
+        world.heal()
+        world.disk_s, world.network_s, world.network.drop_rate = (0.0001, 0.003), (0.0001, 0.001), 0.0
+        world.run(HEAL_S)
+        for group_id in world.group_ids:
+            self._commit_one(group_id)
+        world.run(1.0)
+        for group_id in world.group_ids:
+            last = world.checker.history[group_id].commit_index
+            groups = [world.group(node, group_id) for node in world.voters]
+            world.run_until(lambda: all(group.applied_index == last for group in groups), CATCH_UP_S)  # noqa: B023
+            world.checker.require(all(group.ready for group in groups), f"group {group_id} is not ready everywhere")
+        world.checker.check_answers()
+
+    def _commit_one(self, group_id: int) -> None:
+        world, checker = self.world, self.world.checker
+        leaders = world.leaders(group_id)
+        checker.require(len(leaders) == 1, f"group {group_id} has leaders {leaders} after healing")
+        process = world.processes[leaders[0]]
+        attempt = checker.propose(process, group_id, next(self._commands), CATCH_UP_S)
+        passed = checker.barriers_passed
+        checker.barrier(process, group_id, CATCH_UP_S)
+        world.run_until(lambda: attempt.outcome is not None and checker.barriers_passed > passed, CATCH_UP_S)
+        checker.require(isinstance(attempt.outcome, Committed), f"a proposal after healing: {attempt.outcome}")
+
+
+def run_seed(seed: int) -> None:
+    """Run one seed. Raises Violation, with the line that repeats it."""
+    try:
+        Run(seed).go()
+    except Exception as error:
+        raise Violation(f"python tests/simulation/run.py --seed {seed}  # {error}") from error

@@ -1,0 +1,286 @@
+"""A cluster in one thread and on one clock: real groups, engines and journals over simulated time, network and disks.
+
+Everything that happens is an event on one heap, drawn from one seed, so a run can be repeated exactly.
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from simulation.checker import Checker
+from simulation.disk import Disk, Log
+from simulation.network import Network
+
+from stockade.raft.group import Group
+from stockade.raft.journal import Journal
+from stockade.raft.messages import RaftMessage
+from stockade.raft.settings import RaftSettings
+from stockade.raft.wal import RecoveredGroup
+
+Call = Callable[[], None]
+TURN_S = 2e-6
+"""How long ``call_soon`` takes at most: long enough for a crash to fall between two turns of a loop."""
+
+
+@dataclass(slots=True)
+class Timer:
+    callback: Call | None
+
+    def cancel(self) -> None:
+        self.callback = None
+
+    def run(self) -> None:
+        if self.callback is not None:
+            self.callback()
+
+
+class Machine:
+    """Remembers what was applied, and answers with its place and bytes."""
+
+    def __init__(self, process: "Process") -> None:
+        self.applied: list[tuple[int, int, bytes]] = []
+        self._process = process
+
+    def apply(self, index: int, term: int, command: bytes) -> object:
+        self._process.spend_time()
+        self.applied.append((index, term, command))
+        return index, command
+
+
+class Process:
+    """One life of a node: what a host gives its groups, without asyncio."""
+
+    def __init__(self, world: "World", node_id: str) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.is_alive = True
+        self.is_paused = False
+        self.backlog: deque[Call] = deque()
+        self.failure: BaseException | None = None
+        self.rng = random.Random(world.rng.random()).random
+        self.rate = 1 + world.drift * (self.rng() - 0.5)
+        self._spent_s = 0.0
+        self._wakes: dict[Call, None] = {}
+        self.log = Log(world.disks[node_id], lambda delay, call: world.at(delay, call, self))
+        self.log.on_durable = self._disk_moved_on
+        self.log.on_append = lambda *entry: world.checker.appended(self, *entry)
+        self.machines: dict[int, Machine] = {}
+        self.groups: dict[int, Group] = {}
+        self._journals: dict[int, Journal] = {}
+        for group_id in world.group_ids:
+            self.open_group(group_id)
+
+    def open_group(self, group_id: int) -> None:
+        journal = self._journals.get(group_id)
+        if journal is None:
+            recovered = self.log.recovered.pop(group_id, None) or RecoveredGroup()
+            journal = self._journals[group_id] = Journal(group_id, self.log, recovered)
+        machine = self.machines[group_id] = Machine(self)
+        group = self.groups[group_id] = Group(group_id, self.world.voters, machine, journal, self.world.settings, self)
+        self.world.checker.opened(self, group_id)
+        for peer in self.world.network.peers(self.node_id):
+            connection = self.world.network.link(self.node_id, peer).connection
+            if connection is not None and self.node_id in connection.up:
+                group.peer_up(peer)
+
+    def close_group(self, group_id: int) -> None:
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            group.close()
+
+    # Surroundings of the groups.
+
+    def time(self) -> float:
+        return self.world.now * self.rate + self._spent_s
+
+    def spend_time(self) -> None:
+        """Now and then an apply takes longer than a run of applies may."""
+        if self.rng() < 0.02:
+            self._spent_s += 0.006
+
+    def call_soon(self, callback: Call) -> None:
+        self.world.at(TURN_S * self.rng(), callback, self)
+
+    def call_at(self, when: float, callback: Call) -> Timer:
+        timer = Timer(callback)
+        self.world.at(max(0.0, (when - self.time()) / self.rate + 1e-9), timer.run, self)
+        return timer
+
+    def send(self, node_id: str, group_id: int, message: RaftMessage) -> bool:
+        assert self.failure is None
+        return self.world.network.send(self.node_id, node_id, group_id, message)
+
+    def log_is_full(self) -> bool:
+        return self.log.pending_bytes > self.world.settings.unsynced_bytes_max
+
+    def wake_when_durable(self, wake: Call) -> None:
+        self._wakes[wake] = None
+
+    def fail(self, error: BaseException) -> None:
+        self.failure = error
+        self.world.checker.failed(self, error)
+
+    def _disk_moved_on(self) -> None:
+        wakes, self._wakes = self._wakes, {}
+        for wake in wakes:
+            wake()
+
+    # What the network tells.
+
+    def on_up(self, node_id: str) -> None:
+        for group in self.groups.values():
+            group.peer_up(node_id)
+
+    def on_down(self, node_id: str) -> None:
+        for group in self.groups.values():
+            group.peer_down(node_id)
+
+    def on_frame(self, node_id: str, group_id: int, message: RaftMessage) -> None:
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.receive(node_id, message)
+        self.world.after_receive(self, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What does not change during a run. Latencies are ranges in seconds."""
+
+    nodes: int = 3
+    groups: int = 1
+    network_s: tuple[float, float] = (0.0001, 0.001)
+    disk_s: tuple[float, float] = (0.0002, 0.003)
+    drop_rate: float = 0.0
+    drift: float = 0.0
+    raft: RaftSettings = field(default_factory=RaftSettings)
+
+
+class World:
+    def __init__(self, seed: int, setting: Setting = Setting()) -> None:
+        self.rng = random.Random(seed)
+        self.now = 0.0
+        self.settings = setting.raft
+        self.drift = setting.drift
+        self.voters: Sequence[str] = tuple(f"n{number}" for number in range(1, setting.nodes + 1))
+        self.group_ids = range(1, setting.groups + 1)
+        self.disk_s = setting.disk_s
+        self.network_s = setting.network_s
+        self.trap: Callable[[Process, RaftMessage], bool] = lambda *_: False
+        self._heap: list[tuple[float, int, Call, Process | None]] = []
+        self._numbers = count()
+        self.processes: dict[str, Process] = {}
+        self.disks = {node: Disk(self.rng, lambda: self.rng.uniform(*self.disk_s)) for node in self.voters}
+        self.checker = Checker(self)
+        self.network = Network(
+            self.voters,
+            self.rng,
+            lambda: self.rng.uniform(*self.network_s),
+            setting.drop_rate,
+            self.at,
+            lambda: self.now,
+            self.processes.get,
+        )
+        self.network.on_sent = self.checker.sent
+        for node in self.voters:
+            self.restart(node)
+
+    # Time.
+
+    def at(self, delay: float, callback: Call, owner: object = None) -> None:
+        """Run a callback after ``delay`` seconds, unless the process that owns it has died by then."""
+        assert owner is None or isinstance(owner, Process)
+        heapq.heappush(self._heap, (self.now + delay, next(self._numbers), callback, owner))
+
+    def step(self) -> None:
+        """One event, and all checks after it."""
+        self.now, _, callback, owner = heapq.heappop(self._heap)
+        if owner is None:
+            callback()
+        elif owner.is_alive and owner.is_paused:
+            owner.backlog.append(callback)
+        elif owner.is_alive:
+            callback()
+            self.checker.check(owner)
+        if self.checker.violation is not None:
+            raise self.checker.violation
+
+    def run(self, seconds: float) -> None:
+        """Let some time pass."""
+        end = self.now + seconds
+        while self._heap and self._heap[0][0] <= end:
+            self.step()
+        self.now = end
+
+    def run_until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
+        """Let time pass until a condition holds; AssertionError if it never does."""
+        end = self.now + seconds
+        while not condition():
+            assert self._heap and self._heap[0][0] <= end, f"not within {seconds} s"
+            self.step()
+
+    def after_receive(self, process: Process, message: RaftMessage) -> None:
+        """A trap may crash a process right after it has handled a message of some kind."""
+        if self.trap(process, message):
+            self.trap = lambda *_: False
+            self.crash(process.node_id)
+
+    # Faults.
+
+    def crash(self, node_id: str) -> None:
+        process = self.processes.pop(node_id, None)
+        if process is not None:
+            process.is_alive = False
+            self.disks[node_id].crash()
+            self.checker.crashed(process)
+            self.network.died(node_id)
+
+    def restart(self, node_id: str) -> None:
+        if node_id not in self.processes:
+            process = self.processes[node_id] = Process(self, node_id)
+            for peer in self.network.peers(node_id):
+                self.network.connect(node_id, peer)
+            self.checker.check(process)
+
+    def pause(self, node_id: str) -> None:
+        process = self.processes.get(node_id)
+        if process is not None:
+            process.is_paused = True
+
+    def resume(self, node_id: str) -> None:
+        process = self.processes.get(node_id)
+        if process is not None and process.is_paused:
+            process.is_paused = False
+            backlog, process.backlog = process.backlog, deque()
+            for callback in backlog:
+                self.at(0.0, callback, process)
+
+    def isolate(self, nodes: Sequence[str]) -> None:
+        """Cut these nodes from the others."""
+        for one in nodes:
+            for other in self.voters:
+                if other not in nodes:
+                    self.network.cut(one, other)
+
+    def heal(self) -> None:
+        """Everything is up, connected and awake."""
+        for node in self.voters:
+            self.resume(node)
+            self.restart(node)
+            for group_id in self.group_ids:
+                if group_id not in self.processes[node].groups:
+                    self.processes[node].open_group(group_id)
+        for pair in self.network.links:
+            self.network.mend(*sorted(pair))
+
+    # Looking.
+
+    def leaders(self, group_id: int = 1) -> list[str]:
+        """Nodes that lead, as far as they know."""
+        groups = {node: process.groups.get(group_id) for node, process in sorted(self.processes.items())}
+        return [node for node, group in groups.items() if group is not None and group.is_leader]
+
+    def group(self, node_id: str, group_id: int = 1) -> Group:
+        return self.processes[node_id].groups[group_id]

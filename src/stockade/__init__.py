@@ -7,7 +7,7 @@ it needs; nothing of the server is ever imported from here.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .partition.version import VERSION as __version__
+from .partition.version import VERSION
 
 if TYPE_CHECKING:
     from .client.admin import Client as Client
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .client.fencing import Session as Session
     from .client.producer import Producer as Producer
     from .partition.errors import StockadeError as StockadeError
+
+__version__ = VERSION
 
 _HOMES = {
     "BlockingClient": "client.blocking",

@@ -23,7 +23,7 @@ OWNERS = {
     "aiohttp": ["http_api/*", "client/transport.py"],
     "yarl": ["http_api/*"],
     "yaml": ["http_api/contract.py"],
-    "orjson": ["http_api/wire.py", "client/transport.py"],
+    "orjson": ["http_api/wire.py"],
     "prometheus_client": ["http_api/*"],
     "pyspark": ["spark/source.py"],
     "uvloop": ["cli/*"],

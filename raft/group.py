@@ -57,6 +57,8 @@ class Group:
         self._is_stopped = False
         self._timer: Timer | None = None
         self._timer_at = 0.0
+        if journal.is_new and voters[0] == surroundings.node_id:
+            self._member.go_first()
         self._arm()
 
     @property

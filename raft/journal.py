@@ -71,6 +71,11 @@ class Journal:
         return self._durable_index
 
     @property
+    def is_new(self) -> bool:
+        """Whether nothing has ever happened in this group here."""
+        return self.last_index == FIRST_INDEX and self.term == 0
+
+    @property
     def state_is_durable(self) -> bool:
         """Whether the current term and the vote in it are on disk."""
         return self._state_lsn <= self._log.durable_lsn

@@ -113,8 +113,14 @@ class Voting:
         self._gate.post(node_id, VoteReply(seat.term, granted))
 
     def on_vote_reply(self, node_id: str, reply: VoteReply) -> None:
-        """With a majority of votes we lead."""
-        if reply.granted and reply.term == self._seat.term and self._election.voted(node_id):
+        """With a majority of votes we lead. A refusal may mean a split vote: that is not waited out, but asked anew
+        soon.
+        """
+        if reply.term != self._seat.term or self._seat.leader is not None:
+            return
+        if not reply.granted:
+            self._election.hurry()
+        elif self._election.voted(node_id):
             self._seat.become_leader()
 
     def on_timeout_now(self, node_id: str, request: TimeoutNow) -> None:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Literal
 
-from ..partition.errors import RequestTimedOut
+from ..partition.errors import NotFound, RequestTimedOut, UnknownTopicOrPartition
 from .commands import (
     Acquire,
     CloseSession,
@@ -76,7 +76,11 @@ class Exclusive:
             ),
             GrantState,
         )
-        ticket = await self._ticket_when_in_force(grant.ticket_id, session, INSTALLING_MAX_S)
+        try:
+            ticket = await self._ticket_when_in_force(grant.ticket_id, session, INSTALLING_MAX_S)
+        except NotFound as error:
+            # The ticket was made just now: it can only have gone with its topic.
+            raise UnknownTopicOrPartition(topic=topic, partition=None) from error
         return ticket.grant if ticket.grant is not None else ticket
 
     async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> TicketInfo:

@@ -72,6 +72,7 @@ class Replica:
         self._url_of = url_of
         self._enrol = enrol
         self._timeout_s = timeout_s
+        self._is_deleted = False
         self.group = open_group(AppliedMachine(machine, self.changed))
 
     def leader(self) -> Leader:
@@ -127,6 +128,8 @@ class Replica:
             raise OffsetOutOfRange(start, machine.log_start, machine.log_end)
 
         def enough() -> bool | None:
+            if self._is_deleted:
+                return True
             if min_bytes <= 1:
                 return True if machine.log_end - start >= min_bytes else None
             found = self._log.read(start, max_bytes)
@@ -134,6 +137,7 @@ class Replica:
 
         if max_wait_ms:
             await self.changed.until(enough, max_wait_ms / 1000)
+        self._check_not_deleted()
         return msgspec.structs.replace(self._log.read(start, max_bytes), stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
@@ -146,6 +150,11 @@ class Replica:
         await self._barrier()
         return *self._log.find_timestamp(timestamp_ms), self.machine.log_start, self.machine.log_end
 
+    def retire(self) -> None:
+        """The topic was deleted: whoever waits here, or comes late, learns it at once."""
+        self._is_deleted = True
+        self.changed.notify()
+
     def close(self) -> None:
         """Close the files."""
         self._log.close()
@@ -156,9 +165,14 @@ class Replica:
             raise InconsistentTopicId(topic_id=self.topic_id)
 
     def not_leading(self) -> NotLeaderOrFollower:
-        """The answer that sends the caller to the leader."""
+        """The answer that sends the caller to the leader. Raises UnknownTopicOrPartition when the topic was deleted."""
+        self._check_not_deleted()
         leader = self.leader()
         return NotLeaderOrFollower(leader.url, leader.term if leader.url else None)
+
+    def _check_not_deleted(self) -> None:
+        if self._is_deleted:
+            raise UnknownTopicOrPartition(topic=self.topic, partition=None)
 
     def _check_leading(self) -> None:
         if not self.group.is_leader:

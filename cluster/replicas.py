@@ -122,6 +122,7 @@ class Replicas:
         key = replica.group.group_id
         _log.info("erasing %s/%d of topic %d, which was deleted", replica.topic, replica.partition, replica.topic_id)
         del self._held[key]
+        replica.retire()
         await self._close_group(key)
         replica.close()
         shutil.rmtree(self._path(key))

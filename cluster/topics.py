@@ -114,7 +114,7 @@ class Topics:
             ),
             TopicCreated,
         )
-        return await self._described_with_leaders(name), created.created
+        return await self._described_with_leaders(name, created.topic_id), created.created
 
     async def delete(self, name: str, topic_id: int | None) -> None:
         """Answers when every node that can be reached has dropped its replicas."""
@@ -128,10 +128,13 @@ class Topics:
             await asyncio.sleep(ASK_AGAIN_S)
         raise RequestTimedOut("deleted, but not every node has dropped its replicas yet")
 
-    async def _described_with_leaders(self, name: str) -> TopicInfo:
+    async def _described_with_leaders(self, name: str, topic_id: int) -> TopicInfo:
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s
         while asyncio.get_running_loop().time() < deadline:
-            info = await self._observer.describe(self._placement(name))
+            placement = self._control.state.placement(name)
+            if placement is None or placement.topic_id != topic_id:
+                raise RequestTimedOut("created, but deleted again before every partition had a leader")
+            info = await self._observer.describe(placement)
             if all(partition.leader.url for partition in info.partitions):
                 return info
             await asyncio.sleep(ASK_AGAIN_S)

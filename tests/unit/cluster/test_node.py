@@ -238,6 +238,37 @@ def test_a_deleted_topic_is_gone_with_its_files_and_its_grants(tmp_path: Path, m
     run(tmp_path, monkeypatch, scenario)
 
 
+def test_who_waits_on_a_partition_learns_at_once_that_its_topic_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        await append(service, b"x")
+        read = (await service.partition("t", 0, None)).read
+        holder = (await service.open_session("client", 60_000)).session
+        (await group_of(service, 1)).leading = False
+        acquiring = service.acquire("t", holder, None, "Exclusive", "w", resume_epoch=None, topic_id=None)
+        reads = [read(0, max_bytes=999, min_bytes=999, max_wait_ms=60_000, local=local) for local in (True, False)]
+        waiting = [asyncio.ensure_future(work) for work in (acquiring, *reads)]
+        await asyncio.sleep(0)
+        await service.delete_topic("t", None)
+        for task in waiting:
+            with pytest.raises(UnknownTopicOrPartition):
+                await task
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_create_overtaken_by_a_delete_is_an_unknown_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        creating = asyncio.create_task(service.create_topic("u", 1, None, TopicConfig()))
+        await asyncio.sleep(0)
+        await service.delete_topic("u", None)
+        with pytest.raises(RequestTimedOut):
+            await creating
+
+    run(tmp_path, monkeypatch, scenario)
+
+
 def test_a_partition_that_cannot_be_reached_does_not_keep_the_others_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,8 @@ from .local_cluster import ClusterFailed, LocalCluster
     help="Data folder.",
 )
 @click.option("--no-restart", is_flag=True, help="Leave a node that dies dead.")
-def cluster(nodes: int, port_base: int, data: Path, no_restart: bool) -> None:
+@click.option("--tls", is_flag=True, help="Encrypt node traffic, with certificates made in DATA/certs.")
+def cluster(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) -> None:
     """Run a cluster on this machine until Ctrl-C. Starting again finds the data.
 
     While it runs, DATA/cluster.json lists the nodes and their process ids, for scripts that want to break something.
@@ -36,7 +37,7 @@ def cluster(nodes: int, port_base: int, data: Path, no_restart: bool) -> None:
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    local = LocalCluster(data, nodes, port_base, restart=not no_restart)
+    local = LocalCluster(data, nodes, port_base, restart=not no_restart, tls=tls)
     try:
         with console.status(f"starting {nodes} nodes"):
             local.start()

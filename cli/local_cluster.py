@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from .authority import NODE_DAYS, CannotMake, make_certificates, node_files, tls_section
+
 RESTART_AFTER_S = 2.0
 """A node that died is started again after this time."""
 STOP_TIMEOUT_S = 15.0
@@ -52,7 +54,7 @@ class ClusterFailed(Exception):
 class LocalCluster:
     """Nodes n1 to nN on loopback. HTTP ports count up from ``port_base``, Raft ports from ``port_base`` + 100; 0
     takes free ports. ``raft_address`` may give the address under which one node reaches another (to put a proxy
-    between them).
+    between them). With ``tls`` their traffic is encrypted, with certificates made in ``data``/certs.
     """
 
     data: Path
@@ -61,6 +63,7 @@ class LocalCluster:
     restart: bool = True
     cluster_id: str = "local"
     settings: str = ""
+    tls: bool = False
     raft_address: Callable[[str, "LocalNode"], str] | None = None
     nodes: list[LocalNode] = field(default_factory=list)
 
@@ -75,7 +78,9 @@ class LocalCluster:
             self.nodes.append(LocalNode(name, *addresses, (self.data / name).absolute()))
 
     def start(self) -> None:
-        """Write every node's configuration, start the processes and watch them."""
+        """Write every node's configuration, start the processes and watch them. Raises ClusterFailed."""
+        if self.tls:
+            self._make_certificates()
         for node in self.nodes:
             node.data.mkdir(parents=True, exist_ok=True)
             (node.data / "node.toml").write_text(self._configuration(node), encoding="utf-8")
@@ -169,6 +174,18 @@ class LocalCluster:
         if node.process is not None and node.process.poll() is not None:
             raise ClusterFailed(f"{node.name} ended with code {node.process.returncode}.\n{_end_of_log(node)}")
 
+    @property
+    def _certs(self) -> Path:
+        return (self.data / "certs").absolute()
+
+    def _make_certificates(self) -> None:
+        """For the nodes that have none yet: starting again finds the others."""
+        new = [n.name for n in self.nodes if not all(path.exists() for path in node_files(self._certs, n.name))]
+        try:
+            make_certificates(self._certs, self.cluster_id, new, NODE_DAYS)
+        except CannotMake as error:
+            raise ClusterFailed(str(error)) from error
+
     def _configuration(self, node: LocalNode) -> str:
         lines = [
             f'node_id = "{node.name}"',
@@ -177,6 +194,7 @@ class LocalCluster:
             f'http = "{node.http}"',
             f'raft_listen = "{node.raft}"',
             self.settings,
+            tls_section(self._certs, node.name) if self.tls else "",
         ]
         for other in self.nodes:
             raft = self.raft_address(node.name, other) if self.raft_address and other is not node else other.raft

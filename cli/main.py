@@ -12,6 +12,7 @@ COMMANDS = {
     "consume": ".consume:consume",
     "cluster": ".cluster:cluster",
     "serve": ".serve:serve",
+    "certs": ".certs:certs",
     "demo": ".demo:demo",
 }
 """Name of a subcommand -> module and attribute."""

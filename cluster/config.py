@@ -9,6 +9,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from ..raft.tls import Tls, TlsFault, TlsFiles
+
 CONTROLLERS_MAX = 5
 """The controller group has 1, 3 or 5 members; other nodes follow it."""
 NODES_MAX = 100
@@ -36,6 +38,18 @@ class Member(msgspec.Struct, frozen=True):
     zone: str | None = None
 
 
+class TlsSection(msgspec.Struct, frozen=True):
+    """[raft.tls]: encrypt the traffic between nodes. PEM files; relative paths are relative to the configuration."""
+
+    ca: str
+    certificate: str
+    key: str
+
+    def load(self, cluster_id: str, node_id: str) -> Tls:
+        """Read the files. Raises TlsFault."""
+        return Tls(TlsFiles(self.ca, self.certificate, self.key), cluster_id, node_id)
+
+
 class RaftSection(msgspec.Struct, frozen=True):
     """[raft]: timing of elections, in milliseconds. A follower that hears nothing for a time drawn between min and max
     asks for votes; shorter times fail over faster and mistake a busy leader for a dead one sooner.
@@ -45,6 +59,7 @@ class RaftSection(msgspec.Struct, frozen=True):
     election_timeout_max_ms: int = 1200
     heartbeat_ms: int = 150
     plaintext: bool = False
+    tls: TlsSection | None = None
 
 
 class LimitsSection(msgspec.Struct, frozen=True):
@@ -84,6 +99,11 @@ class NodeConfig(msgspec.Struct, frozen=True):
         odd = len(ids) if len(ids) % 2 else len(ids) - 1
         return ids[: min(CONTROLLERS_MAX, odd)]
 
+    def tls(self) -> Tls | None:
+        """What encrypts the traffic between nodes, None for plaintext. Raises TlsFault."""
+        section = self.raft.tls
+        return section.load(self.cluster_id, self.node_id) if section is not None else None
+
     def raft_peers(self) -> dict[str, Address]:
         """Raft addresses of the other nodes."""
         return {m.node_id: parse_address(m.raft) for m in self.members if m.node_id != self.node_id}
@@ -97,6 +117,11 @@ def parse_address(text: str) -> Address:
     return host.strip("[]"), int(port)
 
 
+def is_name(text: str) -> bool:
+    """Whether a node or a cluster can be called this."""
+    return _NAME.match(text) is not None
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches the address."""
     try:
@@ -106,26 +131,49 @@ def is_loopback(host: str) -> bool:
 
 
 def load(path: Path) -> NodeConfig:
-    """The configuration in a TOML file. Raises ConfigError with every fault; relative folders are relative to the
-    file.
-    """
+    """The configuration in a TOML file. Raises ConfigError with every fault. Relative paths count from the file."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError([f"{path}: {error}"]) from error
     config = check(raw)
-    return msgspec.structs.replace(config, data_dir=str(path.parent / config.data_dir))
+    config = msgspec.structs.replace(config, data_dir=str(path.parent / config.data_dir))
+    return config if config.raft.tls is None else _with_files(config, config.raft.tls, path.parent)
+
+
+def _with_files(config: NodeConfig, tls: TlsSection, directory: Path) -> NodeConfig:
+    paths = {name: str(directory / getattr(tls, name)) for name in tls.__struct_fields__}
+    faults = [f"raft.tls.{name}: {fault}" for name, path in paths.items() if (fault := _unreadable(path)) is not None]
+    raft = msgspec.structs.replace(config.raft, tls=TlsSection(**paths))
+    config = msgspec.structs.replace(config, raft=raft)
+    if not faults:
+        try:
+            config.tls()
+        except TlsFault as fault:
+            faults.append(f"raft.tls.{fault}")
+    if faults:
+        raise ConfigError(faults)
+    return config
+
+
+def _unreadable(path: str) -> str | None:
+    try:
+        with Path(path).open("rb"):
+            return None
+    except (OSError, ValueError) as error:
+        return f"cannot read the file: {error}"
 
 
 def check(raw: Mapping[str, Any]) -> NodeConfig:
     """A configuration from parsed TOML. Raises ConfigError with every fault."""
     faults: list[str] = []
     values = _fields(raw, NodeConfig, "", faults, nested={"members", "raft", "limits"})
-    raft = _section(raw.get("raft", {}), RaftSection, "raft", faults)
+    raft = _raft(raw.get("raft", {}), faults)
     limits = _section(raw.get("limits", {}), LimitsSection, "limits", faults)
     members = _members(raw.get("members"), faults)
     _check_timing(raft, limits, faults)
-    _check_addresses(values, raft, faults)
+    is_exposed = raft is not None and not raft.plaintext and "tls" not in raw.get("raft", {})
+    _check_addresses(values, is_exposed, faults)
     _check_members(values.get("node_id"), members, faults)
     if faults:
         raise ConfigError(faults)
@@ -165,6 +213,19 @@ def _section(raw: object, kind: type[_Section], where: str, faults: list[str]) -
     return kind(**values) if len(faults) == before else None
 
 
+def _raft(raw: object, faults: list[str]) -> RaftSection | None:
+    if not isinstance(raw, Mapping) or "tls" not in raw:
+        return _section(raw, RaftSection, "raft", faults)
+    tls = _section(raw["tls"], TlsSection, "raft.tls", faults)
+    rest = {name: value for name, value in raw.items() if name != "tls"}
+    raft = _section(rest, RaftSection, "raft", faults)
+    if raft is None:
+        return None
+    if raft.plaintext:
+        faults.append("raft.plaintext: not together with [raft.tls]; node traffic is either encrypted or plaintext")
+    return msgspec.structs.replace(raft, tls=tls)
+
+
 def _members(raw: object, faults: list[str]) -> list[Member]:
     if not isinstance(raw, list) or not raw:
         faults.append("members: one [[members]] table for each node of the cluster is needed")
@@ -186,9 +247,9 @@ def _check_timing(raft: RaftSection | None, limits: LimitsSection | None, faults
             faults.append("limits.segment_bytes_max: between 1048576 and 2147483648")
 
 
-def _check_addresses(values: dict[str, Any], raft: RaftSection | None, faults: list[str]) -> None:
+def _check_addresses(values: dict[str, Any], is_exposed: bool, faults: list[str]) -> None:
     for name in ("node_id", "cluster_id"):
-        if name in values and not _NAME.match(values[name]):
+        if name in values and not is_name(values[name]):
             faults.append(f"{name}: 1 to 249 of letters, digits, '.', '_', '-'")
     for name in ("http", "raft_listen"):
         try:
@@ -196,10 +257,10 @@ def _check_addresses(values: dict[str, Any], raft: RaftSection | None, faults: l
         except ValueError as error:
             faults.append(f"{name}: {error}")
             continue
-        if name == "raft_listen" and raft is not None and not raft.plaintext and not is_loopback(host):
+        if name == "raft_listen" and is_exposed and not is_loopback(host):
             faults.append(
                 f"raft_listen: {host} is reachable from other machines and node traffic is not encrypted; "
-                "listen on loopback, or set raft.plaintext = true on a network you trust"
+                "add [raft.tls], listen on loopback, or set raft.plaintext = true on a network you trust"
             )
 
 
@@ -212,7 +273,7 @@ def _check_members(node_id: str | None, members: list[Member], faults: list[str]
     for name in sorted({name for name in ids if ids.count(name) > 1}):
         faults.append(f"members: {name} is there twice")
     for member in members:
-        if not _NAME.match(member.node_id):
+        if not is_name(member.node_id):
             faults.append(f"members: node_id {member.node_id!r} is not 1 to 249 of letters, digits, '.', '_', '-'")
         if not re.match(r"https?://[^/\s]+\Z", member.url):
             faults.append(f"members: url {member.url!r} of {member.node_id} is not http://host:port")

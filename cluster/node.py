@@ -68,6 +68,7 @@ class Node:
             self._data,
             settings,
             self._fail,
+            tls=config.tls(),
             plaintext=config.raft.plaintext,
         )
 

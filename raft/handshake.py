@@ -1,4 +1,4 @@
-"""Who is admitted as the other end of a connection between nodes. Pure; nothing here is encrypted or authenticated."""
+"""Who is admitted as the other end of a connection between nodes. Pure; certificates are tls.py's."""
 
 from collections.abc import Container
 

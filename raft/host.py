@@ -15,19 +15,21 @@ from .journal import Journal
 from .machine import Machine
 from .messages import RaftMessage
 from .settings import RaftSettings
+from .tls import Tls, TlsFault, TlsFiles
 from .transport import Address, Transport
 from .wal import RecoveredGroup, Wal, WalFailed
 
-__all__ = ["RaftHost", "RaftSettings"]
+__all__ = ["RaftHost", "RaftSettings", "Tls", "TlsFault", "TlsFiles"]
 
 
 class RaftHost:
     """Opens the node's log, listens to its peers, and runs the groups that are opened in it.
 
     ``peers`` are the Raft addresses of the nodes by id (this node's own is ignored). ``on_fatal`` is called once, on
-    the loop, when this node must stop: a disk error, an exception in a machine's apply, a broken invariant. From then on
-    no group accepts anything and nothing more is sent; the process should end. ``plaintext`` allows to listen on an
-    address that is not loopback; without it, such an address raises ValueError.
+    the loop, when this node must stop: a disk error, an exception in a machine's apply, a broken invariant. From then
+    on no group accepts anything and nothing more is sent; the process should end. With ``tls`` the nodes' connections
+    are encrypted and authenticated; without it, an address to listen on that is not loopback raises ValueError,
+    unless ``plaintext`` allows it.
     """
 
     groups: dict[int, Group]
@@ -45,6 +47,7 @@ class RaftHost:
         settings: RaftSettings,
         on_fatal: Callable[[BaseException], None],
         *,
+        tls: Tls | None = None,
         plaintext: bool = False,
     ) -> None:
         self.node_id = node_id
@@ -52,7 +55,7 @@ class RaftHost:
         self._data_dir = data_dir
         self._settings = settings
         self._on_fatal = on_fatal
-        self._transport = Transport(node_id, cluster_id, listen, peers, plaintext=plaintext)
+        self._transport = Transport(node_id, cluster_id, listen, peers, tls=tls, plaintext=plaintext)
         self.on_call = self._transport.on_call
         self._node: _Node | None = None
         self._journals: dict[int, Journal] = {}

@@ -14,6 +14,7 @@ from .connection import Connection
 from .frames import FRAME_BYTES_MAX, PROTOCOL_VERSION, FrameError, encode
 from .handshake import Complaints, fault_of
 from .messages import Call, Hello, Message, Ping, RaftMessage, Refusal, Reply
+from .tls import Tls, certificate_fault
 
 __all__ = ["Address", "CallFailed", "CallUnknown", "Transport"]
 
@@ -30,8 +31,9 @@ class Transport:
     The node with the larger id dials; a lost connection is dialled again after ``reconnect_s``. ``peers`` may list
     this node too. Addresses are looked up at each dial.
 
-    - ``plaintext``: allow a ``listen`` address that is not loopback, although nothing is encrypted or
-      authenticated; otherwise such an address raises ValueError.
+    - ``tls``: encrypt every connection, and admit only nodes whose certificate names them. Without it nothing is
+      encrypted or authenticated, and a ``listen`` address that is not loopback raises ValueError, unless
+      ``plaintext`` allows it.
     - ``keepalive_s``: period of the sign of life; ``silence_s``: a peer silent for so long is dropped at the next one.
     - ``peer_buffer_bytes_max``: what may wait for one peer; frames beyond it are dropped.
     - ``calls_max``: unanswered calls to one peer, and calls of one peer served, at a time.
@@ -53,6 +55,7 @@ class Transport:
         listen: Address,
         peers: Mapping[str, Address],
         *,
+        tls: Tls | None = None,
         plaintext: bool = False,
         keepalive_s: float = 1.0,
         silence_s: float = 3.0,
@@ -60,11 +63,9 @@ class Transport:
         peer_buffer_bytes_max: int = 64 << 20,
         calls_max: int = 1024,
     ) -> None:
-        if not plaintext and not _is_loopback(listen[0]):
-            raise ValueError(
-                f"connections between nodes are not encrypted: listening on {listen[0]}, which others can reach,"
-                " must be asked for with plaintext=True"
-            )
+        if tls is None and not plaintext and not _is_loopback(listen[0]):
+            raise ValueError(f"listening in plaintext on {listen[0]}, which others can reach, takes plaintext=True")
+        self._tls = tls
         self.connected: set[str] = set()
         self.on_frame = lambda node_id, group_id, message: None
         self.on_up = lambda node_id: None
@@ -166,6 +167,14 @@ class Transport:
             case _:
                 self.on_frame(peer, group_id, message)
 
+    def faulty(self, connection: Connection, fault: str) -> None:
+        """A connection is being dropped. Strangers come again and again: each fault of theirs is told once."""
+        complaint = f"dropping the connection to {connection.other_end}: {fault}"
+        if connection.peer is None:
+            self._complain(complaint)
+        else:
+            _log.warning(complaint)
+
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
         self._open.discard(connection)
@@ -181,6 +190,7 @@ class Transport:
         if not isinstance(message, Hello):
             raise FrameError("it sent something else before its hello")
         fault = fault_of(message, self._hello, connection.dialled, self._peers)
+        fault = fault or certificate_fault(connection.names, message.cluster_id, message.node_id)
         if fault is not None:
             self._complain(f"refusing {connection.other_end}: {fault}")
             connection.send(encode(0, Refusal(fault)))
@@ -232,7 +242,8 @@ class Transport:
             await asyncio.sleep(self._reconnect_s)
 
     def _connection(self, dialled: str | None) -> Connection:
-        return Connection(self, dialled, self._peer_buffer_bytes_max, self._calls_max)
+        tls = None if self._tls is None else self._tls.session(dialled=dialled is not None)
+        return Connection(self, dialled, self._peer_buffer_bytes_max, self._calls_max, tls)
 
     def _keep_alive(self) -> None:
         for connection in list(self._open):

@@ -3,7 +3,10 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.config import ConfigError, NodeConfig, check, load, parse_address
+from stockade.cli.authority import make_certificates
+from stockade.cluster.config import ConfigError, NodeConfig, TlsSection, check, load, parse_address
+
+TLS = {"ca": "ca.crt", "certificate": "n1.crt", "key": "n1.key"}
 
 
 def configuration(**changes: Any) -> dict[str, Any]:
@@ -59,6 +62,14 @@ def test_every_fault_is_named_at_once() -> None:
         ({"limits": {"request_timeout_ms": 99}}, "limits.request_timeout_ms"),
         ({"limits": {"segment_bytes_max": 1}}, "limits.segment_bytes_max"),
         ({"raft_listen": "192.0.2.1:7201"}, "raft_listen"),
+        ({"raft": {"tls": TLS, "plaintext": True}}, "raft.plaintext"),
+        ({"raft": {"tls": 5}}, "raft.tls"),
+        ({"raft": {"tls": TLS | {"password": "x"}}}, "raft.tls.password"),
+        ({"raft": {"tls": TLS | {"ca": 5}}}, "raft.tls.ca"),
+        *(
+            ({"raft": {"tls": {k: v for k, v in TLS.items() if k != name}}}, f"raft.tls.{name}: missing")
+            for name in TLS
+        ),
     ],
 )
 def test_a_bad_setting_is_refused_by_its_name(changes: dict[str, Any], named: str) -> None:
@@ -68,6 +79,71 @@ def test_a_bad_setting_is_refused_by_its_name(changes: dict[str, Any], named: st
 def test_unencrypted_node_traffic_leaves_the_machine_only_when_asked_for() -> None:
     assert faults_of(configuration(raft_listen="0.0.0.0:7201"))
     assert check(configuration(raft_listen="0.0.0.0:7201", raft={"plaintext": True})).raft.plaintext
+
+
+def test_encrypted_node_traffic_may_leave_the_machine() -> None:
+    config = check(configuration(raft_listen="0.0.0.0:7201", raft={"tls": TLS, "heartbeat_ms": 100}))
+    assert config.raft.tls == TlsSection("ca.crt", "n1.crt", "n1.key")
+    assert config.raft.heartbeat_ms == 100
+
+
+def test_a_fault_of_the_certificates_does_not_hide_or_add_others() -> None:
+    raw = configuration(raft_listen="0.0.0.0:7201", raft={"tls": {"ca": "ca.crt"}, "heartbeat_ms": 500})
+    named = ["raft.heartbeat_ms", "raft.tls.certificate", "raft.tls.key"]
+    assert sorted(fault.split(":")[0] for fault in faults_of(raw)) == named
+
+
+def written(directory: Path, node_id: str = "n1", **paths: str) -> Path:
+    """A configuration whose certificates are in certs/ beside it."""
+    tls = {name: f"certs/{path}" for name, path in TLS.items()} | paths
+    lines = [f'node_id="{node_id}"', 'cluster_id="c"', 'data_dir="d"', 'http="127.0.0.1:1"', 'raft_listen="0.0.0.0:2"']
+    lines += ["[raft.tls]", *(f'{name}="{path}"' for name, path in tls.items())]
+    lines += ["[[members]]", f'node_id="{node_id}"', 'url="http://127.0.0.1:1"', 'raft="127.0.0.1:2"']
+    file = directory / "node.toml"
+    file.write_text("\n".join(lines))
+    return file
+
+
+@pytest.fixture
+def with_certificates(tmp_path: Path) -> Path:
+    make_certificates(tmp_path / "certs", "c", ["n1", "n2"], 1)
+    return tmp_path
+
+
+def test_certificates_are_found_relative_to_the_file(with_certificates: Path) -> None:
+    config = load(written(with_certificates))
+    certs = with_certificates / "certs"
+    assert config.raft.tls == TlsSection(str(certs / "ca.crt"), str(certs / "n1.crt"), str(certs / "n1.key"))
+    assert config.tls() is not None
+
+
+def test_plaintext_needs_no_certificates() -> None:
+    assert check(configuration()).tls() is None
+
+
+def test_every_certificate_file_that_cannot_be_read_is_named(with_certificates: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(written(with_certificates, ca="no.crt", key="certs"))
+    assert [fault.split(":")[0] for fault in caught.value.faults] == ["raft.tls.ca", "raft.tls.key"]
+    assert "No such file" in caught.value.faults[0]
+
+
+@pytest.mark.parametrize(
+    ("node_id", "paths", "named"),
+    [
+        ("n3", {}, "raft.tls.certificate: names stockade://c/n1, not stockade://c/n3"),
+        ("n1", {"certificate": "certs/n2.crt"}, "raft.tls.key: "),
+        ("n1", {"certificate": "certs/n2.crt", "key": "certs/n2.key"}, "raft.tls.certificate: names stockade://c/n2"),
+        ("n1", {"ca": "certs/n1.key"}, "raft.tls.ca: "),
+        ("n1", {"ca": "certs/n2.crt"}, "raft.tls.certificate: the other nodes would not accept it"),
+    ],
+)
+def test_certificates_that_do_not_fit_the_node_are_refused_by_name(
+    with_certificates: Path, node_id: str, paths: dict[str, str], named: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(written(with_certificates, node_id, **paths))
+    assert len(caught.value.faults) == 1 and caught.value.faults[0].startswith(named)
 
 
 def test_a_member_named_twice_is_refused() -> None:

@@ -51,6 +51,9 @@ class Owner:
         self.messages.append(message)
         connection.abort()
 
+    def faulty(self, connection: Connection, fault: str) -> None:
+        raise AssertionError(fault)
+
     def lost(self, connection: Connection) -> None:
         pass
 

@@ -1,0 +1,177 @@
+"""Certificates for the nodes of a cluster, for people who have no authority of their own: a CA and what it signs.
+
+Files only, in one folder: NODE.crt and NODE.key for each node, ca.crt for all of them, and ca.key, which belongs on no
+node. Nothing that exists is overwritten.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ..raft.tls import node_uri
+
+CA_NAME = "ca"
+"""No node can be called this: the authority's files are."""
+CA_DAYS = 3650
+"""How long the authority lasts, and at most a node's certificate."""
+NODE_DAYS = 825
+"""How long a node's certificate lasts unless told otherwise."""
+BACKDATED = timedelta(hours=1)
+"""Certificates count from a little before now: clocks of machines differ."""
+COMMON_NAME_CHARS_MAX = 64
+
+
+class CannotMake(Exception):
+    """Nothing was made; the message says why."""
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A CA: its certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def make(cls, cluster_id: str) -> "Authority":
+        """A new one, for CA_DAYS."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name(f"Stockade {cluster_id}")
+        identity = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        builder = (
+            _builder(name, name, key, datetime.now(UTC) + timedelta(days=CA_DAYS))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(identity, critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identity), critical=False)
+        )
+        return cls(builder.sign(key, hashes.SHA256()), key)
+
+    @classmethod
+    def load(cls, directory: Path) -> "Authority":
+        """The one that was saved in a folder. Raises CannotMake."""
+        try:
+            certificate = x509.load_pem_x509_certificate(_file(directory, CA_NAME, "crt").read_bytes())
+            key = serialization.load_pem_private_key(_file(directory, CA_NAME, "key").read_bytes(), password=None)
+        except (OSError, ValueError, TypeError) as error:
+            raise CannotMake(f"the authority in {directory} cannot be used: {error}") from error
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+            raise CannotMake(f"{directory}: ca.key is not the key of ca.crt")
+        return cls(certificate, key)
+
+    def save(self, directory: Path) -> list[Path]:
+        """Write ca.crt and ca.key; the paths."""
+        return _save(directory, CA_NAME, self.certificate, self.key)
+
+    def issue(self, directory: Path, cluster_id: str, node_id: str, until: datetime) -> list[Path]:
+        """Make a node's key and a certificate that lasts ``until`` then, and no longer than the authority. Write
+        NODE.crt and NODE.key; the paths.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        issuer = self.certificate.subject
+        until = min(until, self.certificate.not_valid_after_utc)
+        both_ways = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        uri = x509.UniformResourceIdentifier(node_uri(cluster_id, node_id))
+        authority = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        builder = (
+            _builder(_name(node_id), issuer, key, until)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(both_ways), critical=False)
+            .add_extension(x509.SubjectAlternativeName([uri]), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority), critical=False)
+        )
+        return _save(directory, node_id, builder.sign(self.key, hashes.SHA256()), key)
+
+
+def make_certificates(directory: Path, cluster_id: str, node_ids: Sequence[str], days: int) -> list[Path]:
+    """Certificates for nodes, signed by the folder's authority, which is made if there is none. The files made.
+
+    Raises CannotMake, before anything is written, if one of the files exists.
+    """
+    there = [str(path) for node_id in node_ids for path in node_files(directory, node_id) if path.exists()]
+    if there:
+        raise CannotMake(f"nothing is overwritten, and this exists: {', '.join(there)}")
+    directory.mkdir(parents=True, exist_ok=True)
+    made = []
+    if any(path.exists() for path in node_files(directory, CA_NAME)):
+        authority = Authority.load(directory)
+    else:
+        authority = Authority.make(cluster_id)
+        made += authority.save(directory)
+    until = datetime.now(UTC) + timedelta(days=days)
+    for node_id in node_ids:
+        made += authority.issue(directory, cluster_id, node_id, until)
+    return made
+
+
+def node_files(directory: Path, node_id: str) -> list[Path]:
+    """Where a node's certificate and key are."""
+    return [_file(directory, node_id, "crt"), _file(directory, node_id, "key")]
+
+
+def tls_section(directory: Path, node_id: str) -> str:
+    """The lines of a node's configuration that use these files."""
+    certificate, key = node_files(directory, node_id)
+    paths = {"ca": _file(directory, CA_NAME, "crt"), "certificate": certificate, "key": key}
+    return "\n".join(["[raft.tls]", *(f'{name} = "{_quoted(path)}"' for name, path in paths.items())])
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _file(directory: Path, name: str, kind: str) -> Path:
+    return directory / f"{name}.{kind}"
+
+
+def _name(text: str) -> x509.Name:
+    """For people only: what counts is the URI."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:COMMON_NAME_CHARS_MAX])])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, until: datetime
+) -> x509.CertificateBuilder:
+    return x509.CertificateBuilder(
+        subject_name=subject,
+        issuer_name=issuer,
+        public_key=key.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=datetime.now(UTC) - BACKDATED,
+        not_valid_after=until,
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _save(directory: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> list[Path]:
+    key_text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    paths = node_files(directory, name)
+    texts = (certificate.public_bytes(serialization.Encoding.PEM), 0o644), (key_text, 0o600)
+    for path, (content, mode) in zip(paths, texts, strict=True):
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
+    return paths

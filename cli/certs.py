@@ -1,0 +1,50 @@
+"""`stockade certs`: what nodes need to encrypt their connections, for people who have no authority of their own."""
+
+from pathlib import Path
+
+import click
+
+from ..cluster.config import is_name
+from .authority import CA_DAYS, CA_NAME, NODE_DAYS, CannotMake, make_certificates, tls_section
+
+
+def _checked(_: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    for name in [value] if isinstance(value, str) else value:
+        if not is_name(name):
+            raise click.BadParameter(f"{name!r} is not 1 to 249 of letters, digits, '.', '_', '-'")
+    if len(set(value)) < len(value) and not isinstance(value, str):
+        raise click.BadParameter("a node is there twice")
+    if CA_NAME in value and not isinstance(value, str):
+        raise click.BadParameter(f"{CA_NAME!r} is the name of the authority's own files")
+    return value
+
+
+@click.command()
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the files.")
+@click.option("--cluster-id", required=True, callback=_checked, help="The cluster_id of the nodes' configurations.")
+@click.option(
+    "--days",
+    default=NODE_DAYS,
+    show_default=True,
+    type=click.IntRange(1, CA_DAYS),
+    help=f"How long the nodes' certificates last. The authority lasts {CA_DAYS} days, they at most as long.",
+)
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...", callback=_checked)
+def certs(out: Path, cluster_id: str, days: int, nodes: tuple[str, ...]) -> None:
+    """Make a certificate and a key for each NODE (its node_id), and the authority that signs them.
+
+    An authority that is in the folder already is used: so nodes can be added later. Nothing is overwritten.
+    """
+    try:
+        made = make_certificates(out, cluster_id, nodes, days)
+    except (CannotMake, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    for path in made:
+        click.echo(f"made {path}")
+    click.echo(f"\nKeep {out / 'ca.key'} away from the nodes: whoever has it can join the cluster.")
+    beside = Path(out.name)
+    for node in nodes:
+        click.echo(
+            f"\n# for node.toml of {node}, once ca.crt, {node}.crt and {node}.key are in {out.name or '.'}/ beside it"
+        )
+        click.echo(tls_section(beside, node))

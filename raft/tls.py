@@ -1,0 +1,170 @@
+"""Mutual TLS between nodes: which certificates count, and the encryption of one connection as bytes in, bytes out.
+
+The operating system's authorities never count, host names neither: a certificate stands for a node because an
+authority of this cluster signed the node's URI in it. Nothing here touches a socket or a clock.
+"""
+
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+_FIRST_BYTES, _SECOND_BYTES = (b"", b"\x16", b"\x15"), (b"", b"\x03")
+"""How TLS begins: with a record of the handshake or an alert, and the major version."""
+_READ_BYTES = 1 << 18
+
+
+def node_uri(cluster_id: str, node_id: str) -> str:
+    """What a node's certificate carries as a subject alternative name of kind URI. Ids hold no slash: unambiguous."""
+    return f"stockade://{cluster_id}/{node_id}"
+
+
+def looks_like_tls(data: bytes) -> bool:
+    """Whether the first bytes of a connection are TLS. A frame that begins like this is too long for a stranger."""
+    return data[:3] == b"\x16\x03\x01"
+
+
+class TlsFault(Exception):
+    """Why a connection, or this node's own files, cannot be trusted: for people."""
+
+
+class NotTls(TlsFault):
+    """The other end does not speak TLS at all."""
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files: certificates of the authorities that count, this node's certificate (with its chain) and its key."""
+
+    ca: str
+    certificate: str
+    key: str
+
+
+class Tls:
+    """What a node needs to encrypt its connections: TLS 1.3 only, a certificate asked of both ends."""
+
+    def __init__(self, files: TlsFiles, cluster_id: str, node_id: str) -> None:
+        """Read the files, and try them: a node that no other would accept does not start.
+
+        Raises TlsFault with the name of the file that is wrong (``ca``, ``certificate`` or ``key``).
+        """
+        self._accepting = _context(ssl.PROTOCOL_TLS_SERVER, files)
+        self._dialling = _context(ssl.PROTOCOL_TLS_CLIENT, files)
+        self._accepting.num_tickets = 0  # a session that is resumed would not show its certificate again
+        names = self._names_seen_by_others()
+        if node_uri(cluster_id, node_id) not in names:
+            raise TlsFault(f"certificate: {_list(names)}, not {node_uri(cluster_id, node_id)}")
+
+    def session(self, *, dialled: bool) -> "TlsSession":
+        """The encryption of a new connection, which this node dialled or accepted."""
+        return TlsSession(self._dialling if dialled else self._accepting, dialled=dialled)
+
+    def _names_seen_by_others(self) -> frozenset[str]:
+        dialler, acceptor = self.session(dialled=True), self.session(dialled=False)
+        try:
+            while not (dialler.established and acceptor.established):
+                acceptor.receive(dialler.outgoing())
+                dialler.receive(acceptor.outgoing())
+        except TlsFault as fault:
+            raise TlsFault(f"certificate: the other nodes would not accept it: {fault}") from fault
+        return acceptor.names
+
+
+class TlsSession:
+    """The encryption of one connection. What it asks to be sent is fetched with ``outgoing`` and ``seal``."""
+
+    def __init__(self, context: ssl.SSLContext, *, dialled: bool) -> None:
+        self.established = False
+        """Whether the other end's certificate is verified and frames may be sealed."""
+        self.names: frozenset[str] = frozenset()
+        """URIs that the other end's certificate names."""
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._to_send, server_side=not dialled)
+        self._is_first = True
+        self._shake_hands()
+
+    def receive(self, data: bytes) -> bytes:
+        """Take bytes of the other end; what they say, decrypted. Raises TlsFault: ``outgoing`` then tells the other
+        end why.
+        """
+        if self._is_first and (data[:1] not in _FIRST_BYTES or data[1:2] not in _SECOND_BYTES):
+            raise NotTls("it does not speak TLS")
+        self._is_first = self._is_first and not data
+        self._received.write(data)
+        try:
+            return self._read() if self.established or self._shake_hands() else b""
+        except ssl.SSLError as error:
+            raise TlsFault(_explain(error)) from error
+
+    def outgoing(self) -> bytes:
+        """What TLS itself has to say: parts of the handshake, alerts."""
+        return self._to_send.read()
+
+    def seal(self, data: bytes) -> bytes:
+        """Encrypt; the bytes to send, with whatever is outgoing. Not before the session is established."""
+        unsealed = memoryview(data)
+        while unsealed:
+            unsealed = unsealed[self._tls.write(unsealed) :]
+        return self._to_send.read()
+
+    def _shake_hands(self) -> bool:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        self.established = True
+        self.names = _uris(self._tls.getpeercert())
+        return True
+
+    def _read(self) -> bytes:
+        parts = []
+        try:
+            while part := self._tls.read(_READ_BYTES):
+                parts.append(part)
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            pass
+        return b"".join(parts)
+
+
+def certificate_fault(names: frozenset[str] | None, cluster_id: str, node_id: str) -> str | None:
+    """Why a certificate with these names is not that of the node, if so. None: without TLS a hello is just believed."""
+    if names is None or node_uri(cluster_id, node_id) in names:
+        return None
+    return f"it says that it is node {node_id!r} of {cluster_id!r}, but its certificate {_list(names)}"
+
+
+def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # the node's URI is compared instead, whatever the address
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_verify_locations(files.ca)
+    except (OSError, ValueError) as error:
+        raise TlsFault(f"ca: {files.ca} holds no certificate of an authority: {_explain(error)}") from error
+    try:
+        context.load_cert_chain(files.certificate, files.key, password="")  # never ask on a terminal
+    except (OSError, ValueError) as error:
+        raise TlsFault(f"key: {files.key} is not the key of {files.certificate}: {_explain(error)}") from error
+    return context
+
+
+def _uris(certificate: dict[str, Any] | None) -> frozenset[str]:
+    names = (certificate or {}).get("subjectAltName", ())
+    return frozenset(name for kind, name in names if kind == "URI")
+
+
+def _list(names: frozenset[str]) -> str:
+    return f"names {', '.join(sorted(names)) or 'no node'}"
+
+
+def _explain(error: Exception) -> str:
+    """An error of OpenSSL, for people."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate cannot be trusted: {error.verify_message}"
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    if reason is None:
+        return str(error)
+    words = reason.lower().replace("_", " ")
+    _, alert, what = words.partition(" alert ")
+    return f"it refuses TLS with this node: {what}" if alert else f"TLS failed: {words}"

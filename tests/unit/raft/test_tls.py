@@ -1,0 +1,106 @@
+"""The files of a node, tried before it starts, and the encryption of one connection without a socket."""
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from stockade.raft.frames import encode
+from stockade.raft.messages import Hello
+from stockade.raft.tls import NotTls, Tls, TlsFault, TlsFiles, looks_like_tls
+
+from .certificates import CLUSTER, Issuer
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return Issuer.make(tmp_path_factory.mktemp("tls") / "ours")
+
+
+def fault_of(files: TlsFiles, node_id: str = "n1") -> str:
+    with pytest.raises(TlsFault) as caught:
+        Tls(files, CLUSTER, node_id)
+    return str(caught.value)
+
+
+def test_a_certificate_of_another_node_cluster_or_time_is_refused_before_the_node_starts(issuer: Issuer) -> None:
+    n2 = fault_of(issuer.files("n2"))
+    assert n2 == "certificate: names stockade://house/n2, not stockade://house/n1"
+    assert "names stockade://barn/n1, not" in fault_of(issuer.files("n1", cluster_id="barn"))
+    assert "certificate has expired" in fault_of(issuer.files("n1", expired=True))
+
+
+def test_ids_that_run_together_are_told_apart(issuer: Issuer) -> None:
+    assert fault_of(issuer.files("b.n1", cluster_id=CLUSTER), node_id="n1")
+    assert fault_of(issuer.files("N1"))
+    assert fault_of(issuer.files("n1."))
+
+
+def test_an_authority_that_did_not_sign_the_certificate_is_refused(issuer: Issuer, tmp_path: Path) -> None:
+    other = Issuer.make(tmp_path / "other")
+    good = issuer.files("n1")
+    assert "cannot be trusted" in fault_of(TlsFiles(other.files("n1").ca, good.certificate, good.key))
+
+
+def test_a_key_that_is_not_the_certificates_is_refused(issuer: Issuer) -> None:
+    good, other = issuer.files("n1"), issuer.files("n2")
+    assert fault_of(TlsFiles(good.ca, good.certificate, other.key)).startswith("key: ")
+
+
+def test_a_key_with_a_password_is_refused_without_asking_anybody(issuer: Issuer, tmp_path: Path) -> None:
+    good = issuer.files("n1")
+    key = serialization.load_pem_private_key(Path(good.key).read_bytes(), None)
+    locked = tmp_path / "locked.key"
+    secret = serialization.BestAvailableEncryption(b"secret")
+    locked.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret))
+    assert fault_of(TlsFiles(good.ca, good.certificate, str(locked))).startswith("key: ")
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing of the kind", b"\xff\x00"])
+def test_a_file_without_an_authority_is_refused(issuer: Issuer, tmp_path: Path, content: bytes) -> None:
+    good = issuer.files("n1")
+    (tmp_path / "ca.crt").write_bytes(content)
+    assert fault_of(TlsFiles(str(tmp_path / "ca.crt"), good.certificate, good.key)).startswith("ca: ")
+
+
+def test_two_authorities_in_one_file_both_count(issuer: Issuer, tmp_path: Path) -> None:
+    successor = Issuer.make(tmp_path / "successor")
+    both = tmp_path / "both.crt"
+    both.write_text(Path(issuer.files("n1").ca).read_text() + Path(successor.files("n1").ca).read_text())
+    for each in (issuer, successor):
+        files = each.files("n1")
+        Tls(TlsFiles(str(both), files.certificate, files.key), CLUSTER, "n1")
+
+
+def test_what_arrives_byte_by_byte_is_decrypted_like_what_arrives_at_once(issuer: Issuer) -> None:
+    dialler, acceptor = issuer.tls("n2").session(dialled=True), issuer.tls("n1").session(dialled=False)
+    while not acceptor.established:
+        for source, sink in ((dialler, acceptor), (acceptor, dialler)):
+            for byte in source.outgoing():
+                assert sink.receive(bytes([byte])) == b""
+    assert set(dialler.names) == {"stockade://house/n1"}
+    assert set(acceptor.names) == {"stockade://house/n2"}
+    text = bytes(range(256)) * 300
+    sealed = dialler.seal(text)
+    assert text[:64] not in sealed
+    assert b"".join(acceptor.receive(bytes([byte])) for byte in sealed) == text
+    assert dialler.receive(acceptor.seal(text)) == text
+
+
+def test_a_changed_byte_is_found(issuer: Issuer) -> None:
+    dialler, acceptor = issuer.tls("n2").session(dialled=True), issuer.tls("n1").session(dialled=False)
+    while not acceptor.established:
+        acceptor.receive(dialler.outgoing())
+        dialler.receive(acceptor.outgoing())
+    sealed = bytearray(dialler.seal(b"pay alpha"))
+    sealed[-1] ^= 1
+    with pytest.raises(TlsFault):
+        acceptor.receive(bytes(sealed))
+
+
+@pytest.mark.parametrize("plain", [*(encode(0, Hello(1, "c" * ids, "n")) for ids in (1, 12, 240)), b"GET / HTTP/1.1"])
+def test_no_introduction_is_taken_for_tls_nor_tls_for_one(issuer: Issuer, plain: bytes) -> None:
+    assert not looks_like_tls(plain)
+    with pytest.raises(NotTls):
+        issuer.tls("n1").session(dialled=False).receive(plain)
+    assert looks_like_tls(issuer.tls("n1").session(dialled=True).outgoing())

@@ -105,7 +105,7 @@ def judge(entry: Entry, stamp: Stamp, count: int, strict: bool) -> Repeated | St
     """
     run = entry.run
     if stamp.epoch == run.epoch:
-        return _judge_range(run, locate(run, stamp.first_seq, count), strict)
+        return _judge_range(entry, locate(run, stamp.first_seq, count), strict)
     if stamp.epoch < run.epoch or is_named(stamp.pid):
         return InvalidProducerEpoch(current_epoch=run.epoch)
     if stamp.first_seq:
@@ -113,15 +113,17 @@ def judge(entry: Entry, stamp: Stamp, count: int, strict: bool) -> Repeated | St
     return None
 
 
-def _judge_range(run: Run, place: Place | CachedBatch, strict: bool) -> Repeated | StockadeError | None:
+def _judge_range(entry: Entry, place: Place | CachedBatch, strict: bool) -> Repeated | StockadeError | None:
     if isinstance(place, CachedBatch):
         return Repeated(place)
     if place is Place.NEXT:
         return None
     if place is Place.BEHIND and not strict:
         return Repeated(None)
+    run = entry.run
     cuts = place in (Place.OVERLAP, Place.BEHIND)
-    reason = "overlap" if cuts else "gap" if run.records else "no_state"
+    nothing_yet = "no_state" if entry.prev is None else "new_epoch"
+    reason = "overlap" if cuts else "gap" if run.records else nothing_yet
     return OutOfOrderSequence(reason=reason, expected_seq=run.next_seq, last_seq=run.last_seq)
 
 

@@ -48,7 +48,7 @@ def test_65_after_a_fence_only_0_follows() -> None:
     driver.enrol(ANONYMOUS)
     driver.send(ANONYMOUS, 0, 0, 2)
     driver.enrol(ANONYMOUS, 1)
-    assert driver.send(ANONYMOUS, 1, 2) == OutOfOrderSequence(reason="no_state", expected_seq=0, last_seq=-1)
+    assert driver.send(ANONYMOUS, 1, 2) == OutOfOrderSequence(reason="new_epoch", expected_seq=0, last_seq=-1)
     assert driver.send(ANONYMOUS, 2, 2) == OutOfOrderSequence(reason="new_epoch", expected_seq=0, last_seq=-1)
     assert stored(driver.send(ANONYMOUS, 1, 0)) == (2, 2)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 _FIRST_BYTES, _SECOND_BYTES = (b"", b"\x16", b"\x15"), (b"", b"\x03")
 """How TLS begins: with a record of the handshake or an alert, and the major version."""
-_READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 14
 
 
 def node_uri(cluster_id: str, node_id: str) -> str:

@@ -1,7 +1,9 @@
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sources import ROOT
 
 from stockade.cli.authority import make_certificates
 from stockade.cluster.config import ConfigError, NodeConfig, TlsSection, check, load, parse_address
@@ -108,6 +110,12 @@ def written(directory: Path, node_id: str = "n1", **paths: str) -> Path:
 def with_certificates(tmp_path: Path) -> Path:
     make_certificates(tmp_path / "certs", "c", ["n1", "n2"], 1)
     return tmp_path
+
+
+def test_the_documented_configuration_is_taken() -> None:
+    text = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+    config = check(tomllib.loads(text.partition("```toml")[2].partition("```")[0]))
+    assert config.raft.tls == TlsSection("certs/ca.crt", "certs/n1.crt", "certs/n1.key")
 
 
 def test_certificates_are_found_relative_to_the_file(with_certificates: Path) -> None:

@@ -196,6 +196,20 @@ def test_a_connection_that_says_nothing_at_all_is_dropped(run: Run) -> None:
     run(scenario)
 
 
+def test_a_connection_that_takes_too_long_to_say_who_it_is_is_dropped_however_busy(run: Run) -> None:
+    async def scenario() -> None:
+        async with Node("n1", {"n2": UNSET}, keepalive_s=0.02, silence_s=0.2) as n1, await Peer.dial(n1) as slow:
+            ended = asyncio.create_task(slow.hear())
+            for byte in struct.pack("<IBI", HELLO_BYTES_MAX - 4, 10, 0) + bytes(HELLO_BYTES_MAX):
+                if (await asyncio.wait([ended], timeout=0.005))[0]:
+                    break
+                slow.writer.write(bytes([byte]))
+            assert await ended is None
+            assert n1.events == []
+
+    run(scenario)
+
+
 def test_a_peer_that_only_pings_stays_connected(run: Run) -> None:
     async def scenario() -> None:
         async with (

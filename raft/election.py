@@ -29,7 +29,7 @@ class Election:
 
     @property
     def leased(self) -> bool:
-        """Whether a leader was heard within the shortest election timeout: then nobody else is supported."""
+        """Whether the leader, if there is one, spoke within the shortest timeout: then nobody else is supported."""
         return self._clock() < self._lease_end
 
     def postpone(self) -> None:
@@ -37,7 +37,10 @@ class Election:
         self.deadline = self._clock() + self.draw_timeout_s()
 
     def hurry(self) -> None:
-        """Ask soon: after a short time, drawn so that two nodes do not ask at once."""
+        """Ask soon: after a short time, drawn so that two nodes do not ask at once.
+
+        A false alarm is harmless, since those who hear a leader refuse.
+        """
         self.deadline = min(self.deadline, self._clock() + self._hurry_s_max * self._rng())
 
     def heard_leader(self) -> None:
@@ -46,21 +49,12 @@ class Election:
         self.void()
         self.postpone()
 
-    def lost_leader(self) -> None:
-        """The connection to the leader broke: find out soon whether others lost it as well.
-
-        A false alarm is harmless, since those who still hear the leader refuse.
-        """
-        self._lease_end = float("-inf")
-        self.hurry()
-
     def void(self) -> None:
         """Whatever was asked before is void: late answers count for nothing."""
         self._promises = self._votes = None
 
     def begin_prevote(self) -> None:
         """Count promises from now on. Votes of this term still count, too."""
-        self._lease_end = float("-inf")
         self._promises = set()
         self.postpone()
 

@@ -32,10 +32,8 @@ from .voting import Voting
 
 REGULAR, NO_OP = b"\x00", b"\x01"
 """The first byte of an entry is pysyncobj's command type; no other type is written."""
-APPLY_RUN_S = 0.005
-"""How long applies may keep the loop before others get their turn."""
-COMMIT_NOTICE_S = 0.02
-"""An idle leader tells its followers of a commit this much later; a busy one with its next entries."""
+APPLY_RUN_S = 0.005  # applies give others a turn after so long
+COMMIT_NOTICE_S = 0.02  # an idle leader tells of a commit so much later; a busy one tells with its next entries
 
 
 def _create_journal(file: Any, original: Callable[[Any], Any] = library.createJournal) -> Any:
@@ -205,7 +203,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         """There are no snapshots."""
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803
-        raise InvariantBroken("there are no snapshots")
+        raise InvariantBroken("there are no dumps")
 
     def _SyncObj__doApplyCommand(self, command: bytes) -> None:  # noqa: N802
         raise InvariantBroken("nothing is unpickled: the machine applies commands")
@@ -291,9 +289,10 @@ def check_library(cls: type, library_class: type, version: str) -> None:
         raise ImportError(f"pysyncobj 0.3.17 is needed, not {version}: its private methods are replaced here")
     functions = [getattr(member, "fget", member) for member in vars(cls).values()]
     codes: list[CodeType] = [function.__code__ for function in functions if hasattr(function, "__code__")]
-    used = {name for code in codes for name in code.co_names} | set(vars(cls))
-    needed = {name for name in used if name.startswith("_SyncObj__")} | {"_onTick", "_checkCommandsToApply"}
-    missing = needed - {*vars(library_class), *library_class.__init__.__code__.co_names}  # type: ignore[misc]
+    replaced = {name for name in vars(cls) if name.startswith("_SyncObj__")} | {"_onTick", "_checkCommandsToApply"}
+    used = {name for code in codes for name in code.co_names if name.startswith("_SyncObj__")}
+    fields = library_class.__init__.__code__.co_names  # type: ignore[misc]
+    missing = (replaced | (used - {*fields})) - {*vars(library_class)}
     if missing:
         raise ImportError(f"pysyncobj {version} lacks {', '.join(sorted(missing))}")
 

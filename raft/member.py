@@ -52,7 +52,7 @@ class Member(Engine):
             self.leading.connected(node_id, connected=False)
         elif self.leader == node_id:
             self.forget_leader()
-            self._election.lost_leader()
+            self._election.hurry()
 
     def go_first(self) -> None:
         """Ask for votes soon: leaders of new groups are where placement put the first voters, and are there at once."""

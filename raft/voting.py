@@ -55,7 +55,8 @@ class Voting:
     def is_unwelcome(self, message: RaftMessage) -> bool:
         """Whether somebody asks for support while the leader is well: that is ignored, term and all (stickiness)."""
         asks = isinstance(message, PreVote) or (isinstance(message, RequestVote) and not message.is_handover)
-        return asks and (self._election.leased or self._seat.leader == self._seat.node_id)
+        leader = self._seat.leader
+        return asks and leader is not None and (leader == self._seat.node_id or self._election.leased)
 
     def ask_around(self) -> None:
         """The leader is silent: ask whether an election would be won, before any term is spent on it."""

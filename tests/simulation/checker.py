@@ -1,6 +1,7 @@
 """What must hold after every event of a simulated run, seen from outside with knowledge of every disk.
 
 - One leader a term. Log matching: an (index, term) has one payload and one predecessor, everywhere and for ever.
+- A leader's next_index never goes back on a success ack.
 - A message leaves only when what it promises is durable on its sender.
 - What is committed is durable on a majority when it becomes so, never changes, and is in the log of every later leader.
 - What is applied is what is committed, in order, without gaps; so applied sequences are prefixes of one another.
@@ -63,6 +64,7 @@ class Checker:
         self.barriers_passed = 0
         self.violation: Violation | None = None
         self._world = world
+        self._streams: dict[tuple[Process, int], dict[str, tuple[int, int, bool]]] = {}
         self._seen: dict[tuple[Process, int], tuple[int, int, int]] = {}
 
     def require(self, condition: bool, claim: str) -> None:
@@ -97,6 +99,7 @@ class Checker:
                     self._check_leader(process, group)
                 self._check_commits(process, group, commit_index)
                 self._check_applied(process, group_id, applied)
+            self._check_streams(process, group)
 
     def _check_leader(self, process: "Process", group: Group) -> None:
         history = self.history[group.group_id]
@@ -106,6 +109,20 @@ class Checker:
         for index, (entry, term) in enumerate(zip(history.committed, history.commit_terms, strict=True), FIRST_INDEX):
             if term < group.term:
                 self.require(view.entry(index) == entry, f"leader {process.node_id} lacks committed entry {index}")
+
+    def _check_streams(self, process: "Process", group: Group) -> None:
+        """Only a refusal or a new connection sets back what a leader sends next."""
+        leading = group._member.leading
+        if leading is None:
+            self._streams.pop((process, group.group_id), None)
+            return
+        before = self._streams.get((process, group.group_id), {})
+        now = {f.node_id: (f.next_index, f.stale_round, f.probing) for f in leading.followers.values()}
+        self._streams[process, group.group_id] = now
+        for node, (next_index, stale_round, _) in now.items():
+            was_next, was_stale, was_probing = before.get(node, (0, 0, True))
+            back = next_index < was_next and stale_round == was_stale and not was_probing
+            self.require(not back, f"{process.node_id}: next_index of {node} went back to {next_index}")
 
     def _check_commits(self, process: "Process", group: Group, before: int) -> None:
         history, view = self.history[group.group_id], process.log.views[group.group_id]

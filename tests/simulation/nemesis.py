@@ -12,12 +12,22 @@ TRAPS = (messages.AppendEntries, messages.AppendAck, messages.RequestVote, messa
 
 
 FOREVER_S = 1000.0
+KINDS = 5
+"""Kinds of faults in a run."""
+FAULTS = (
+    *("crash", "crash_leader", "crash_at_message", "crash_at_message", "power_loss"),
+    *("isolate", "isolate_leader", "isolate_leader", "strand_leader", "late_acks", "late_acks"),
+    *("cut", "break_connection", "hold", "slow_link", "slow_disks"),
+    *("pause", "pause_leader", "step_down", "reopen"),
+)
 
 
 class Nemesis:
     """Strikes a few kinds of faults in a run, and mends something now and then."""
 
-    def __init__(self, world: World, rng: random.Random, burst: Callable[[str, int], None], kinds: int) -> None:
+    def __init__(
+        self, world: World, rng: random.Random, burst: Callable[[str, int], None], faults: Sequence[str]
+    ) -> None:
         """``burst`` proposes so many commands on a node, to the first group."""
         self.world = world
         self.rng = rng
@@ -26,7 +36,7 @@ class Nemesis:
         """While an accident is played: the only node that may be asked for anything."""
         self.is_over = False
         """Set at the end of the chaos: what is still planned does not happen."""
-        self._faults = rng.choices(self._all_faults(), k=kinds)
+        self._faults: list[Fault] = [getattr(self, fault) for fault in rng.choices(faults, k=KINDS)]
 
     def strike(self) -> None:
         """One fault, or one thing mended: rather that when no majority is awake."""
@@ -38,15 +48,6 @@ class Nemesis:
 
     def awake(self) -> list[Process]:
         return [process for _, process in sorted(self.world.processes.items()) if not process.is_paused]
-
-    def _all_faults(self) -> Sequence[Fault]:
-        return (
-            *[self._crash, self._crash_leader, self._crash_at_message, self._crash_at_message, self._power_loss],
-            *[self._isolate, self._isolate_leader, self._isolate_leader, self._strand_leader],
-            *[self._late_acks, self._late_acks],
-            *[self._cut, self._break, self._hold, self._slow_link, self._slow_disks],
-            *[self._pause, self._pause_leader, self._step_down, self._reopen],
-        )
 
     # Whom it meets.
 
@@ -77,13 +78,13 @@ class Nemesis:
         else:
             self.world.heal()
 
-    def _crash(self) -> None:
+    def crash(self) -> None:
         self.world.crash(self._node())
 
-    def _crash_leader(self) -> None:
+    def crash_leader(self) -> None:
         self.world.crash(self._leader())
 
-    def _crash_at_message(self) -> None:
+    def crash_at_message(self) -> None:
         """A node dies right after it has handled a message of some kind, and may be back at once."""
         kind, node = self.rng.choice(TRAPS), self._node()
 
@@ -95,52 +96,52 @@ class Nemesis:
 
         self.world.trap = trap
 
-    def _power_loss(self) -> None:
+    def power_loss(self) -> None:
         """All at once; they come back in any order."""
         for node in self.world.voters:
             self.world.crash(node)
             self._later(0.0, 1.0, lambda node=node: self.world.restart(node))  # type: ignore[misc]
 
-    def _isolate(self) -> None:
+    def isolate(self) -> None:
         self.world.isolate(self.rng.sample(self.world.voters, self.rng.randint(1, len(self.world.voters))))
 
-    def _isolate_leader(self) -> None:
+    def isolate_leader(self) -> None:
         """For long enough that it is replaced, often not for much longer."""
         self.world.isolate([self._leader()])
         if self.rng.random() < 0.7:
             self._later(0.3, 2.5, self.world.heal)
 
-    def _cut(self) -> None:
+    def cut(self) -> None:
         self._on_pair(self.world.network.cut)
 
-    def _break(self) -> None:
+    def break_connection(self) -> None:
         self._on_pair(self.world.network.break_)
 
-    def _hold(self) -> None:
+    def hold(self) -> None:
         self._on_pair(self.world.network.hold)
 
-    def _slow_link(self) -> None:
+    def slow_link(self) -> None:
         self._on_pair(lambda one, other: self._slow(one, other, self.rng.choice([0.01, 0.1, 0.5, 2.0])))
 
     def _slow(self, source: str, target: str, seconds: float) -> None:
         self.world.network.link(source, target).slow_s[target] = seconds
 
-    def _slow_disks(self) -> None:
+    def slow_disks(self) -> None:
         self.world.disk_s = self.rng.choice([(0.0001, 0.003), (0.0, 0.1), (0.2, 0.6)])
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
         self.world.pause(self._node())
 
-    def _pause_leader(self) -> None:
+    def pause_leader(self) -> None:
         self.world.pause(self._leader())
 
-    def _step_down(self) -> None:
+    def step_down(self) -> None:
         process = self.world.processes.get(self._leader())
         if process is not None and not process.is_paused:
             for group in process.groups.values():
                 group.step_down()
 
-    def _reopen(self) -> None:
+    def reopen(self) -> None:
         """A group closes on a node, which lives on, and opens again a little later."""
         process = self.world.processes.get(self._node())
         if process is None or process.is_paused:
@@ -156,7 +157,7 @@ class Nemesis:
 
     # Known accidents.
 
-    def _strand_leader(self) -> None:
+    def strand_leader(self) -> None:
         """The leader reaches one follower only, whose acks are slow; it is replaced, comes back and may lead again."""
         if len(self.world.voters) > 2:
             leader, near, far = self._split()
@@ -164,9 +165,9 @@ class Nemesis:
             self._hold_all(leader, far)
             self._later(0.3, 2.0, lambda: self._reconnect_all(leader, far))
             for _ in range(3):
-                self._later(0.5, 4.0, self._step_down)
+                self._later(0.5, 4.0, self.step_down)
 
-    def _late_acks(self) -> None:
+    def late_acks(self) -> None:
         """D1: acks are still on their way when their leader was replaced and leads again, with hardly any follower.
 
         They speak of more entries than there are now, so nobody else may add any meanwhile.

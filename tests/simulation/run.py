@@ -19,15 +19,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run one seed and show where it fails")
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run (100)")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them (0)")
+    parser.add_argument("--accident", help="let five nodes meet this fault only, as late_acks")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if arguments.seed is not None:
-        run_seed(arguments.seed)
+        run_seed(arguments.seed, arguments.accident)
         return 0
     began, failures = time.monotonic(), 0
     for seed in range(arguments.first, arguments.first + arguments.seeds):
         try:
-            run_seed(seed)
+            run_seed(seed, arguments.accident)
         except Violation as violation:
             failures += 1
             print(violation, flush=True)  # noqa: T201

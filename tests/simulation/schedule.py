@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 
 from simulation.checker import Violation
-from simulation.nemesis import Nemesis
+from simulation.nemesis import FAULTS, Nemesis
 from simulation.world import Setting, World
 
 from stockade.raft.group import Committed
@@ -47,10 +48,12 @@ def draw_setting(rng: random.Random) -> Setting:
 class Run:
     """One run. ``go`` raises Violation if an invariant breaks."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, accident: str | None = None) -> None:
+        """With ``accident``, five nodes meet no other fault than this one (the name of a method of Nemesis)."""
         self.rng = random.Random(f"run {seed}")
-        self.world = World(self.rng.getrandbits(64), draw_setting(self.rng))
-        self.nemesis = Nemesis(self.world, self.rng, self._burst, kinds=5)
+        setting = draw_setting(self.rng)
+        self.world = World(self.rng.getrandbits(64), replace(setting, nodes=5) if accident else setting)
+        self.nemesis = Nemesis(self.world, self.rng, self._burst, [accident] if accident else FAULTS)
         self._commands = (f"c{number}".encode() for number in count())
 
     def go(self) -> None:
@@ -119,9 +122,10 @@ class Run:
         checker.require(isinstance(attempt.outcome, Committed), f"a proposal after healing: {attempt.outcome}")
 
 
-def run_seed(seed: int) -> None:
+def run_seed(seed: int, accident: str | None = None) -> None:
     """Run one seed. Raises Violation, with the line that repeats it."""
     try:
-        Run(seed).go()
+        Run(seed, accident).go()
     except Exception as error:
-        raise Violation(f"python tests/simulation/run.py --seed {seed}  # {error}") from error
+        options = f"--seed {seed}" + (f" --accident {accident}" if accident else "")
+        raise Violation(f"python tests/simulation/run.py {options}  # {error}") from error

@@ -37,7 +37,7 @@ def hand_over(world: World, leader: str, heir: str) -> None:
     """``leader`` steps down in favour of ``heir``."""
     member = world.group(leader)._member
     assert member.leading is not None
-    with patch.object(member.leading, "furthest", lambda: member.leading and member.leading.followers[heir]):
+    with patch.object(member.leading, "furthest", return_value=member.leading.followers[heir]):
         world.group(leader).step_down()
     world.run_until(lambda: heir in world.leaders(), 2.0)
 

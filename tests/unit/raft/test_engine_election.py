@@ -1,0 +1,62 @@
+"""Deadlines, the leader's lease, and tallies."""
+
+from stockade.raft.election import Election
+from stockade.raft.settings import RaftSettings
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make(majority: int = 2, draw: float = 0.5) -> tuple[Election, Clock]:
+    clock = Clock()
+    return Election(majority, RaftSettings(), clock, lambda: draw), clock
+
+
+def test_a_deadline_is_drawn_between_the_two_timeouts() -> None:
+    assert [make(draw=draw)[0].deadline for draw in (0.0, 0.5)] == [100.6, 100.9]
+
+
+def test_the_lease_lasts_the_shortest_timeout() -> None:
+    election, clock = make()
+    assert not election.leased
+    election.heard_leader()
+    clock.now = 100.599
+    assert election.leased
+    clock.now = 100.6
+    assert not election.leased
+
+
+def test_hurrying_brings_the_deadline_forward_and_never_back() -> None:
+    election, clock = make()
+    election.hurry()
+    assert election.deadline == 100.075
+    clock.now = 100.07
+    election.hurry()
+    assert election.deadline == 100.075
+
+
+def test_a_majority_of_different_nodes_is_needed() -> None:
+    election, _ = make(majority=2)
+    election.begin_vote()
+    assert [election.voted(node) for node in ("n1", "n1", "n2")] == [False, False, True]
+
+
+def test_promises_are_no_votes() -> None:
+    election, _ = make(majority=2)
+    election.begin_prevote()
+    assert not election.voted("n1")
+    assert [election.promised(node) for node in ("n1", "n2")] == [False, True]
+    election.begin_vote()
+    assert [election.voted(node) for node in ("n1", "n2")] == [False, True]
+
+
+def test_late_answers_count_for_nothing() -> None:
+    election, _ = make(majority=1)
+    election.begin_vote()
+    election.heard_leader()
+    assert not election.voted("n1")
+    assert not election.promised("n1")

@@ -1,0 +1,171 @@
+"""What a leader sends, and what it makes of the answers."""
+
+from stockade.raft.leading import Leading
+from stockade.raft.messages import AppendAck, AppendEntries
+from stockade.raft.settings import RaftSettings
+
+from .test_engine_journal import Bench
+
+SETTINGS = RaftSettings(message_bytes_max=4, window_messages_max=2, window_bytes_max=100, entry_bytes_max=50)
+
+
+class Leader:
+    """A leader of term 1 whose journal ended at index 1 when it began, with followers f and g."""
+
+    def __init__(self, peers: str = "fg", settings: RaftSettings = SETTINGS) -> None:
+        self.bench = Bench()
+        self.journal = self.bench.journal
+        self.journal.setCurrentTerm(1, "me")
+        self.sent: list[tuple[str, AppendEntries]] = []
+        self.is_full = False
+        self.leading = Leading(self.journal, peers, set(peers), settings, self._send, 0.0)
+
+    def _send(self, node_id: str, message: AppendEntries) -> bool:
+        if not self.is_full:
+            self.sent.append((node_id, message))
+        return not self.is_full
+
+    def append(self, count: int) -> None:
+        for _ in range(count):
+            self.journal.add(b"\x00%d" % (self.journal.last_index % 10), self.journal.last_index + 1, 1)
+
+    def broadcast(self, *, beat: bool = False, to: str = "f") -> list[tuple[int, list[int]]]:
+        """(prev_index, indexes) of what it sends to one follower."""
+        self.sent.clear()
+        self.leading.broadcast(1, beat=beat)
+        return [
+            (message.prev_index, [entry[0] for entry in message.entries]) for node, message in self.sent if node == to
+        ]
+
+    def ack(self, next_index: int, *, success: bool = True, node: str = "f", round_: int | None = None) -> None:
+        answered = self.leading.round if round_ is None else round_
+        self.leading.answered(node, AppendAck(1, success, next_index, answered), 5.0)
+
+
+def test_the_first_message_is_alone_until_it_is_answered() -> None:
+    leader = Leader()
+    leader.append(6)
+    assert leader.broadcast() == [(1, [2, 3])]
+    assert leader.broadcast() == []
+    leader.ack(4)
+    assert leader.broadcast() == [(3, [4, 5]), (5, [6, 7])]
+
+
+def test_the_window_bounds_what_is_in_flight() -> None:
+    leader = Leader()
+    leader.append(20)
+    leader.broadcast()
+    leader.ack(4)
+    assert leader.broadcast() == [(3, [4, 5]), (5, [6, 7])]
+    assert leader.broadcast() == []
+    leader.ack(6)
+    assert leader.broadcast() == [(7, [8, 9])]
+
+
+def test_the_window_bounds_bytes_too() -> None:
+    leader = Leader(settings=RaftSettings(message_bytes_max=4, window_bytes_max=51, entry_bytes_max=50))
+    leader.append(100)
+    leader.broadcast()
+    leader.ack(4)
+    assert len(leader.broadcast()) == 13  # the thirteenth message of 4 bytes passes 51
+
+
+def test_followers_at_the_same_place_get_the_same_message() -> None:
+    leader = Leader()
+    leader.append(2)
+    leader.broadcast(beat=True)
+    first, second, third, fourth = (message for _, message in leader.sent)
+    assert (first is third, second is fourth, leader.leading.round) == (True, True, 2)
+
+
+def test_a_refusal_rewinds_once_for_all_that_was_in_flight() -> None:
+    leader = Leader()
+    leader.append(10)
+    leader.broadcast()
+    leader.ack(4)
+    leader.broadcast()
+    leader.ack(5, success=False)
+    follower = leader.leading.followers["f"]
+    assert (follower.next_index, follower.probing) == (5, True)
+    assert leader.broadcast() == [(4, [5, 6])]
+    leader.ack(5, success=False, round_=leader.leading.round - 1)
+    assert follower.next_index == 5
+
+
+def test_a_refusal_that_names_the_same_place_again_skips_the_leaders_own_run() -> None:
+    journal = Bench("1122").journal
+    journal.setCurrentTerm(3, "me")
+    sent: list[int] = []
+
+    def send(_: str, message: AppendEntries) -> bool:
+        sent.append(message.prev_index)
+        return True
+
+    leading = Leading(journal, ["f"], {"f"}, SETTINGS, send, 0.0)
+    leading.broadcast(1, beat=True)
+    assert sent == [5]
+    leading.answered("f", AppendAck(3, False, 6, leading.round), 0.0)
+    assert leading.followers["f"].next_index == 4
+
+
+def test_what_could_not_be_sent_is_sent_later() -> None:
+    leader = Leader()
+    leader.append(2)
+    leader.is_full = True
+    assert leader.broadcast() == []
+    leader.is_full = False
+    assert leader.broadcast() == [(1, [2, 3])]
+
+
+def test_a_heartbeat_that_is_answered_replaces_a_probe_that_was_dropped() -> None:
+    leader = Leader()
+    leader.append(2)
+    leader.broadcast()
+    assert leader.broadcast(beat=True) == [(1, [])]
+    leader.ack(2)
+    assert leader.broadcast() == [(1, [2, 3])]
+
+
+def test_a_broken_connection_forgets_what_was_in_flight() -> None:
+    leader = Leader()
+    leader.append(8)
+    leader.broadcast()
+    leader.ack(4)
+    leader.broadcast()
+    leader.leading.connected("f", connected=False)
+    assert leader.broadcast(beat=True) == []
+    leader.leading.connected("f", connected=True)
+    assert leader.broadcast() == [(3, [4, 5])]
+
+
+def test_the_leader_counts_itself_only_up_to_its_own_disk() -> None:
+    leader = Leader()
+    leader.append(3)
+    leader.broadcast()
+    leader.ack(4)
+    assert leader.leading.majority_index() == 1
+    leader.ack(4, node="g")
+    assert leader.leading.majority_index() == 3
+    for _ in range(2):
+        leader.bench.sync()
+    assert leader.leading.majority_index() == 3
+
+
+def test_a_group_of_one_waits_for_its_disk() -> None:
+    leader = Leader(peers="")
+    leader.append(2)
+    assert leader.leading.majority_index() == 1
+    for _ in range(2):
+        leader.bench.sync()
+    assert leader.leading.majority_index() == 3
+
+
+def test_a_round_is_answered_by_a_majority_with_the_leader() -> None:
+    leader = Leader(peers="abcd")
+    leader.broadcast(beat=True)
+    assert leader.leading.majority_round() == 0
+    leader.ack(2, node="a")
+    assert leader.leading.majority_round() == 0
+    leader.ack(2, node="b")
+    assert leader.leading.majority_round() == leader.leading.round
+    assert leader.leading.majority_contact() == 5.0

@@ -1,7 +1,7 @@
 """From a route to its answer: common checks, the handler, and what becomes of a refusal.
 
 Every exception ends here. A StockadeError is answered as the problem that it is; anything else is a bug,
-logged with the request's id and answered INTERNAL_ERROR. Only the client's going away passes on.
+logged with the request's id and answered INTERNAL_ERROR. A client that went away is no fault of anybody.
 """
 
 import logging
@@ -31,6 +31,9 @@ from .metrics import NO_ROUTE, OBSERVATION, Observation
 HEADER_BYTES_MAX = 16 * 1024
 """Largest headers of a request, all together."""
 
+CLIENT_GONE = 499
+"""In the log and the metrics, and nowhere else: the client went away before it could be answered."""
+
 _LINE_EXTRA = len(": \r\n")
 _log = logging.getLogger(__name__)
 
@@ -48,7 +51,7 @@ def endpoint(route: Route, context: Context) -> Handler:
             response = _refuse(call, refusal)
         except Exception as error:
             if isinstance(error, ConnectionError) and call.is_gone():
-                raise
+                return call.stream or web.Response(status=CLIENT_GONE)
             _log.exception("request %s (%s %s) met a bug", call.id, route.method, route.path)
             response = _refuse(call, InternalError())
         finally:

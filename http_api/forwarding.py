@@ -26,7 +26,9 @@ async def pass_on(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
     headers = _picked(call.request.headers.items(), _REQUEST_HEADERS)
     message = peers.Message(call.request.method, call.request.rel_url.raw_path_qs, headers, call.body)
     deadline_s = call.route.deadline_s + call.wait_s
-    upstream = await call.context.peers.reach(moved.fields["leader"], message, deadline_s)
+    reaching = call.context.peers.reach(moved.fields["leader"], message, deadline_s)
+    # A read is given up with its client; what may change something goes on to its end.
+    upstream = await (unless_ended(call, reaching) if message.method == "GET" else reaching)
     try:
         return await _pass_back(call, upstream)
     finally:

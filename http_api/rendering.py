@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..partition.commands import SEQUENCE_MODULUS, Offset
+from ..partition.errors import UnknownTopicOrPartition
 from ..partition.records import RECORDS_MAX, decode_batch
 from ..partition.segments import Slice, StoredBatch
 
@@ -73,7 +74,10 @@ def first_offset(found: Slice, wanted: Offset | None) -> Offset:
 
 
 def _messages(found: Slice, batches: list[StoredBatch]) -> list[bytes]:
-    return msgspec.structs.replace(found, batches=batches).messages()
+    try:
+        return msgspec.structs.replace(found, batches=batches).messages()
+    except FileNotFoundError as error:
+        raise UnknownTopicOrPartition("the topic was deleted while it was read") from error
 
 
 def _runs(batches: list[StoredBatch]) -> Iterator[list[StoredBatch]]:

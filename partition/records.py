@@ -38,6 +38,7 @@ STREAM_START: bytes = SCHEMA.serialize().to_pybytes()
 STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """The end-of-stream marker."""
 
+_OLD_STREAM_END = b"\x00\x00\x00\x00"  # of before Arrow 0.15
 _CONTINUATION = b"\xff\xff\xff\xff"
 _ALIGNMENT = 8
 _TIMESTAMP = SCHEMA.get_field_index("timestamp")
@@ -145,6 +146,8 @@ def _only_batch(body: pa.Buffer) -> tuple[pa.ipc.Message, bytes | None]:
         _check_schema(_next_message(source), len(body))
         start = source.tell()
         message = _next_message(source)
+        if message is None and source.tell() == start:
+            raise ValueError("the stream ends behind its schema")
         if message is None:
             raise InvalidRecord("the stream has no batch")
         if message.type != "record batch":
@@ -152,7 +155,7 @@ def _only_batch(body: pa.Buffer) -> tuple[pa.ipc.Message, bytes | None]:
         if metadata_version(memoryview(message.metadata)) != METADATA_V5:
             raise InvalidRecord("the metadata version of the batch is not V5 (Arrow 1.0 or later)")
         stored = memoryview(body).cast("B")[start : source.tell()]
-        _check_end(source, len(body))
+        _check_end(source, memoryview(body).cast("B"))
     except _UNREADABLE as error:
         raise CorruptMessage(_reason(error)) from error
     is_ours = stored[:4] == _CONTINUATION and len(stored) % _ALIGNMENT == 0
@@ -166,11 +169,15 @@ def _next_message(source: pa.BufferReader) -> pa.ipc.Message | None:
         return None
 
 
-def _check_end(source: pa.BufferReader, size: int) -> None:
+def _check_end(source: pa.BufferReader, body: memoryview) -> None:
+    """A stream that lacks its end mark may have been cut, so it is refused as one that was cut elsewhere."""
+    behind_batch = source.tell()
     if _next_message(source) is not None:
         raise InvalidRecord("the stream has more than one batch")
-    if source.tell() != size:
+    if source.tell() != len(body):
         raise ValueError("bytes follow the end of the stream")
+    if body[behind_batch:] not in (STREAM_END, _OLD_STREAM_END):
+        raise ValueError("the stream lacks its end mark")
 
 
 def _check_schema(message: pa.ipc.Message | None, size: int) -> None:

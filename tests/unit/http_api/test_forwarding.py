@@ -293,3 +293,31 @@ def test_a_long_wait_is_waited_for() -> None:
             assert len((await waiting).json["records"]) == 1
 
     asyncio.run(main())
+
+
+def test_a_long_poll_that_was_passed_on_ends_with_its_client() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two), asyncio.timeout(20):
+            await one.topic()
+            begun, ended = asyncio.Event(), asyncio.Event()
+
+            async def wait(request: web.BaseRequest) -> web.StreamResponse:
+                begun.set()
+                try:
+                    await request.content.wait_eof()
+                    while request.transport is not None and not request.transport.is_closing():  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+                finally:
+                    ended.set()
+                return web.Response()
+
+            leader = Leader()
+            leader.handle = wait  # type: ignore[method-assign]
+            runner = await with_leader(leader, two)
+            asking = asyncio.create_task(two.call("GET", RECORDS + "?offset=0&max_wait_ms=60000"))
+            await begun.wait()
+            asking.cancel()
+            await ended.wait()
+            await runner.cleanup()
+
+    asyncio.run(main())

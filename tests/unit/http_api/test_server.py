@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 
 import pytest
 from multidict import CIMultiDict
@@ -135,6 +136,28 @@ def test_a_body_that_does_not_come_is_not_waited_for_for_ever(monkeypatch: pytes
         assert "body" in answer.json["reason"]
 
     run(test)
+
+
+def test_a_client_that_goes_away_in_the_middle_of_its_body_is_no_fault_of_the_node(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def test(node: Conversation) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", node.port)
+        writer.write(
+            b"POST " + PATH + b" HTTP/1.1\r\n" + HOST + b"Content-Type: text/plain\r\nContent-Length: 9\r\n\r\nx"
+        )
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        async with asyncio.timeout(10):
+            while not any(" 499 " in record.getMessage() for record in caplog.records):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert await node.values() == []
+
+    run(test)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_bodies_in_memory_are_bounded_and_their_place_is_given_back() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from stockade.partition.errors import InvalidRecord, MessageTooLarge
+from stockade.partition.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from stockade.partition.records import (
     RECORDS_MAX,
     SCHEMA,
@@ -43,9 +43,13 @@ def test_another_alignment_is_stored_as_it_came() -> None:
     assert accepted(STREAM_START + message + STREAM_END).message == message
 
 
-def test_a_stream_may_end_without_its_marker() -> None:
-    body = written(columns())
-    assert accepted(body[: -len(STREAM_END)]) == accepted(body)
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_a_stream_that_was_cut_anywhere_is_corrupt(compression: str | None) -> None:
+    body = written(columns(), compression=compression)
+    accepted(body)
+    for length in range(len(body)):
+        with pytest.raises(CorruptMessage):
+            accepted(body[:length])
 
 
 def test_framing_of_before_arrow_0_15_is_written_anew() -> None:

@@ -12,8 +12,8 @@ from simulation.world import Setting, World
 from stockade.raft.group import Committed
 from stockade.raft.settings import RaftSettings
 
-CHAOS_S = 12.0
-HEAL_S = 8.0
+CHAOS_S = 10.0
+HEAL_S = 6.0
 """Ample for elections: several of the longest timeouts."""
 CATCH_UP_S = 60.0
 """Ample for followers that are far behind, with windows of one small message."""
@@ -57,7 +57,7 @@ class Run:
         self._commands = (f"c{number}".encode() for number in count())
 
     def go(self) -> None:
-        self._repeat(self.rng.choice([0.005, 0.03, 0.2]), self._load)
+        self._repeat(self.rng.choice([0.01, 0.05, 0.3]), self._load)
         self._repeat(self.rng.choice([0.1, 0.5, 2.0]), self.nemesis.strike)
         self.world.run(CHAOS_S)
         self._settle()
@@ -78,7 +78,7 @@ class Run:
         process = self.rng.choice(believers if believers and self.rng.random() < 0.95 else processes or [None])
         if process is None or group_id not in process.groups or self.nemesis.stage not in {None, process.node_id}:
             return
-        for _ in range(self.rng.choice([1, 1, 1, 5, 30])):
+        for _ in range(self.rng.choice([1, 1, 1, 1, 5, 30])):
             timeout_s = self.rng.choice([0.05, 0.5, 3.0])
             if self.rng.random() < 0.2:
                 self.world.checker.barrier(process, group_id, timeout_s)

@@ -1,0 +1,113 @@
+"""Three real hosts in one process: real sockets, real logs, one loop."""
+
+import asyncio
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stockade.raft.group import Committed, Group
+from stockade.raft.host import RaftHost, RaftSettings
+
+GROUP = 7
+FAST = RaftSettings(election_timeout_ms_min=300, election_timeout_ms_max=600, heartbeat_ms=50)
+
+
+class Remembering:
+    """A machine that remembers its commands; ``b"poison"`` makes it fail."""
+
+    def __init__(self) -> None:
+        self.commands: list[bytes] = []
+
+    def apply(self, index: int, term: int, command: bytes) -> object:
+        if command == b"poison":
+            raise ZeroDivisionError(f"at {index} of term {term}")
+        self.commands.append(command)
+        return len(self.commands)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for a condition; TimeoutError if it does not come true."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  # any state may be waited for
+            await asyncio.sleep(0.002)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Cluster:
+    """Nodes n1, n2, n3, each with one group. Use it as an async context manager."""
+
+    def __init__(self, directory: Path, settings: RaftSettings = FAST) -> None:
+        self.directory = directory
+        self.settings = settings
+        self.addresses = {f"n{number}": ("127.0.0.1", port) for number, port in enumerate(free_ports(3), 1)}
+        self.hosts: dict[str, RaftHost] = {}
+        self.machines: dict[str, Remembering] = {}
+        self.fatal: list[tuple[str, BaseException]] = []
+        self._lives = dict.fromkeys(self.addresses, 0)
+
+    async def __aenter__(self) -> "Cluster":
+        for node in self.addresses:
+            await self.start(node)
+        await until(lambda: self.leader() is not None)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in list(self.hosts):
+            await self.stop(node)
+
+    def _data(self, node: str) -> Path:
+        return self.directory / f"{node}-{self._lives[node]}"
+
+    async def start(self, node: str) -> None:
+        def on_fatal(error: BaseException) -> None:
+            self.fatal.append((node, error))
+
+        host = RaftHost(node, "house", self.addresses[node], self.addresses, self._data(node), self.settings, on_fatal)
+        host.on_call = self._answer
+        await host.start()
+        self.hosts[node] = host
+        self.machines[node] = Remembering()
+        host.open_group(GROUP, list(self.addresses), self.machines[node])
+
+    async def _answer(self, node_id: str, payload: bytes) -> bytes:
+        return node_id.encode() + b" asked " + payload
+
+    async def stop(self, node: str) -> None:
+        await self.hosts.pop(node).stop()
+
+    async def kill(self, node: str) -> None:
+        """End a node as kill -9 does: what it has written until now is what its next life finds."""
+        here = self._data(node)
+        self._lives[node] += 1
+        shutil.copytree(here, self._data(node))
+        for group in self.hosts[node].groups.values():
+            group.halt()
+        await self.stop(node)
+
+    def group(self, node: str) -> Group:
+        return self.hosts[node].groups[GROUP]
+
+    def leader(self) -> str | None:
+        """The one leader that a majority agrees on."""
+        leaders = [node for node in self.hosts if GROUP in self.hosts[node].groups and self.group(node).is_leader]
+        agree = [node for node in self.hosts if leaders and self.group(node).leader == leaders[0]]
+        return leaders[0] if len(leaders) == 1 and len(agree) >= 2 else None
+
+    async def commit(self, command: bytes) -> int:
+        """Propose on whoever leads, until it is committed; answers its index. The command may get in twice."""
+        async with asyncio.timeout(20.0):
+            while True:
+                leader = self.leader()
+                outcome: Any = await self.group(leader).propose(command, 1.0) if leader else None
+                if isinstance(outcome, Committed):
+                    return outcome.index
+                await asyncio.sleep(0.002)

@@ -1,0 +1,223 @@
+"""A group's promises to the floors above, in a simulated cluster."""
+
+import asyncio
+from collections.abc import Coroutine
+from itertools import count
+from typing import Any
+
+import pytest
+from simulation.world import Setting, World
+
+from stockade.raft.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
+from stockade.raft.settings import RaftSettings
+
+NUMBERS = count()
+
+
+def started(nodes: int = 3, raft: RaftSettings | None = None) -> tuple[World, str, list[str]]:
+    """A cluster at peace, its leader and its followers."""
+    world = World(1, Setting(nodes, raft=raft or RaftSettings()))
+    world.run_until(lambda: bool(world.leaders()))
+    world.run(0.5)
+    (leader,) = world.leaders()
+    return world, leader, [node for node in world.voters if node != leader]
+
+
+async def in_simulated_time(world: World, work: Coroutine[Any, Any, Any]) -> Any:
+    """Await something while the simulated cluster runs."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        await asyncio.sleep(0)
+        world.run(0.01)
+    return task.result()
+
+
+def submit(group: Group, command: bytes | None = None, timeout_s: float = 5.0) -> list[Outcome]:
+    """Propose a command, a new one unless it is given; what it becomes is added to the answer."""
+    outcomes: list[Outcome] = []
+    group.submit(b"%d" % next(NUMBERS) if command is None else command, timeout_s, outcomes.append)
+    return outcomes
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_proposal_is_answered_with_the_machines_result(nodes: int) -> None:
+    world, leader, _ = started(nodes)
+    outcome = asyncio.run(in_simulated_time(world, world.group(leader).propose(b"hello", 5.0)))
+    assert outcome == Committed(3, 1, (3, b"hello"))
+
+
+def test_a_follower_rejects_and_names_the_leader() -> None:
+    world, leader, (follower, _) = started()
+    assert submit(world.group(follower)) == [Rejected(leader, 1)]
+
+
+def test_a_deadline_without_a_majority_is_an_unknown_outcome() -> None:
+    world, leader, followers = started()
+    for follower in followers:
+        world.network.hold(leader, follower)
+    outcomes = submit(world.group(leader), timeout_s=0.2)
+    world.run(0.25)
+    assert outcomes == [Unknown(3)]
+
+
+def test_too_many_proposals_are_refused_and_not_appended() -> None:
+    world, leader, _ = started(raft=RaftSettings(pending_count_max=2))
+    group = world.group(leader)
+    outcomes = [submit(group) for _ in range(3)]
+    assert outcomes == [[], [], [Overloaded()]]
+    world.run(0.5)
+    assert group.commit_index == 4
+
+
+def test_a_disk_that_is_far_behind_refuses() -> None:
+    world, leader, _ = started(raft=RaftSettings(unsynced_bytes_max=10))
+    group = world.group(leader)
+    world.disks[leader].latency_s = lambda: 100.0
+    submit(group, b"longer than that")
+    world.run(0.1)
+    assert submit(group) == [Overloaded()]
+
+
+@pytest.mark.parametrize(("size", "accepted"), [(50, True), (51, False)])
+def test_a_command_has_a_longest_size(size: int, accepted: bool) -> None:
+    world, leader, _ = started(raft=RaftSettings(entry_bytes_max=50))
+    if accepted:
+        assert submit(world.group(leader), bytes(size)) == []
+    else:
+        with pytest.raises(ValueError, match="51 bytes"):
+            submit(world.group(leader), bytes(size))
+
+
+def test_proposals_of_one_turn_share_a_message_and_a_sync() -> None:
+    world, leader, _ = started()
+    rounds = world.group(leader)._member.leading
+    assert rounds is not None
+    before = rounds.round
+    outcomes = [submit(world.group(leader)) for _ in range(100)]
+    world.run(0.02)
+    assert all(isinstance(outcome, Committed) for (outcome,) in outcomes)
+    assert rounds.round - before <= 2
+
+
+def test_a_read_barrier_passes_on_the_leader_only() -> None:
+    world, leader, (follower, _) = started()
+    asyncio.run(in_simulated_time(world, world.group(leader).read_barrier(1.0)))
+    with pytest.raises(NotLeader) as refusal:
+        asyncio.run(in_simulated_time(world, world.group(follower).read_barrier(1.0)))
+    assert (refusal.value.leader, refusal.value.term) == (leader, 1)
+
+
+def test_a_read_barrier_has_a_deadline() -> None:
+    world, leader, followers = started()
+    for follower in followers:
+        world.network.hold(leader, follower)
+    with pytest.raises(TimeoutError):
+        asyncio.run(in_simulated_time(world, world.group(leader).read_barrier(0.1)))
+
+
+def test_barriers_of_one_turn_share_a_round() -> None:
+    world, leader, _ = started()
+    leading = world.group(leader)._member.leading
+    assert leading is not None
+    before, passed = leading.round, list[Exception | None]()
+    for _ in range(100):
+        world.group(leader).submit_barrier(1.0, passed.append)
+    world.run(0.02)
+    assert (passed, leading.round) == ([None] * 100, before + 1)
+
+
+def test_a_cancelled_wait_does_not_withdraw_the_command() -> None:
+    world, leader, _ = started()
+
+    async def cancel() -> None:
+        task = asyncio.ensure_future(world.group(leader).propose(b"kept", 5.0))
+        await asyncio.sleep(0)
+        task.cancel()
+        world.run(0.1)
+
+    asyncio.run(cancel())
+    assert [command for _, _, command in world.processes[leader].machines[1].applied] == [b"kept"]
+
+
+def test_changes_of_role_and_runs_of_applies_are_told() -> None:
+    world, leader, (follower, _) = started()
+    roles, applied = list[tuple[bool, str | None, int]](), list[int]()
+    group = world.group(follower)
+    group.on_role_change = lambda group: roles.append((group.is_leader, group.leader, group.term))
+    group.on_applied = lambda group: applied.append(group.applied_index)
+    submit(world.group(leader))
+    world.run(0.1)
+    assert (roles, applied) == ([], [3])
+    world.group(leader).step_down()
+    world.run(3.0)
+    assert roles[-1][1] in world.leaders()
+
+
+def test_a_hook_that_fails_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    world, leader, _ = started()
+
+    def fail(_: Group) -> None:
+        raise ZeroDivisionError
+
+    world.group(leader).on_applied = fail
+    outcomes = submit(world.group(leader))
+    world.run(0.1)
+    assert isinstance(outcomes[0], Committed)
+    assert "a hook of group 1 failed" in caplog.text
+
+
+def test_a_restarted_node_is_ready_when_it_has_applied_what_was_committed() -> None:
+    world, leader, (follower, _) = started()
+    for _ in range(20):
+        submit(world.group(leader))
+    world.run(0.5)
+    world.crash(follower)
+    world.restart(follower)
+    group = world.group(follower)
+    assert (group.ready, group.applied_index, group.commit_index) == (False, 1, 1)
+    world.run_until(lambda: group.ready, 2.0)
+    assert group.applied_index == 22
+
+
+def test_closing_answers_whatever_waits() -> None:
+    world, leader, followers = started()
+    for follower in followers:
+        world.network.hold(leader, follower)
+    group = world.group(leader)
+    appended, barrier = submit(group), list[Exception | None]()
+    group.submit_barrier(5.0, barrier.append)
+    world.run(0.01)
+    queued = submit(group)
+    group.close()
+    assert (appended, queued, [type(error) for error in barrier]) == ([Unknown(3)], [Rejected(None, 1)], [NotLeader])
+    assert submit(group) == [Rejected(None, 1)]
+
+
+def test_a_group_that_opens_again_goes_on_where_it_was() -> None:
+    world, leader, (follower, _) = started()
+    submit(world.group(leader))
+    world.run(0.5)
+    process = world.processes[follower]
+    process.close_group(1)
+    submit(world.group(leader))
+    world.run(0.5)
+    process.open_group(1)
+    world.run(0.5)
+    assert [index for index, _, _ in process.machines[1].applied] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"heartbeat_ms": 201}, "heartbeat_ms"),
+        ({"election_timeout_ms_max": 600}, "election_timeout"),
+        ({"entry_bytes_max": 64 << 20}, "entry_bytes_max"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(changed: dict[str, int], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        RaftSettings(**changed)
+
+
+def test_settings_at_their_edge_are_accepted() -> None:
+    assert RaftSettings(heartbeat_ms=200).heartbeat_ms == 200

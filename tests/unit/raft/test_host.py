@@ -1,0 +1,191 @@
+"""Hosts with real sockets and real logs: what is acked survives leaders, restarts and failing disks."""
+
+import asyncio
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from stockade.raft.group import Committed, NotLeader, Outcome, Rejected, Unknown
+from stockade.raft.host import RaftHost, RaftSettings
+
+from .cluster import FAST, GROUP, Cluster, Remembering, free_ports, until
+from .nodes import Run
+
+
+def test_what_is_committed_is_applied_on_every_node_and_found_after_a_restart(tmp_path: Path, run: Run) -> None:
+    commands = [b"%d" % number for number in range(100)]
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            leader = cluster.leader()
+            assert leader is not None
+            outcomes = await asyncio.gather(*[cluster.group(leader).propose(command, 5.0) for command in commands])
+            assert [outcome.result for outcome in outcomes if isinstance(outcome, Committed)] == list(range(1, 101))
+            await until(lambda: all(machine.commands == commands for machine in cluster.machines.values()))
+            for node in list(cluster.hosts):
+                await cluster.stop(node)
+            for node in cluster.addresses:
+                await cluster.start(node)
+            await until(lambda: all(machine.commands == commands for machine in cluster.machines.values()))
+            assert all(cluster.group(node).ready for node in cluster.hosts)
+
+    run(scenario)
+
+
+def test_killing_the_leader_twice_under_load_loses_nothing_that_was_acked(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        acked: list[bytes] = []
+        async with Cluster(tmp_path) as cluster:
+
+            async def write(writer: int) -> None:
+                for number in range(60):
+                    command = b"%d.%d" % (writer, number)
+                    await cluster.commit(command)
+                    acked.append(command)
+
+            writers = [asyncio.ensure_future(write(writer)) for writer in range(8)]
+            for enough in (100, 300):
+                await until(lambda enough=enough: len(acked) >= enough)  # type: ignore[misc]
+                leader = cluster.leader()
+                assert leader is not None
+                await cluster.kill(leader)
+                await until(lambda: cluster.leader() is not None)
+                await cluster.start(leader)
+            await asyncio.gather(*writers)
+            last = await cluster.commit(b"last")
+            await until(lambda: all(cluster.group(node).applied_index >= last for node in cluster.hosts))
+            one, *others = [machine.commands for machine in cluster.machines.values()]
+            assert all(other == one for other in others)
+            assert set(acked) <= set(one)
+            assert cluster.fatal == []
+
+    run(scenario)
+
+
+def test_a_leader_that_is_cut_off_serves_no_linearizable_read(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            leader = cluster.leader()
+            assert leader is not None
+            group = cluster.group(leader)
+            await group.read_barrier(5.0)
+            for node in [node for node in cluster.hosts if node != leader]:
+                await cluster.kill(node)
+            with pytest.raises((NotLeader, TimeoutError)):
+                await group.read_barrier(2.0)
+            assert not group.is_leader
+
+    run(scenario)
+
+
+def test_a_dead_leader_is_replaced_before_the_shortest_election_timeout(tmp_path: Path, run: Run) -> None:
+    """The broken connection is the hint; timeouts this long would fail the test."""
+    settings = RaftSettings(election_timeout_ms_min=5000, election_timeout_ms_max=6000, heartbeat_ms=50)
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path, settings) as cluster:
+            leader = cluster.leader()
+            assert leader is not None
+            await cluster.kill(leader)
+            await until(lambda: cluster.leader() is not None, 4.0)
+
+    run(scenario)
+
+
+def test_a_disk_that_fails_stops_the_node_and_acks_nothing_more(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            leader = cluster.leader()
+            assert leader is not None
+            with patch("os.fdatasync", side_effect=OSError(28, "No space left on device")):
+                outcome = await cluster.group(leader).propose(b"not on disk", 5.0)
+                await until(lambda: leader in [node for node, _ in cluster.fatal])
+            assert isinstance(outcome, Unknown)
+            assert isinstance(await cluster.group(leader).propose(b"later", 5.0), Rejected)
+
+    run(scenario)
+
+
+def test_an_exception_in_apply_stops_the_node_once(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            leader = cluster.leader()
+            assert leader is not None
+            outcomes: list[Outcome] = await asyncio.gather(
+                *[cluster.group(leader).propose(command, 5.0) for command in (b"good", b"poison", b"after")]
+            )
+            assert [type(outcome) for outcome in outcomes] == [Committed, Unknown, Unknown]
+            assert [node for node, _ in cluster.fatal if node == leader] == [leader]
+            assert cluster.machines[leader].commands == [b"good"]
+            assert isinstance(await cluster.group(leader).propose(b"later", 5.0), Rejected)
+
+    run(scenario)
+
+
+def test_an_erased_group_begins_anew_and_a_closed_one_goes_on(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            await cluster.commit(b"old")
+            node, host = next(iter(cluster.hosts.items()))
+            await until(lambda: cluster.machines[node].commands == [b"old"])
+            await host.close_group(GROUP, erase=False)
+            machine = Remembering()
+            host.open_group(GROUP, list(cluster.addresses), machine)
+            await until(lambda: machine.commands == [b"old"])
+            for _ in range(2):
+                await host.close_group(GROUP, erase=True)
+            await cluster.kill(node)
+            await cluster.start(node)
+            assert (cluster.group(node).term, cluster.group(node).applied_index) == (0, 1)
+
+    run(scenario)
+
+
+def test_a_group_is_opened_once_and_by_its_voters_only(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            host = cluster.hosts["n1"]
+            with pytest.raises(ValueError, match="group 7"):
+                host.open_group(GROUP, list(cluster.addresses), Remembering())
+            with pytest.raises(ValueError, match="group 8"):
+                host.open_group(8, ["n2", "n3"], Remembering())
+
+    run(scenario)
+
+
+def test_a_group_of_one_commits_alone(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            group = cluster.hosts["n1"].open_group(8, ["n1"], Remembering())
+            await until(lambda: group.ready)
+            assert isinstance(await group.propose(b"alone", 5.0), Committed)
+            await group.read_barrier(5.0)
+
+    run(scenario)
+
+
+def test_nodes_call_each_other(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            await until(lambda: cluster.hosts["n1"].connected == {"n2", "n3"})
+            assert await cluster.hosts["n1"].call("n2", b"the time", 5.0) == b"n1 asked the time"
+
+    run(scenario)
+
+
+def test_a_host_whose_address_is_taken_does_not_start_and_lets_go_of_its_log(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            taken = cluster.addresses["n1"]
+            settings: tuple[object, ...] = (tmp_path / "other", FAST, lambda _: None)
+            with pytest.raises(OSError, match="in use"):
+                await RaftHost("n9", "house", taken, {}, *settings).start()  # type: ignore[arg-type]
+            (port,) = free_ports(1)
+            host = RaftHost("n9", "house", ("127.0.0.1", port), {}, *settings)  # type: ignore[arg-type]
+            await host.start()
+            assert host.address == ("127.0.0.1", port)
+            for _ in range(2):
+                await host.stop()
+
+    run(scenario)

@@ -1,5 +1,6 @@
 """A cluster on this machine: one process a node, supervised. For development, demonstrations and tests."""
 
+import fcntl
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 
 from .authority import NODE_DAYS, CannotMake, make_certificates, node_files, tls_section
 
@@ -68,6 +70,7 @@ class LocalCluster:
     nodes: list[LocalNode] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._claimed: TextIO | None = None
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._supervisor = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
@@ -79,6 +82,7 @@ class LocalCluster:
 
     def start(self) -> None:
         """Write every node's configuration, start the processes and watch them. Raises ClusterFailed."""
+        self._claim()
         if self.tls:
             self._make_certificates()
         for node in self.nodes:
@@ -86,6 +90,23 @@ class LocalCluster:
             (node.data / "node.toml").write_text(self._configuration(node), encoding="utf-8")
             self.start_node(node)
         self._supervisor.start()
+
+    def _claim(self) -> None:
+        """Make sure that nobody else runs a cluster in this folder or on these ports: its nodes would answer for
+        ours.
+        """
+        self.data.mkdir(parents=True, exist_ok=True)
+        self._claimed = (self.data / "cluster.lock").open("a")
+        try:
+            fcntl.flock(self._claimed, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ClusterFailed(f"another cluster runs in {self.data}: stop it, or choose another --data") from error
+        for address in (address for node in self.nodes for address in (node.http, node.raft)):
+            host, _, port = address.rpartition(":")
+            try:
+                socket.create_server((host, int(port))).close()
+            except OSError as error:
+                raise ClusterFailed(f"{address} is in use: stop what listens there, or choose --port-base") from error
 
     def start_node(self, node: LocalNode) -> None:
         """Start one node that does not run."""
@@ -140,10 +161,12 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if self._claimed is not None:
+            self._claimed.close()
 
     def __enter__(self) -> "LocalCluster":
-        self.start()
         try:
+            self.start()
             self.wait_ready()
         except BaseException:
             self.stop()

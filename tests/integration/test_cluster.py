@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from stockade.cli.local_cluster import LocalCluster
+from stockade.cli.local_cluster import ClusterFailed, LocalCluster
 from stockade.partition.records import SCHEMA
 
 from .api import ARROW, Topic, Writer, call, eventually, expect
@@ -105,6 +105,18 @@ def test_every_acknowledged_record_is_there_after_all_nodes_were_killed(data: Pa
             first.kill(node, signal.SIGKILL)
     with LocalCluster(data, port_base=0) as second:
         assert eventually(topic.at(second.nodes[0].url).values) == [str(number) for number in range(50)]
+
+
+def test_a_second_cluster_in_the_same_folder_or_on_the_same_ports_is_refused(cluster: LocalCluster, data: Path) -> None:
+    listing = (cluster.data / "cluster.json").read_bytes()
+    with pytest.raises(ClusterFailed, match="another cluster runs"), LocalCluster(cluster.data, port_base=0):
+        pass
+    taken = LocalCluster(data, port_base=0)
+    taken.nodes[0].http = cluster.nodes[0].http
+    with pytest.raises(ClusterFailed, match=f"{cluster.nodes[0].http} is in use"), taken:
+        pass
+    assert (cluster.data / "cluster.json").read_bytes() == listing
+    assert not (data / "cluster.json").exists()
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

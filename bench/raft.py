@@ -4,6 +4,8 @@
 ``--profile FILE`` saves a profile of the leader in the last row.
 """
 
+# ruff: noqa: S603, T201  # it starts itself, and prints a table
+
 import argparse
 import asyncio
 import cProfile
@@ -33,6 +35,7 @@ class Nothing:
     """A machine that does nothing, so that only replication is measured."""
 
     def apply(self, index: int, term: int, command: bytes) -> object:
+        """Answer the place."""
         return index
 
 
@@ -99,6 +102,7 @@ def ask(processes: list[subprocess.Popen[str]], request: dict[str, Any]) -> dict
 
 
 def drive(directory: Path, seconds: float, profile: str | None) -> None:
+    """Start the nodes, run the rows, print the table."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in NODES]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -124,6 +128,7 @@ def drive(directory: Path, seconds: float, profile: str | None) -> None:
 
 
 def main() -> None:
+    """Drive, or be one of the nodes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each row runs (3)")
     parser.add_argument("--profile", help="file for a profile of the leader in the last row")

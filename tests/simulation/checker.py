@@ -3,6 +3,7 @@
 - One leader a term. Log matching: an (index, term) has one payload and one predecessor, everywhere and for ever.
 - A leader's next_index never goes back on a success ack.
 - A message leaves only when what it promises is durable on its sender.
+- A leader commits by counting copies only of an entry of its own term.
 - What is committed is durable on a majority when it becomes so, never changes, and is in the log of every later leader.
 - What is applied is what is committed, in order, without gaps; so applied sequences are prefixes of one another.
 - A proposal is answered once and in time: a committed one is at its index, a rejected one never gets into the log.
@@ -98,6 +99,9 @@ class Checker:
                 if now[2] not in {0, led_term}:
                     self._check_leader(process, group)
                 self._check_commits(process, group, commit_index)
+                if group.is_leader and group.commit_index > commit_index:
+                    of_its_term = process.log.views[group_id].term_at(group.commit_index) == group.term
+                    self.require(of_its_term, f"{process.node_id} committed up to an entry of an older term")
                 self._check_applied(process, group_id, applied)
             self._check_streams(process, group)
 

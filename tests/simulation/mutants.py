@@ -16,7 +16,7 @@ from stockade.raft.gate import Gate
 from stockade.raft.group import Rejected
 from stockade.raft.journal import Journal
 from stockade.raft.leading import Follower, Leading
-from stockade.raft.messages import AppendAck, AppendEntries
+from stockade.raft.messages import AppendAck, AppendEntries, RequestVote
 from stockade.raft.proposals import Barriers
 from stockade.raft.voting import Voting
 
@@ -126,7 +126,13 @@ def minority_commits() -> Any:
 
 def votes_twice() -> Any:
     """A node votes for whoever asks, also in a term in which it has voted."""
-    return patch.object(Engine, "voted_for", property(lambda _: None))
+    on_request_vote = Voting.on_request_vote
+
+    def generous(voting: Voting, node_id: str, request: RequestVote) -> None:
+        with patch.object(Engine, "voted_for", None):
+            on_request_vote(voting, node_id, request)
+
+    return patch.object(Voting, "on_request_vote", generous)
 
 
 def votes_for_shorter_logs() -> Any:

@@ -3,7 +3,7 @@
 import pytest
 from simulation.schedule import run_seed
 
-SEEDS = 200
+SEEDS = 160
 SEEDS_A_TEST = 20
 
 

@@ -4,7 +4,7 @@ TOX := .tools/tox/bin/tox
 STOCKADE := .venv/bin/stockade
 DATA ?= examples/data
 
-.PHONY: cluster demo test lint types format clean
+.PHONY: cluster demo test bench lint types format clean
 
 cluster: .venv/.ready
 	@$(STOCKADE) cluster --nodes 3 --data ./data
@@ -15,7 +15,7 @@ demo: .venv/.ready
 test: $(TOX)
 	@$(TOX) run
 
-lint types format: $(TOX)
+bench lint types format: $(TOX)
 	@$(TOX) run -q -e $@
 
 # The environment that runs a cluster. tox makes it once; after that a start needs neither tox nor the network.

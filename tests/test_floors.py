@@ -156,7 +156,7 @@ def test_imports_go_down_only() -> None:
 
 
 def test_no_folder_is_imported_without_its_package() -> None:
-    everywhere = python(*FLOORS, "src", "tests", "tools", "examples")
+    everywhere = python(*FLOORS, "src", "tests", "tools", "bench", "examples")
     report([fault for path in everywhere for fault in bare_faults(path, text(path))])
 
 
@@ -165,7 +165,7 @@ def test_each_dependency_is_touched_by_its_owner_only() -> None:
 
 
 def test_every_library_is_asked_for() -> None:
-    files = python(*FLOORS, "src", "tests", "tools", "examples")
+    files = python(*FLOORS, "src", "tests", "tools", "bench", "examples")
     helpers = {part for path in python("tests", "tools") for part in path.with_suffix("").parts[1:]}
     known = declared() | UNDECLARED | PACKAGES | helpers
     report([fault for path in files for fault in undeclared_faults(path, text(path), known)])

@@ -9,7 +9,7 @@ import pytest
 from sources import ROOT, python, report, text, tracked
 
 FOLDERS = ("cli", "http_api", "chaos", "spark", "cluster", "client", "raft", "partition")
-EVERYTHING = (*FOLDERS, "src", "tests", "tools", "examples")
+EVERYTHING = (*FOLDERS, "src", "tests", "tools", "bench", "examples")
 
 FUNCTION_LINES_MAX = 40
 TEST_FUNCTION_LINES_MAX = 70
@@ -121,7 +121,7 @@ def test_functions_are_short() -> None:
         for path in python(*FOLDERS, "src", "tools")
         for fault in long_functions(text(path), FUNCTION_LINES_MAX)
     ]
-    for path in python("tests", "examples"):
+    for path in python("tests", "bench", "examples"):
         faults += [f"{path} {fault}" for fault in long_functions(text(path), TEST_FUNCTION_LINES_MAX)]
     report(faults)
 

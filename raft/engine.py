@@ -32,7 +32,6 @@ from .voting import Voting
 
 REGULAR, NO_OP = b"\x00", b"\x01"
 """The first byte of an entry is pysyncobj's command type; no other type is written."""
-APPLY_RUN_S = 0.005  # applies give others a turn after so long
 COMMIT_NOTICE_S = 0.02  # an idle leader tells of a commit so much later; a busy one tells with its next entries
 
 
@@ -150,11 +149,11 @@ class Engine(SyncObj):  # type: ignore[misc]
             self._SyncObj__raftCommitIndex = index
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
-        """Apply what is committed, for a limited time; answers whether something is left."""
-        started = self._ports.clock()
+        """Apply what is committed, at least one entry, while there is time; answers whether something is left."""
+        until = self._ports.apply_until() if self.applied_index < self.commit_index else 0.0
         while self.applied_index < self.commit_index:
             self._apply(self.applied_index + 1)
-            if self._ports.clock() - started > APPLY_RUN_S:
+            if self._ports.clock() >= until:
                 break
         return self.applied_index < self.commit_index
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from .journal import Journal
-from .messages import RaftMessage
+from .messages import AppendEntries, RaftMessage
 
 Send = Callable[[str, RaftMessage], bool]
 
@@ -24,6 +24,7 @@ class Gate:
         """Send now, or when the state is on disk. False if it could not be sent."""
         if self._journal.state_is_durable:
             return self._send(node_id, message)
+        assert not isinstance(message, AppendEntries), "a leader's vote for itself was not on disk"
         self._held[node_id, type(message)] = message
         return True
 

@@ -182,6 +182,8 @@ class Group:
             return
         self._barriers.check(self._member.leading, self.applied_index, NotLeader(self.leader, self.term))
         self._tell()
+        if self._is_stopped:  # by whoever was told
+            return
         if self._member.journal.unsynced:
             self._around.wake_when_durable(self.progress)
         if more:
@@ -271,6 +273,7 @@ class _Ports:
         self.clock = surroundings.time
         self.rng = surroundings.rng
         self.log_is_full = surroundings.log_is_full
+        self.apply_until = surroundings.apply_until
 
     def send(self, node_id: str, message: RaftMessage) -> bool:
         return self._around.send(node_id, self._group_id, message)

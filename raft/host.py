@@ -21,6 +21,8 @@ from .wal import RecoveredGroup, Wal, WalFailed
 
 __all__ = ["RaftHost", "RaftSettings", "Tls", "TlsFault", "TlsFiles"]
 
+APPLY_SLICE_S = 0.005
+
 
 class RaftHost:
     """Opens the node's log, listens to its peers, and runs the groups that are opened in it.
@@ -179,6 +181,7 @@ class _Node:
         self.rng = random.SystemRandom().random
         self._transport = transport
         self._unsynced_bytes_max = settings.unsynced_bytes_max
+        self._apply_end: float | None = None
         self._wakes: dict[Callable[[], None], None] = {}
         self._encoded: tuple[int, RaftMessage, bytes] | None = None
         log.on_durable = self.disk_moved_on
@@ -195,6 +198,16 @@ class _Node:
     def log_is_full(self) -> bool:
         """Whether too much waits for the disk."""
         return self.log.pending_bytes > self._unsynced_bytes_max
+
+    def apply_until(self) -> float:
+        """All groups share one slice of a turn of the loop, so that catching up delays nobody's heartbeats."""
+        if self._apply_end is None:
+            self._apply_end = self.time() + APPLY_SLICE_S
+            self.call_soon(self._end_slice)
+        return self._apply_end
+
+    def _end_slice(self) -> None:
+        self._apply_end = None
 
     def wake_when_durable(self, wake: Callable[[], None]) -> None:
         """Call once, after the next disk sync."""

@@ -41,6 +41,10 @@ class Ports(Protocol):
         """Whether too much waits for the disk to take in more entries."""
         ...
 
+    def apply_until(self) -> float:
+        """When applies, of all groups together, have to give others a turn."""
+        ...
+
 
 class Timer(Protocol):
     """A call that can still be cancelled."""
@@ -67,6 +71,10 @@ class Surroundings(Protocol):
 
     def log_is_full(self) -> bool:
         """Whether too much waits for the disk to take in more entries."""
+        ...
+
+    def apply_until(self) -> float:
+        """When applies, of all groups together, have to give others a turn."""
         ...
 
     def wake_when_durable(self, wake: Callable[[], None]) -> None:

@@ -81,7 +81,7 @@ class Proposals:
 class Barrier:
     """A read that waits until ``leading`` is proved by the answers to ``round`` and ``index`` is applied."""
 
-    __slots__ = ("deadline", "index", "leading", "round", "settle")
+    __slots__ = ("_settle", "deadline", "index", "leading", "round")
 
     def __init__(
         self, leading: Leading, round_: int, index: int, deadline: float, settle: Callable[[Exception | None], None]
@@ -90,7 +90,14 @@ class Barrier:
         self.round = round_
         self.index = index
         self.deadline = deadline
-        self.settle = settle
+        self._settle = settle
+
+    def settle(self, error: Exception | None) -> None:
+        """Answer. An exception of whoever is answered is logged."""
+        try:
+            self._settle(error)
+        except Exception:
+            _log.exception("whoever waited for a read barrier failed on its outcome %r", error)
 
 
 class Barriers:

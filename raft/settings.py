@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 
+from .frames import FRAME_BYTES_MAX
+
+OVERHEAD_BYTES = 1 << 20
+"""Ample for what a message holds besides the bytes of its entries."""
+
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
@@ -16,8 +21,8 @@ class RaftSettings:
     """The longest silence of a leader towards a follower."""
     message_bytes_max: int = 1 << 20
     """Entries are batched up to this size a message; a larger entry travels alone."""
-    window_bytes_max: int = 32 << 20
-    """Unacknowledged bytes of entries in flight to one follower."""
+    window_bytes_max: int = 8 << 20
+    """Unacknowledged bytes of entries in flight to one follower; the message that passes it is the last."""
     window_messages_max: int = 64
     """Unacknowledged messages with entries in flight to one follower."""
     entry_bytes_max: int = 17 << 20
@@ -32,5 +37,7 @@ class RaftSettings:
     def __post_init__(self) -> None:
         if not 0 < 3 * self.heartbeat_ms <= self.election_timeout_ms_min < self.election_timeout_ms_max:
             raise ValueError("3 * heartbeat_ms <= election_timeout_ms_min < election_timeout_ms_max must hold")
-        if self.entry_bytes_max >= self.window_bytes_max or self.entry_bytes_max >= self.pending_bytes_max:
-            raise ValueError("entry_bytes_max must be below window_bytes_max and pending_bytes_max")
+        if max(self.entry_bytes_max, self.message_bytes_max) > FRAME_BYTES_MAX - OVERHEAD_BYTES:
+            raise ValueError(f"entry_bytes_max and message_bytes_max must fit in a frame of {FRAME_BYTES_MAX} bytes")
+        if self.entry_bytes_max > self.pending_bytes_max:
+            raise ValueError("entry_bytes_max must not exceed pending_bytes_max")

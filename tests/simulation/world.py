@@ -116,6 +116,9 @@ class Process:
     def log_is_full(self) -> bool:
         return self.log.pending_bytes > self.world.settings.unsynced_bytes_max
 
+    def apply_until(self) -> float:
+        return self.time() + 0.005
+
     def wake_when_durable(self, wake: Call) -> None:
         self._wakes[wake] = None
 

@@ -211,7 +211,9 @@ def test_a_group_that_opens_again_goes_on_where_it_was() -> None:
     [
         ({"heartbeat_ms": 201}, "heartbeat_ms"),
         ({"election_timeout_ms_max": 600}, "election_timeout"),
-        ({"entry_bytes_max": 64 << 20}, "entry_bytes_max"),
+        ({"entry_bytes_max": 31 * (1 << 20) + 1}, "fit in a frame"),
+        ({"message_bytes_max": 31 * (1 << 20) + 1}, "fit in a frame"),
+        ({"pending_bytes_max": (17 << 20) - 1}, "pending_bytes_max"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(changed: dict[str, int], fault: str) -> None:
@@ -220,4 +222,5 @@ def test_settings_that_cannot_work_are_refused(changed: dict[str, int], fault: s
 
 
 def test_settings_at_their_edge_are_accepted() -> None:
-    assert RaftSettings(heartbeat_ms=200).heartbeat_ms == 200
+    assert RaftSettings(heartbeat_ms=200, pending_bytes_max=17 << 20).heartbeat_ms == 200
+    assert RaftSettings(entry_bytes_max=31 << 20, message_bytes_max=31 << 20).entry_bytes_max == 31 << 20

@@ -103,6 +103,7 @@ class Journal:
         entry: the leader starts after what is missing here, or before the runs whose terms are above ``prev_term``. An
         answer of ``prev_index + 1`` says that the term here is below ``prev_term``: it is the leader's run to skip.
         """
+        assert prev_index >= FIRST_INDEX, "nothing comes before the first entry"
         if prev_index > self.last_index:
             return self.last_index + 1
         run = bisect_right(self._run_starts, prev_index) - 1

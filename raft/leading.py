@@ -3,12 +3,15 @@
 An instance lives as long as one leadership, so nothing learned in one term can count in another.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from .journal import Journal
 from .messages import AppendAck, AppendEntries
 from .settings import RaftSettings
+
+_log = logging.getLogger(__name__)
 
 Send = Callable[[str, AppendEntries], bool]
 
@@ -22,7 +25,7 @@ class Follower:
         self.next_index = next_index
         """What to send next. In a stream it runs ahead of the acks; only a refusal or a new connection sets it back."""
         self.match_index = 0
-        """Everything up to here is on the follower's disk and equal to our journal. Never goes back."""
+        """Everything up to here is on the follower's disk and equal to our journal."""
         self.probing = True
         """Where the journals meet is not known: one message at a time, and ``next_index`` waits for its answer."""
         self.probed_index = 0
@@ -59,8 +62,15 @@ class Follower:
             self._window_bytes -= self._window.popleft()[1]
 
     def rewind(self, next_index: int, round_: int) -> None:
-        """Start again from ``next_index``; ``round_`` is the latest round sent."""
-        self.next_index = max(next_index, self.match_index + 1)
+        """Start again from ``next_index``; ``round_`` is the latest round sent.
+
+        Raft excludes that a follower asks for what it has acknowledged, but a wiped disk does not: it no longer counts
+        for what it lost, and gets it again.
+        """
+        if next_index <= self.match_index:
+            _log.error("%s has lost entries %d to %d that it had on disk", self.node_id, next_index, self.match_index)
+            self.match_index = next_index - 1
+        self.next_index = next_index
         self.stale_round = round_
         self.probing = True
         self._empty_window()
@@ -145,7 +155,7 @@ class Leading:
 
     def _retry_index(self, follower: Follower, hint: int) -> int:
         if follower.probing and hint == follower.probed_index + 1:
-            return self._journal.run_start(follower.probed_index)
+            return max(self._journal.run_start(follower.probed_index), follower.match_index + 1)
         return min(hint, self._journal.last_index + 1)
 
     def connected(self, node_id: str, connected: bool) -> None:

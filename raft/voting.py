@@ -40,7 +40,7 @@ class Seat(Protocol):
 
 
 class Voting:
-    """Pre-votes are asked and answered freely; votes and what follows from them leave through the gate."""
+    """A pre-vote is asked freely, since it promises nothing; everything else leaves through the gate."""
 
     def __init__(
         self, seat: Seat, others: Sequence[str], journal: Journal, election: Election, gate: Gate, ports: Ports

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 from simulation.checker import Attempt
+from simulation.disk import Disk
 from simulation.mutants import acks_of_any_term
 from simulation.world import Process, Setting, World
 
@@ -326,6 +327,18 @@ def test_a_leader_hands_over_without_a_timeout(nodes: int) -> None:
     world.run_until(lambda: bool(world.leaders()), 0.1)
     assert world.leaders() != [leader]
     assert any(isinstance(message, TimeoutNow) for _, _, message in seen)
+
+
+def test_a_follower_that_comes_back_with_an_empty_disk_is_filled_again(caplog: pytest.LogCaptureFixture) -> None:
+    world, leader, (follower, _) = started()
+    propose(world, leader, *"abcdef")
+    world.run(0.5)
+    world.crash(follower)
+    world.disks[follower] = Disk(world.rng, lambda: 0.001)
+    world.restart(follower)
+    world.run(1.0)
+    assert world.group(follower).applied_index == world.group(leader).applied_index == 8
+    assert f"{follower} has lost entries 2 to 8" in caplog.text
 
 
 def test_the_death_of_the_leader_is_noticed_by_its_connection() -> None:

@@ -26,7 +26,7 @@ def main() -> int:
         run_seed(arguments.seed, arguments.accident)
         return 0
     began, failures = time.monotonic(), 0
-    for seed in range(arguments.first, arguments.first + arguments.seeds):
+    for number, seed in enumerate(range(arguments.first, arguments.first + arguments.seeds), 1):
         try:
             run_seed(seed, arguments.accident)
         except Violation as violation:
@@ -35,6 +35,8 @@ def main() -> int:
         except BaseException:
             traceback.print_exc()
             raise
+        if number % 1000 == 0:
+            print(f"{number} seeds, {failures} failures", file=sys.stderr, flush=True)  # noqa: T201
     print(f"{arguments.seeds} seeds, {failures} failures, {time.monotonic() - began:.0f} s")  # noqa: T201
     return min(failures, 1)
 

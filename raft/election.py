@@ -54,9 +54,13 @@ class Election:
         self._promises = self._votes = None
 
     def begin_prevote(self) -> None:
-        """Count promises from now on. Votes of this term still count, too."""
+        """Count promises from now on. Votes of this term still count, too.
+
+        A question costs nothing, so it is repeated before a whole timeout has passed: those who were asked may have
+        learned only a moment later that the leader is gone.
+        """
         self._promises = set()
-        self.postpone()
+        self.deadline = self._clock() + self.draw_timeout_s() / 4
 
     def promised(self, node_id: str) -> bool:
         """A node, perhaps this one, would vote for us; answers whether an election may begin."""

@@ -144,6 +144,23 @@ def test_d3_a_leader_that_comes_back_commits_nothing_of_its_own_tail() -> None:
     assert commands == [f"good {number}".encode() for number in range(50)]
 
 
+def test_d3_d7_d9_d10_nothing_is_ever_dropped_from_the_front_of_the_log() -> None:
+    world, leader, _ = started()
+    member = world.group(leader)._member
+    member.forceLogCompaction()
+    propose(world, leader, *"abc")
+    world.run(5.0)
+    assert (member.journal[0][1], len(member.journal), member.journal.last_index) == (1, 5, 5)
+    with pytest.raises(InvariantBroken):
+        member._SyncObj__loadDumpFile(clearJournal=True)
+
+
+def test_d4_the_voters_of_a_group_cannot_be_changed() -> None:
+    world, leader, _ = started()
+    with pytest.raises(Exception, match="dynamicMembershipChange is disabled"):
+        world.group(leader)._member.addNodeToCluster("n9")
+
+
 def test_d5_an_exception_of_whoever_waits_does_not_apply_an_entry_again() -> None:
     world, leader, _ = started()
 

@@ -54,6 +54,14 @@ def test_promises_are_no_votes() -> None:
     assert [election.voted(node) for node in ("n1", "n2")] == [False, True]
 
 
+def test_a_question_is_repeated_after_a_quarter_of_a_timeout_and_a_vote_after_a_whole_one() -> None:
+    election, _ = make()
+    election.begin_prevote()
+    assert election.deadline == 100.225
+    election.begin_vote()
+    assert election.deadline == 100.9
+
+
 def test_late_answers_count_for_nothing() -> None:
     election, _ = make(majority=1)
     election.begin_vote()

@@ -22,6 +22,10 @@ __all__ = ["Committed", "Group", "NotLeader", "Outcome", "Overloaded", "Rejected
 
 _log = logging.getLogger(__name__)
 
+STALL_S = 0.05
+"""A timer that is later than this has not fired late by chance."""
+WAKING_S = 0.002
+
 
 class Group:
     """A replica of one group. Everything happens on the node's event loop; nothing here is thread-safe."""
@@ -57,6 +61,7 @@ class Group:
         self._is_stopped = False
         self._timer: Timer | None = None
         self._timer_at = 0.0
+        self._is_waking = False
         if journal.is_new and voters[0] == surroundings.node_id:
             self._member.go_first()
         self._arm()
@@ -237,6 +242,13 @@ class Group:
     def _on_time(self) -> None:
         self._timer = None
         now = self._around.time()
+        if now - self._timer_at > STALL_S and not self._is_waking:
+            # The loop stood still, and uvloop runs timers before it reads: first hear what the sockets hold.
+            self._is_waking = True
+            self._member.stood_still(now - self._timer_at)
+            self._timer, self._timer_at = self._around.call_at(now + WAKING_S, self._on_time), now + WAKING_S
+            return
+        self._is_waking = False
         self._proposals.expire(now)
         self._barriers.expire(now)
         if now >= self._member.next_tick:

@@ -179,6 +179,11 @@ class Leading:
         """When a majority, ourselves counted, was heard last."""
         return self._of_majority([follower.contact for follower in self.followers.values()])
 
+    def forgive(self, seconds: float) -> None:
+        """Do not count so much of the followers' silence."""
+        for follower in self.followers.values():
+            follower.contact += seconds
+
     def _of_majority(self, values: Sequence[float]) -> float:
         """What as many followers as make a majority with us have at least; no bound if we are a majority alone."""
         if self._majority_others == 0:

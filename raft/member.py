@@ -69,6 +69,11 @@ class Member(Engine):
         elif now >= self.next_tick:
             self._beat_is_wanted = True
 
+    def stood_still(self, seconds: float) -> None:
+        """Nothing ran here for so long: a leader that asked nothing may not blame its followers for their silence."""
+        if self.leading is not None:
+            self.leading.forgive(seconds)
+
     def step_down(self) -> None:
         """Stop leading; the follower that is furthest is asked to take over."""
         if self.leading is not None:

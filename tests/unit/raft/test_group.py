@@ -1,6 +1,7 @@
 """A group's promises to the floors above, in a simulated cluster."""
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from itertools import count
 from typing import Any
@@ -177,6 +178,34 @@ def test_a_restarted_node_is_ready_when_it_has_applied_what_was_committed() -> N
     assert (group.ready, group.applied_index, group.commit_index) == (False, 1, 1)
     world.run_until(lambda: group.ready, 2.0)
     assert group.applied_index == 22
+
+
+PATIENT = RaftSettings(election_timeout_ms_max=60_000)
+
+
+def test_a_leader_that_stood_still_does_not_blame_its_followers() -> None:
+    world, leader, _ = started(raft=PATIENT)
+    world.pause(leader)
+    world.run(0.9)
+    world.resume(leader)
+    world.run(1.0)
+    assert (world.leaders(), world.group(leader).term) == ([leader], 1)
+
+
+def test_a_follower_that_stood_still_hears_its_leader_before_it_asks_for_an_election() -> None:
+    """After a stall uvloop runs timers first, while the heartbeats still lie in the sockets."""
+    world, leader, (follower, _) = started()
+    roles = list[str | None]()
+    world.group(follower).on_role_change = lambda group: roles.append(group.leader)
+    world.pause(follower)
+    world.run(2.0)
+    process = world.processes[follower]
+    timers_first = sorted(process.backlog, key=lambda callback: "Timer.run" not in callback.__qualname__)
+    assert len(timers_first) > 10
+    process.backlog = deque(timers_first)
+    world.resume(follower)
+    world.run(1.0)
+    assert (roles, world.leaders()) == ([], [leader])
 
 
 def test_closing_answers_whatever_waits() -> None:

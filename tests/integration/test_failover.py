@@ -14,6 +14,12 @@ def node_named(cluster: LocalCluster, name: str | None) -> LocalNode:
     return next(node for node in cluster.nodes if node.name == name)
 
 
+def whole(cluster: LocalCluster) -> None:
+    """Return when the nodes that earlier tests killed are back, and know a leader again."""
+    eventually(lambda: all(node.pid for node in cluster.nodes))
+    cluster.wait_ready()
+
+
 def settled(writer: Writer, text: str, sequence: int, cluster: LocalCluster, partition: int = 0) -> Answer:
     """The same append again, over any node, until its outcome is known: that is what the stamp is for."""
     nodes = itertools.cycle(cluster.nodes)
@@ -55,7 +61,7 @@ def alive(cluster: LocalCluster) -> str:
 
 
 def test_a_zombie_is_refused_before_and_after_its_partition_fails_over(cluster: LocalCluster) -> None:
-    eventually(lambda: all(node.pid for node in cluster.nodes))
+    whole(cluster)
     topic = Topic(cluster.nodes[0].url, "zombies")
     topic.create(partitions=2)
     zombie = Writer(topic, "first", [0, 1])
@@ -78,9 +84,9 @@ def test_a_zombie_is_refused_before_and_after_its_partition_fails_over(cluster: 
 
 
 def test_a_grant_over_several_partitions_is_all_or_nothing(cluster: LocalCluster) -> None:
-    eventually(lambda: all(node.pid for node in cluster.nodes))
+    whole(cluster)
     topic = Topic(cluster.nodes[0].url, "sets")
-    eventually(lambda: call("POST", f"{topic.node}/v1/topics", {"name": "sets", "partitions": 4}).status in (200, 201))
+    topic.create(partitions=4)
     holder = Writer(topic, "holder", [1, 2])
     loser = Writer(topic, "loser", [0, 1])
     assert (loser.answer.status, loser.answer.json["code"]) == (423, "PRODUCER_BUSY")

@@ -50,9 +50,12 @@ class Following:
         self._owes = False
 
     def on_append(self, node_id: str, message: AppendEntries) -> None:
-        """Entries or a heartbeat. One of an older term is refused, which tells its sender of the newer one."""
+        """Entries or a heartbeat. One of an older term is refused, which tells its sender of the newer one.
+
+        Such a refusal names no round: its sender may lead the newer term when it arrives, and count rounds anew.
+        """
         if message.term < self._seat.term:
-            self._refuse(node_id, self._journal.last_index + 1, message)
+            self._refuse(node_id, self._journal.last_index + 1, round_=0)
             return
         self._seat.heard_leader(node_id)
         commit_index = self._seat.commit_index
@@ -60,15 +63,15 @@ class Following:
         if retry_index is not None:
             if message.prev_index <= commit_index:
                 raise InvariantBroken(f"{node_id} contradicts the committed entry {message.prev_index}")
-            self._refuse(node_id, max(retry_index, commit_index + 1), message)
+            self._refuse(node_id, max(retry_index, commit_index + 1), message.round)
         elif not (message.entries and self._ports.log_is_full()):
             self._store(message, commit_index)
             known_index = min(message.commit_index, self.verified_index)
             self._seat.learn_commit(known_index, message.commit_index)
             self.acknowledge(beat=not message.entries)
 
-    def _refuse(self, node_id: str, next_index: int, message: AppendEntries) -> None:
-        self._gate.post(node_id, AppendAck(self._seat.term, False, next_index, message.round))
+    def _refuse(self, node_id: str, next_index: int, round_: int) -> None:
+        self._gate.post(node_id, AppendAck(self._seat.term, False, next_index, round_))
 
     def _store(self, message: AppendEntries, commit_index: int) -> None:
         """Take in entries whose predecessor matches. The journal is cut only where an entry really differs (D2)."""

@@ -1,7 +1,7 @@
 """What must hold after every event of a simulated run, seen from outside with knowledge of every disk.
 
 - One leader a term. Log matching: an (index, term) has one payload and one predecessor, everywhere and for ever.
-- A leader's next_index never goes back on a success ack.
+- A leader's next_index never goes back on a success ack, and only rounds that it has begun are answered.
 - A message leaves only when what it promises is durable on its sender.
 - A leader commits by counting copies only of an entry of its own term.
 - What is committed is durable on a majority when it becomes so, never changes, and is in the log of every later leader.
@@ -115,12 +115,14 @@ class Checker:
                 self.require(view.entry(index) == entry, f"leader {process.node_id} lacks committed entry {index}")
 
     def _check_streams(self, process: "Process", group: Group) -> None:
-        """Only a refusal or a new connection sets back what a leader sends next."""
+        """Only a refusal or a new connection sets back what a leader sends next; only its own rounds are answered."""
         leading = group._member.leading
         if leading is None:
             self._streams.pop((process, group.group_id), None)
             return
         before = self._streams.get((process, group.group_id), {})
+        answered = max((follower.round for follower in leading.followers.values()), default=0)
+        self.require(answered <= leading.round, f"{process.node_id}: round {answered} was answered and not begun")
         now = {f.node_id: (f.next_index, f.stale_round, f.probing) for f in leading.followers.values()}
         self._streams[process, group.group_id] = now
         for node, (next_index, stale_round, _) in now.items():

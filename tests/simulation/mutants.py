@@ -33,6 +33,22 @@ def acks_of_any_term() -> Any:
     return patch.object(Engine, "_on_ack", on_ack)
 
 
+def refusals_of_another_term_name_their_round() -> Any:
+    """The refusal of an old message counts as an answer in the term that its sender leads when it arrives."""
+    refuse = Following._refuse
+
+    def naming(following: Following, node_id: str, next_index: int, round_: int) -> None:
+        refuse(following, node_id, next_index, round_ or following._refused_round)  # type: ignore[attr-defined]
+
+    on_append = Following.on_append
+
+    def remembering(following: Following, node_id: str, message: AppendEntries) -> None:
+        following._refused_round = message.round  # type: ignore[attr-defined]
+        on_append(following, node_id, message)
+
+    return patch.multiple(Following, _refuse=naming, on_append=remembering)
+
+
 def success_rewinds() -> Any:
     """D2, first half: a success ack sets next_index back over what is in flight."""
     matched = Follower.matched
@@ -216,6 +232,7 @@ def reads_before_its_own_term() -> Any:
 
 MUTANTS: tuple[Mutant, ...] = (
     acks_of_any_term,
+    refusals_of_another_term_name_their_round,
     success_rewinds,
     truncates_what_matches,
     commits_what_is_not_verified,

@@ -362,3 +362,12 @@ def test_the_death_of_the_leader_is_noticed_by_its_connection() -> None:
     world, leader, _ = started()
     world.crash(leader)
     world.run_until(lambda: bool(world.leaders()), world.settings.election_timeout_ms_min / 1000)
+
+
+def test_the_refusal_of_an_old_terms_message_answers_no_round() -> None:
+    """Its sender may lead the term of the refusal when it arrives, with rounds counted from one again."""
+    world, leader, (follower, _) = started()
+    seen = sent_messages(world)
+    world.group(follower).receive(leader, AppendEntries(0, 1, 1, 0, 500, []))
+    world.run(0.001)
+    assert (follower, leader, AppendAck(1, False, 3, 0)) in seen

@@ -6,7 +6,12 @@ from simulation.mutants import MUTANTS, Mutant, acks_of_any_term
 from simulation.schedule import run_seed
 
 SEEDS = 400
-FIRST_SEED = {"commits_what_is_not_verified": 151, "truncates_what_matches": 18, "keeps_what_was_verified": 18}
+FIRST_SEED = {
+    "commits_what_is_not_verified": 202,
+    "keeps_what_was_verified": 64,
+    "refusals_of_another_term_name_their_round": 300525,
+    "truncates_what_matches": 22,
+}
 """Where to begin, for those that are caught late otherwise."""
 
 

@@ -111,6 +111,92 @@ class BatchStatus(msgspec.Struct, frozen=True):
     timestamp_ms: int
 
 
+class PartitionStatus(msgspec.Struct, frozen=True):
+    """A producer as one partition knows it. ``last_seq`` -1: no batch of this epoch. ``batches``: oldest first."""
+
+    topic: str
+    partition: int
+    producer_epoch: int
+    last_seq: int
+    last_offset: int | None
+    batches: list[BatchStatus]
+
+
+class ProducerStatus(msgspec.Struct, frozen=True):
+    """A producer in the registry (``producer_epoch`` None: anonymous) and on the partitions that know it."""
+
+    producer_id: int
+    producer_epoch: int | None
+    name: str | None
+    partitions: list[PartitionStatus]
+
+
+class ReadGuard(msgspec.Struct, frozen=True):
+    """The reader owns the partition in this group, under this fence_epoch."""
+
+    group: str
+    fence_epoch: int
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A group's committed position on a partition; None: none was committed."""
+
+    offset: int | None
+    metadata: str | None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """One resource that a session wants to own. ``generation`` None: what is free, or a renewal; 0: reset."""
+
+    resource: str
+    generation: int | None = None
+
+
+class OwnResult(msgspec.Struct, frozen=True):
+    """Verdict on a claim, with what is in force now. ``code`` says why it was not granted."""
+
+    resource: str
+    granted: bool
+    generation: int
+    fence_epoch: int
+    code: str | None = None
+
+
+class ResourceInfo(msgspec.Struct, frozen=True):
+    """A resource of a group. ``client_id`` is the owner's; the session id is never shown."""
+
+    resource: str
+    owned: bool
+    client_id: str | None
+    generation: int
+    fence_epoch: int
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """One tenure of a partition's slot. ``client_id`` is the session's. Times are the lease clock of the controller
+    when the fence was put in or taken out; ``until_ms`` and ``end`` are None while it holds. ``refused`` counts writes
+    under its token that were refused since it ended.
+    """
+
+    grant: str
+    mode: Mode
+    epoch: int
+    producer_name: str
+    client_id: str | None
+    since_ms: int
+    until_ms: int | None
+    end: str | None
+    refused: int
+
+
+class Evicted(msgspec.Struct, frozen=True):
+    """A partition that was fenced on purpose: its epoch now, and the grants that ended."""
+
+    partition: int
+    epoch: int
+    grants: list[str]
+
+
 class NodeInfo(msgspec.Struct, frozen=True):
     """A member of the cluster, as this node sees it."""
 

@@ -4,18 +4,26 @@ Every method raises subclasses of StockadeError only. A method that needs a lead
 leader's base URL when known) where this node does not lead: the HTTP interface then passes the request on, once.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 from ..partition.commands import Appended, Offset, Stamp, Token
 from ..partition.records import Batch
 from ..partition.segments import Slice
 from .model import (
+    Claim,
     ClusterInfo,
+    Evicted,
+    Fence,
     GrantInfo,
     Leader,
     Mode,
+    OwnResult,
+    Position,
     ProducerPair,
+    ProducerStatus,
+    ReadGuard,
+    ResourceInfo,
     SessionInfo,
     TicketInfo,
     TopicConfig,
@@ -153,5 +161,139 @@ class Service(Protocol):
     ) -> ProducerPair:
         """InitProducerId (SEMANTICS 6.5). Answers when the epoch is installed on every partition where the name is
         enrolled.
+        """
+        ...
+
+
+# What follows is asked of a node as soon as it is there: each protocol becomes a base of Partition or Service with its
+# implementation. New keywords of methods above have defaults, so that both sides may come first.
+
+
+class FullPartition(Protocol):
+    """The rest of a partition's operations."""
+
+    async def append(
+        self,
+        batch: Batch,
+        *,
+        topic_id: int | None,
+        token: Token | None,
+        stamp: Stamp | None,
+        if_log_end: Offset | None,
+        message_id: str | None = None,
+        fence_epoch: int | None = None,
+    ) -> Appended:
+        """As Partition.append. ``fence_epoch`` is the ownership guard of a topic with a writer_group.
+
+        Raises InvalidRequest for a ``message_id`` where there is no dedupe_window_ms.
+        """
+        ...
+
+    async def read(
+        self,
+        offset: Offset | None,
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        local: bool,
+        guard: ReadGuard | None = None,
+    ) -> Slice:
+        """As Partition.read; with a ``guard`` that is not the current owner's raises NotOwner, also after a wait."""
+        ...
+
+    async def trim(self, before: Offset | None, *, topic_id: int | None, token: Token | None) -> tuple[Offset, Offset]:
+        """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
+        ...
+
+    async def position(self, group: str) -> Position:
+        """The group's committed position; linearizable."""
+        ...
+
+    async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
+        """Raises NotOwner, OffsetOutOfRange."""
+        ...
+
+    async def fences(self) -> list[Fence]:
+        """History of the slot, newest first, bounded: the present holder too. Linearizable."""
+        ...
+
+
+class Ownership(Protocol):
+    """Resources of groups (SEMANTICS 6.4)."""
+
+    async def own(
+        self,
+        group: str,
+        session: str,
+        claims: Sequence[Claim],
+        *,
+        atomic: bool,
+        sever: Literal["session", "resource"],
+    ) -> list[OwnResult]:
+        """Verdicts in the order of ``claims``; answers when every partition that is a claimed resource knows its new
+        fence_epoch. Raises GenerationFenced (atomic: with ``results``), UnknownSession, SessionExpired.
+        """
+        ...
+
+    async def disown(self, group: str, session: str, resources: Sequence[str]) -> list[OwnResult]:
+        """Raises NotOwner when one of them is somebody else's; nothing changes then."""
+        ...
+
+    async def list_resources(self, group: str) -> list[ResourceInfo]:
+        """Every resource ever owned in the group, ascending; linearizable."""
+        ...
+
+
+class FullService(Ownership, Protocol):
+    """The rest of a node's operations."""
+
+    async def change_topic(
+        self,
+        name: str,
+        topic_id: int | None,
+        *,
+        partitions: int | None,
+        seal: bool,
+        config: Mapping[str, Any],
+    ) -> TopicInfo:
+        """What is given replaces the old; ``config`` has fields of TopicConfig. Raises InvalidRequest for fewer
+        partitions, UnknownTopicOrPartition, InconsistentTopicId.
+        """
+        ...
+
+    async def acquire(
+        self,
+        topic: str,
+        session: str,
+        partitions: Sequence[int] | None,
+        mode: Mode,
+        producer_name: str,
+        *,
+        resume_epoch: int | None,
+        topic_id: int | None,
+        wait_ms: int = 0,
+        ticket_ttl_ms: int | None = None,
+    ) -> GrantInfo | TicketInfo:
+        """As Service.acquire. WaitForExclusive alone: held up to ``wait_ms`` while its ticket is in line."""
+        ...
+
+    async def cancel_ticket(self, ticket: str, session: str) -> TicketInfo:
+        """Its last state: ``cancelled``, also when unknown, or what came first. Raises ProducerFenced (not_holder)."""
+        ...
+
+    async def get_producer(self, key: int | str) -> ProducerStatus:
+        """By id or name; linearizable on every partition that knows the producer. Raises NotFound."""
+        ...
+
+    async def fence_producer(self, name: str) -> ProducerPair:
+        """The name's pair after its epoch went up (SEMANTICS 5.15), in force everywhere. Raises NotFound."""
+        ...
+
+    async def fence_topic(
+        self, topic: str, partitions: Sequence[int] | None, topic_id: int | None, reason: str | None
+    ) -> list[Evicted]:
+        """Throw out whole grants and seats on these partitions (None: all) as ExclusiveWithFencing would, but seat
+        nobody: epochs rise, who waits is promoted. Answers when it is in force: one item a partition, ascending.
         """
         ...

@@ -1,13 +1,41 @@
 """The protocol that a group runs: a deterministic state machine over raw bytes."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+
+
+class ImageDamaged(Exception):
+    """State or files are not what was captured. The text says which, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileExtent:
+    """The first ``size`` bytes of the file ``name`` in the machine's directory: they never change again."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A machine's whole state at one moment: ``state`` and the bytes that ``files`` name.
+
+    ``sync`` makes those bytes durable. It blocks, is called in a thread, and must be safe while the loop goes on
+    appending beyond the extents.
+    """
+
+    state: bytes
+    files: tuple[FileExtent, ...]
+    sync: Callable[[], None]
 
 
 class Machine(Protocol):
     """A replicated state machine.
 
     Its group calls ``apply`` on the node's event loop, once for each committed command, in log order, on every replica.
-    After a restart the whole log is applied again to a fresh machine. The result of a call goes to whoever proposed the
+    After a restart the log since the last checkpoint is applied again. The result of a call goes to whoever proposed the
     command on this node; elsewhere it is thrown away.
     """
 
@@ -15,5 +43,35 @@ class Machine(Protocol):
         """Apply the command at ``index``. Deterministic: no clock, no randomness, no IO that can answer differently.
 
         A refused command returns its refusal. An exception is a bug that every replica would share: it stops the node.
+        """
+        ...
+
+
+class CheckpointedMachine(Machine, Protocol):
+    """A machine whose state can be kept in a checkpoint, and sent to others.
+
+    It keeps its files in one directory, flat. Everything but ``inspect`` and ``Image.sync`` runs on the event loop.
+    """
+
+    def start(self, directory: Path) -> None:
+        """Begin with no state in a fresh, empty directory. Called once, or else ``restore``, before anything else."""
+        ...
+
+    def capture(self) -> Image:
+        """The state after the last apply. Cheap: it copies no file."""
+        ...
+
+    def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
+        """Replace all state by that of an image, whose files are in ``directory``; perhaps in place of a running state.
+
+        Files are cut to their extents, and whatever else the directory holds is removed. Raises ImageDamaged if
+        something is missing, short or unreadable.
+        """
+        ...
+
+    def inspect(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
+        """Check received or recovered bytes thoroughly, against their checksums. Changes nothing; may run in a thread.
+
+        Raises ImageDamaged.
         """
         ...

@@ -1,0 +1,39 @@
+"""What a state machine hands over for a checkpoint: its state as bytes, and the files whose beginnings belong to it.
+
+Values only; nothing here reads or writes a file. A machine with files of its own goes on appending to them while a
+checkpoint is made: what belongs to the image is the first bytes of each, and those never change again.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class ImageDamaged(Exception):
+    """A captured state, or a file that belongs to it, is not what it was when it was captured."""
+
+
+class FileExtent(msgspec.Struct, frozen=True):
+    """The first ``size`` bytes of the file ``name`` (in the machine's directory); they are final."""
+
+    name: str
+    size: int
+
+
+def _nothing() -> None:
+    """For machines that keep no files."""
+
+
+class Image(msgspec.Struct, frozen=True):
+    """A machine as it was after the last command it applied.
+
+    ``state`` is equal on every replica that applied the same commands. ``sync`` makes the extents durable: it blocks,
+    is called in a thread, and lets the loop go on appending behind the extents meanwhile. ``stored`` is called on the
+    loop when a checkpoint made of this image is durable and in force: files that only older images need may go then,
+    and not before, since a restart goes back to the last checkpoint.
+    """
+
+    state: bytes
+    files: tuple[FileExtent, ...] = ()
+    sync: Callable[[], None] = _nothing
+    stored: Callable[[], None] = _nothing

@@ -35,8 +35,8 @@ class Machine(Protocol):
     """A replicated state machine.
 
     Its group calls ``apply`` on the node's event loop, once for each committed command, in log order, on every replica.
-    After a restart the log since the last checkpoint is applied again. The result of a call goes to whoever proposed the
-    command on this node; elsewhere it is thrown away.
+    After a restart the log since the last checkpoint is applied again. The result of a call goes to whoever proposed
+    the command on this node; elsewhere it is thrown away.
     """
 
     def apply(self, index: int, term: int, command: bytes) -> object:

@@ -85,11 +85,15 @@ class LocalCluster:
         self._claim()
         if self.tls:
             self._make_certificates()
+        self.start_all()
+        self._supervisor.start()
+
+    def start_all(self) -> None:
+        """Write every node's configuration and start all of them; none may run."""
         for node in self.nodes:
             node.data.mkdir(parents=True, exist_ok=True)
             (node.data / "node.toml").write_text(self._configuration(node), encoding="utf-8")
             self.start_node(node)
-        self._supervisor.start()
 
     def _claim(self) -> None:
         """Make sure that nobody else runs a cluster in this folder or on these ports: its nodes would answer for
@@ -144,6 +148,14 @@ class LocalCluster:
             node.process.send_signal(number)
             if number == signal.SIGKILL:
                 node.process.wait()
+
+    def kill_all(self) -> None:
+        """SIGKILL for every node; returns when all are gone. Without ``restart`` they stay so."""
+        running = [node.process for node in self.nodes if node.process is not None]
+        for process in running:
+            process.kill()
+        for process in running:
+            process.wait()
 
     def stop(self) -> None:
         """Stop all nodes in an orderly way; kill what does not end."""

@@ -14,6 +14,7 @@ COMMANDS = {
     "serve": ".serve:serve",
     "certs": ".certs:certs",
     "demo": ".demo:demo",
+    "chaos": ".chaos:chaos",
 }
 """Name of a subcommand -> module and attribute."""
 

@@ -4,6 +4,7 @@ A replica is also remembered on disk, so that a restarted node serves its partit
 controller.
 """
 
+import asyncio
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..raft.durable import write_durably
 from .catalog import group_id
 from .messages import Catalog, Placement
 from .model import TopicConfig
@@ -75,10 +77,10 @@ class Replicas:
             # not yet told.
             if held.group.group_id not in wanted and held.topic_id <= catalog.index:
                 await self._erase(held)
-        for key, assignment in wanted.items():
-            if key not in self._held:
-                self._remember(assignment)
-                self._open(assignment)
+        new = [assignment for key, assignment in wanted.items() if key not in self._held]
+        await asyncio.to_thread(self._remember, new)
+        for assignment in new:
+            self._open(assignment)
         self.index = catalog.index
         self.changed.notify()
 
@@ -107,12 +109,9 @@ class Replicas:
     def _path(self, key: int) -> Path:
         return self._directory / f"{key:016x}"
 
-    def _remember(self, assignment: Assignment) -> None:
-        directory = self._path(assignment.group_id)
-        directory.mkdir(parents=True, exist_ok=True)
-        scratch = directory / "replica.json.new"
-        scratch.write_bytes(msgspec.json.encode(assignment))
-        scratch.rename(directory / "replica.json")
+    def _remember(self, assignments: Iterable[Assignment]) -> None:
+        for assignment in assignments:
+            write_durably(self._path(assignment.group_id) / "replica.json", msgspec.json.encode(assignment))
 
     def _open(self, assignment: Assignment) -> None:
         _log.info("opening %s/%d of topic %d", assignment.topic, assignment.partition, assignment.topic_id)

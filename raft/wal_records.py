@@ -42,6 +42,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     index: int
     term: int
     location: Location
+    type: int = 0
+    """The first byte of the payload."""
 
 
 class RecoveredGroup(msgspec.Struct):

@@ -97,15 +97,18 @@ class Recovery:
         position = FILE_HEADER_BYTES
         while (record := decode_record(view, position, header.marker)) is not None:
             payload = position + RECORD_HEADER_BYTES
-            voted_for = bytes(view[payload : payload + record.length]) if record.kind == VOTE else b""
-            fault = self._apply(record, locate(header.number, position, record.length), voted_for.decode())
+            said = bytes(view[payload : payload + (record.length if record.kind == VOTE else min(1, record.length))])
+            fault = self._apply(record, locate(header.number, position, record.length), said)
             if fault is not None:
                 raise _corrupt(path, position, fault)
             position = payload + record.length
         return position
 
-    def _apply(self, record: Record, location: Location, voted_for: str) -> str | None:
-        """Apply one record; answers why it cannot follow those before it, if so."""
+    def _apply(self, record: Record, location: Location, said: bytes) -> str | None:
+        """Apply one record; answers why it cannot follow those before it, if so.
+
+        ``said`` is the whole payload of a vote, the first byte of any other.
+        """
         if record.kind == ERASE:
             self.groups.pop(record.group_id, None)
             return None
@@ -114,13 +117,13 @@ class Recovery:
         if record.kind == ENTRY:
             if entries and record.index != entries[-1].index + 1:
                 return f"entry {record.index} of group {record.group_id} follows entry {entries[-1].index}"
-            entries.append(Entry(record.index, record.term, location))
+            entries.append(Entry(record.index, record.term, location, said[0] if said else 0))
             if record.term > group.term:
                 group.term, group.voted_for = record.term, None
         elif record.kind == TRUNCATE:
             del entries[max(0, record.index - entries[0].index) if entries else 0 :]
         elif record.kind == VOTE:
-            group.term, group.voted_for = record.term, voted_for or None
+            group.term, group.voted_for = record.term, said.decode() or None
         else:
             return f"a record of the unknown kind {record.kind}: a newer version of this software wrote it"
         return None

@@ -1,7 +1,10 @@
 """One request on its way through: what its handler knows of it, and how it is answered."""
 
 import asyncio
+import os
 import secrets
+import socket
+import struct
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -21,6 +24,10 @@ DEADLINE_S = 10.0
 LOOK_S = 1.0
 """Between two looks whether a client that waits is still there."""
 
+STALL_S = 30.0
+"""Time in which a client must take something of its answer."""
+
+_NO_LINGERING = struct.pack("ii", 1, 0)
 _T = TypeVar("_T")
 
 NOBODY = Leader(None, None, 0)
@@ -42,6 +49,12 @@ class Route:
     query: tuple[str, ...] = ()
     answers_json: bool = True
     deadline_s: float = DEADLINE_S
+
+
+class _FileStream(web.StreamResponse):
+    """Its length is known, and parts of it do not pass through aiohttp."""
+
+    _length_check = False
 
 
 class Call:
@@ -117,16 +130,36 @@ class Call:
 
     async def start_stream(self, status: int, headers: dict[str, str], length: int | None = None) -> web.StreamResponse:
         """Begin an answer that is written piece by piece; ``length`` None: not known beforehand."""
-        stream = web.StreamResponse(status=status, headers=self.leader_headers() | headers)
+        stream = (web.StreamResponse if length is None else _FileStream)(
+            status=status, headers=self.leader_headers() | headers
+        )
         stream.content_length = length
         self.stream = stream
         await stream.prepare(self.request)
         return stream
 
+    async def write(self, data: bytes) -> None:
+        """Send the next piece of a begun answer. Raises ConnectionError when the client is gone or takes nothing."""
+        assert self.stream is not None
+        try:
+            async with asyncio.timeout(STALL_S):
+                await self.stream.write(data)
+        except TimeoutError as error:
+            self.cut_off()
+            raise ConnectionResetError("the client takes nothing") from error
+
     def break_off(self) -> None:
         """Close the connection in the middle of an answer, so that nobody takes it for whole."""
         if self.request.transport is not None:
             self.request.transport.close()
+
+    def cut_off(self) -> None:
+        """Reset the connection: what the client did not take is thrown away, also by the kernel."""
+        transport = self.request.transport
+        if transport is not None:
+            with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as own:
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+            transport.abort()
 
 
 async def unless_ended(call: Call, work: Coroutine[Any, Any, _T]) -> _T:

@@ -14,11 +14,11 @@ from ..partition.commands import Offset
 from ..partition.errors import StockadeError, ThrottlingQuotaExceeded
 from ..partition.records import STREAM_START
 from ..partition.segments import Slice
-from . import media, problems, wire
+from . import files, media, problems, wire
 from .call import Call, unless_ended
 from .fetching import Wanted, slice_headers
 from .metrics import OBSERVATION
-from .rendering import first_offset, pieces, rows
+from .rendering import first_offset, rows
 
 SILENCE_MS = 15_000
 """Longest time without a word on an event stream: then it gets a comment line."""
@@ -48,7 +48,7 @@ async def _stream(call: Call, partition: Partition, wanted: Wanted, found: Slice
     start = first_offset(found, wanted.offset)
     headers = slice_headers(found, start, wanted) | {"Content-Type": wanted.form, "Cache-Control": "no-cache"}
     stream = await call.start_stream(200, headers)
-    form = _FORMS[wanted.form](stream, wanted.meta)
+    form = _FORMS[wanted.form](call, wanted.meta)
     await form.begin()
     try:
         while True:
@@ -56,7 +56,7 @@ async def _stream(call: Call, partition: Partition, wanted: Wanted, found: Slice
             start = found.next_offset
             found = await unless_ended(call, _next(partition, wanted, start))
     except StockadeError as refusal:
-        await stream.write(farewell(wanted.form, problems.document(refusal, call.id)))
+        await call.write(farewell(wanted.form, problems.document(refusal, call.id)))
     return stream
 
 
@@ -80,7 +80,7 @@ def farewell(form: str, problem: dict[str, Any]) -> bytes:
 class _Form(Protocol):
     """How a stream is written. ``send`` with no records is called when there was silence for a while."""
 
-    def __init__(self, stream: web.StreamResponse, with_meta: bool) -> None: ...
+    def __init__(self, call: Call, with_meta: bool) -> None: ...
 
     async def begin(self) -> None: ...
 
@@ -90,8 +90,8 @@ class _Form(Protocol):
 class _Lines:
     """NDJSON: a record a line."""
 
-    def __init__(self, stream: web.StreamResponse, with_meta: bool) -> None:
-        self._stream = stream
+    def __init__(self, call: Call, with_meta: bool) -> None:
+        self._call = call
         self._with_meta = with_meta
 
     async def begin(self) -> None:
@@ -99,39 +99,40 @@ class _Lines:
 
     async def send(self, found: Slice, start: Offset) -> None:
         async for piece in rows(found, start, with_meta=self._with_meta):
-            await self._stream.write(b"".join(wire.dump_line(row.record) for row in piece))
+            await self._call.write(b"".join(wire.dump_line(row.record) for row in piece))
 
 
 class _Events:
     """Server-sent events: the offset is the event's id."""
 
-    def __init__(self, stream: web.StreamResponse, with_meta: bool) -> None:
-        self._stream = stream
+    def __init__(self, call: Call, with_meta: bool) -> None:
+        self._call = call
         self._with_meta = with_meta
 
     async def begin(self) -> None:
         pass
 
     async def send(self, found: Slice, start: Offset) -> None:
-        if not found.batches:
-            await self._stream.write(b":\n\n")
+        if not found.runs:
+            await self._call.write(b":\n\n")
         async for piece in rows(found, start, with_meta=self._with_meta):
-            await self._stream.write(b"".join(_event(row.record) for row in piece))
+            await self._call.write(b"".join(_event(row.record) for row in piece))
 
 
 class _Arrow:
     """An Arrow stream of whole batches."""
 
-    def __init__(self, stream: web.StreamResponse, with_meta: bool) -> None:
-        self._stream = stream
+    def __init__(self, call: Call, with_meta: bool) -> None:
+        self._call = call
 
     async def begin(self) -> None:
-        await self._stream.write(STREAM_START)
+        await self._call.write(STREAM_START)
 
     async def send(self, found: Slice, start: Offset) -> None:
-        for messages in pieces(found):
-            await self._stream.write(b"".join(messages))
-            await asyncio.sleep(0)
+        with files.opened(found.runs) as parts:
+            for piece in files.pieces(parts):
+                await self._call.write(piece)
+                await asyncio.sleep(0)
 
 
 def _event(record: dict[str, Any]) -> bytes:

@@ -58,12 +58,12 @@ async def _pour(call: Call, upstream: aiohttp.ClientResponse, stream: web.Stream
     last = between
     try:
         while chunk := await unless_ended(call, upstream.content.readany()):
-            await stream.write(chunk)
+            await call.write(chunk)
             last = chunk
     except (aiohttp.ClientError, LeaderNotAvailable):
         gone = LeaderNotAvailable("the leader is gone, or this node stops")
         if between and last.endswith(between):
-            await stream.write(farewell(upstream.content_type, problems.document(gone, call.id)))
+            await call.write(farewell(upstream.content_type, problems.document(gone, call.id)))
         else:
             call.break_off()
 

@@ -89,12 +89,12 @@ async def read_tail(call: Call) -> web.StreamResponse:
         "topic_epoch": topic_epoch,
     }
     stream = await call.start_stream(200, {"Content-Type": "application/json"})
-    await stream.write(wire.dump(head)[:-1] + b',"records":[')
+    await call.write(wire.dump(head)[:-1] + b',"records":[')
     separator = b""
     async for piece in rows(found, start, with_meta=True):
-        await stream.write(separator + b",".join(wire.dump(row.record) for row in piece))
+        await call.write(separator + b",".join(wire.dump(row.record) for row in piece))
         separator = b","
-    await stream.write(b"]}")
+    await call.write(b"]}")
     return stream
 
 

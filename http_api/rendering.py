@@ -6,10 +6,8 @@ nor the loop is taken by one reader.
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, NamedTuple
-
-import msgspec
 
 from ..partition.commands import SEQUENCE_MODULUS, Offset
 from ..partition.errors import UnknownTopicOrPartition
@@ -34,19 +32,13 @@ async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator
 
     ``with_meta`` adds who wrote each. Raises OSError when the log was erased meanwhile.
     """
-    for batches in _runs(found.batches):
+    for batches in _groups(batch for run in found.runs for batch in run.load()):
         for batch, message in zip(batches, _messages(found, batches), strict=True):
             columns = decode_batch(message)
             first = max(0, start - batch.base_offset)
             for row in range(first, batch.count, RECORDS_PER_TURN):
                 yield list(_rendered(batch, row, columns.slice(row, RECORDS_PER_TURN), with_meta))
                 await asyncio.sleep(0)
-
-
-def pieces(found: Slice) -> Iterator[list[bytes]]:
-    """The messages of a slice, READ_BYTES at a time. Raises OSError when the log was erased meanwhile."""
-    for batches in _runs(found.batches):
-        yield _messages(found, batches)
 
 
 async def take(found: Slice, start: Offset, max_bytes: int, *, with_meta: bool) -> list[dict[str, Any]]:
@@ -68,29 +60,27 @@ def first_offset(found: Slice, wanted: Offset | None) -> Offset:
     """Where an answer begins that was asked for from ``wanted``; -1 is the log's start, None its end."""
     if wanted is not None and wanted >= 0:
         return wanted
-    if not found.batches:
-        return found.next_offset
-    return max(found.log_start, found.batches[0].base_offset)
+    return max(found.log_start, found.base_offset)
 
 
 def _messages(found: Slice, batches: list[StoredBatch]) -> list[bytes]:
     try:
-        return msgspec.structs.replace(found, batches=batches).messages()
+        return found.fetch(batches)
     except FileNotFoundError as error:
         raise UnknownTopicOrPartition("the topic was deleted while it was read") from error
 
 
-def _runs(batches: list[StoredBatch]) -> Iterator[list[StoredBatch]]:
-    run: list[StoredBatch] = []
+def _groups(batches: Iterable[StoredBatch]) -> Iterator[list[StoredBatch]]:
+    group: list[StoredBatch] = []
     size = 0
     for batch in batches:
-        if run and size + batch.length > READ_BYTES:
-            yield run
-            run, size = [], 0
-        run.append(batch)
+        if group and size + batch.length > READ_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(batch)
         size += batch.length
-    if run:
-        yield run
+    if group:
+        yield group
 
 
 def _rendered(batch: StoredBatch, first: int, columns: Any, with_meta: bool) -> Iterator[Row]:

@@ -3,14 +3,17 @@
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import partial
 
 from .commands import Append, Offset, Stamp
-from .log import StoredBatch
+from .log import Run, StoredBatch
 
 ENTRY = struct.Struct("<QQqqqQIIIihxx")
 """One batch in 68 bytes, little-endian: base offset, position, producer id (-1: none), timestamp, greatest
 timestamp, writer epoch, count, length, CRC, first sequence, producer epoch.
 """
+_BASE_AND_POSITION = struct.Struct("<QQ")
 _BASE_AND_COUNT = struct.Struct("<Q40xI")
 
 
@@ -70,6 +73,24 @@ class SegmentIndex:
             length,
         )
 
+    def run(self, offset: Offset, room: int, *, at_least_one: bool) -> Run | None:
+        """The batches from the one that ends behind ``offset``, as many as have ``room`` bytes; None: none.
+
+        Takes O(log n) and makes no batch.
+        """
+        first = self.find(offset)
+        if first == len(self):
+            return None
+        base_offset, start = _BASE_AND_POSITION.unpack_from(self._entries, first * ENTRY.size)
+        behind = bisect_right(range(len(self)), start + room, lo=first, key=self._end_position)
+        if at_least_one:
+            behind = max(behind, first + 1)
+        if behind == first:
+            return None
+        length = self._end_position(behind - 1) - start
+        next_offset = self._end(behind - 1)
+        return Run(base_offset, next_offset, self.segment, start, length, partial(self._batches, first, behind))
+
     def find(self, offset: Offset) -> int:
         """Place of the first batch that ends behind ``offset``; ``len`` if there is none."""
         return bisect_right(range(len(self)), offset, key=self._end)
@@ -83,7 +104,16 @@ class SegmentIndex:
         """Greatest timestamp of a record in the segment; -1 while it is empty."""
         return self._greatest[-1] if self._greatest else -1
 
+    def _batches(self, first: int, behind: int) -> Iterator[StoredBatch]:
+        return map(self.batch, range(first, behind))
+
     def _end(self, number: int) -> Offset:
         base_offset, count = _BASE_AND_COUNT.unpack_from(self._entries, number * ENTRY.size)
         end: Offset = base_offset + count
         return end
+
+    def _end_position(self, number: int) -> int:
+        if number + 1 == len(self):
+            return self.size
+        _, position = _BASE_AND_POSITION.unpack_from(self._entries, (number + 1) * ENTRY.size)
+        return int(position)

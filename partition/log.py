@@ -4,7 +4,7 @@ A log only stores: what may be appended was decided before it is asked.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -40,20 +40,44 @@ class StoredBatch(msgspec.Struct, frozen=True):
         return self.base_offset + self.count
 
 
+class Run(msgspec.Struct, frozen=True):
+    """Consecutive batches that lie together: ``length`` bytes at ``position`` of the file ``segment``.
+
+    ``load`` makes the batches one by one; who only passes the bytes on need not call it.
+    """
+
+    base_offset: Offset
+    next_offset: Offset
+    segment: str
+    position: int
+    length: int
+    load: Callable[[], Iterator[StoredBatch]]
+
+
 class Slice(msgspec.Struct, frozen=True):
     """Whole, consecutive batches of a log, and where the log began and ended when they were looked up.
 
     ``next_offset`` is where to continue reading: the end of the last batch, or the offset asked for when
-    there is none. ``stale`` says that no leader was asked. ``fetch`` gets the messages of batches; call
-    ``messages`` instead.
+    there is none. ``stale`` says that no leader was asked. ``fetch`` gets the messages of batches, and raises
+    OSError, also when the log was erased meanwhile.
     """
 
-    batches: list[StoredBatch]
+    runs: list[Run]
     log_start: Offset
     log_end: Offset
     next_offset: Offset
     fetch: Callable[[Sequence[StoredBatch]], list[bytes]]
     stale: bool = False
+
+    @property
+    def batches(self) -> list[StoredBatch]:
+        """The batches, made anew at each call."""
+        return [batch for run in self.runs for batch in run.load()]
+
+    @property
+    def base_offset(self) -> Offset:
+        """Offset of the first record; ``next_offset`` when there is none."""
+        return self.runs[0].base_offset if self.runs else self.next_offset
 
     def messages(self) -> list[bytes]:
         """The encapsulated messages of ``batches``, in order. Raises OSError, also when the log was erased
@@ -64,7 +88,7 @@ class Slice(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """Bytes of all messages together."""
-        return sum(batch.length for batch in self.batches)
+        return sum(run.length for run in self.runs)
 
 
 class Log(Protocol):
@@ -101,25 +125,6 @@ class Log(Protocol):
         (-1, None) when there is none.
         """
         ...
-
-
-def make_slice(
-    candidates: Iterable[StoredBatch],
-    offset: Offset,
-    max_bytes: int,
-    bounds: tuple[Offset, Offset],
-    fetch: Callable[[Sequence[StoredBatch]], list[bytes]],
-) -> Slice:
-    """The first of ``candidates``, and those after it that fit ``max_bytes``. ``bounds``: log start and end."""
-    batches: list[StoredBatch] = []
-    room = max_bytes
-    for batch in candidates:
-        room -= batch.length
-        if batches and room < 0:
-            break
-        batches.append(batch)
-    next_offset = batches[-1].next_offset if batches else offset
-    return Slice(batches, *bounds, next_offset, fetch)
 
 
 class MemoryLog:
@@ -160,8 +165,18 @@ class MemoryLog:
         """Batches from the one that contains ``offset``."""
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRange(offset, self.log_start, self.log_end)
-        candidates = [batch for batch in self.batches if batch.next_offset > offset]
-        return make_slice(candidates, offset, max_bytes, (self.log_start, self.log_end), self._fetch)
+        found: list[StoredBatch] = []
+        room = max_bytes
+        for batch in self.batches:
+            if batch.next_offset > offset:
+                room -= batch.length
+                if found and room < 0:
+                    break
+                found.append(batch)
+        next_offset = found[-1].next_offset if found else offset
+        length = sum(batch.length for batch in found)
+        runs = [Run(found[0].base_offset, next_offset, "", 0, length, lambda: iter(found))] if found else []
+        return Slice(runs, self.log_start, self.log_end, next_offset, self._fetch)
 
     def tail(self, count: int) -> Slice:
         """The batches that hold the last ``count`` records."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from .commands import Append, Offset
 from .errors import OffsetOutOfRange
 from .index import SegmentIndex
-from .log import Slice, StoredBatch, make_slice
+from .log import Run, Slice, StoredBatch
 from .records import STREAM_START, first_row_since
 
 __all__ = ["SEGMENT_BYTES_MAX", "SegmentLog", "Slice", "StoredBatch"]
@@ -101,13 +101,22 @@ class SegmentLog:
             self._directory.rmdir()
 
     def _slice(self, offset: Offset, max_bytes: int) -> Slice:
-        bounds = (self.log_start, self.log_end)
-        return make_slice(self._batches_from(offset), offset, max_bytes, bounds, read_messages)
+        runs = list(self._runs(offset, max_bytes))
+        next_offset = runs[-1].next_offset if runs else offset
+        return Slice(runs, self.log_start, self.log_end, next_offset, read_messages)
 
-    def _batches_from(self, offset: Offset) -> Iterator[StoredBatch]:
-        number = bisect_right(self._segments, offset, key=attrgetter("next_offset"))
-        for segment in self._segments[number:]:
-            yield from map(segment.batch, range(segment.find(offset), len(segment)))
+    def _runs(self, offset: Offset, room: int) -> Iterator[Run]:
+        """The first batch from ``offset`` on, and those after it that fit: a run a segment."""
+        first = bisect_right(self._segments, offset, key=attrgetter("next_offset"))
+        for number in range(first, len(self._segments)):
+            segment = self._segments[number]
+            run = segment.run(offset, room, at_least_one=number == first)
+            if run is None:
+                return
+            yield run
+            if run.next_offset < segment.next_offset:
+                return
+            room -= run.length
 
     def _roll(self) -> SegmentIndex:
         """Begin the next segment."""

@@ -87,6 +87,7 @@ async def nodes(count: int) -> AsyncIterator[list[Conversation]]:
     """A cluster of ``count`` nodes n1, n2, …; n1 leads the controller."""
     cluster = FakeCluster()
     async with AsyncExitStack() as stack:
+        stack.callback(cluster.close)
         found = []
         for number in range(count):
             service = FakeService(cluster, f"n{number + 1}")

@@ -6,8 +6,12 @@ the one that does.
 """
 
 import asyncio
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
 
 from stockade.cluster.model import (
     ClusterInfo,
@@ -47,10 +51,9 @@ from stockade.partition.errors import (
     UnknownSession,
     UnknownTopicOrPartition,
 )
-from stockade.partition.log import MemoryLog
 from stockade.partition.machine import PartitionConfig, PartitionMachine
 from stockade.partition.records import Batch
-from stockade.partition.segments import Slice
+from stockade.partition.segments import SegmentLog, Slice
 
 TERM = 6
 
@@ -82,10 +85,22 @@ class FakeCluster:
     writer_came: asyncio.Event = field(default_factory=asyncio.Event)
     reader_came: asyncio.Event = field(default_factory=asyncio.Event)
     reader_left: asyncio.Event = field(default_factory=asyncio.Event)
+    disk: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
+    logs: list[SegmentLog] = field(default_factory=list)
     index: int = 0
 
     def __post_init__(self) -> None:
         self.may_store.set()
+
+    def log(self, topic_id: int, partition: int) -> SegmentLog:
+        log = SegmentLog(Path(self.disk.name) / f"{topic_id}-{partition}", segment_bytes_max=1 << 20)
+        self.logs.append(log)
+        return log
+
+    def close(self) -> None:
+        for log in self.logs:
+            log.close()
+        self.disk.cleanup()
 
     def next_index(self) -> int:
         self.index += 1
@@ -156,8 +171,7 @@ class FakePartition:
             await self._wait(max_wait_ms / 1000)
             if not local:
                 self._check_leading()
-        found = log.read(start, max_bytes)
-        return Slice(found.batches, found.log_start, found.log_end, found.next_offset, found.fetch, local)
+        return msgspec.structs.replace(log.read(start, max_bytes), stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
         self._check_leading()
@@ -248,8 +262,11 @@ class FakeService:
             return await self.get_topic(name), False
         topic_id = self.shared.next_index()
         machines = [
-            PartitionMachine(PartitionConfig(topic_id, config.require_fence, config.strict_sequence), MemoryLog())
-            for _ in range(partitions)
+            PartitionMachine(
+                PartitionConfig(topic_id, config.require_fence, config.strict_sequence),
+                self.shared.log(topic_id, number),
+            )
+            for number in range(partitions)
         ]
         leaders: list[str | None] = [self.node_id] * partitions
         self.shared.topics[name] = Topic(name, topic_id, replication_factor, config, machines, leaders)

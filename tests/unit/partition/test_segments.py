@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from stockade.partition.commands import Append, Stamp
 from stockade.partition.errors import OffsetOutOfRange
-from stockade.partition.index import ENTRY
-from stockade.partition.log import MemoryLog, Slice
+from stockade.partition.index import ENTRY, SegmentIndex
+from stockade.partition.log import MemoryLog, Slice, StoredBatch
 from stockade.partition.records import STREAM_START, batch_from_columns, stream
 from stockade.partition.segments import SegmentLog
 
@@ -211,6 +211,26 @@ def test_a_segment_that_lost_its_end_is_noticed(log: SegmentLog) -> None:
     os.truncate(found.batches[0].segment, found.batches[0].position + 10)
     with pytest.raises(OSError, match="ends inside the batch at offset 0"):
         found.messages()
+
+
+def test_a_read_finds_its_place_without_making_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = SegmentLog(tmp_path / "log", segment_bytes_max=40_000)
+    for _ in range(500):
+        log.append(command([1]), 0)
+    made = 0
+    batch = SegmentIndex.batch
+
+    def counted(index: SegmentIndex, number: int) -> StoredBatch:
+        nonlocal made
+        made += 1
+        return batch(index, number)
+
+    monkeypatch.setattr(SegmentIndex, "batch", counted)
+    found = log.read(137, 1 << 30)
+    assert (found.base_offset, found.next_offset, made) == (137, 500, 0)
+    assert [b.base_offset for b in found.batches] == list(range(137, 500))
+    assert found.size == sum(b.length for b in found.batches)
+    log.close()
 
 
 APPENDS = st.lists(st.tuples(st.lists(st.integers(0, 20), min_size=1, max_size=4), st.booleans()), max_size=15)

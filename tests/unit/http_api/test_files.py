@@ -1,0 +1,114 @@
+"""Long Arrow answers go from file to socket, at the pace of the client and to nobody's harm."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import uvloop
+
+from stockade.http_api import call, files
+from stockade.partition.log import StoredBatch
+from stockade.partition.records import STREAM_END
+
+from .conversation import ARROW, RECORDS, Conversation, nodes
+from .test_appending import arrow_stream
+
+ACCEPT_ARROW = {"Accept": ARROW["Content-Type"]}
+LONG = f"{RECORDS}?max_bytes=67108864"
+BATCHES = 12
+VALUE_BYTES = 500_000
+
+
+def on_uvloop(main: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+@pytest.fixture(params=[asyncio.run, on_uvloop], ids=["asyncio", "uvloop"])
+def on_a_loop(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
+    chosen: Callable[[Coroutine[Any, Any, None]], None] = request.param
+    return chosen
+
+
+async def fill(node: Conversation) -> None:
+    await node.topic()
+    for number in range(BATCHES):
+        body = arrow_stream([bytes([number]) * VALUE_BYTES])
+        assert (await node.call("POST", RECORDS, body, ARROW)).status == 200
+
+
+def ask(node: Conversation, receive_bytes: int) -> socket.socket:
+    """A connection that has asked for everything and does not read."""
+    asking = socket.socket()
+    asking.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    asking.connect(("127.0.0.1", node.port))
+    asking.sendall(f"GET {LONG} HTTP/1.1\r\nHost: x\r\nAccept: {ARROW['Content-Type']}\r\n\r\n".encode())
+    asking.setblocking(False)
+    return asking
+
+
+def test_a_long_answer_is_the_bytes_of_the_segments(on_a_loop: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await fill(node)
+            assert len(node.service.shared.topics["orders"].machines[0].log.read(0, 1 << 40).runs) > 3
+            for _ in range(3):
+                answer = await node.call("GET", LONG, None, ACCEPT_ARROW)
+                assert int(answer.headers["Content-Length"]) == len(answer.body)
+                table = pa.ipc.open_stream(answer.body).read_all()
+                assert table.column("value").to_pylist() == [bytes([k]) * VALUE_BYTES for k in range(BATCHES)]
+                assert answer.headers["Stockade-Next-Offset"] == str(BATCHES)
+
+    on_a_loop(main())
+
+
+def test_a_long_answer_makes_no_object_for_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await fill(node)
+            monkeypatch.setattr(StoredBatch, "__init__", None)
+            monkeypatch.setattr(os, "pread", None)
+            assert (await node.call("GET", LONG, None, ACCEPT_ARROW)).status == 200
+
+    asyncio.run(main())
+
+
+def test_a_client_that_takes_its_time_gets_everything(on_a_loop: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await fill(node)
+            loop = asyncio.get_running_loop()
+            with ask(node, 8192) as asking:
+                received = bytearray()
+                while not received.endswith(STREAM_END):
+                    received += await loop.sock_recv(asking, 100_000)
+            body = bytes(received).partition(b"\r\n\r\n")[2]
+            assert pa.ipc.open_stream(body).read_all().num_rows == BATCHES
+
+    on_a_loop(main())
+
+
+def test_a_client_that_takes_nothing_is_cut_off_and_others_do_not_notice(
+    on_a_loop: Callable[[Coroutine[Any, Any, None]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(files, "STALL_S", 0.3)
+    monkeypatch.setattr(call, "STALL_S", 0.3)
+
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await fill(node)
+            with ask(node, 4096) as asking:
+                assert (await node.call("GET", LONG, None, ACCEPT_ARROW)).status == 200
+                async with asyncio.timeout(10):
+                    while asking.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                        assert (await node.call("GET", "/healthz")).status == 200
+                        await asyncio.sleep(0.02)
+
+    on_a_loop(main())
+    assert "met a bug" not in caplog.text

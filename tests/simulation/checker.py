@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from simulation.disk import FIRST_INDEX, View
 
 from stockade.raft.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
+from stockade.raft.leading import Leading
 from stockade.raft.messages import AppendAck, PreVote, PreVoteReply, RaftMessage, RequestVote, VoteReply
 
 if TYPE_CHECKING:
@@ -58,6 +59,26 @@ class History:
         return FIRST_INDEX - 1 + len(self.committed)
 
 
+@dataclass(slots=True)
+class Stream:
+    """What a leader was seen to know of a follower."""
+
+    next_index: int
+    stale_round: int
+    probing: bool
+
+
+@dataclass(slots=True)
+class Seen:
+    """A replica as it was after its last event. Only what differs from this is looked at after the next one."""
+
+    commit_index: int = 1
+    applied: int = 0
+    led_term: int = 0
+    leading: Leading | None = None
+    streams: dict[str, Stream] = field(default_factory=dict)
+
+
 class Checker:
     def __init__(self, world: "World") -> None:
         self.history: defaultdict[int, History] = defaultdict(History)
@@ -65,8 +86,7 @@ class Checker:
         self.barriers_passed = 0
         self.violation: Violation | None = None
         self._world = world
-        self._streams: dict[tuple[Process, int], dict[str, tuple[int, int, bool]]] = {}
-        self._seen: dict[tuple[Process, int], tuple[int, int, int]] = {}
+        self._seen: dict[Group, Seen] = {}
 
     def require(self, condition: bool, claim: str) -> None:
         """Raises, and remembers it: a callback's exception does not get far, and the event loop raises it again."""
@@ -82,28 +102,36 @@ class Checker:
         known = self.history[group_id].entries.setdefault((index, term), (payload, prev_term))
         self.require(known == (payload, prev_term), f"{process.node_id}: two histories meet at {(index, term)}")
 
-    def opened(self, process: "Process", group_id: int) -> None:
-        self._seen[process, group_id] = (1, 0, 0)
+    def opened(self, group: Group) -> None:
+        self._seen[group] = Seen()
 
     def failed(self, process: "Process", error: BaseException) -> None:
         self.require(False, f"{process.node_id} stopped itself: {error!r}")
 
     def check(self, process: "Process") -> None:
         """After every event of a process, whatever of it changed is compared with the history."""
-        for group_id, group in process.groups.items():
-            commit_index, applied, led_term = self._seen[process, group_id]
-            machine = process.machines[group_id]
-            now = (group.commit_index, len(machine.applied), group.term if group.is_leader else 0)
-            if now != (commit_index, applied, led_term):
-                self._seen[process, group_id] = now
-                if now[2] not in {0, led_term}:
-                    self._check_leader(process, group)
-                self._check_commits(process, group, commit_index)
-                if group.is_leader and group.commit_index > commit_index:
-                    of_its_term = process.log.views[group_id].term_at(group.commit_index) == group.term
-                    self.require(of_its_term, f"{process.node_id} committed up to an entry of an older term")
-                self._check_applied(process, group_id, applied)
-            self._check_streams(process, group)
+        for group in process.groups.values():
+            member, seen = group._member, self._seen[group]
+            leading = member.leading
+            led_term = 0 if leading is None else member.term
+            applied = len(process.machines[group.group_id].applied)
+            if (member.commit_index, applied, led_term) != (seen.commit_index, seen.applied, seen.led_term):
+                self._check_changes(process, group, seen, led_term)
+            if leading is not seen.leading:
+                seen.leading, seen.streams = leading, {}
+            if leading is not None:
+                self._check_streams(process, leading, seen.streams)
+
+    def _check_changes(self, process: "Process", group: Group, seen: Seen, led_term: int) -> None:
+        if led_term not in {0, seen.led_term}:
+            self._check_leader(process, group)
+        self._check_commits(process, group, seen.commit_index)
+        if led_term and group.commit_index > seen.commit_index:
+            of_its_term = process.log.views[group.group_id].term_at(group.commit_index) == group.term
+            self.require(of_its_term, f"{process.node_id} committed up to an entry of an older term")
+        self._check_applied(process, group.group_id, seen.applied)
+        seen.commit_index, seen.led_term = group.commit_index, led_term
+        seen.applied = len(process.machines[group.group_id].applied)
 
     def _check_leader(self, process: "Process", group: Group) -> None:
         history = self.history[group.group_id]
@@ -114,21 +142,20 @@ class Checker:
             if term < group.term:
                 self.require(view.entry(index) == entry, f"leader {process.node_id} lacks committed entry {index}")
 
-    def _check_streams(self, process: "Process", group: Group) -> None:
+    def _check_streams(self, process: "Process", leading: Leading, streams: dict[str, Stream]) -> None:
         """Only a refusal or a new connection sets back what a leader sends next; only its own rounds are answered."""
-        leading = group._member.leading
-        if leading is None:
-            self._streams.pop((process, group.group_id), None)
-            return
-        before = self._streams.get((process, group.group_id), {})
-        answered = max((follower.round for follower in leading.followers.values()), default=0)
-        self.require(answered <= leading.round, f"{process.node_id}: round {answered} was answered and not begun")
-        now = {f.node_id: (f.next_index, f.stale_round, f.probing) for f in leading.followers.values()}
-        self._streams[process, group.group_id] = now
-        for node, (next_index, stale_round, _) in now.items():
-            was_next, was_stale, was_probing = before.get(node, (0, 0, True))
-            back = next_index < was_next and stale_round == was_stale and not was_probing
-            self.require(not back, f"{process.node_id}: next_index of {node} went back to {next_index}")
+        for node, follower in leading.followers.items():
+            if follower.round > leading.round:
+                self.require(False, f"{process.node_id}: round {follower.round} was answered and not begun")
+            before = streams.get(node)
+            if before is None:
+                streams[node] = Stream(follower.next_index, follower.stale_round, follower.probing)
+                continue
+            if follower.next_index < before.next_index and follower.stale_round == before.stale_round:
+                claim = f"{process.node_id}: next_index of {node} went back to {follower.next_index}"
+                self.require(before.probing, claim)
+            before.next_index, before.stale_round = follower.next_index, follower.stale_round
+            before.probing = follower.probing
 
     def _check_commits(self, process: "Process", group: Group, before: int) -> None:
         history, view = self.history[group.group_id], process.log.views[group.group_id]
@@ -212,9 +239,9 @@ class Checker:
         if isinstance(outcome, Committed):
             history.acked_index = max(history.acked_index, outcome.index)
             # The node may be the first to know: compare now what it committed.
-            for group_id, group in attempt.process.groups.items():
-                if group_id == attempt.group_id:
-                    self._check_commits(attempt.process, group, self._seen[attempt.process, group_id][0])
+            group = attempt.process.groups.get(attempt.group_id)
+            if group is not None:
+                self._check_commits(attempt.process, group, self._seen[group].commit_index)
             entry = history.committed[outcome.index - FIRST_INDEX]
             self.require(entry == (outcome.term, b"\x00" + attempt.payload), f"{attempt.payload!r} is not where acked")
             self.require(outcome.result == (outcome.index, attempt.payload), f"{attempt.payload!r}: wrong result")

@@ -9,7 +9,7 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Protocol
 
 from stockade.raft.messages import RaftMessage
@@ -57,6 +57,7 @@ class Network:
     ) -> None:
         """``at(delay, callback, owner)`` schedules; ``end_of`` answers a node's living process."""
         self.links = {frozenset(pair): Link() for pair in combinations(sorted(nodes), 2)}
+        self._ways = {way: link for pair, link in self.links.items() for way in permutations(sorted(pair))}
         self.on_sent: Callable[[str, str, int, RaftMessage], None] = lambda *_: None
         self._rng = rng
         self._latency_s = latency_s
@@ -66,31 +67,37 @@ class Network:
         self._end_of = end_of
 
     def link(self, one: str, other: str) -> Link:
-        return self.links[frozenset((one, other))]
+        return self._ways[one, other]
 
     def peers(self, node_id: str) -> list[str]:
         return sorted(peer for pair in self.links if node_id in pair for peer in pair if peer != node_id)
 
     def send(self, source: str, target: str, group_id: int, message: RaftMessage) -> bool:
         """False if not connected, as seen from ``source``, or if its buffer happens to be full."""
-        link = self.link(source, target)
+        link = self._ways[source, target]
         connection = link.connection
-        if connection is None or source not in connection.up or self._rng.random() < self.drop_rate:
+        if connection is None or source not in connection.up:
+            return False
+        if self.drop_rate and self._rng.random() < self.drop_rate:
             return False
         self.on_sent(source, target, group_id, message)
         if not connection.is_open:
             return True  # broken, and this end does not know yet: lost
         connection.queues[target].append((group_id, message))
-        delay = self._latency_s() + link.slow_s[target]
-        arrival = connection.last_arrival[target] = max(connection.last_arrival[target], self._now() + delay)
-        self._at(arrival - self._now(), lambda: self._deliver(source, target, connection), self._end_of(target))
+        now = self._now()
+        arrival = max(connection.last_arrival[target], now + self._latency_s() + link.slow_s[target])
+        connection.last_arrival[target] = arrival
+        self._at(arrival - now, lambda: self._deliver(source, target, connection), self._end_of(target))
         return True
 
     def _deliver(self, source: str, target: str, connection: Connection) -> None:
-        link, end = self.link(source, target), self._end_of(target)
-        if not connection.is_open or link.is_held or end is None or not connection.queues[target]:
+        end = self._end_of(target)
+        if not connection.is_open or self._ways[source, target].is_held or end is None:
             return
-        self._raise(source, target, connection)
+        if not connection.queues[target]:
+            return
+        if target not in connection.up:
+            self._raise(source, target, connection)
         group_id, message = connection.queues[target].popleft()
         end.on_frame(source, group_id, message)
 

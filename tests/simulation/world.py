@@ -3,12 +3,13 @@
 Everything that happens is an event on one heap, drawn from one seed, so a run can be repeated exactly.
 """
 
-import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import count
+from typing import Any
 
 from simulation.checker import Checker
 from simulation.disk import Disk, Log
@@ -80,7 +81,7 @@ class Process:
             journal = self._journals[group_id] = Journal(group_id, self.log, recovered)
         machine = self.machines[group_id] = Machine(self)
         group = self.groups[group_id] = Group(group_id, self.world.voters, machine, journal, self.world.settings, self)
-        self.world.checker.opened(self, group_id)
+        self.world.checker.opened(group)
         for peer in self.world.network.peers(self.node_id):
             connection = self.world.network.link(self.node_id, peer).connection
             if connection is not None and self.node_id in connection.up:
@@ -175,12 +176,12 @@ class World:
         self._heap: list[tuple[float, int, Call, Process | None]] = []
         self._numbers = count()
         self.processes: dict[str, Process] = {}
-        self.disks = {node: Disk(self.rng, lambda: self.rng.uniform(*self.disk_s)) for node in self.voters}
+        self.disks = {node: Disk(self.rng, lambda: self._draw(self.disk_s)) for node in self.voters}
         self.checker = Checker(self)
         self.network = Network(
             self.voters,
             self.rng,
-            lambda: self.rng.uniform(*self.network_s),
+            lambda: self._draw(self.network_s),
             setting.drop_rate,
             self.at,
             lambda: self.now,
@@ -190,19 +191,21 @@ class World:
         for node in self.voters:
             self.restart(node)
 
+    def _draw(self, between: tuple[float, float]) -> float:
+        return between[0] + (between[1] - between[0]) * self.rng.random()
+
     # Time.
 
-    def at(self, delay: float, callback: Call, owner: object = None) -> None:
+    def at(self, delay: float, callback: Call, owner: Any = None) -> None:
         """Run a callback after ``delay`` seconds, unless the process that owns it has died by then."""
-        assert owner is None or isinstance(owner, Process)
-        heapq.heappush(self._heap, (self.now + delay, next(self._numbers), callback, owner))
+        heappush(self._heap, (self.now + delay, next(self._numbers), callback, owner))
 
     def step(self) -> None:
         """One event, and all checks after it."""
-        self.now, _, callback, owner = heapq.heappop(self._heap)
+        self.now, _, callback, owner = heappop(self._heap)
         if owner is None:
             callback()
-        elif owner.is_alive and owner.is_paused:
+        elif owner.is_paused:
             owner.backlog.append(callback)
         elif owner.is_alive:
             callback()

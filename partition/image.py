@@ -10,7 +10,9 @@ import msgspec
 
 
 class ImageDamaged(Exception):
-    """A captured state, or a file that belongs to it, is not what it was when it was captured."""
+    """A captured state, or a file that belongs to it, is not what it was when it was captured. The text says which,
+    for people.
+    """
 
 
 class FileExtent(msgspec.Struct, frozen=True):

@@ -1,34 +1,12 @@
 """The protocol that a group runs: a deterministic state machine over raw bytes."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from ..partition.image import FileExtent, Image, ImageDamaged
 
-class ImageDamaged(Exception):
-    """State or files are not what was captured. The text says which, for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileExtent:
-    """The first ``size`` bytes of the file ``name`` in the machine's directory: they never change again."""
-
-    name: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """A machine's whole state at one moment: ``state`` and the bytes that ``files`` name.
-
-    ``sync`` makes those bytes durable. It blocks, is called in a thread, and must be safe while the loop goes on
-    appending beyond the extents.
-    """
-
-    state: bytes
-    files: tuple[FileExtent, ...]
-    sync: Callable[[], None]
+__all__ = ["CheckpointedMachine", "FileExtent", "Image", "ImageDamaged", "Machine"]
 
 
 class Machine(Protocol):

@@ -20,6 +20,10 @@ class Origin:
     configuration: Configuration = FOUNDING
 
 
+FOUNDED_BY_NOBODY = Origin()
+"""Where the log of a node that joins begins."""
+
+
 @dataclass(frozen=True, slots=True)
 class Captured:
     """A machine's image at ``index``, and what the log says there."""

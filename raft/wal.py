@@ -16,6 +16,7 @@ from .wal_files import WalReader, WalWriter, lock_directory, sync_directory
 from .wal_records import (
     ENTRY,
     ERASE,
+    RESET,
     TRUNCATE,
     VOTE,
     Entry,
@@ -122,6 +123,12 @@ class Wal:
         lsn, _ = self._add(TRUNCATE, group_id, from_index, 0, b"")
         extent = self._extents.get(group_id, range(0))
         self._extents[group_id] = range(extent.start, min(extent.stop, from_index))
+        return lsn
+
+    def reset(self, group_id: int, index: int, term: int) -> int:
+        """Forget the group's entries, but not its vote: a checkpoint holds all up to (index, term); answers the lsn."""
+        lsn, _ = self._add(RESET, group_id, index, term, b"")
+        self._extents[group_id] = range(index + 1, index + 1)
         return lsn
 
     def save_vote(self, group_id: int, term: int, voted_for: str | None) -> int:

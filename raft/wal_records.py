@@ -16,8 +16,9 @@ import msgspec
 Location = int
 """Where an entry's payload lies: file number, position, length in one integer. Opaque outside the log."""
 
-ENTRY, TRUNCATE, VOTE, ERASE = 1, 2, 3, 4
-"""Kinds of records. Truncate: ``index`` is the first that goes. Vote: the payload is the id, empty for nobody."""
+ENTRY, TRUNCATE, VOTE, ERASE, RESET = 1, 2, 3, 4, 5
+"""Kinds of records. Truncate: ``index`` is the first that goes. Vote: the payload is the id, empty for nobody. Reset:
+all entries go, the next one follows ``index``; the vote stays."""
 
 _MAGIC = b"STOCKADE"
 _VERSION = 1

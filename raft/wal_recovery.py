@@ -16,6 +16,7 @@ from .wal_records import (
     FILE_HEADER_BYTES,
     MARKER,
     RECORD_HEADER_BYTES,
+    RESET,
     TRUNCATE,
     VOTE,
     Entry,
@@ -122,6 +123,8 @@ class Recovery:
                 group.term, group.voted_for = record.term, None
         elif record.kind == TRUNCATE:
             del entries[max(0, record.index - entries[0].index) if entries else 0 :]
+        elif record.kind == RESET:
+            entries.clear()
         elif record.kind == VOTE:
             group.term, group.voted_for = record.term, said.decode() or None
         else:

@@ -109,6 +109,9 @@ class Log:
     def truncate(self, group_id: int, from_index: int) -> int:
         return self._add(Record("truncate", group_id, from_index))
 
+    def reset(self, group_id: int, index: int, term: int) -> int:
+        return self._add(Record("reset", group_id, index, term))
+
     def save_vote(self, group_id: int, term: int, voted_for: str | None) -> int:
         return self._add(Record("vote", group_id, term=term, voted_for=voted_for))
 

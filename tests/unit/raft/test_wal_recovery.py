@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
 STEPS = st.builds(
     Step,
-    st.sampled_from(["append", "append", "append", "append", "truncate", "vote", "erase", "flush"]),
+    st.sampled_from(["append", "append", "append", "append", "truncate", "vote", "reset", "erase", "flush"]),
     st.integers(0, 2),
     st.integers(0, 5),
     st.binary(max_size=60),
@@ -62,6 +62,8 @@ def model_after(state: State, step: Step) -> State:
             term, voted_for = step.term, None
     elif step.kind == "truncate":
         entries = entries[: max(0, len(entries) - step.back)]
+    elif step.kind == "reset":
+        entries = []
     else:
         term, voted_for = step.term, f"n{step.back}" if step.back else None
     state[step.group_id] = term, voted_for, entries
@@ -80,6 +82,8 @@ def perform(wal: Wal, state: State, step: Step) -> None:
         wal.truncate(step.group_id, next_index(entries) - step.back)
     elif step.kind == "vote":
         wal.save_vote(step.group_id, step.term, f"n{step.back}" if step.back else None)
+    elif step.kind == "reset":
+        wal.reset(step.group_id, 10, step.term)
     else:
         wal.erase(step.group_id)
 

@@ -30,7 +30,7 @@ from .messages import (
     VoteReply,
 )
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 FRAME_BYTES_MAX = 32 << 20
 """Longest frame, header included."""
 ENTRIES_MAX = 65_536
@@ -47,7 +47,7 @@ _LENGTH_BYTES = 4
 _APPEND = struct.Struct("<QQQQQI")
 _CALL = struct.Struct("<Q")
 _REPLY = struct.Struct("<Q?")
-_HELLO = struct.Struct("<HBB")
+_HELLO = struct.Struct("<HBBQ")
 _VERSION = struct.Struct("<H")
 
 
@@ -109,18 +109,19 @@ def _decode_reply(body: bytes) -> Reply:
 
 def _encode_hello(message: Hello) -> bytes:
     cluster_id, node_id = message.cluster_id.encode(), message.node_id.encode()
-    return _HELLO.pack(message.version, len(cluster_id), len(node_id)) + cluster_id + node_id
+    head = _HELLO.pack(message.version, len(cluster_id), len(node_id), message.incarnation)
+    return head + cluster_id + node_id
 
 
 def _decode_hello(body: bytes) -> Hello:
     (version,) = _VERSION.unpack_from(body)
     if version != PROTOCOL_VERSION:
-        return Hello(version, "", "")
-    _, cluster_bytes, node_bytes = _HELLO.unpack_from(body)
+        return Hello(version, "", "", 0)
+    _, cluster_bytes, node_bytes, incarnation = _HELLO.unpack_from(body)
     split = _HELLO.size + cluster_bytes
     if split + node_bytes != len(body):
         raise FrameError(f"ids end at byte {split + node_bytes} of a hello of {len(body)} bytes")
-    return Hello(version, body[_HELLO.size : split].decode(), body[split:].decode())
+    return Hello(version, body[_HELLO.size : split].decode(), body[split:].decode(), incarnation)
 
 
 def _encode_refusal(message: Refusal) -> bytes:

@@ -36,6 +36,8 @@ class RaftHost:
 
     groups: dict[int, Group]
     """The open groups by id. Do not change it."""
+    incarnation: int
+    """Tells this node's disk from any that it had before. Known once started."""
     on_call: Callable[[str, bytes], Awaitable[bytes]]
     """Answers ``call`` of other nodes: (node id, payload) -> payload. Set it before ``start``."""
 
@@ -54,6 +56,7 @@ class RaftHost:
     ) -> None:
         self.node_id = node_id
         self.groups = {}
+        self.incarnation = 0
         self._data_dir = data_dir
         self._settings = settings
         self._on_fatal = on_fatal
@@ -68,6 +71,19 @@ class RaftHost:
         return self._transport.connected
 
     @property
+    def incarnations(self) -> Mapping[str, int]:
+        """The nodes with a live connection, each with the incarnation of its disk."""
+        return self._transport.incarnations
+
+    def set_peer(self, node_id: str, address: Address) -> None:
+        """Know a node of the cluster, or its new address: that counts from the next dial on."""
+        self._transport.set_peer(node_id, address)
+
+    def remove_peer(self, node_id: str) -> None:
+        """Know a node no more: its connection is closed, and it is refused when it dials."""
+        self._transport.remove_peer(node_id)
+
+    @property
     def address(self) -> Address:
         """Where this node listens, once started."""
         return self._transport.address
@@ -76,13 +92,14 @@ class RaftHost:
         """Recover the log, then listen and dial. Raises what Wal.open and Transport.start raise."""
         loop = asyncio.get_running_loop()
         log = Wal.open(self._data_dir / "wal", loop, self._fail)
+        self.incarnation = getattr(log, "incarnation", 0)
         self._node = _Node(self.node_id, loop, log, self._transport, self._settings, self._fail)
         self._transport.on_frame = self._on_frame
         self._transport.on_up = self._on_up
         self._transport.on_down = self._on_down
         self._transport.on_call = self.on_call
         try:
-            await self._transport.start()
+            await self._transport.start(self.incarnation)
         except BaseException:
             await log.close()
             raise
@@ -141,7 +158,7 @@ class RaftHost:
         if group is not None:
             group.receive(node_id, message)
 
-    def _on_up(self, node_id: str) -> None:
+    def _on_up(self, node_id: str, incarnation: int) -> None:
         for group in self.groups.values():
             group.peer_up(node_id)
 

@@ -86,11 +86,15 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False):
-    """First frame in each direction. Of another version, only ``version`` is read and the ids stay empty."""
+    """First frame in each direction. Of another version, only ``version`` is read; the rest stays empty.
+
+    ``incarnation`` (u64) tells the sender's disk from any that it had before.
+    """
 
     version: int
     cluster_id: str
     node_id: str
+    incarnation: int
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):

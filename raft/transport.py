@@ -9,8 +9,11 @@ import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
+from msgspec import structs
+
 from .calls import CallFailed, CallServer, CallUnknown
 from .connection import Connection
+from .dialling import Address, Dialler
 from .frames import FRAME_BYTES_MAX, PROTOCOL_VERSION, FrameError, encode
 from .handshake import Complaints, fault_of
 from .messages import Call, Hello, Message, Ping, RaftMessage, Refusal, Reply
@@ -20,7 +23,6 @@ __all__ = ["Address", "CallFailed", "CallUnknown", "Transport"]
 
 _log = logging.getLogger(__name__)
 
-Address = tuple[str, int]
 STRANGERS_MAX = 64
 """Connections at a time whose other end has not said who it is."""
 
@@ -28,8 +30,9 @@ STRANGERS_MAX = 64
 class Transport:
     """This node's end of every connection between nodes.
 
-    The node with the larger id dials; a lost connection is dialled again after ``reconnect_s``. ``peers`` may list
-    this node too. Addresses are looked up at each dial.
+    The node with the larger id dials; a lost connection is dialled again after ``reconnect_s``. ``peers`` are the nodes
+    known at first, perhaps this one too: ``set_peer`` and ``remove_peer`` change them. Host names are looked up at each
+    dial.
 
     - ``tls``: encrypt every connection, and admit only nodes whose certificate names them. Without it nothing is
       encrypted or authenticated, and a ``listen`` address that is not loopback raises ValueError, unless
@@ -41,12 +44,15 @@ class Transport:
 
     on_frame: Callable[[str, int, RaftMessage], None]
     """Called with (node id, group id, message)."""
-    on_up: Callable[[str], None]
-    """Called with the id of a node that frames can be sent to from now on. Alternates with ``on_down`` for each."""
+    on_up: Callable[[str, int], None]
+    """Called with the id of a node that frames can be sent to from now on, and its disk's incarnation. Alternates with
+    ``on_down`` for each."""
     on_down: Callable[[str], None]
     """Called with the id of a node when its connection is lost."""
     on_call: Callable[[str, bytes], Awaitable[bytes]]
     """Answers another node's call: (node id, payload) to answer. What it raises becomes the caller's CallFailed."""
+    incarnations: dict[str, int]
+    """The connected nodes, each with the incarnation of its disk. Do not change it."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -66,22 +72,21 @@ class Transport:
         if tls is None and not plaintext and not _is_loopback(listen[0]):
             raise ValueError(f"listening in plaintext on {listen[0]}, which others can reach, takes plaintext=True")
         self._tls = tls
-        self.connected: set[str] = set()
+        self.incarnations = {}
         self.on_frame = lambda node_id, group_id, message: None
-        self.on_up = lambda node_id: None
+        self.on_up = lambda node_id, incarnation: None
         self.on_down = lambda node_id: None
         self.on_call = _refuse_call
         self._listen = listen
-        self._peers = peers
+        self._peers = dict(peers)
         self._keepalive_s = keepalive_s
         self._silence_s = silence_s
-        self._reconnect_s = reconnect_s
         self._peer_buffer_bytes_max = peer_buffer_bytes_max
         self._calls_max = calls_max
-        self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id)
+        self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, 0)
         self._hello_frame = encode(0, self._hello)
         self._server: asyncio.Server | None = None
-        self._dialling: list[asyncio.Task[None]] = []
+        self._dialler = Dialler(self._connection, silence_s, reconnect_s)
         self._beat: asyncio.TimerHandle | None = None
         self._open: set[Connection] = set()
         self._admitted: dict[str, Connection] = {}
@@ -95,12 +100,44 @@ class Transport:
         host, port, *_ = self._server.sockets[0].getsockname()
         return host, port
 
-    async def start(self) -> None:
-        """Listen and dial. Returns when listening; peers come up later. Raises OSError if the port is taken."""
+    @property
+    def connected(self) -> set[str]:
+        """Ids of the nodes that frames can be sent to."""
+        return set(self.incarnations)
+
+    def set_peer(self, node_id: str, address: Address) -> None:
+        """Know a node, or its new address: that counts from the next dial on, a live connection stays."""
+        if self._peers.get(node_id) == address:
+            return
+        self._peers[node_id] = address
+        if self._server is not None and self._server.is_serving() and node_id < self._hello.node_id:
+            if node_id not in self._admitted:  # the dial under way may hang at the old address
+                self._hang_up(node_id)
+            self._dialler.dial(node_id, address)
+
+    def remove_peer(self, node_id: str) -> None:
+        """Know a node no more: its connection is closed, and it is refused when it dials. Unknown ids are ignored."""
+        if self._peers.pop(node_id, None) is not None:
+            self._hang_up(node_id)
+
+    def _hang_up(self, node_id: str) -> None:
+        self._dialler.leave(node_id)
+        for connection in [each for each in self._open if node_id in {each.peer, each.dialled}]:
+            connection.abort()
+
+    async def start(self, incarnation: int) -> None:
+        """Listen and dial, with a disk of this incarnation (u64).
+
+        Returns when listening; peers come up later. Raises OSError if the port is taken.
+        """
+        self._hello = structs.replace(self._hello, incarnation=incarnation)
+        self._hello_frame = encode(0, self._hello)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: self._connection(None), *self._listen, start_serving=False)
         await self._server.start_serving()  # not before ``opened`` can ask whether it is serving
-        self._dialling = [loop.create_task(self._dial(peer)) for peer in self._peers if peer < self._hello.node_id]
+        for peer, address in self._peers.items():
+            if peer < self._hello.node_id:
+                self._dialler.dial(peer, address)
         self._keep_alive()
 
     async def stop(self) -> None:
@@ -109,9 +146,7 @@ class Transport:
             return
         self._server.close()
         self._beat.cancel()
-        for task in self._dialling:
-            task.cancel()
-        await asyncio.gather(*self._dialling, return_exceptions=True)
+        await self._dialler.stop()
         closing = list(self._open)
         for connection in closing:
             connection.abort()
@@ -198,7 +233,7 @@ class Transport:
             return
         if connection.dialled is None:
             connection.send(self._hello_frame)
-        self._up(connection, message.node_id)
+        self._up(connection, message.node_id, message.incarnation)
 
     def _complain(self, complaint: str) -> None:
         if self._complaints.is_new(complaint):
@@ -206,40 +241,27 @@ class Transport:
 
     # Which connection of a pair counts
 
-    def _up(self, connection: Connection, peer: str) -> None:
+    def _up(self, connection: Connection, peer: str, incarnation: int) -> None:
         older = self._admitted.get(peer)
         if older is not None:  # its other end is gone, or it would not have dialled again
             self._down(older)
             older.abort()
         connection.admit(peer, FRAME_BYTES_MAX)
         self._admitted[peer] = connection
-        self.connected.add(peer)
+        self.incarnations[peer] = incarnation
         self._complaints.clear()
         _log.info("connected to %s", connection.other_end)
-        self.on_up(peer)
+        self.on_up(peer, incarnation)
 
     def _down(self, connection: Connection) -> None:
         peer = connection.peer
         if peer is not None and self._admitted.get(peer) is connection:
             del self._admitted[peer]
-            self.connected.discard(peer)
+            del self.incarnations[peer]
             _log.info("no longer connected to %s", connection.other_end)
             self.on_down(peer)
 
     # What runs all the time
-
-    async def _dial(self, peer: str) -> None:
-        """Keep a connection to ``peer``, for ever."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                async with asyncio.timeout(self._silence_s):
-                    _, connection = await loop.create_connection(lambda: self._connection(peer), *self._peers[peer])
-            except OSError as error:
-                _log.debug("cannot reach %s: %s", peer, error)
-            else:
-                await connection.gone.wait()
-            await asyncio.sleep(self._reconnect_s)
 
     def _connection(self, dialled: str | None) -> Connection:
         tls = None if self._tls is None else self._tls.session(dialled=dialled is not None)

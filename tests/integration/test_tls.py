@@ -36,7 +36,7 @@ def _answer_to_plaintext(address: str) -> str:
     """What a node says to somebody who introduces himself as another one, without TLS."""
     host, port = address.split(":")
     with socket.create_connection((host, int(port)), timeout=20) as plain:
-        plain.sendall(encode(0, Hello(PROTOCOL_VERSION, "local", "n2")))
+        plain.sendall(encode(0, Hello(PROTOCOL_VERSION, "local", "n2", 0)))
         answer = b"".join(iter(lambda: plain.recv(4096), b""))
     ((_, refusal),) = FrameReader().feed(answer)
     assert isinstance(refusal, Refusal)

@@ -15,10 +15,13 @@ Run = Callable[[Scenario], None]
 UNSET: Address = ("127.0.0.1", 0)
 
 
-class Node:
-    """A transport and what it told. Starts on an ephemeral port and enters it into ``addresses``."""
+_running: "list[Node]" = []
 
-    def __init__(self, node_id: str, addresses: dict[str, Address], **options: Any) -> None:
+
+class Node:
+    """A transport and what it told. Starts on an ephemeral port, and tells those who share its ``addresses``."""
+
+    def __init__(self, node_id: str, addresses: dict[str, Address], *, incarnation: int = 0, **options: Any) -> None:
         addresses.setdefault(node_id, UNSET)
         self.node_id = node_id
         self.addresses = addresses
@@ -26,7 +29,8 @@ class Node:
         self.events: list[str] = []
         self.frames: list[tuple[str, int, Message]] = []
         self.changed = asyncio.Event()
-        self.transport.on_up = lambda peer: self.note(f"up {peer}")
+        self.incarnation = incarnation
+        self.transport.on_up = lambda peer, incarnation: self.note(f"up {peer}")
         self.transport.on_down = lambda peer: self.note(f"down {peer}")
         self.transport.on_frame = self.take
 
@@ -47,11 +51,16 @@ class Node:
         await self.until(lambda: len(self.events) == count)
 
     async def __aenter__(self) -> "Node":
-        await self.transport.start()
+        await self.transport.start(self.incarnation)
         self.addresses[self.node_id] = self.transport.address
+        _running.append(self)
+        for node in _running:
+            if node.addresses is self.addresses:
+                node.transport.set_peer(self.node_id, self.transport.address)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        _running.remove(self)
         await self.transport.stop()
 
 
@@ -93,5 +102,5 @@ class Peer:
         self.writer.transport.abort()
 
 
-def hello(node_id: str, cluster_id: str = "house", version: int = PROTOCOL_VERSION) -> Hello:
-    return Hello(version, cluster_id, node_id)
+def hello(node_id: str, cluster_id: str = "house", version: int = PROTOCOL_VERSION, incarnation: int = 0) -> Hello:
+    return Hello(version, cluster_id, node_id, incarnation)

@@ -47,7 +47,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(TimeoutNow, U64),
     st.builds(Call, U64, st.binary()),
     st.builds(Reply, U64, st.binary(), st.booleans()),
-    st.builds(Hello, st.just(frames.PROTOCOL_VERSION), ID, ID),
+    st.builds(Hello, st.just(frames.PROTOCOL_VERSION), ID, ID, U64),
     st.builds(Refusal, st.text()),
     st.just(Ping()),
 )
@@ -139,8 +139,8 @@ ENTRY = struct.Struct("<QQQQQI")
         (2, struct.pack("<QBQQ", 1, 2, 3, 4), "not the bytes of any AppendAck"),
         (6, struct.pack("<QB", 1, 0) + b"x", "malformed"),
         (9, struct.pack("<QB", 1, 2), "truth value"),
-        (10, struct.pack("<HBB", frames.PROTOCOL_VERSION, 2, 2) + b"abc", "ids end at byte"),
-        (10, struct.pack("<HBB", frames.PROTOCOL_VERSION, 1, 1) + b"\xff\xff", "malformed"),
+        (10, struct.pack("<HBBQ", frames.PROTOCOL_VERSION, 2, 2, 0) + b"abc", "ids end at byte"),
+        (10, struct.pack("<HBBQ", frames.PROTOCOL_VERSION, 1, 1, 0) + b"\xff\xff", "malformed"),
         (11, b"\xff", "malformed"),
         (12, b"x", "malformed"),
     ],
@@ -152,7 +152,7 @@ def test_malformed_frames_are_refused_with_the_reason(kind: int, body: bytes, wh
 
 def test_another_versions_hello_gives_its_version_whatever_follows() -> None:
     hello = body_with_header(10, struct.pack("<H", 77) + b"\xff of another age")
-    assert read(hello) == [(1, Hello(77, "", ""))]
+    assert read(hello) == [(1, Hello(77, "", "", 0))]
 
 
 @pytest.mark.parametrize("length", [0, 4, frames.FRAME_BYTES_MAX - 3, (1 << 32) - 1])
@@ -196,7 +196,7 @@ def test_the_most_entries_pass_and_one_more_is_refused_by_the_sender() -> None:
         (1, AppendEntries(1, 0, 0, 0, 0, [(1, 1 << 64, b"")])),
         (1, AppendEntries(1, 0, 0, 0, 0, [(2, 1, b"")])),
         (1, AppendEntries(1, 0, 0, 0, 0, [(1, 1, b""), (3, 1, b"")])),
-        (1, Hello(1, "c" * 256, "n")),
+        (1, Hello(1, "c" * 256, "n", 0)),
     ],
 )
 def test_what_does_not_fit_is_refused_by_the_sender(group_id: int, message: Message) -> None:

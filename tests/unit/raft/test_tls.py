@@ -98,7 +98,7 @@ def test_a_changed_byte_is_found(issuer: Issuer) -> None:
         acceptor.receive(bytes(sealed))
 
 
-@pytest.mark.parametrize("plain", [*(encode(0, Hello(1, "c" * ids, "n")) for ids in (1, 12, 240)), b"GET / HTTP/1.1"])
+@pytest.mark.parametrize("plain", [*(encode(0, Hello(1, "c" * n, "n", 0)) for n in (1, 12, 240)), b"GET / HTTP/1.1"])
 def test_no_introduction_is_taken_for_tls_nor_tls_for_one(issuer: Issuer, plain: bytes) -> None:
     assert not looks_like_tls(plain)
     with pytest.raises(NotTls):

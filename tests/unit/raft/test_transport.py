@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import struct
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_sending_to_a_node_that_is_not_connected_says_so(run: Run) -> None:
 @pytest.mark.parametrize(
     "introduction, why",
     [
-        (hello("n2", version=9), "it speaks version 9 of the protocol, n1 speaks 1"),
+        (hello("n2", version=9), "it speaks version 9 of the protocol, n1 speaks 2"),
         (hello("n2", cluster_id="barn"), "it belongs to cluster 'barn', n1 to 'house'"),
         (hello("n7"), "n1 knows no node 'n7'"),
         (hello("n0"), "'n0' must not dial 'n1'"),
@@ -228,7 +229,7 @@ def test_a_peer_that_only_pings_stays_connected(run: Run) -> None:
 def test_two_idle_nodes_stay_connected(run: Run) -> None:
     async def scenario() -> None:
         addresses: dict[str, Address] = {}
-        options = {"keepalive_s": 0.02, "silence_s": 0.4}
+        options: Any = {"keepalive_s": 0.02, "silence_s": 0.4}
         async with Node("n1", addresses, **options) as n1, Node("n2", addresses, **options) as n2:
             await n2.until(lambda: n2.events == ["up n1"])
             async with Node("n0", {"n9": UNSET}, **options) as n0, await Peer.dial(n0, hello("n9")) as clock:
@@ -352,7 +353,7 @@ def test_a_taken_port_is_an_error_of_start_and_stop_is_harmless(run: Run) -> Non
         async with Node("n1", {}) as n1:
             second = Transport("n9", "house", n1.transport.address, {"n1": n1.transport.address})
             with pytest.raises(OSError, match="address already in use"):
-                await second.start()
+                await second.start(0)
             await second.stop()
             await n1.transport.stop()
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from stockade.raft.frames import FRAME_BYTES_MAX, FrameError, encode
+from stockade.raft.frames import FRAME_BYTES_MAX, PROTOCOL_VERSION, FrameError, encode
 from stockade.raft.messages import Call, Hello, Reply
 from stockade.raft.transport import Address, CallFailed, CallUnknown, Transport
 
@@ -23,11 +23,11 @@ async def two_nodes(handler: Handler, calls_max: int = 8) -> AsyncIterator[tuple
     n2 = Transport("n2", "house", UNSET, addresses, calls_max=calls_max, reconnect_s=0.01)
     n1.on_call = handler
     n1_sees_n2, n2_sees_n1 = asyncio.Event(), asyncio.Event()
-    n1.on_up = lambda _: n1_sees_n2.set()
-    n2.on_up = lambda _: n2_sees_n1.set()
-    await n1.start()
-    addresses["n1"] = n1.address
-    await n2.start()
+    n1.on_up = lambda *_: n1_sees_n2.set()
+    n2.on_up = lambda *_: n2_sees_n1.set()
+    await n1.start(0)
+    n2.set_peer("n1", n1.address)
+    await n2.start(0)
     await n1_sees_n2.wait()
     await n2_sees_n1.wait()
     try:
@@ -214,11 +214,11 @@ def test_a_peer_is_served_no_more_calls_at_a_time_than_the_bound() -> None:
 def test_a_call_that_finds_the_buffer_full_was_surely_not_sent() -> None:
     async def scenario() -> None:
         n1 = Transport("n1", "house", UNSET, {"n2": UNSET}, peer_buffer_bytes_max=1000)
-        await n1.start()
+        await n1.start(0)
         _, writer = await asyncio.open_connection(*n1.address)
         up = asyncio.Event()
-        n1.on_up = lambda _: up.set()
-        writer.write(encode(0, Hello(1, "house", "n2")))
+        n1.on_up = lambda *_: up.set()
+        writer.write(encode(0, Hello(PROTOCOL_VERSION, "house", "n2", 0)))
         await up.wait()
         with pytest.raises(ConnectionError, match="too many bytes"):
             await n1.call("n2", bytes(2000), LONG_S)
@@ -232,10 +232,10 @@ def test_answers_nobody_asked_for_are_dropped() -> None:
     async def scenario() -> None:
         n1 = Transport("n1", "house", UNSET, {"n2": UNSET})
         n1.on_call = echo
-        await n1.start()
+        await n1.start(0)
         reader, writer = await asyncio.open_connection(*n1.address)
-        hello, answer = encode(0, Hello(1, "house", "n1")), encode(0, Reply(5, b"n2 said x", True))
-        writer.write(encode(0, Hello(1, "house", "n2")))
+        hello, answer = encode(0, Hello(PROTOCOL_VERSION, "house", "n1", 0)), encode(0, Reply(5, b"n2 said x", True))
+        writer.write(encode(0, Hello(PROTOCOL_VERSION, "house", "n2", 0)))
         writer.write(encode(0, Reply(77, b"what?", True)) + encode(0, Call(5, b"x")))
         assert await reader.readexactly(len(hello) + len(answer)) == hello + answer
         writer.transport.abort()

@@ -1,0 +1,101 @@
+"""Who is known to a transport may change while it runs: nodes come, move and go."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from stockade.raft.frames import encode
+from stockade.raft.messages import Refusal, TimeoutNow
+from stockade.raft.transport import Address
+
+from .nodes import UNSET, Node, Peer, Run, hello
+
+
+def test_both_ends_learn_the_incarnation_of_the_others_disk(run: Run) -> None:
+    async def scenario() -> None:
+        addresses: dict[str, Address] = {}
+        largest = (1 << 64) - 1
+        async with Node("n1", addresses, incarnation=7) as n1, Node("n2", addresses, incarnation=largest) as n2:
+            told: list[tuple[str, int]] = []
+            n1.transport.on_up = lambda *up: told.append(up)
+            await n2.until(lambda: n2.transport.incarnations == {"n1": 7})
+            await n1.until(lambda: bool(told) or bool(n1.events))
+            assert n1.transport.incarnations == {"n2": largest}
+            assert told in ([], [("n2", largest)])
+        assert n1.transport.incarnations == n2.transport.incarnations == {}
+
+    run(scenario)
+
+
+def test_a_node_that_becomes_known_later_is_dialled_and_admitted(run: Run) -> None:
+    async def scenario() -> None:
+        async with Node("n1", {}) as n1, Node("n2", {}) as n2:
+            async with await Peer.dial(n1, hello("n2")) as early:
+                assert isinstance(await early.hear(), Refusal)
+            n2.transport.set_peer("n1", n1.transport.address)
+            n1.transport.set_peer("n2", n2.transport.address)
+            await n2.until(lambda: n2.events == ["up n1"])
+            await n1.until(lambda: n1.events == ["up n2"])
+
+    run(scenario)
+
+
+def test_a_node_that_moves_is_dialled_at_its_new_address_at_once(run: Run) -> None:
+    async def scenario() -> None:
+        async with Node("n1", {"n2": UNSET}) as n1, contextlib.AsyncExitStack() as stack:
+            mute = await asyncio.start_server(lambda *_: None, *UNSET)  # accepts, and never says anything
+            stack.push_async_callback(mute.wait_closed)
+            stack.callback(mute.close)
+            n2 = await stack.enter_async_context(Node("n2", {"n1": mute.sockets[0].getsockname()}, silence_s=3600))
+            n2.transport.set_peer("n1", n1.transport.address)
+            await n2.until(lambda: n2.events == ["up n1"])
+
+    run(scenario)
+
+
+def test_a_live_connection_stays_when_an_address_changes(run: Run) -> None:
+    async def scenario() -> None:
+        addresses: dict[str, Address] = {}
+        async with Node("n1", addresses) as n1, Node("n2", addresses) as n2:
+            await n2.until(lambda: n2.events == ["up n1"])
+            n2.transport.set_peer("n1", ("127.0.0.1", 1))
+            await n1.until(lambda: n1.events == ["up n2"])
+            assert n2.transport.send("n1", encode(1, TimeoutNow(1)))
+            await n1.until(lambda: len(n1.frames) == 1)
+            assert n2.events == ["up n1"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("by", ["the one that dialled", "the one that was dialled"])
+def test_a_removed_node_is_disconnected_and_refused_from_then_on(run: Run, by: str) -> None:
+    async def scenario() -> None:
+        addresses: dict[str, Address] = {}
+        async with Node("n1", addresses) as n1, Node("n2", addresses) as n2:
+            await n1.until(lambda: n1.events == ["up n2"])
+            await n2.until(lambda: n2.events == ["up n1"])
+            remover, removed = (n2, n1) if by == "the one that dialled" else (n1, n2)
+            remover.transport.remove_peer(removed.node_id)
+            await remover.until_events(2)
+            await removed.until_events(2)
+            assert not remover.transport.send(removed.node_id, encode(1, TimeoutNow(1)))
+            if remover is n1:
+                async with await Peer.dial(n1, hello("n2")) as again:
+                    assert isinstance(await again.hear(), Refusal)
+            remover.transport.remove_peer("nobody")
+            remover.transport.set_peer(removed.node_id, removed.transport.address)
+            await removed.until_events(3)
+            assert removed.events[-1] == f"up {remover.node_id}"
+
+    run(scenario)
+
+
+def test_a_stopped_transport_dials_nobody(run: Run) -> None:
+    async def scenario() -> None:
+        async with Node("n2", {}) as n2:
+            await n2.transport.stop()
+            n2.transport.set_peer("n1", UNSET)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(scenario)

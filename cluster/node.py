@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from ..partition import commands as partition_commands
 from ..partition.machine import PartitionConfig, PartitionMachine
 from ..partition.segments import SegmentLog
+from ..partition.stored import StoredMachine
 from ..raft.host import RaftHost, RaftSettings
 from . import commands as controller_commands
 from . import messages
@@ -117,11 +119,16 @@ class Node:
 
     def _open_replica(self, assignment: Assignment, directory: Path) -> Replica:
         config = assignment.config
-        log = SegmentLog(directory / "log", self.config.limits.segment_bytes_max)
+        log = SegmentLog(self.config.limits.segment_bytes_max)
         machine = PartitionMachine(
             PartitionConfig(assignment.topic_id, config.require_fence, config.strict_sequence, config.max_producers),
             log,
         )
+        stored = StoredMachine(machine, log)
+        # As long as groups do not restore checkpoints, they apply their whole log to an empty machine.
+        shutil.rmtree(directory / "log", ignore_errors=True)
+        (directory / "log").mkdir(parents=True)
+        stored.start(directory / "log")
 
         async def enrol_here(pid: int, group: int, timeout_s: float) -> int:
             return await enrol(self._router, self.config.controllers, pid, group, timeout_s)
@@ -132,8 +139,7 @@ class Node:
         return Replica(
             (assignment.topic, assignment.topic_id, assignment.partition),
             config,
-            log,
-            machine,
+            stored,
             open_group,
             url_of=self._urls.get,
             enrol=enrol_here,

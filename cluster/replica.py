@@ -5,7 +5,8 @@ that another node leads, and it never calls a lost proposal a failure.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -22,9 +23,10 @@ from ..partition.errors import (
     ThrottlingQuotaExceeded,
     UnknownTopicOrPartition,
 )
-from ..partition.machine import PartitionMachine
+from ..partition.image import FileExtent
 from ..partition.records import Batch
-from ..partition.segments import SegmentLog, Slice
+from ..partition.segments import Slice
+from ..partition.stored import StoredMachine
 from ..raft.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
 from .messages import GroupStatus
 from .model import Leader, TopicConfig
@@ -35,17 +37,25 @@ Enrol = Callable[[int, int, float], Awaitable[int]]
 
 
 class AppliedMachine:
-    """A partition machine that wakes waiting readers whenever a command was applied."""
+    """A partition's machine and files as its group runs them; wakes waiting readers whenever the state changed."""
 
-    def __init__(self, machine: PartitionMachine, changed: Signal) -> None:
-        self._machine = machine
+    def __init__(self, stored: StoredMachine, changed: Signal) -> None:
+        self._stored = stored
         self._changed = changed
+        self.start = stored.start
+        self.capture = stored.capture
+        self.inspect = stored.inspect
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, then notify."""
-        result = self._machine.apply(index, term, command)
+        result = self._stored.apply(index, term, command)
         self._changed.notify()
         return result
+
+    def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
+        """Be what was captured, then notify."""
+        self._stored.restore(directory, state, files)
+        self._changed.notify()
 
 
 class Replica:
@@ -55,8 +65,7 @@ class Replica:
         self,
         name: tuple[str, int, int],
         config: TopicConfig,
-        log: SegmentLog,
-        machine: PartitionMachine,
+        stored: StoredMachine,
         open_group: Callable[[AppliedMachine], Group],
         *,
         url_of: Callable[[str | None], str | None],
@@ -66,14 +75,14 @@ class Replica:
         """``name`` is (topic, topic id, partition); ``timeout_s`` bounds every call."""
         self.topic, self.topic_id, self.partition = name
         self.config = config
-        self.machine = machine
+        self.machine = stored.machine
         self.changed = Signal()
-        self._log = log
+        self._log = stored.log
         self._url_of = url_of
         self._enrol = enrol
         self._timeout_s = timeout_s
         self._is_deleted = False
-        self.group = open_group(AppliedMachine(machine, self.changed))
+        self.group = open_group(AppliedMachine(stored, self.changed))
 
     def leader(self) -> Leader:
         """Who leads this partition, as far as this node knows."""

@@ -1,47 +1,108 @@
-"""Index of one segment: where each batch lies, and when it came. Pure: segments.py writes its bytes."""
+"""Index of one segment: where each batch lies, and when it came. Pure: segments.py writes its bytes.
+
+Each entry ends with a check of the file up to there, so a file cut behind any entry can be verified in one go.
+"""
 
 import struct
-from array import array
+import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from .commands import Append, Offset, Stamp
 from .log import Run, StoredBatch
 
-ENTRY = struct.Struct("<QQqqqQIIIihxx")
-"""One batch in 68 bytes, little-endian: base offset, position, producer id (-1: none), timestamp, greatest
-timestamp, writer epoch, count, length, CRC, first sequence, producer epoch.
+ENTRY = struct.Struct("<QQqqqqQIIIihxxI")
+"""One batch in 80 bytes, little-endian: base offset, position, producer id (-1: none), timestamp, greatest timestamp,
+greatest timestamp of the segment so far, writer epoch, count, length, CRC, first sequence, producer epoch, and the
+CRC-32 of all bytes of the file before this field.
 """
+_FIELDS = struct.Struct("<QQqqqqQIIIihxx")
+_CHECK = struct.Struct("<I")
 _BASE_AND_POSITION = struct.Struct("<QQ")
-_BASE_AND_COUNT = struct.Struct("<Q40xI")
+_BASE_AND_COUNT = struct.Struct("<Q48xI")
+_MAX_TIMESTAMP = struct.Struct("<32xq")
+_GREATEST = struct.Struct("<40xq")
+_POSITION_AND_LENGTH = struct.Struct("<8xQ44xI")
+
+
+class IndexDamaged(Exception):
+    """The bytes of an index are not those that were written."""
 
 
 class SegmentIndex:
     """Batches of the segment file ``segment``, packed as they are on disk: no Python object for each batch.
 
     ``next_offset`` and ``size`` are where the next batch begins: its offset, and its position in the file.
+    ``index_size`` is the size of the index file. ``synced`` is kept for whoever syncs the files: up to which size that
+    was done. The entries of a segment that is full need not stay in memory (``seal``).
     """
 
     def __init__(self, segment: str, base_offset: Offset, size: int) -> None:
         self.segment = segment
+        self.base_offset = base_offset
         self.next_offset = base_offset
         self.size = size
-        self._entries = bytearray()
-        self._greatest = array("q")  # greatest timestamp of the segment up to each batch, so that it can be searched
+        self.synced = 0
+        self.greatest_timestamp_ms = -1
+        self._entries: bytearray | None = bytearray()
+        self._load: Callable[[SegmentIndex], bytes] | None = None
+        self._count = 0
+        self._check = 0
+
+    @classmethod
+    def of(cls, segment: str, base_offset: Offset, start: int, entries: bytes) -> "SegmentIndex":
+        """The index with these bytes of a segment whose batches begin at position ``start``. Raises IndexDamaged."""
+        index = cls(segment, base_offset, start)
+        count, rest = divmod(len(entries), ENTRY.size)
+        if rest:
+            raise IndexDamaged("it ends inside an entry")
+        if not count:
+            return index
+        behind = len(entries) - _CHECK.size
+        check = zlib.crc32(memoryview(entries)[:behind])
+        if check != _CHECK.unpack_from(entries, behind)[0]:
+            raise IndexDamaged("its bytes do not have the CRC that they should have")
+        if _BASE_AND_POSITION.unpack_from(entries) != (base_offset, start):
+            raise IndexDamaged("it belongs to another segment")
+        index._entries, index._count = bytearray(entries), count
+        index._check = zlib.crc32(_CHECK.pack(check), check)
+        index.next_offset = index._end(count - 1)
+        index.size = sum(_POSITION_AND_LENGTH.unpack_from(entries, (count - 1) * ENTRY.size))
+        index.greatest_timestamp_ms = index._greatest(count - 1)
+        return index
+
+    @property
+    def index_size(self) -> int:
+        """Bytes of the index file."""
+        return self._count * ENTRY.size
+
+    @property
+    def entries(self) -> bytes | bytearray:
+        """Bytes of the index file. Raises OSError when they have to be read, and cannot."""
+        if self._entries is not None:
+            return self._entries
+        assert self._load is not None
+        return self._load(self)
+
+    def seal(self, load: "Callable[[SegmentIndex], bytes]") -> None:
+        """The segment is full: from now on ``load`` is asked for the entries whenever they are needed."""
+        self._entries, self._load = None, load
 
     def __len__(self) -> int:
-        return len(self._greatest)
+        return self._count
 
     def add(self, command: Append, writer_epoch: int) -> bytes:
         """Enter the batch that was just written behind the others; answers the bytes of its entry."""
         stamp = command.stamp
-        entry = ENTRY.pack(
+        self.greatest_timestamp_ms = max(self.greatest_timestamp_ms, command.max_timestamp_ms)
+        fields = _FIELDS.pack(
             self.next_offset,
             self.size,
             stamp.pid if stamp else -1,
             command.timestamp_ms,
             command.max_timestamp_ms,
+            self.greatest_timestamp_ms,
             writer_epoch,
             command.count,
             len(command.message),
@@ -49,16 +110,20 @@ class SegmentIndex:
             stamp.first_seq if stamp else -1,
             stamp.epoch if stamp else -1,
         )
+        assert self._entries is not None, "a full segment does not grow"
+        check = zlib.crc32(fields, self._check)
+        entry = fields + _CHECK.pack(check)
+        self._check = zlib.crc32(entry[-_CHECK.size :], check)
         self._entries += entry
-        self._greatest.append(max(self.greatest_timestamp_ms, command.max_timestamp_ms))
+        self._count += 1
         self.next_offset += command.count
         self.size += len(command.message)
         return entry
 
     def batch(self, number: int) -> StoredBatch:
         """The batch at a place of the index, from 0."""
-        fields = ENTRY.unpack_from(self._entries, number * ENTRY.size)
-        base, position, pid, timestamp_ms, max_timestamp_ms, writer_epoch, count, length, crc, seq, epoch = fields
+        fields = ENTRY.unpack_from(self.entries, number * ENTRY.size)
+        base, position, pid, timestamp_ms, max_timestamp_ms, _, writer_epoch, count, length, crc, seq, epoch, _ = fields
         stamp = None if pid < 0 else Stamp(pid, epoch, seq)
         return StoredBatch(
             base,
@@ -81,7 +146,7 @@ class SegmentIndex:
         first = self.find(offset)
         if first == len(self):
             return None
-        base_offset, start = _BASE_AND_POSITION.unpack_from(self._entries, first * ENTRY.size)
+        base_offset, start = _BASE_AND_POSITION.unpack_from(self.entries, first * ENTRY.size)
         behind = bisect_right(range(len(self)), start + room, lo=first, key=self._end_position)
         if at_least_one:
             behind = max(behind, first + 1)
@@ -95,25 +160,31 @@ class SegmentIndex:
         """Place of the first batch that ends behind ``offset``; ``len`` if there is none."""
         return bisect_right(range(len(self)), offset, key=self._end)
 
-    def find_timestamp(self, timestamp_ms: int) -> int:
-        """Place of the first batch with a record at or after ``timestamp_ms``; ``len`` if there is none."""
-        return bisect_left(self._greatest, timestamp_ms)
+    def find_timestamp(self, timestamp_ms: int, first: int) -> int:
+        """Place of the first batch from ``first`` on with a record at or after ``timestamp_ms``; ``len``: none."""
+        if first and self._greatest(first - 1) >= timestamp_ms:  # what is greatest so far was before
+            return next((n for n in range(first, len(self)) if self.max_timestamp_ms(n) >= timestamp_ms), len(self))
+        return bisect_left(range(len(self)), timestamp_ms, lo=first, key=self._greatest)
 
-    @property
-    def greatest_timestamp_ms(self) -> int:
-        """Greatest timestamp of a record in the segment; -1 while it is empty."""
-        return self._greatest[-1] if self._greatest else -1
+    def max_timestamp_ms(self, number: int) -> int:
+        """Greatest timestamp of a record in the batch at a place."""
+        (timestamp_ms,) = _MAX_TIMESTAMP.unpack_from(self.entries, number * ENTRY.size)
+        return int(timestamp_ms)
 
     def _batches(self, first: int, behind: int) -> Iterator[StoredBatch]:
         return map(self.batch, range(first, behind))
 
+    def _greatest(self, number: int) -> int:
+        (timestamp_ms,) = _GREATEST.unpack_from(self.entries, number * ENTRY.size)
+        return int(timestamp_ms)
+
     def _end(self, number: int) -> Offset:
-        base_offset, count = _BASE_AND_COUNT.unpack_from(self._entries, number * ENTRY.size)
+        base_offset, count = _BASE_AND_COUNT.unpack_from(self.entries, number * ENTRY.size)
         end: Offset = base_offset + count
         return end
 
     def _end_position(self, number: int) -> int:
         if number + 1 == len(self):
             return self.size
-        _, position = _BASE_AND_POSITION.unpack_from(self._entries, (number + 1) * ENTRY.size)
+        _, position = _BASE_AND_POSITION.unpack_from(self.entries, (number + 1) * ENTRY.size)
         return int(position)

@@ -11,7 +11,7 @@ import msgspec
 
 from .commands import Append, Offset, Stamp
 from .errors import OffsetOutOfRange
-from .records import first_row_since
+from .records import timestamps
 
 
 class StoredBatch(msgspec.Struct, frozen=True):
@@ -108,6 +108,10 @@ class Log(Protocol):
         """Store the batch at log_end; answers its base offset. After an OSError the log must not be used."""
         ...
 
+    def trim(self, before: Offset) -> None:
+        """Raise log_start to ``before``, which is at most log_end, if it is lower."""
+        ...
+
     def read(self, offset: Offset, max_bytes: int) -> Slice:
         """Batches from the one that contains ``offset``: the first always, more while all together fit
         ``max_bytes``.
@@ -121,8 +125,8 @@ class Log(Protocol):
         ...
 
     def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
-        """First record at or after ``timestamp_ms`` (None: with the greatest timestamp), and its timestamp;
-        (-1, None) when there is none.
+        """First record from log_start on at or after ``timestamp_ms`` (None: with the greatest timestamp), and its
+        timestamp; (-1, None) when there is none.
         """
         ...
 
@@ -130,16 +134,15 @@ class Log(Protocol):
 class MemoryLog:
     """Implements ``Log`` with lists, slowly and plainly: the twin that SegmentLog is compared with."""
 
-    log_start: Offset = 0
-
     def __init__(self) -> None:
+        self.log_start: Offset = 0
         self.batches: list[StoredBatch] = []
         self._messages: dict[Offset, bytes] = {}
 
     @property
     def log_end(self) -> Offset:
         """The next offset to be given."""
-        return self.batches[-1].next_offset if self.batches else 0
+        return self.batches[-1].next_offset if self.batches else self.log_start
 
     def append(self, command: Append, writer_epoch: int) -> Offset:
         """Store the batch at log_end; answers its base offset."""
@@ -160,6 +163,11 @@ class MemoryLog:
             )
         )
         return offset
+
+    def trim(self, before: Offset) -> None:
+        """Raise log_start to ``before`` if it is lower."""
+        self.log_start = max(self.log_start, before)
+        self.batches = [batch for batch in self.batches if batch.next_offset > self.log_start]
 
     def read(self, offset: Offset, max_bytes: int) -> Slice:
         """Batches from the one that contains ``offset``."""
@@ -184,14 +192,14 @@ class MemoryLog:
 
     def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
         """First record at or after ``timestamp_ms`` (None: the greatest there is), and its timestamp."""
-        wanted = timestamp_ms
-        if wanted is None:
-            wanted = max((batch.max_timestamp_ms for batch in self.batches), default=0)
-        for batch in self.batches:
-            if batch.max_timestamp_ms >= wanted:
-                row, found = first_row_since(self._messages[batch.base_offset], wanted)
-                return batch.base_offset + row, found
-        return -1, None
+        records = [
+            (timestamp, batch.base_offset + row)
+            for batch in self.batches
+            for row, timestamp in enumerate(timestamps(self._messages[batch.base_offset]))
+            if batch.base_offset + row >= self.log_start
+        ]
+        wanted = max(records, default=(0, 0))[0] if timestamp_ms is None else timestamp_ms
+        return next(((offset, found) for found, offset in records if found >= wanted), (-1, None))
 
     def _fetch(self, batches: Sequence[StoredBatch]) -> list[bytes]:
         return [self._messages[batch.base_offset] for batch in batches]

@@ -117,16 +117,32 @@ def decode_batch(message: bytes | memoryview) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)
 
 
-def first_row_since(message: bytes | memoryview, timestamp_ms: int) -> tuple[int, int]:
-    """First row of a stored message at or after ``timestamp_ms`` (there must be one), and its timestamp."""
-    timestamps = decode_batch(message).column(_TIMESTAMP).view(pa.int64())
-    row: int = pc.index(pc.greater_equal(timestamps, timestamp_ms), True).as_py()
-    return row, timestamps[row].as_py()
+def timestamps(message: bytes | memoryview) -> list[int]:
+    """Timestamps of the rows of a stored message, in milliseconds."""
+    rows: list[int] = _timestamps(message, 0).to_pylist()
+    return rows
+
+
+def first_row_since(message: bytes | memoryview, timestamp_ms: int, first: int) -> tuple[int, int] | None:
+    """First row of a stored message, from row ``first`` on, at or after ``timestamp_ms``, and its timestamp."""
+    rows = _timestamps(message, first)
+    row: int = pc.index(pc.greater_equal(rows, timestamp_ms), True).as_py()
+    return None if row < 0 else (first + row, rows[row].as_py())
+
+
+def greatest_timestamp(message: bytes | memoryview, first: int) -> int:
+    """Greatest timestamp of a stored message from row ``first`` on, which must be there."""
+    greatest: int = pc.max(_timestamps(message, first)).as_py()
+    return greatest
 
 
 def stream(messages: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
     """Buffers that, written one after the other, are an Arrow IPC stream of these messages."""
     return [STREAM_START, *messages, STREAM_END]
+
+
+def _timestamps(message: bytes | memoryview, first: int) -> pa.Int64Array:
+    return decode_batch(message).column(_TIMESTAMP).view(pa.int64())[first:]
 
 
 def _reason(error: Exception) -> str:

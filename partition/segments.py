@@ -1,68 +1,102 @@
-"""The log of one partition on disk: segment files and their indexes. The only IO of this folder.
+"""The log of one partition on disk: segment files and their indexes (segment_files.py).
 
-A segment ``00000000000000000000.arrow``, named by its first offset, is an Arrow IPC stream: the schema, then
-messages. Beside it the ``.index`` has one fixed-size entry a batch (index.py). Nothing is synced here: the
-node's write-ahead log is the durable thing, and the group applies it from the start after a restart, so
-opening a log *empties its directory*. An OSError of a write leaves a torn file; it propagates, and the node
-stops.
+Appending syncs nothing: the node's write-ahead log is the durable thing. A checkpoint takes the segments as they are at
+one moment, and syncs them; after a restart the log begins as the last checkpoint knew it, and the commands since are
+applied again. So a file may not go before a checkpoint that does without it is durable. An OSError of a write leaves a
+torn file; it propagates, and the node stops.
 """
 
-import os
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from itertools import groupby
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
+from . import segment_files, times
 from .commands import Append, Offset
 from .errors import OffsetOutOfRange
+from .image import FileExtent, Image, ImageDamaged
 from .index import SegmentIndex
 from .log import Run, Slice, StoredBatch
-from .records import STREAM_START, first_row_since
+from .segment_files import Writers, read_messages
 
 __all__ = ["SEGMENT_BYTES_MAX", "SegmentLog", "Slice", "StoredBatch"]
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 """Size in bytes beyond which a segment does not grow, unless its only batch is larger."""
 
-_FILES = "[0-9]" * 20
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-
 
 class SegmentLog:
-    """Implements ``log.Log``. Holds two open files at most, none before the first append.
+    """Implements ``log.Log``. Nothing can be appended before ``start`` or ``restore`` gave it a directory.
 
-    ``log_start`` is 0: nothing is trimmed yet.
+    Holds two open files at most, none before the first append.
     """
 
-    log_start: Offset = 0
-
-    def __init__(self, directory: Path, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> None:
-        self._directory = directory
+    def __init__(self, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> None:
         self._segment_bytes_max = segment_bytes_max
+        self._directory: Path | None = None
         self._segments: list[SegmentIndex] = []
-        self._files: tuple[int, int] | None = None  # of the last segment: data, index
-        directory.mkdir(parents=True, exist_ok=True)
-        self._unlink()
+        self._writers: Writers | None = None  # of the last segment
+        self._log_start: Offset = 0
+        self._dropped: list[Path] = []  # files that only older images need
+
+    def start(self, directory: Path) -> None:
+        """Begin an empty log in an empty directory."""
+        self._begin(directory, [], 0)
+
+    def restore(self, directory: Path, files: Sequence[FileExtent], log_start: Offset, log_end: Offset) -> None:
+        """Be the log that was captured with these files. Raises ImageDamaged."""
+        segments = segment_files.reopen(directory, files)
+        if segments and not segments[0].base_offset <= log_start < segments[0].next_offset:
+            raise ImageDamaged(f"offset {log_start} is not in the first segment of {directory}")
+        if log_end != (segments[-1].next_offset if segments else log_start):
+            raise ImageDamaged(f"the segments of {directory} do not end at offset {log_end}")
+        self._begin(directory, segments, log_start)
+
+    def capture(self, state: bytes) -> Image:
+        """An image of this ``state`` and of the segments as they are now."""
+        stored = partial(self._forget, list(self._dropped))
+        extents = segment_files.extents(self._segments)
+        return Image(state, extents, segment_files.Unsynced(self._segments), stored)
+
+    @property
+    def reclaimable(self) -> int:
+        """Bytes of files that go with the next checkpoint."""
+        return sum(path.stat().st_size for path in self._dropped)
+
+    @property
+    def log_start(self) -> Offset:
+        """The first offset kept."""
+        return self._log_start
 
     @property
     def log_end(self) -> Offset:
         """The next offset to be given."""
-        return self._segments[-1].next_offset if self._segments else 0
+        return self._segments[-1].next_offset if self._segments else self._log_start
 
     def append(self, command: Append, writer_epoch: int) -> Offset:
         """Store the batch at log_end; answers its base offset."""
         segment = self._segments[-1] if self._segments else None
-        if segment is None or (len(segment) and segment.size + len(command.message) > self._segment_bytes_max):
+        if segment is None or segment.size + len(command.message) > self._segment_bytes_max:
             segment = self._roll()
-        assert self._files is not None
-        data, index = self._files
+        elif self._writers is None:
+            self._writers = segment_files.extend(segment)
+        assert self._writers is not None
         base_offset = segment.next_offset
-        _write(data, command.message)
-        _write(index, segment.add(command, writer_epoch))
+        segment_files.write(self._writers.messages, command.message)
+        segment_files.write(self._writers.entries, segment.add(command, writer_epoch))
         return base_offset
+
+    def trim(self, before: Offset) -> None:
+        """Forget what is below ``before``, at most log_end. Whole segments go with the next checkpoint."""
+        assert before <= self.log_end
+        self._log_start = max(self._log_start, before)
+        while self._segments and self._segments[0].next_offset <= self._log_start:
+            segment = self._segments.pop(0)
+            if not self._segments:
+                self.close()
+            self._dropped += segment_files.files_of(segment)
 
     def read(self, offset: Offset, max_bytes: int) -> Slice:
         """Batches from the one with ``offset``: the first always, more while they fit ``max_bytes`` together."""
@@ -76,29 +110,13 @@ class SegmentLog:
 
     def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
         """First record at or after ``timestamp_ms`` (None: the greatest there is), and its timestamp."""
-        wanted = timestamp_ms
-        if wanted is None:
-            wanted = max((s.greatest_timestamp_ms for s in self._segments), default=-1)
-        for segment in self._segments:
-            if segment.greatest_timestamp_ms >= wanted:
-                batch = segment.batch(segment.find_timestamp(wanted))
-                row, found = first_row_since(read_messages([batch])[0], wanted)
-                return batch.base_offset + row, found
-        return -1, None
+        return times.find(self._segments, self._log_start, timestamp_ms, read_messages)
 
     def close(self) -> None:
         """Close the files. Reading goes on; appending must not. Repeating it does nothing."""
-        files, self._files = self._files, None
-        for descriptor in files or ():
-            os.close(descriptor)
-
-    def erase(self) -> None:
-        """Close, and remove the files and the directory."""
-        self.close()
-        self._segments.clear()
-        self._unlink()
-        with suppress(FileNotFoundError):
-            self._directory.rmdir()
+        writers, self._writers = self._writers, None
+        if writers is not None:
+            writers.close()
 
     def _slice(self, offset: Offset, max_bytes: int) -> Slice:
         runs = list(self._runs(offset, max_bytes))
@@ -120,41 +138,20 @@ class SegmentLog:
 
     def _roll(self) -> SegmentIndex:
         """Begin the next segment."""
+        assert self._directory is not None, "nobody has started this log"
         self.close()
-        path = self._directory / f"{self.log_end:020d}"
-        data = os.open(path.with_suffix(".arrow"), _CREATE, 0o644)
-        self._files = data, os.open(path.with_suffix(".index"), _CREATE, 0o644)
-        _write(data, STREAM_START)
-        self._segments.append(SegmentIndex(f"{path}.arrow", self.log_end, len(STREAM_START)))
-        return self._segments[-1]
+        log_end = self.log_end
+        if self._segments:
+            segment_files.seal(self._segments[-1])
+        segment, self._writers = segment_files.create(self._directory, log_end)
+        self._segments.append(segment)
+        return segment
 
-    def _unlink(self) -> None:
-        for suffix in (".arrow", ".index"):
-            for path in self._directory.glob(_FILES + suffix):
-                path.unlink()
+    def _begin(self, directory: Path, segments: list[SegmentIndex], log_start: Offset) -> None:
+        self.close()
+        self._directory, self._segments, self._log_start = directory, segments, log_start
+        self._dropped = []
 
-
-def read_messages(batches: Sequence[StoredBatch]) -> list[bytes]:
-    """Messages of stored batches, in order. One file is open at a time. Raises OSError."""
-    messages = []
-    for segment, group in groupby(batches, attrgetter("segment")):
-        descriptor = os.open(segment, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            messages += [_read(descriptor, batch) for batch in group]
-        finally:
-            os.close(descriptor)
-    return messages
-
-
-def _read(descriptor: int, batch: StoredBatch) -> bytes:
-    message = os.pread(descriptor, batch.length, batch.position)
-    if len(message) != batch.length:
-        raise OSError(f"{batch.segment} ends inside the batch at offset {batch.base_offset}")
-    return message
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    """Write all of it; a short write is followed by another, which says what is wrong."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    def _forget(self, dropped: list[Path]) -> None:
+        segment_files.remove(dropped)
+        self._dropped = [path for path in self._dropped if path not in dropped]

@@ -19,7 +19,7 @@ BEHIND_MAX = 1 << 30
 """Longest distance backwards, in records, that is taken for a repetition; half of the number circle."""
 
 
-class CachedBatch(msgspec.Struct, frozen=True):
+class CachedBatch(msgspec.Struct, frozen=True, array_like=True):
     """A stored batch that is remembered: its sequence range, offsets, and moment of receipt."""
 
     first_seq: int
@@ -29,7 +29,7 @@ class CachedBatch(msgspec.Struct, frozen=True):
     timestamp_ms: int
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, array_like=True):
     """What a producer stored under one epoch: ``records`` of them, the last numbered ``last_seq`` (-1: none)."""
 
     epoch: int
@@ -49,7 +49,7 @@ class Run(msgspec.Struct, frozen=True):
         return Run(self.epoch, last_seq, self.records + count, (*self.cache, batch)[-CACHE_BATCHES:])
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, array_like=True):
     """What is remembered of a producer: the run of its epoch, and the last one before that stored anything."""
 
     run: Run

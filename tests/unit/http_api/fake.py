@@ -93,7 +93,10 @@ class FakeCluster:
         self.may_store.set()
 
     def log(self, topic_id: int, partition: int) -> SegmentLog:
-        log = SegmentLog(Path(self.disk.name) / f"{topic_id}-{partition}", segment_bytes_max=1 << 20)
+        directory = Path(self.disk.name) / f"{topic_id}-{partition}"
+        directory.mkdir()
+        log = SegmentLog(1 << 20)
+        log.start(directory)
         self.logs.append(log)
         return log
 

@@ -142,6 +142,7 @@ def test_columns_are_bounded_like_streams() -> None:
 
 def test_the_first_row_at_or_after_a_time_is_found() -> None:
     batch = accepted(written(columns([[None] * 4, [None] * 4, [5, 3, 9, 9], [None] * 4])))
-    assert first_row_since(batch.message, 0) == (0, 5)
-    assert first_row_since(batch.message, 6) == (2, 9)
-    assert first_row_since(batch.message, 9) == (2, 9)
+    assert first_row_since(batch.message, 0, 0) == (0, 5)
+    assert first_row_since(batch.message, 6, 0) == (2, 9)
+    assert first_row_since(batch.message, 9, 2) == (2, 9)
+    assert first_row_since(batch.message, 10, 0) is None

@@ -1,6 +1,8 @@
 import os
+import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,14 +30,23 @@ def command(timestamps: list[int], stamp: Stamp | None = None, value: bytes = b"
 
 
 SIZE = len(command([1]).message)
+SUFFIXES = (".arrow", ".index")
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[SegmentLog]:
     """A log whose segments hold three batches of SIZE."""
-    segments = SegmentLog(tmp_path / "log", segment_bytes_max=len(STREAM_START) + 3 * SIZE)
+    segments = begun(tmp_path / "log", len(STREAM_START) + 3 * SIZE)
     yield segments
     segments.close()
+
+
+def begun(directory: Path, segment_bytes_max: int) -> SegmentLog:
+    """A new log in a directory of its own."""
+    directory.mkdir(exist_ok=True)
+    log = SegmentLog(segment_bytes_max)
+    log.start(directory)
+    return log
 
 
 def files(log_directory: Path, suffix: str) -> list[str]:
@@ -75,8 +86,16 @@ def test_the_index_has_an_entry_of_fixed_size_for_each_batch(log: SegmentLog, tm
     log.append(second, 6)
     entries = list(ENTRY.iter_unpack((tmp_path / "log" / f"{0:020d}.index").read_bytes()))
     start = len(STREAM_START)
-    assert entries[0] == (0, start, NAMED, 1000, 9, 4, 3, len(first.message), first.crc, 17, 3)
-    assert entries[1] == (3, start + len(first.message), -1, 1000, 2, 6, 1, SIZE, second.crc, -1, -1)
+    assert entries[0][:-1] == (0, start, NAMED, 1000, 9, 9, 4, 3, len(first.message), first.crc, 17, 3)
+    assert entries[1][:-1] == (3, start + len(first.message), -1, 1000, 2, 9, 6, 1, SIZE, second.crc, -1, -1)
+
+
+def test_each_index_entry_ends_with_the_crc_of_the_file_up_to_there(log: SegmentLog, tmp_path: Path) -> None:
+    for time in range(3):
+        log.append(command([time]), 0)
+    whole = (tmp_path / "log" / f"{0:020d}.index").read_bytes()
+    for end in range(ENTRY.size, len(whole) + 1, ENTRY.size):
+        assert zlib.crc32(whole[: end - 4]) == int.from_bytes(whole[end - 4 : end], "little")
 
 
 def test_a_stored_batch_says_where_it_lies(log: SegmentLog, tmp_path: Path) -> None:
@@ -151,12 +170,13 @@ def test_an_empty_log_has_no_time(log: SegmentLog) -> None:
     assert log.find_timestamp(0) == log.find_timestamp(None) == (-1, None)
 
 
-def test_opening_empties_the_directory_of_segments_alone(log: SegmentLog, tmp_path: Path) -> None:
+def test_a_log_does_not_begin_where_there_is_one_already(log: SegmentLog, tmp_path: Path) -> None:
     log.append(command([1]), 0)
-    log.close()
-    (tmp_path / "log" / "notes.arrow").write_text("not ours")
-    again = SegmentLog(tmp_path / "log")
-    assert (again.log_end, files(tmp_path / "log", "")) == (0, ["notes.arrow"])
+    again = SegmentLog()
+    again.start(tmp_path / "log")
+    with pytest.raises(FileExistsError):
+        again.append(command([1]), 0)
+    assert log.read(0, 1).messages() == [command([1]).message]
 
 
 def open_files() -> int:
@@ -174,16 +194,62 @@ def test_a_log_holds_two_files_open_at_most(log: SegmentLog) -> None:
     assert open_files() == before
 
 
-def test_what_was_looked_up_can_be_read_after_closing_but_not_after_erasing(log: SegmentLog, tmp_path: Path) -> None:
+def test_what_was_looked_up_can_be_read_after_closing_but_not_when_the_files_are_gone(
+    log: SegmentLog, tmp_path: Path
+) -> None:
     log.append(command([1]), 0)
     found = log.read(0, 1)
     log.close()
+    log.close()
     assert found.messages() == [command([1]).message]
-    log.erase()
-    log.erase()
-    assert not (tmp_path / "log").exists()
+    shutil.rmtree(tmp_path / "log")
     with pytest.raises(OSError, match=r"No such file"):
         found.messages()
+
+
+def test_appending_goes_on_after_closing(log: SegmentLog) -> None:
+    log.append(command([1]), 0)
+    log.close()
+    log.append(command([2]), 0)
+    assert log.read(0, sys.maxsize).messages() == [command([1]).message, command([2]).message]
+
+
+def test_trimming_forgets_whole_segments_and_keeps_their_files_for_the_last_checkpoint(
+    log: SegmentLog, tmp_path: Path
+) -> None:
+    for _ in range(7):
+        log.append(command([1]), 0)
+    before = files(tmp_path / "log", ".arrow")
+    log.trim(4)
+    assert (log.log_start, log.log_end, bases(log.read(4, sys.maxsize))) == (4, 7, [4, 5, 6])
+    with pytest.raises(OffsetOutOfRange):
+        log.read(3, 1)
+    image = log.capture(b"")
+    assert [file.name for file in image.files][::2] == before[1:]
+    assert files(tmp_path / "log", ".arrow") == before
+    assert log.reclaimable == sum((tmp_path / "log" / f"{0:020d}{suffix}").stat().st_size for suffix in SUFFIXES)
+    image.stored()
+    assert (files(tmp_path / "log", ".arrow"), log.reclaimable) == (before[1:], 0)
+
+
+def test_a_file_that_was_trimmed_after_a_capture_stays_until_the_next(log: SegmentLog, tmp_path: Path) -> None:
+    for _ in range(7):
+        log.append(command([1]), 0)
+    first = log.capture(b"")
+    log.trim(7)
+    first.stored()
+    assert len(files(tmp_path / "log", "")) == 6
+    log.capture(b"").stored()
+    assert files(tmp_path / "log", "") == []
+
+
+def test_a_log_that_was_trimmed_to_its_end_goes_on_there(log: SegmentLog, tmp_path: Path) -> None:
+    log.append(command([1, 2]), 0)
+    log.trim(2)
+    assert (log.log_start, log.log_end, bases(log.tail(9))) == (2, 2, [])
+    log.trim(1)
+    assert (log.log_start, log.append(command([3]), 0), bases(log.read(2, 1))) == (2, 2, [2])
+    assert files(tmp_path / "log", ".arrow") == [f"{base:020d}.arrow" for base in (0, 2)]
 
 
 def test_a_write_error_is_not_swallowed(log: SegmentLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +280,7 @@ def test_a_segment_that_lost_its_end_is_noticed(log: SegmentLog) -> None:
 
 
 def test_a_read_finds_its_place_without_making_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = SegmentLog(tmp_path / "log", segment_bytes_max=40_000)
+    log = begun(tmp_path / "log", 40_000)
     for _ in range(500):
         log.append(command([1]), 0)
     made = 0
@@ -237,14 +303,18 @@ APPENDS = st.lists(st.tuples(st.lists(st.integers(0, 20), min_size=1, max_size=4
 
 
 @settings(max_examples=60, deadline=None)
-@given(APPENDS, st.integers(0, 5000))
-def test_the_log_on_disk_answers_like_the_log_in_memory(appends: list[tuple[list[int], bool]], room: int) -> None:
+@given(APPENDS, st.integers(0, 5000), st.integers(0, 60))
+def test_the_log_on_disk_answers_like_the_log_in_memory(
+    appends: list[tuple[list[int], bool]], room: int, before: int
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        disk, memory = SegmentLog(Path(directory), segment_bytes_max=2500), MemoryLog()
+        disk, memory = begun(Path(directory), 2500), MemoryLog()
         for number, (times, stamped) in enumerate(appends):
             one = command(times, STAMP if stamped else None)
             assert disk.append(one, number) == memory.append(one, number)
-        for offset in range(memory.log_end + 1):
+        for log in (disk, memory):
+            log.trim(min(before, memory.log_end))
+        for offset in range(memory.log_start, memory.log_end + 1):
             assert same(disk.read(offset, room), memory.read(offset, room))
             assert same(disk.tail(offset), memory.tail(offset))
         for time in (None, *range(22)):
@@ -262,7 +332,7 @@ def same(one: Slice, other: Slice) -> bool:
 
 
 def test_a_machine_on_disk_holds_the_state_of_one_in_memory(tmp_path: Path) -> None:
-    driver = Driver(new_log=lambda: SegmentLog(tmp_path / "log", segment_bytes_max=500))
+    driver = Driver(new_log=lambda: begun(tmp_path / "log", 500))
     driver.enrol(NAMED)
     driver.seat(1, 1)
     driver.clear(1, 1)

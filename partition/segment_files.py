@@ -1,0 +1,236 @@
+"""The files of segments: their names, their bytes, how they are opened again and how they are verified.
+
+A segment ``00000000000000000000.arrow``, named by its first offset, is an Arrow IPC stream: the schema, then
+messages. Beside it the ``.index`` has one entry of fixed size a batch (index.py). Whoever finds other bytes than were
+written raises ImageDamaged; an error of the disk stays an OSError.
+"""
+
+import os
+import re
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from .commands import Offset
+from .image import FileExtent, ImageDamaged
+from .index import IndexDamaged, SegmentIndex
+from .log import StoredBatch
+from .records import STREAM_START
+
+_DATA, _INDEX = ".arrow", ".index"
+_NAME = re.compile(r"[0-9]{20}\.arrow")
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_EXTEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+
+
+class Writers(NamedTuple):
+    """Descriptors of the files of one segment, open for appending."""
+
+    messages: int
+    entries: int
+
+    def close(self) -> None:
+        """Close both."""
+        os.close(self.messages)
+        os.close(self.entries)
+
+
+def create(directory: Path, base_offset: Offset) -> tuple[SegmentIndex, Writers]:
+    """A new, empty segment. Raises OSError when there is one already."""
+    path = directory / f"{base_offset:020d}{_DATA}"
+    data = os.open(path, _CREATE, 0o644)
+    writers = Writers(data, os.open(path.with_suffix(_INDEX), _CREATE, 0o644))
+    write(data, STREAM_START)
+    return SegmentIndex(str(path), base_offset, len(STREAM_START)), writers
+
+
+def extend(segment: SegmentIndex) -> Writers:
+    """Open the files of a segment to append to them."""
+    data, index = files_of(segment)
+    descriptor = os.open(data, _EXTEND)
+    return Writers(descriptor, os.open(index, _EXTEND))
+
+
+class LoadedIndexes:
+    """Entries of full segments, read when they are needed and kept while they fit ``bytes_max`` together."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._size = 0
+        self._loaded: OrderedDict[SegmentIndex, bytes] = OrderedDict()
+
+    def load(self, segment: SegmentIndex) -> bytes:
+        """The bytes of a segment's index file."""
+        entries = self._loaded.get(segment)
+        if entries is None:
+            entries = self._loaded[segment] = _read_file(files_of(segment)[1], segment.index_size)
+            self._size += len(entries)
+            while self._size > self._bytes_max and len(self._loaded) > 1:
+                self._size -= len(self._loaded.popitem(last=False)[1])
+        self._loaded.move_to_end(segment)
+        return entries
+
+
+_LOADED = LoadedIndexes(64 * 1024 * 1024)
+
+
+def seal(segment: SegmentIndex) -> None:
+    """The segment is full: its index need not stay in memory."""
+    segment.seal(_LOADED.load)
+
+
+def files_of(segment: SegmentIndex) -> tuple[Path, Path]:
+    """Its data and its index."""
+    data = Path(segment.segment)
+    return data, data.with_suffix(_INDEX)
+
+
+def extents(segments: Iterable[SegmentIndex]) -> tuple[FileExtent, ...]:
+    """What is final now: two files a segment, in the order of offsets."""
+    found = []
+    for segment in segments:
+        data, index = files_of(segment)
+        found += [FileExtent(data.name, segment.size), FileExtent(index.name, segment.index_size)]
+    return tuple(found)
+
+
+def reopen(directory: Path, files: Sequence[FileExtent]) -> list[SegmentIndex]:
+    """The segments of an image, as they were. Files are cut to their extents, and whatever else is there is removed.
+
+    Verifies every index, and that the files are as long as it says. Raises ImageDamaged.
+    """
+    segments: list[SegmentIndex] = []
+    for segment in open_segments(directory, files):
+        if segments:
+            seal(segments[-1])
+        segments.append(segment)
+    for file in files:
+        os.truncate(directory / file.name, file.size)
+    kept = {file.name for file in files}
+    remove(path for path in list(directory.iterdir()) if path.name not in kept)
+    return segments
+
+
+def open_segments(directory: Path, files: Sequence[FileExtent]) -> Iterator[SegmentIndex]:
+    """The segments of an image, one after the other; changes nothing. Raises ImageDamaged."""
+    if len(files) % 2:
+        raise ImageDamaged("the image names a segment without its index")
+    expected = None
+    for data, index in zip(files[::2], files[1::2], strict=True):
+        segment = _open(directory, data, index)
+        if expected not in (None, segment.base_offset):
+            raise ImageDamaged(f"offset {expected} is in none of the segments of {directory}")
+        yield segment
+        expected = segment.next_offset
+
+
+def inspect(segment: SegmentIndex) -> None:
+    """Read every batch and compare it with the CRC that it had. Raises ImageDamaged."""
+    with Path(segment.segment).open("rb") as file:
+        if file.read(len(STREAM_START)) != STREAM_START:
+            raise ImageDamaged(f"{segment.segment} does not begin with the schema")
+        for number in range(len(segment)):
+            batch = segment.batch(number)
+            if file.tell() != batch.position or zlib.crc32(file.read(batch.length)) != batch.crc:
+                raise ImageDamaged(f"{segment.segment} is damaged in the batch at offset {batch.base_offset}")
+
+
+class Unsynced:
+    """Files whose bytes may not be on disk yet. Calling it syncs them; it may be called in a thread, once.
+
+    The files are opened at once, so that they may be removed or replaced before.
+    """
+
+    def __init__(self, segments: Iterable[SegmentIndex]) -> None:
+        self._sizes = [(segment, segment.size) for segment in segments if segment.synced < segment.size]
+        self._descriptors: list[int] = []
+        files = [path for segment, _ in self._sizes for path in files_of(segment)]
+        for path in [*files, *{path.parent for path in files}]:  # the folder has their names
+            self._descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def __call__(self) -> None:
+        """Return when the bytes are on disk. Raises OSError."""
+        try:
+            for descriptor in self._descriptors:
+                os.fsync(descriptor)
+        finally:
+            self._close()
+        for segment, size in self._sizes:
+            segment.synced = max(segment.synced, size)
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        descriptors, self._descriptors = self._descriptors, []
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove files; those that are gone already are fine."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            path.unlink()
+
+
+def read_messages(batches: Sequence[StoredBatch]) -> list[bytes]:
+    """Messages of stored batches, in order. One file is open at a time. Raises OSError."""
+    messages = []
+    for segment, group in groupby(batches, attrgetter("segment")):
+        descriptor = os.open(segment, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            messages += [_read(descriptor, batch) for batch in group]
+        finally:
+            os.close(descriptor)
+    return messages
+
+
+def write(descriptor: int, data: bytes) -> None:
+    """Write all of it; a short write is followed by another, which says what is wrong."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _open(directory: Path, data: FileExtent, index: FileExtent) -> SegmentIndex:
+    if not _NAME.fullmatch(data.name) or index.name != data.name.removesuffix(_DATA) + _INDEX:
+        raise ImageDamaged(f"{data.name!r} and {index.name!r} are not the files of a segment")
+    for file in (data, index):
+        if _size(directory / file.name) < file.size:
+            raise ImageDamaged(f"{directory / file.name} is missing or shorter than {file.size} bytes")
+    entries = _read_file(directory / index.name, index.size)
+    base_offset = int(data.name.removesuffix(_DATA))
+    try:
+        segment = SegmentIndex.of(str(directory / data.name), base_offset, len(STREAM_START), entries)
+    except IndexDamaged as error:
+        raise ImageDamaged(f"{directory / index.name}: {error}") from error
+    if segment.size != data.size:
+        raise ImageDamaged(f"{directory / index.name} tells of {segment.size} bytes, the image of {data.size}")
+    segment.synced = segment.size
+    return segment
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return -1
+
+
+def _read_file(path: Path, size: int) -> bytes:
+    """The first ``size`` bytes of a file."""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def _read(descriptor: int, batch: StoredBatch) -> bytes:
+    message = os.pread(descriptor, batch.length, batch.position)
+    if len(message) != batch.length:
+        raise OSError(f"{batch.segment} ends inside the batch at offset {batch.base_offset}")
+    return message

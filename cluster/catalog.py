@@ -7,6 +7,7 @@ apply returns them.
 import re
 
 import msgspec
+from msgspec import structs
 
 from ..partition.errors import (
     InconsistentTopicId,
@@ -19,6 +20,7 @@ from ..partition.errors import (
 from . import placement
 from .commands import CreateTopic, GroupId, TopicCreated
 from .model import TopicConfig
+from .nodes import Nodes
 
 CONTROLLER_GROUP: GroupId = 0
 """The Raft group of the controller."""
@@ -52,7 +54,8 @@ def topic_partition(group: GroupId) -> tuple[int, int]:
 
 class Topic(msgspec.Struct):
     """A topic. Entry k of ``placements`` has the node ids of partition k; of ``epochs``, its last fencing
-    epoch issued.
+    epoch issued; of ``founders``, the first configuration of its group (node id -> incarnation of its disk), empty
+    once its replicas have moved.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Topic(msgspec.Struct):
     sealed: bool
     placements: list[list[str]]
     epochs: list[int]
+    founders: list[dict[str, int]]
 
     @property
     def partitions(self) -> int:
@@ -101,16 +105,21 @@ class Catalog:
             return None
         return topic, partition
 
-    def create(self, index: int, command: CreateTopic) -> TopicCreated:
-        """The topic, which is new unless one of this definition is there already."""
-        factor = _replication_factor(command)
-        _check_shape(command, factor)
+    def create(self, index: int, command: CreateTopic, nodes: Nodes) -> TopicCreated:
+        """The topic, which is new unless one of this definition is there already.
+
+        ``nodes`` tells the disks of the nodes that it is placed on, and which nodes are to hold nothing new.
+        """
+        command = structs.replace(command, nodes=[node for node in command.nodes if not nodes.is_draining(node[0])])
         existing = self._by_name.get(command.name)
+        factor = _replication_factor(command, existing)
+        _check_shape(command, factor)
         if existing is not None:
             if _definition(existing) != (command.partitions, factor, command.config):
                 raise TopicAlreadyExists(topic_id=existing.topic_id)
             return TopicCreated(existing.topic_id, created=False)
         self._check_room(command, factor)
+        placements = placement.place(command.partitions, factor, command.nodes, self._loads())
         self._add(
             Topic(
                 name=command.name,
@@ -118,8 +127,9 @@ class Catalog:
                 config=command.config,
                 replication_factor=factor,
                 sealed=False,
-                placements=placement.place(command.partitions, factor, command.nodes, self._loads()),
+                placements=placements,
                 epochs=[0] * command.partitions,
+                founders=[{node_id: nodes.incarnation(node_id) for node_id in replicas} for replicas in placements],
             )
         )
         return TopicCreated(index, created=True)
@@ -163,9 +173,11 @@ class Catalog:
         return placement.measure(nodes for topic in self._by_name.values() for nodes in topic.placements)
 
 
-def _replication_factor(command: CreateTopic) -> int:
+def _replication_factor(command: CreateTopic, existing: Topic | None) -> int:
     if command.replication_factor is not None:
         return command.replication_factor
+    if existing is not None:
+        return existing.replication_factor
     return REPLICATION_FACTOR_DEFAULT if len(command.nodes) >= REPLICATION_FACTOR_DEFAULT else 1
 
 

@@ -43,7 +43,7 @@ class CatalogFollower:
 
         def look() -> Catalog | None:
             # While a restarted replica applies its log again, it passes through catalogs of the past.
-            is_news = control.group.ready and control.state.topics_index > after
+            is_news = control.group.ready and control.machine.catalog_index > after
             return control.catalog() if is_news else None
 
         return await control.until(look, wait_s)

@@ -9,16 +9,12 @@ import msgspec
 
 from ..partition.codec import Codec
 from ..partition.commands import ProducerId
+from .membership_commands import Arranged, MembershipCommand
 from .model import TopicConfig
+from .timed import Timed as _Timed
 
 GroupId = int
 """Raft group: 0 is the controller's, the others are partitions' (catalog.group_id)."""
-
-
-class _Timed(msgspec.Struct, frozen=True, kw_only=True):
-    """``now_ms``: the leader's lease clock, in milliseconds."""
-
-    now_ms: int
 
 
 class CreateTopic(_Timed, frozen=True, tag="create_topic"):
@@ -165,6 +161,7 @@ Command = (
     | Enrol
     | ProducerFenceInstalled
     | Tick
+    | MembershipCommand
 )
 
 
@@ -258,7 +255,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     """Noted."""
 
 
-Result = TopicCreated | TopicDeleted | SessionState | GrantState | Freed | ProducerState | Enrolled | Done
+Result = TopicCreated | TopicDeleted | SessionState | GrantState | Freed | ProducerState | Enrolled | Arranged | Done
 
 
 _codec: Codec[Command, Result] = Codec(Command, Result)

@@ -21,7 +21,7 @@ from ..partition.errors import (
 from ..raft.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
 from . import commands
 from .catalog import Topic
-from .commands import Command, Tick, TopicCreated, TopicDeleted
+from .commands import Command, Tick
 from .controller import ControllerMachine
 from .lease_clock import LeaseClock
 from .messages import Catalog, Placement
@@ -41,14 +41,10 @@ class AppliedController:
     def __init__(self, machine: ControllerMachine) -> None:
         self.machine = machine
         self.changed = Signal()
-        self.topics_index = 0
-        """Log index of the last change of topics."""
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, then notify."""
         result = self.machine.apply(index, term, command)
-        if isinstance(result, TopicCreated | TopicDeleted):
-            self.topics_index = index
         self.changed.notify()
         return result
 
@@ -59,7 +55,9 @@ class AppliedController:
 
 
 def _placement(topic: Topic) -> Placement:
-    return Placement(topic.name, topic.topic_id, topic.config, topic.replication_factor, topic.placements)
+    return Placement(
+        topic.name, topic.topic_id, topic.config, topic.replication_factor, topic.placements, topic.founders
+    )
 
 
 class Control:
@@ -90,9 +88,18 @@ class Control:
         return NotLeaderOrFollower(leader.url, leader.term if leader.url else None)
 
     def catalog(self) -> Catalog:
-        """All topics, for the nodes that follow."""
-        topics = [_placement(topic) for topic in self.machine.topics()]
-        return Catalog(self.state.topics_index, topics, self.group.leader, self.group.term)
+        """All topics and nodes, for the nodes that follow."""
+        machine, membership = self.machine, self.machine.membership
+        return Catalog(
+            machine.catalog_index,
+            [_placement(topic) for topic in machine.topics()],
+            self.group.leader,
+            self.group.term,
+            list(membership.nodes.rows.values()),
+            membership.nodes.removed,
+            membership.controllers,
+            list(membership.moves.values()),
+        )
 
     def now_ms(self) -> int:
         """The lease clock; only the leader's counts."""

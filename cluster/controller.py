@@ -41,9 +41,12 @@ from .commands import (
     Result,
     SessionState,
     Tick,
+    TopicCreated,
     TopicDeleted,
     decode_command,
 )
+from .membership import Membership
+from .membership_commands import AddNode, Arranged, CheckMove, MoveDone, Reassign, RegisterNode, RemoveNode
 from .ownership import Ownership
 from .registry import Registry
 from .sessions import Sessions
@@ -53,7 +56,8 @@ from .work import Work
 class ControllerMachine:
     """Implements raft.machine.Machine; apply answers commands.Result or the StockadeError instance.
 
-    ``lease_clock_ms`` is the replicated clock; ``term`` and ``applied_index`` are the last command's. The
+    ``lease_clock_ms`` is the replicated clock; ``term`` and ``applied_index`` are the last command's;
+    ``catalog_index`` is that of the last command that changed what nodes must know of topics and of each other. The
     parts are open to reading: tests and invariants look at them, nobody but apply changes them.
     """
 
@@ -65,6 +69,8 @@ class ControllerMachine:
         self.sessions = Sessions()
         self.ownership = Ownership(self.catalog)
         self.registry = Registry()
+        self.membership = Membership(self.catalog)
+        self.catalog_index = 0
 
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
         """Let time pass up to the command, then decide it."""
@@ -72,9 +78,12 @@ class ControllerMachine:
         self.applied_index = index
         self._advance_clock(term, decoded.now_ms)
         try:
-            return self._decide(index, decoded)
+            result = self._decide(index, decoded)
         except StockadeError as refusal:
             return refusal.with_traceback(None)
+        if isinstance(result, TopicCreated | TopicDeleted | Arranged):
+            self.catalog_index = index
+        return result
 
     def _advance_clock(self, term: int, now_ms: int) -> None:
         self.lease_clock_ms = max(self.lease_clock_ms, now_ms)
@@ -87,7 +96,7 @@ class ControllerMachine:
     def _decide(self, index: int, command: Command) -> Result:  # noqa: PLR0911, PLR0912 (a case for each command)
         match command:
             case CreateTopic():
-                return self.catalog.create(index, command)
+                return self.catalog.create(index, command, self.membership.nodes)
             case DeleteTopic():
                 return self._delete_topic(command)
             case OpenSession(session=session, client_id=client_id, ttl_ms=ttl_ms):
@@ -114,6 +123,8 @@ class ControllerMachine:
                 self.registry.enrolments.installed(pid, epoch, group)
             case Tick():
                 pass
+            case RegisterNode() | AddNode() | RemoveNode() | Reassign() | CheckMove() | MoveDone():
+                return self.membership.decide(index, command)
             case _:
                 assert_never(command)
         return Done()
@@ -121,6 +132,7 @@ class ControllerMachine:
     def _delete_topic(self, command: DeleteTopic) -> TopicDeleted:
         topic = self.catalog.delete(command.name, command.topic_id)
         self.ownership.end_topic(topic)
+        self.membership.forget(topic)
         self.registry.enrolments.forget(topic.groups())
         return TopicDeleted(topic.topic_id, topic.partitions)
 
@@ -157,9 +169,8 @@ class ControllerMachine:
         return self.catalog.topic_by_id(topic_id)
 
     def replicas(self, group: GroupId) -> list[str] | None:
-        """Node ids of a partition's group, the first replica first; None: deleted, or never there."""
-        located = self.catalog.locate(group)
-        return located[0].placements[located[1]] if located is not None else None
+        """Node ids of a group, the first replica first; None: deleted, or never there."""
+        return self.membership.replicas(group)
 
     def session(self, session: str) -> SessionState:
         """A live session. Raises UnknownSession, SessionExpired."""
@@ -234,7 +245,7 @@ class ControllerMachine:
 
     def snapshot(self) -> bytes:
         """The whole state as bytes: equal on every replica that has applied the same commands."""
-        parts = (self.catalog, self.sessions, self.ownership, self.registry)
+        parts = (self.catalog, self.sessions, self.ownership, self.registry, self.membership)
         clock = (self.applied_index, self.term, self.lease_clock_ms)
         state = (clock, [part.dump() for part in parts])
         return msgspec.msgpack.encode(msgspec.to_builtins(state, str_keys=True, order="deterministic"))

@@ -15,7 +15,8 @@ from .registry import Row
 def check(machine: ControllerMachine) -> None:
     """Raise AssertionError if any invariant is broken."""
     for topic in machine.topics():
-        _check_topic(topic)
+        _check_topic(machine, topic)
+    _check_nodes(machine)
     assert len(machine.topics()) <= TOPICS_MAX
     assert sum(topic.partitions for topic in machine.topics()) <= PARTITIONS_MAX
     for grant in machine.ownership.grants.values():
@@ -25,10 +26,28 @@ def check(machine: ControllerMachine) -> None:
     _check_registry(machine)
 
 
-def _check_topic(topic: Topic) -> None:
-    assert len(topic.epochs) == topic.partitions > 0
-    for nodes in topic.placements:
-        assert len(set(nodes)) == len(nodes) == topic.replication_factor
+def _check_topic(machine: ControllerMachine, topic: Topic) -> None:
+    assert len(topic.epochs) == len(topic.founders) == topic.partitions > 0
+    for group, nodes in zip(topic.groups(), topic.placements, strict=True):
+        assert len(set(nodes)) == len(nodes) > 0
+        assert group in machine.membership.moves or len(nodes) % 2, "an even number of replicas, and none comes or goes"
+
+
+def _check_nodes(machine: ControllerMachine) -> None:
+    """Whoever holds something is known; what moves is placed at both ends; nothing new goes where all must leave."""
+    membership = machine.membership
+    assert not set(membership.nodes.rows) & set(membership.nodes.removed)
+    for group, move in membership.moves.items():
+        placed = machine.replicas(group)
+        assert placed is not None, "a move of a group that is gone"
+        assert set(move.target) <= set(placed)
+        assert not any(membership.nodes.is_draining(node_id) for node_id in move.target)
+    for entry in membership.nodes.rows.values():
+        assert not entry.draining or any(entry.node_id in placed for placed in _placements(machine))
+
+
+def _placements(machine: ControllerMachine) -> list[list[str]]:
+    return [machine.membership.controllers, *(nodes for topic in machine.topics() for nodes in topic.placements)]
 
 
 def _check_grant(machine: ControllerMachine, grant: Grant) -> None:

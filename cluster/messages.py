@@ -3,6 +3,8 @@
 import msgspec
 
 from .model import TopicConfig
+from .moves import Move
+from .nodes import NodeEntry
 
 
 class Propose(msgspec.Struct, frozen=True, tag="propose"):
@@ -37,24 +39,31 @@ class FollowCatalog(msgspec.Struct, frozen=True, tag="follow_catalog"):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """One topic as every node must know it. Entry k of ``replicas`` has the node ids that hold partition k."""
+    """One topic as every node must know it. Entry k of ``replicas`` has the node ids that hold partition k; of
+    ``founders``, its first configuration, empty for a node that joins it.
+    """
 
     topic: str
     topic_id: int
     config: TopicConfig
     replication_factor: int
     replicas: list[list[str]]
+    founders: list[dict[str, int]]
 
 
 class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
-    """All topics at one index of the controller's log, and who leads the controller group as far as the teller
-    knows.
+    """All topics and nodes at one index of the controller's log, and who leads the controller group as far as the
+    teller knows. ``removed``: nodes of the past; ``controllers``: who holds, or is to hold, the controller group.
     """
 
     index: int
     topics: list[Placement]
     leader: str | None
     term: int
+    nodes: list[NodeEntry] = []
+    removed: list[str] = []
+    controllers: list[str] = []
+    moves: list[Move] = []
 
 
 class AskStatus(msgspec.Struct, frozen=True, tag="ask_status"):

@@ -48,6 +48,20 @@ def place(
     return [board.place_one(replication_factor) for _ in range(partitions)]
 
 
+def substitute(replicas: Sequence[str], nodes: Sequence[Node], loads: Mapping[str, Load]) -> str | None:
+    """The node to add to ``replicas``: of those in the zones that have the fewest of them, the one that holds least.
+
+    None: every one of ``nodes`` is among them.
+    """
+    zones = {node_id: _zone((node_id, zone)) for node_id, zone in nodes}
+    used = Counter(zones[node_id] for node_id in replicas if node_id in zones)
+
+    def rank(node_id: str) -> tuple[int, int, str]:
+        return used[zones[node_id]], loads.get(node_id, Load()).replicas, node_id
+
+    return min((node_id for node_id in zones if node_id not in replicas), key=rank, default=None)
+
+
 class _Board:
     """What each node holds, and heaps to find the emptiest.
 

@@ -119,7 +119,7 @@ class Topics:
     async def delete(self, name: str, topic_id: int | None) -> None:
         """Answers when every node that can be reached has dropped its replicas."""
         await self._control.decide(lambda now: DeleteTopic(now_ms=now, name=name, topic_id=topic_id), TopicDeleted)
-        index = self._control.state.topics_index
+        index = self._control.machine.catalog_index
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s
         while asyncio.get_running_loop().time() < deadline:
             answers = await asyncio.gather(*(self._observer.status(node_id, []) for node_id, _ in self._nodes))

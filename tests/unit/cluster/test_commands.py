@@ -37,6 +37,15 @@ from stockade.cluster.commands import (
     encode_command,
     encode_result,
 )
+from stockade.cluster.membership_commands import (
+    AddNode,
+    Arranged,
+    CheckMove,
+    MoveDone,
+    Reassign,
+    RegisterNode,
+    RemoveNode,
+)
 from stockade.cluster.model import TopicConfig
 from stockade.partition.errors import (
     InvalidRequest,
@@ -55,6 +64,7 @@ RESULTS: list[Result] = [
     ProducerState(1001, 4, "mirror", [ProducerFence(1001, 4, 812 << 16)]),
     ProducerState(1000, 0, None, []),
     Enrolled(1001, 4),
+    Arranged(),
     Done(),
 ]
 REFUSALS = [
@@ -98,6 +108,14 @@ COMMANDS: list[Command] = [
     Enrol(now_ms=0, pid=1001, group_id=812 << 16 | 1),
     ProducerFenceInstalled(now_ms=1, pid=1001, epoch=4, group_id=812 << 16),
     Tick(now_ms=0),
+    RegisterNode(
+        now_ms=0, node_id="n1", url="http://n1:1", raft="n1:2", zone=None, incarnation=2**63 - 1, controllers=["n1"]
+    ),
+    AddNode(now_ms=1, node_id="n4", url="http://n4:1", raft="n4:2", zone="z1"),
+    RemoveNode(now_ms=1, node_id="n4"),
+    Reassign(now_ms=1, topic="orders", partition=1, replicas=["n1", "n2", "n4"]),
+    CheckMove(now_ms=0, group_id=812 << 16, version=813),
+    MoveDone(now_ms=0, group_id=812 << 16, version=813),
 ]
 
 

@@ -1,0 +1,194 @@
+"""Which nodes there are, and where each group's replicas are and shall be. Pure state of the controller's machine.
+
+A group that is being moved is placed on all nodes of both ends until its leader reports that it has arrived; only then
+may the nodes at the old end forget it. A move has the version of the command that asked for it, so a report about
+another one is told apart.
+"""
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+from ..partition.errors import InvalidRequest, NotEnoughReplicas, NotFound, UnknownTopicOrPartition
+from . import placement
+from .catalog import CONTROLLER_GROUP, REPLICATION_FACTOR_MAX, Catalog, Topic, group_id, topic_partition
+from .commands import Done, GroupId
+from .membership_commands import (
+    AddNode,
+    Arranged,
+    CheckMove,
+    MembershipCommand,
+    MoveDone,
+    Reassign,
+    RegisterNode,
+    RemoveNode,
+)
+from .moves import Move
+from .nodes import NodeEntry, Nodes
+
+CONTROLLERS_GROWN = 3
+"""A controller group of one member grows to so many when the nodes are there: alone, it survives nothing."""
+
+
+class Membership:
+    """The nodes, and the moves under way by group. ``controllers``: where the controller group is, or is to be."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.nodes = Nodes()
+        self.controllers: list[str] = []
+        self.moves: dict[GroupId, Move] = {}
+
+    def decide(self, index: int, command: MembershipCommand) -> Arranged | Done:
+        """Apply one command. Raises its refusals before anything is changed."""
+        match command:
+            case RegisterNode():
+                self._register(index, command)
+            case AddNode(node_id=node_id, url=url, raft=raft, zone=zone):
+                self.nodes.announce(NodeEntry(node_id, url, raft, zone))
+            case RemoveNode(node_id=node_id):
+                self._remove(index, node_id)
+            case Reassign():
+                self._reassign(index, command)
+            case CheckMove(group_id=group, version=version):
+                self._find_move(group, version)
+                return Done()
+            case MoveDone(group_id=group, version=version):
+                self._arrive(self._find_move(group, version))
+            case _:
+                assert_never(command)
+        return Arranged()
+
+    def replicas(self, group: GroupId) -> list[str] | None:
+        """Node ids of a group, those that leave or come included; None: there is no such group."""
+        if group == CONTROLLER_GROUP:
+            return self.controllers
+        located = self._catalog.locate(group)
+        return located[0].placements[located[1]] if located is not None else None
+
+    def forget(self, topic: Topic) -> None:
+        """A topic was deleted: nothing of it moves any more."""
+        for group in topic.groups():
+            self.moves.pop(group, None)
+        self._drop_idle()
+
+    def dump(self) -> Any:
+        """Everything that decides future answers."""
+        return self.nodes.dump(), self.controllers, self.moves
+
+    def _register(self, index: int, command: RegisterNode) -> None:
+        entry = NodeEntry(command.node_id, command.url, command.raft, command.zone, command.incarnation)
+        self.nodes.register(entry)
+        if not self.controllers:
+            self.controllers = list(command.controllers)
+        self._grow_controllers(index)
+
+    def _grow_controllers(self, index: int) -> None:
+        if len(self.controllers) != 1 or CONTROLLER_GROUP in self.moves:
+            return
+        target = self._filled(self.controllers, CONTROLLERS_GROWN, self._loads())
+        if len(target) == CONTROLLERS_GROWN:
+            self._move(CONTROLLER_GROUP, index, target)
+
+    def _reassign(self, index: int, command: Reassign) -> None:
+        topic = self._catalog.find(command.topic, None)
+        if not 0 <= command.partition < topic.partitions:
+            raise UnknownTopicOrPartition(topic=command.topic, partition=command.partition)
+        wanted = command.replicas
+        if not 1 <= len(wanted) <= REPLICATION_FACTOR_MAX or len(wanted) % 2 == 0 or len(set(wanted)) != len(wanted):
+            raise InvalidRequest(f"replicas: not an odd number of different nodes, {REPLICATION_FACTOR_MAX} at most")
+        for node_id in wanted:
+            if self.nodes.find(node_id).draining:
+                raise InvalidRequest(f"replicas: {node_id} is being removed")
+        self._move(group_id(topic.topic_id, command.partition), index, wanted)
+
+    def _remove(self, index: int, node_id: str) -> None:
+        if self.nodes.find(node_id).draining:
+            return
+        plan = self._plan_without(node_id)
+        self.nodes.drain(node_id)
+        for group, target in plan.items():
+            self._move(group, index, target)
+        self._drop_idle()
+
+    def _plan_without(self, node_id: str) -> dict[GroupId, list[str]]:
+        """New targets for every group that is, or shall be, on a node. Raises NotEnoughReplicas."""
+        loads = self._loads()
+        plan: dict[GroupId, list[str]] = {}
+        for group in self._groups_on(node_id):
+            goal = self._goal(group)
+            rest = [other for other in goal if other != node_id]
+            filled = self._filled(rest, len(goal), loads, without=node_id)
+            if group == CONTROLLER_GROUP and filled:
+                filled = filled[: len(filled) - 1 + len(filled) % 2]
+            elif len(filled) < len(goal):
+                raise NotEnoughReplicas(f"no other node has room for what {node_id} holds")
+            if not filled:
+                raise NotEnoughReplicas(f"{node_id} is the only node")
+            plan[group] = filled
+        return plan
+
+    def _filled(
+        self, replicas: Iterable[str], count: int, loads: dict[str, placement.Load], without: str | None = None
+    ) -> list[str]:
+        """``replicas`` and more nodes up to ``count``, or as many as there are. Counts them in ``loads``."""
+        filled = list(replicas)
+        nodes = [(entry.node_id, entry.zone) for entry in self.nodes.eligible() if entry.node_id != without]
+        while len(filled) < count and (found := placement.substitute(filled, nodes, loads)) is not None:
+            loads.setdefault(found, placement.Load()).replicas += 1
+            filled.append(found)
+        return filled
+
+    def _groups_on(self, node_id: str) -> list[GroupId]:
+        found = [CONTROLLER_GROUP] if node_id in self.controllers else []
+        for topic in self._catalog.topics():
+            here = zip(topic.groups(), topic.placements, strict=True)
+            found += [group for group, nodes in here if node_id in nodes]
+        return found
+
+    def _goal(self, group: GroupId) -> list[str]:
+        """Where a group will be when nothing moves any more."""
+        move = self.moves.get(group)
+        return move.target if move is not None else self.replicas(group) or []
+
+    def _loads(self) -> dict[str, placement.Load]:
+        return placement.measure(nodes for topic in self._catalog.topics() for nodes in topic.placements)
+
+    def _move(self, group: GroupId, index: int, target: list[str]) -> None:
+        if self._goal(group) == target:
+            return
+        now = self.replicas(group) or []
+        if group not in self.moves and sorted(now) == sorted(target):
+            self._place(group, target)
+            return
+        self.moves[group] = Move(group, index, target)
+        self._place(group, now + [node_id for node_id in target if node_id not in now])
+
+    def _find_move(self, group: GroupId, version: int) -> Move:
+        move = self.moves.get(group)
+        if move is None or move.version != version:
+            raise NotFound("this move is not wanted any more", what="move")
+        return move
+
+    def _arrive(self, move: Move) -> None:
+        del self.moves[move.group_id]
+        self._place(move.group_id, move.target)
+        if move.group_id != CONTROLLER_GROUP:
+            located = self._catalog.locate(move.group_id)
+            assert located is not None, "moves of a deleted topic are forgotten"
+            # Whoever is placed here from now on joins the group as it is.
+            located[0].founders[located[1]] = {}
+        self._drop_idle()
+
+    def _place(self, group: GroupId, nodes: list[str]) -> None:
+        if group == CONTROLLER_GROUP:
+            self.controllers = nodes
+            return
+        located = self._catalog.locate(group)
+        assert located is not None, topic_partition(group)
+        located[0].placements[located[1]] = nodes
+
+    def _drop_idle(self) -> None:
+        """Forget the nodes that were being removed and hold nothing any more."""
+        for node_id in [entry.node_id for entry in self.nodes.rows.values() if entry.draining]:
+            if not self._groups_on(node_id):
+                self.nodes.drop(node_id)

@@ -1,0 +1,97 @@
+"""The nodes of the cluster. Pure state of the controller's machine.
+
+A node comes by registering itself at its start, or is announced by an operator. It goes when an operator removes it
+and nothing is left on it; then its name is remembered, so that it does not come back by itself.
+"""
+
+from typing import Any
+
+import msgspec
+
+from ..partition.errors import NotFound, ThrottlingQuotaExceeded
+
+NODES_MAX = 100
+"""Nodes of one cluster."""
+REMOVED_MAX = 1000
+"""Names of removed nodes that are remembered; the oldest is forgotten first."""
+RETRY_AFTER_MS = 1000
+
+
+class NodeEntry(msgspec.Struct, frozen=True):
+    """A node as the others reach it: base URL, host:port of its Raft port, zone.
+
+    ``incarnation`` is that of its disk, None while it has only been announced; ``draining``: it is being removed.
+    """
+
+    node_id: str
+    url: str
+    raft: str
+    zone: str | None = None
+    incarnation: int | None = None
+    draining: bool = False
+
+    @property
+    def takes_replicas(self) -> bool:
+        """Whether new replicas may be placed here."""
+        return self.incarnation is not None and not self.draining
+
+
+class Nodes:
+    """All nodes, by id; and the names of those that were removed, the oldest first."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, NodeEntry] = {}
+        self.removed: list[str] = []
+
+    def register(self, entry: NodeEntry) -> None:
+        """A node says where it is and with which disk. Raises NotFound when it was removed, ThrottlingQuotaExceeded."""
+        if entry.node_id in self.removed:
+            raise NotFound(f"{entry.node_id} was removed from the cluster; add it again first", what="node")
+        known = self.rows.get(entry.node_id)
+        self._put(msgspec.structs.replace(entry, draining=known is not None and known.draining))
+
+    def announce(self, entry: NodeEntry) -> None:
+        """An operator says where a node will be; what its disk is, only itself can say."""
+        known = self.rows.get(entry.node_id)
+        self._put(msgspec.structs.replace(entry, incarnation=known.incarnation if known is not None else None))
+        if entry.node_id in self.removed:
+            self.removed.remove(entry.node_id)
+
+    def find(self, node_id: str) -> NodeEntry:
+        """Raises NotFound."""
+        entry = self.rows.get(node_id)
+        if entry is None:
+            raise NotFound(f"there is no node {node_id}", what="node")
+        return entry
+
+    def drain(self, node_id: str) -> None:
+        """Nothing new goes there."""
+        self.rows[node_id] = msgspec.structs.replace(self.rows[node_id], draining=True)
+
+    def drop(self, node_id: str) -> None:
+        """The node belongs to the cluster no more."""
+        del self.rows[node_id]
+        self.removed = [*self.removed, node_id][-REMOVED_MAX:]
+
+    def is_draining(self, node_id: str) -> bool:
+        """False for a node that is not known."""
+        entry = self.rows.get(node_id)
+        return entry is not None and entry.draining
+
+    def eligible(self) -> list[NodeEntry]:
+        """The nodes that new replicas may be placed on, ascending by id."""
+        return [self.rows[node_id] for node_id in sorted(self.rows) if self.rows[node_id].takes_replicas]
+
+    def incarnation(self, node_id: str) -> int:
+        """Of its disk; 0 for a node that is not known."""
+        entry = self.rows.get(node_id)
+        return entry.incarnation or 0 if entry is not None else 0
+
+    def dump(self) -> Any:
+        """Everything that decides future answers."""
+        return self.rows, self.removed
+
+    def _put(self, entry: NodeEntry) -> None:
+        if entry.node_id not in self.rows and len(self.rows) >= NODES_MAX:
+            raise ThrottlingQuotaExceeded(f"there are {NODES_MAX} nodes", retry_after_ms=RETRY_AFTER_MS)
+        self.rows[entry.node_id] = entry

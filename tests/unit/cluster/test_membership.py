@@ -1,0 +1,271 @@
+"""Nodes come and go, and replicas move: as the controller's machine decides it."""
+
+import pytest
+
+from stockade.cluster import nodes as nodes_module
+from stockade.cluster.catalog import CONTROLLER_GROUP, group_id
+from stockade.cluster.commands import Done
+from stockade.cluster.membership_commands import (
+    AddNode,
+    Arranged,
+    CheckMove,
+    MoveDone,
+    Reassign,
+    RegisterNode,
+    RemoveNode,
+)
+from stockade.cluster.moves import Move
+from stockade.partition.errors import (
+    InvalidRequest,
+    NotEnoughReplicas,
+    NotFound,
+    StockadeError,
+    ThrottlingQuotaExceeded,
+    UnknownTopicOrPartition,
+)
+
+from .driver import Driver
+
+NODES = ("n1", "n2", "n3", "n4")
+CONTROLLERS = ["n1", "n2", "n3"]
+
+
+class Cluster(Driver):
+    """Four nodes, three of them controllers, and a topic ``t`` on three of them."""
+
+    def __init__(self, nodes: tuple[str, ...] = NODES, controllers: list[str] = CONTROLLERS) -> None:
+        super().__init__(replicas=2)
+        for node_id in nodes:
+            assert self.register(node_id, controllers=controllers) == Arranged()
+        self.membership = self.machine.membership
+
+    def register(self, node_id: str, incarnation: int = 1, controllers: list[str] = CONTROLLERS) -> object:
+        url, raft = f"http://{node_id}:1", f"{node_id}:2"
+        return self.do(
+            RegisterNode(
+                now_ms=0,
+                node_id=node_id,
+                url=url,
+                raft=raft,
+                zone=None,
+                incarnation=incarnation,
+                controllers=controllers,
+            )
+        )
+
+    def add(self, node_id: str) -> object:
+        return self.do(AddNode(now_ms=0, node_id=node_id, url=f"http://{node_id}:1", raft=f"{node_id}:2", zone=None))
+
+    def remove(self, node_id: str) -> object:
+        return self.do(RemoveNode(now_ms=0, node_id=node_id))
+
+    def reassign(self, *replicas: str, partition: int = 0, topic: str = "t") -> object:
+        return self.do(Reassign(now_ms=0, topic=topic, partition=partition, replicas=list(replicas)))
+
+    def arrive(self, group: int) -> object:
+        version = self.membership.moves[group].version
+        assert self.do(CheckMove(now_ms=0, group_id=group, version=version)) == Done()
+        return self.do(MoveDone(now_ms=0, group_id=group, version=version))
+
+    def placed(self, partition: int = 0) -> list[str]:
+        topic = self.machine.topic("t")
+        assert topic is not None
+        return topic.placements[partition]
+
+    def founders(self, partition: int = 0) -> dict[str, int]:
+        topic = self.machine.topic("t")
+        assert topic is not None
+        return topic.founders[partition]
+
+
+def moved(cluster: Cluster, *replicas: str) -> int:
+    """A topic, and its partition 0 on the way; its group."""
+    group = group_id(cluster.topic(), 0)
+    assert cluster.reassign(*replicas) == Arranged()
+    return group
+
+
+def test_a_new_topic_is_founded_by_the_disks_that_its_nodes_have_then() -> None:
+    cluster = Cluster()
+    cluster.register("n2", incarnation=7)
+    cluster.topic()
+    assert cluster.founders() == {"n1": 1, "n2": 7, "n3": 1}
+    cluster.register("n2", incarnation=8)
+    assert cluster.founders()["n2"] == 7, "a wiped node is no founder"
+
+
+def test_a_move_is_placed_at_both_ends_until_it_has_arrived() -> None:
+    cluster = Cluster()
+    group = moved(cluster, "n4", "n2", "n3")
+    assert cluster.placed() == ["n1", "n2", "n3", "n4"]
+    assert cluster.founders() == {"n1": 1, "n2": 1, "n3": 1}
+    assert cluster.arrive(group) == Arranged()
+    assert cluster.placed() == ["n4", "n2", "n3"]
+    assert cluster.founders() == {}, "from now on everybody joins the group as it is"
+    assert cluster.membership.moves == {}
+
+
+def test_a_report_of_another_move_is_refused() -> None:
+    cluster = Cluster()
+    group = moved(cluster, "n1", "n2", "n4")
+    first = cluster.membership.moves[group].version
+    cluster.reassign("n1", "n2", "n3")
+    assert cluster.placed() == ["n1", "n2", "n3", "n4"], "n4 may have a part of it already"
+    for refused in (
+        CheckMove(now_ms=0, group_id=group, version=first),
+        MoveDone(now_ms=0, group_id=group, version=first),
+    ):
+        assert cluster.do(refused) == NotFound(what="move")
+    cluster.arrive(group)
+    assert cluster.placed() == ["n1", "n2", "n3"]
+    assert cluster.do(MoveDone(now_ms=0, group_id=group, version=first)) == NotFound(what="move")
+
+
+def test_the_same_reassignment_again_changes_nothing() -> None:
+    cluster = Cluster()
+    group = moved(cluster, "n1", "n2", "n4")
+    before = cluster.membership.moves[group]
+    assert cluster.reassign("n1", "n2", "n4") == Arranged()
+    assert cluster.membership.moves[group] == before
+    cluster.arrive(group)
+    assert cluster.reassign("n4", "n1", "n2") == Arranged()
+    assert (cluster.membership.moves, cluster.placed()) == ({}, ["n4", "n1", "n2"]), "only their order is another"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "partition", "topic", "refusal"),
+    [
+        (("n1", "n2", "n9"), 0, "t", NotFound(what="node")),
+        (("n1", "n2"), 0, "t", InvalidRequest("replicas: not an odd number of different nodes, 7 at most")),
+        (("n1", "n1", "n2"), 0, "t", InvalidRequest("replicas: not an odd number of different nodes, 7 at most")),
+        ((), 0, "t", InvalidRequest("replicas: not an odd number of different nodes, 7 at most")),
+        (("n1",), 2, "t", UnknownTopicOrPartition(topic="t", partition=2)),
+        (("n1",), 0, "other", UnknownTopicOrPartition(topic="other", partition=None)),
+        (("n1", "n2", "n4"), 0, "t", InvalidRequest("replicas: n4 is being removed")),
+    ],
+)
+def test_what_cannot_be_reassigned_is_refused(
+    replicas: tuple[str, ...], partition: int, topic: str, refusal: StockadeError
+) -> None:
+    cluster = Cluster()
+    cluster.topic()
+    moved_away = Cluster.reassign(cluster, "n4", "n2", "n3", partition=1)
+    assert moved_away == Arranged()
+    cluster.arrive(group_id(5, 1))
+    if "n4" in replicas:
+        assert cluster.remove("n4") == Arranged()
+    assert cluster.reassign(*replicas, partition=partition, topic=topic) == refusal
+
+
+def test_a_deleted_topic_moves_no_more() -> None:
+    cluster = Cluster()
+    group = moved(cluster, "n1", "n2", "n4")
+    cluster.delete()
+    assert cluster.membership.moves == {}
+    assert cluster.do(CheckMove(now_ms=0, group_id=group, version=6)) == NotFound(what="move")
+
+
+def test_a_node_goes_when_everything_on_it_has_moved() -> None:
+    cluster = Cluster()
+    topic_id = cluster.topic()
+    assert cluster.remove("n2") == Arranged()
+    assert {group: sorted(move.target) for group, move in cluster.membership.moves.items()} == {
+        CONTROLLER_GROUP: ["n1", "n3", "n4"],
+        group_id(topic_id, 0): ["n1", "n3", "n4"],
+        group_id(topic_id, 1): ["n1", "n3", "n4"],
+    }
+    version = cluster.membership.moves[CONTROLLER_GROUP]
+    assert cluster.remove("n2") == Arranged()
+    assert cluster.membership.moves[CONTROLLER_GROUP] == version, "asking again changes nothing"
+    for group in list(cluster.membership.moves):
+        assert cluster.membership.nodes.rows["n2"].draining
+        cluster.arrive(group)
+    assert "n2" not in cluster.membership.nodes.rows
+    assert cluster.membership.controllers == ["n1", "n3", "n4"]
+    assert cluster.register("n2") == NotFound(what="node"), "it does not come back by itself"
+    assert cluster.remove("n2") == NotFound(what="node")
+    cluster.add("n2")
+    assert cluster.register("n2", incarnation=2) == Arranged()
+    assert cluster.membership.nodes.rows["n2"].takes_replicas
+
+
+def test_a_node_with_nothing_on_it_goes_at_once() -> None:
+    cluster = Cluster()
+    cluster.topic()
+    assert cluster.remove("n4") == Arranged()
+    assert sorted(cluster.membership.nodes.rows) == CONTROLLERS
+
+
+def test_a_node_whose_replicas_have_no_place_stays() -> None:
+    cluster = Cluster(("n1", "n2", "n3"))
+    assert cluster.remove("n3") == Arranged(), "without topics only the controller group moves"
+    assert cluster.membership.moves[CONTROLLER_GROUP] == Move(CONTROLLER_GROUP, 4, ["n1"])
+    full = Cluster(("n1", "n2", "n3"))
+    full.topic()
+    assert full.remove("n3") == NotEnoughReplicas()
+    assert full.membership.moves == {}
+    alone = Cluster(("n1",), ["n1"])
+    assert alone.remove("n1") == NotEnoughReplicas()
+
+
+def test_two_nodes_can_go_at_the_same_time() -> None:
+    cluster = Cluster((*NODES, "n5"))
+    topic_id = cluster.topic()
+    cluster.remove("n1")
+    cluster.remove("n2")
+    assert {tuple(sorted(move.target)) for move in cluster.membership.moves.values()} == {("n3", "n4", "n5")}
+    for partition in range(2):
+        cluster.arrive(group_id(topic_id, partition))
+    cluster.arrive(CONTROLLER_GROUP)
+    assert sorted(cluster.membership.nodes.rows) == ["n3", "n4", "n5"]
+
+
+def test_nothing_new_goes_to_a_node_that_is_to_be_emptied() -> None:
+    cluster = Cluster((*NODES, "n5"))
+    cluster.topic("old")
+    cluster.remove("n3")
+    cluster.topic("t")
+    assert "n3" not in cluster.placed(0) + cluster.placed(1)
+
+
+def test_a_removal_is_called_off_by_adding_the_node_again() -> None:
+    cluster = Cluster()
+    cluster.topic()
+    cluster.remove("n2")
+    assert cluster.add("n2") == Arranged()
+    assert cluster.membership.nodes.rows["n2"].takes_replicas, "its disk is known"
+    for group in list(cluster.membership.moves):
+        cluster.arrive(group)
+    assert "n2" in cluster.membership.nodes.rows
+
+
+def test_an_announced_node_takes_nothing_before_it_came() -> None:
+    cluster = Cluster(("n1",), ["n1"])
+    cluster.add("n2")
+    assert [entry.node_id for entry in cluster.membership.nodes.eligible()] == ["n1"]
+    cluster.register("n2")
+    assert [entry.node_id for entry in cluster.membership.nodes.eligible()] == ["n1", "n2"]
+
+
+def test_a_controller_that_is_alone_gets_company_as_soon_as_there_are_three_nodes() -> None:
+    cluster = Cluster(("n1", "n2"), ["n1"])
+    assert cluster.membership.moves == {}
+    cluster.register("n3")
+    assert cluster.membership.moves[CONTROLLER_GROUP].target == ["n1", "n2", "n3"]
+    cluster.register("n4")
+    cluster.arrive(CONTROLLER_GROUP)
+    assert cluster.membership.controllers == ["n1", "n2", "n3"]
+
+
+def test_the_number_of_nodes_and_of_names_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes_module, "NODES_MAX", 4)
+    monkeypatch.setattr(nodes_module, "REMOVED_MAX", 1)
+    cluster = Cluster()
+    throttled = ThrottlingQuotaExceeded(retry_after_ms=1000)
+    assert cluster.register("n5") == throttled
+    assert cluster.add("n5") == throttled
+    assert cluster.register("n4", incarnation=9) == Arranged(), "it is known"
+    cluster.remove("n4")
+    assert cluster.add("n5") == Arranged()
+    cluster.remove("n5")
+    assert cluster.membership.nodes.removed == ["n5"]

@@ -1,0 +1,67 @@
+"""The steps from one membership to another, followed to the end."""
+
+from itertools import combinations
+
+import pytest
+
+from stockade.cluster.moves import Add, Arrived, HandOver, Remove, Step, Wait, next_step
+from stockade.raft.configuration import AddLearner, Configuration, Promote, RemoveMember, changed
+
+NODES = ("n1", "n2", "n3", "n4", "n5", "n6")
+
+
+def carried_out(now: Configuration, leader: str, step: Step) -> tuple[Configuration, str]:
+    """The membership and the leader after a step, the learner caught up."""
+    match step:
+        case Add(node_id):
+            return changed(changed(now, AddLearner(node_id, 1)), Promote(node_id)), leader
+        case Remove(node_id):
+            assert node_id != leader
+            return changed(now, RemoveMember(node_id)), leader
+        case HandOver(node_id):
+            assert node_id in now.voters
+            return now, node_id
+        case _:
+            raise AssertionError(step)
+
+
+def of(*voters: str) -> Configuration:
+    return Configuration(dict.fromkeys(voters, 1))
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.parametrize("wanted", [1, 3, 5])
+def test_every_move_arrives_and_never_has_fewer_voters_than_at_either_end(size: int, wanted: int) -> None:
+    for target in combinations(NODES, wanted):
+        now, leader = of(*NODES[:size]), NODES[size - 1]
+        for _ in range(20):
+            step = next_step(now, leader, target, NODES)
+            if isinstance(step, Arrived):
+                break
+            now, leader = carried_out(now, leader, step)
+            assert min(size, wanted) <= len(now.voters) <= max(size, wanted) + 1
+            assert leader in now.voters
+        assert sorted(now.voters) == sorted(target)
+
+
+def test_nothing_is_done_while_somebody_catches_up() -> None:
+    now = Configuration({"n1": 1, "n2": 1, "n3": 1}, {"n4": 1})
+    assert next_step(now, "n1", ["n1", "n2", "n4"], NODES) == Wait(("n4",))
+
+
+def test_a_learner_that_is_not_wanted_goes_first() -> None:
+    now = Configuration({"n1": 1, "n2": 1, "n3": 1}, {"n4": 1})
+    assert next_step(now, "n1", ["n1", "n2", "n3"], NODES) == Remove("n4")
+
+
+def test_nodes_that_are_away_are_waited_for_and_let_go_first() -> None:
+    assert next_step(of("n1"), "n1", ["n2"], ["n1"]) == Wait(("n2",))
+    assert next_step(of("n1"), "n1", ["n2", "n3", "n1"], ["n1", "n3"]) == Add("n3")
+    assert next_step(of("n1", "n2", "n3", "n4", "n5"), "n1", ["n1"], ["n1", "n2", "n4", "n5"]) == Remove("n3")
+
+
+def test_a_leader_that_must_go_hands_over_to_one_that_stays_and_is_there() -> None:
+    now = of("n1", "n2", "n3", "n4")
+    assert next_step(now, "n1", ["n2", "n3", "n4"], ["n1", "n3", "n4"]) == HandOver("n3")
+    assert next_step(now, "n1", ["n2", "n3", "n4"], ["n1"]) == Wait(("n2", "n3", "n4"))
+    assert next_step(now, "n2", ["n2", "n3", "n4"], NODES) == Remove("n1")

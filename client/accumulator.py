@@ -12,46 +12,26 @@ The window slides only at its front, so that batches settle in order and the ser
   resend (9.3). For the oldest it is a real gap, and final.
 - A final refusal, or the end of the delivery time, halts the lane: nothing leaves any more, no further record is
   taken, and that batch and everything behind it fail in order (9.8, 9.9). Attempts under way still get their answers,
-  so that each batch fails with an outcome of its own: committed, absent or unknown.
+  so that each batch fails with an outcome of its own: committed, absent or unknown. ``reopen`` takes records again.
+- With ``on_error="continue"`` a refusal that is about one batch fails that batch alone. Its numbers are a hole that
+  nothing may follow, so the lane asks for a new epoch (9.5), and so it does when the partition has forgotten this
+  producer (9.7). Under the new epoch, what may have been stored under the old one is sent once more as it was, only to
+  be told its outcome; what is not stored is numbered anew.
 
 Other lanes never notice.
 """
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ..partition.commands import SEQUENCE_MODULUS, Token
-from ..partition.errors import LeaderNotAvailable, OutOfOrderSequence, RequestTimedOut, StockadeError
+from ..partition.errors import OutOfOrderSequence, StockadeError
+from .actions import Action, Send, Settle, Settled, Wait
 from .batches import Batch, Receipt, Record, State
 from .config import ClientConfig
-from .errors import with_fields
+from .model import ProducerPair
 from .retry import backoff_s
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send this batch now; report with ``written``, then ``stored`` or ``refused``."""
-
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """These batches have their outcome; hand it to whoever waits."""
-
-    settled: "list[Settled]"
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do before ``until_s`` (None: before something else happens)."""
-
-    until_s: float | None
-
-
-Action = Send | Settle | Wait
-Settled = tuple[Batch, Receipt | StockadeError]
+from .verdicts import expiry_error, is_certified_absent, is_forgotten, is_of_one_batch, may_heal, verdict
 
 
 class Lane:
@@ -59,8 +39,9 @@ class Lane:
 
     ``encode`` makes a sealed batch ready to be sent and raises a StockadeError when that cannot be: such a batch
     fails alone, before it took a sequence number. A batch of more than one record is never longer than
-    ``batch_bytes_max``. ``token`` is the fence that the next batches to be numbered carry; while ``is_held``, none is
-    numbered. ``error`` is what halted the lane.
+    ``batch_bytes_max``. ``identity`` and ``token`` are the producer and the fence that the next batches to be numbered
+    carry; while it is held by somebody, none is numbered. ``error`` is what halted the lane. ``needs_epoch``: nothing
+    can follow what failed before ``renew``.
     """
 
     def __init__(self, config: ClientConfig, encode: Callable[[Batch], None], batch_bytes_max: int) -> None:
@@ -72,9 +53,12 @@ class Lane:
         self._writing: Batch | None = None
         self._next_seq = 0
         self._asks = False
+        self._is_renewing = False
+        self._holds = 0
+        self.identity: ProducerPair | None = None
         self.token: Token | None = None
-        self.is_held = False
         self.error: StockadeError | None = None
+        self.needs_epoch = False
 
     @property
     def is_idle(self) -> bool:
@@ -95,6 +79,28 @@ class Lane:
     def open_batch(self) -> Batch | None:
         """The batch that still takes records."""
         return self._queue[-1] if self._queue and not self._queue[-1].sealed else None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is ready for a new epoch: no answer is awaited that would come without one."""
+        if self.needs_epoch:
+            return not any(batch.state is State.UNDER_WAY for batch in self._window)
+        return not self._window
+
+    def hold(self, *, on: bool) -> None:
+        """Number nothing until everybody who held the lane has let go of it."""
+        self._holds += 1 if on else -1
+
+    def renew(self, identity: ProducerPair) -> None:
+        """Go on under a newer epoch, or another id: numbers start again at 0."""
+        self.identity, self._next_seq = identity, 0
+        self._is_renewing, self.needs_epoch = self.needs_epoch, False
+        self._renumber()
+
+    def reopen(self) -> None:
+        """Take records again after a halt, under a newer epoch: ``renew`` came before."""
+        assert self.is_idle, "reopened before everything had its outcome"
+        self.error, self._asks = None, False
 
     def add(self, record: Record, size: int, now_s: float) -> tuple[Batch, int]:
         """Queue a record: its batch and its position in it. Raises the error that halted the lane."""
@@ -126,10 +132,12 @@ class Lane:
         expired = self._expire(now_s)
         if expired:
             return Settle(expired)
-        if self.error is not None or any(_is_troubled(batch) for batch in self._window):
+        if self.needs_epoch:
+            return Wait(self._deadline_s())
+        if self.error is not None or self._is_renewing or any(batch.is_troubled for batch in self._window):
             return self._poll_muted(now_s)
         is_full = len(self._window) >= self._config.inflight_batches_max
-        if not self._queue or self._writing or self.is_held or is_full:
+        if not self._queue or self._writing or self._holds or is_full:
             return Wait(self._deadline_s())
         batch = self._queue[0]
         linger_end_s = batch.created_s + self._config.linger_ms / 1000
@@ -150,17 +158,35 @@ class Lane:
         batch.state, batch.receipt = State.STORED, receipt
         return self._slide()
 
-    def refused(self, batch: Batch, error: StockadeError, now_s: float) -> list[Settled]:
-        """An attempt was refused, or its outcome is unknown (``error.no_side_effects`` tells which)."""
+    def refused(
+        self, batch: Batch, error: StockadeError, now_s: float, committed: Receipt | None = None
+    ) -> list[Settled]:
+        """An attempt was refused, or its outcome is unknown (``error.no_side_effects`` tells which).
+
+        ``committed``: the refusal certifies that an earlier attempt was stored, and where.
+        """
         self.written(batch)
         if batch.outcome is not None or batch.state is not State.UNDER_WAY:
             return []
-        batch.state, batch.last_error = State.FAILED, error
-        batch.maybe_stored = batch.maybe_stored or not error.no_side_effects
+        self.needs_epoch = self.needs_epoch or (is_forgotten(error) and not self._is_renewing)
+        if committed is not None:
+            batch.state, batch.receipt = State.STORED, committed
+        else:
+            self._fail_attempt(batch, error, now_s)
+        settled = self._slide()
+        self._renumber()
+        return settled
+
+    def _fail_attempt(self, batch: Batch, error: StockadeError, now_s: float) -> None:
         is_out_of_order = isinstance(error, OutOfOrderSequence)
-        batch.is_final = not error.retriable or (is_out_of_order and batch.sent_as_oldest)
+        batch.state, batch.last_error = State.FAILED, error
         batch.not_before_s = now_s if is_out_of_order else now_s + backoff_s(self._config, batch.attempts, error)
-        return self._slide()
+        if is_forgotten(error):
+            batch.maybe_stored = batch.maybe_stored and not is_certified_absent(error)
+            batch.is_final = self._is_renewing and batch.maybe_stored
+        else:
+            batch.maybe_stored = batch.maybe_stored or not error.no_side_effects
+            batch.is_final = not may_heal(error) or (is_out_of_order and batch.sent_as_oldest)
 
     def halt(self, error: StockadeError, *, asks: bool = False) -> list[Settled]:
         """Take nothing more, send nothing new, fail with ``error`` what is not stored.
@@ -168,7 +194,7 @@ class Lane:
         ``asks``: the partition can store nothing of ours any more, so batches of unknown outcome are sent again, to be
         told what became of them.
         """
-        self.error = self.error or error
+        self.error, self.needs_epoch = self.error or error, False
         self._asks = self._asks or asks
         return self._slide()
 
@@ -188,8 +214,8 @@ class Lane:
             if batch.message is None:
                 self._encode(batch)
         except StockadeError as error:
-            return Settle([(batch, _verdict(batch, error))])
-        batch.first_seq, batch.token = self._next_seq, self.token
+            return Settle([(batch, verdict(batch, error))])
+        batch.first_seq, batch.identity, batch.token = self._next_seq, self.identity, self.token
         self._next_seq = (self._next_seq + batch.count) % SEQUENCE_MODULUS
         self._window.append(batch)
         return self._attempt(batch)
@@ -211,14 +237,34 @@ class Lane:
             elif self._is_open(oldest):
                 return settled
             else:
-                self.error = error = self.error or oldest.last_error
-                assert error is not None
-                settled.append((oldest, _verdict(oldest, error)))
+                settled.append((oldest, verdict(oldest, self._failure_of(oldest))))
             self._window.popleft()
         if self.error is not None:
-            settled += [(batch, _verdict(batch, self.error)) for batch in self._queue]
+            settled += [(batch, verdict(batch, self.error)) for batch in self._queue]
             self._queue.clear()
         return settled
+
+    def _failure_of(self, oldest: Batch) -> StockadeError:
+        """Why the oldest batch fails, and what that means for those behind it."""
+        error = self.error or oldest.last_error
+        assert error is not None
+        if self.error is None and self._config.on_error == "continue" and is_of_one_batch(error):
+            self.needs_epoch = not self._is_renewing
+        else:
+            self.error = error
+        return error
+
+    def _renumber(self) -> None:
+        """Under a new epoch: when the oldest batch is known to be absent, so are all behind it, and they start anew."""
+        oldest = self._window[0] if self._window else None
+        is_open = oldest is not None and (oldest.state is State.UNDER_WAY or oldest.maybe_stored)
+        if not self._is_renewing or is_open or self.error is not None:
+            return
+        self._is_renewing = False
+        while self._window:
+            batch = self._window.pop()
+            batch.begin_again()
+            self._queue.appendleft(batch)
 
     def _is_open(self, batch: Batch) -> bool:
         """Whether an attempt is under way, or another one is to follow."""
@@ -238,26 +284,13 @@ class Lane:
             # Sequences are contiguous: a later batch is stored, so this one is, and only its place stays unknown.
             oldest.receipt = Receipt(proof.topic, proof.partition, None, oldest.count, True, None)
             return self._slide()
-        return self.halt(self._expiry_error(oldest))
-
-    def _expiry_error(self, batch: Batch) -> StockadeError:
-        waited = f"not answered within {self._config.delivery_timeout_ms} ms"
-        if batch.maybe_stored:
-            return RequestTimedOut(f"{waited}; the outcome is unknown")
-        return batch.last_error or LeaderNotAvailable(f"not sent: {waited}")
+        oldest.last_error = expiry_error(oldest, self._config.delivery_timeout_ms)
+        if self._window:
+            return self._slide()
+        if self._config.on_error == "halt_partition":
+            return self.halt(oldest.last_error)
+        return [(self._queue.popleft(), verdict(oldest, oldest.last_error))]  # never numbered: it leaves no hole
 
     def _deadline_s(self) -> float | None:
         oldest = next(iter(self._window or self._queue), None)
         return None if oldest is None else oldest.created_s + self._config.delivery_timeout_ms / 1000
-
-
-def _is_troubled(batch: Batch) -> bool:
-    """It failed, and is not settled since: the mute holds also while it is under way again (9.4)."""
-    return batch.state is State.FAILED or (batch.state is State.UNDER_WAY and batch.attempts > 1)
-
-
-def _verdict(batch: Batch, error: StockadeError) -> StockadeError:
-    """``error`` as this batch's own, with an outcome certificate that is true for it."""
-    answered = batch.last_error.fields.get("outcome") if batch.last_error is not None else None
-    own = {"state": "unknown" if batch.maybe_stored else "absent", "base_offset": None, "last_offset": None}
-    return with_fields(error, outcome=answered or own)

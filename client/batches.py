@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 from ..partition.commands import Token
 from ..partition.errors import InvalidRecord, StockadeError
 from ..partition.records import RECORDS_MAX, Header, batch_from_columns
+from .model import ProducerPair
 
 RECORD_OVERHEAD_BYTES = 24
 """Reckoned for a record beside its key, value and headers: offsets of four columns and the timestamp."""
@@ -87,9 +88,9 @@ class Batch:
     """
 
     __slots__ = (
-        "attempts", "count", "created_s", "first_seq", "headers", "is_final", "is_reported", "keys", "last_error",
-        "maybe_stored", "message", "not_before_s", "outcome", "receipt", "sealed", "sent_as_oldest", "size", "state",
-        "timestamps_ms", "token", "values", "watchers",
+        "attempts", "count", "created_s", "first_seq", "headers", "identity", "is_final", "is_reported", "keys",
+        "last_error", "maybe_stored", "message", "not_before_s", "outcome", "receipt", "sealed", "sent_as_oldest",
+        "size", "state", "timestamps_ms", "token", "values", "watchers",
     )  # fmt: skip
 
     def __init__(self, created_s: float) -> None:
@@ -103,6 +104,7 @@ class Batch:
         self.sealed = False
         self.message: bytes | None = None
         self.first_seq = -1
+        self.identity: ProducerPair | None = None
         self.token: Token | None = None
         self.state = State.UNDER_WAY
         self.attempts = 0
@@ -142,6 +144,11 @@ class Batch:
         batch.size += sum(map(_headers_bytes, batch.headers or ()))
         return batch
 
+    @property
+    def is_troubled(self) -> bool:
+        """It failed, and is not settled since: the mute holds also while it is under way again (SEMANTICS 9.4)."""
+        return self.state is State.FAILED or (self.state is State.UNDER_WAY and self.attempts > 1)
+
     def add(self, record: Record, size: int) -> int:
         """Put a record behind the others; its position. ``size`` is ``record.size``."""
         assert not self.sealed
@@ -161,6 +168,12 @@ class Batch:
         columns = (self.keys, self.values, self.timestamps_ms, self.headers)
         self.message = batch_from_columns(*columns, now_ms=0, batch_bytes_max=batch_bytes_max).message
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
+
+    def begin_again(self) -> None:
+        """Forget the number and the attempts under it: none of them stored anything, and none can any more."""
+        self.first_seq, self.identity, self.token = -1, None, None
+        self.attempts, self.not_before_s = 0, 0.0
+        self.state, self.last_error, self.is_final = State.UNDER_WAY, None, False
 
     def settle(self, outcome: Receipt | StockadeError) -> None:
         """Give the final outcome, once, and tell who waits."""

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self, get_args
 from urllib.parse import urlsplit
+
+OnError = Literal["halt_partition", "continue"]
 
 DEFAULT_BOOTSTRAP = ("http://127.0.0.1:7101", "http://127.0.0.1:7102", "http://127.0.0.1:7103")
 """The nodes of a cluster that was started on this machine with default ports."""
@@ -56,6 +58,9 @@ class ClientConfig:
     - ``fetch_bytes_max``: asked for at once by a consumer. ``fetch_wait_ms``: how long a follower's request stays
       open at the log end.
     - ``connections_max``: open connections of one client, over all nodes.
+    - ``on_error``: what a producer does with a partition after a batch has failed for good. ``halt_partition``: all
+      behind it fails as well, and nothing more is taken until ``recover``. ``continue``: only that batch fails, and
+      what comes after it is sent; order is kept, but there is a hole that the application has to live with.
     """
 
     bootstrap: tuple[str, ...] = DEFAULT_BOOTSTRAP
@@ -73,9 +78,12 @@ class ClientConfig:
     fetch_bytes_max: int = 4 << 20
     fetch_wait_ms: int = 10_000
     connections_max: int = 256
+    on_error: OnError = "halt_partition"
 
     def __post_init__(self) -> None:
         faults = [*_bootstrap_faults(self.bootstrap), *_bound_faults(self)]
+        if self.on_error not in get_args(OnError):
+            faults.append(f"on_error: {self.on_error!r} is none of {', '.join(get_args(OnError))}")
         faults += _relation_faults(self) if not faults else []
         if faults:
             raise InvalidConfig(faults)

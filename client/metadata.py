@@ -5,9 +5,13 @@ write is allowed; the topic id that travels with each request does that on the s
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
+from ..partition.errors import LeaderNotAvailable, StockadeError
+from .breaker import Breaker
 from .model import Topic
+from .retry import is_momentary
 
 TOPICS_MAX = 10_000
 """Topics remembered; past it the one learned first is forgotten."""
@@ -21,17 +25,34 @@ class Metadata:
         self._topics: dict[str, Topic] = {}
         self._leaders: dict[tuple[str, int], str] = {}
         self._asking = asyncio.Lock()
+        self._breaker = Breaker()
 
     def known(self, name: str) -> Topic | None:
         """The description, if the cluster was asked already."""
         return self._topics.get(name)
 
     async def topic(self, name: str) -> Topic:
-        """The description; asks the cluster the first time. Raises UnknownTopicOrPartition."""
+        """The description; asks the cluster the first time. Raises UnknownTopicOrPartition.
+
+        After some failures in a row the cluster is left alone for a while, and this raises LeaderNotAvailable at once.
+        """
         async with self._asking:
             if name not in self._topics:
-                self._learn(await self._describe(name))
+                self._learn(await self._ask(name))
             return self._topics[name]
+
+    async def _ask(self, name: str) -> Topic:
+        pause_s = self._breaker.closed_in_s(time.monotonic())
+        if pause_s:
+            raise LeaderNotAvailable(f"the cluster failed to answer several times; not asked again for {pause_s:.1f} s")
+        try:
+            topic = await self._describe(name)
+        except StockadeError as error:
+            if is_momentary(error):
+                self._breaker.failed(time.monotonic())
+            raise
+        self._breaker.succeeded()
+        return topic
 
     def leader(self, topic: str, partition: int) -> str | None:
         """Base URL of the node to try first."""

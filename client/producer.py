@@ -2,23 +2,28 @@
 
 import secrets
 import time
-import zlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
 
-from ..partition.errors import InvalidRequest, MessageTooLarge, ProducerFenced, StockadeError, UnknownTopicOrPartition
-from ..partition.partitioner import partition_for_key
+from ..partition.errors import InvalidRequest, MessageTooLarge, StockadeError, UnknownTopicOrPartition
 from ..partition.records import Header
 from .admin import Client
-from .batches import Batch, Record
+from .batches import Batch, Receipt, Record
 from .config import DEFAULT_BOOTSTRAP, Bootstrap
 from .delivery import Buffer, Delivery, wait_settled
 from .errors import ClientClosed
+from .exclusive import Seats
 from .fencing import Fence, Session
-from .model import Mode, ProducerPair, Topic
+from .interceptors import Interceptor, intercepted, intercepted_columns
+from .model import Mode, ProducerPair, Tail, Topic
+from .outcomes import Failure, Outcomes
+from .partitioners import Choice, Partitioner, choose, partitioner_of
 from .sender import Route, Sender
+
+_KEYLESS = Record(None, None, 0)
+"""Stands for a batch that names no partition."""
 
 
 class Producer:
@@ -27,19 +32,34 @@ class Producer:
     ``name``: a stable name; a later producer of the same name takes this one's place and fences it off. Made up when
     not given. The producer id and epoch that the cluster gives for it make every repetition harmless.
 
+    - ``partitioner``: where a record goes that names no partition: ``murmur2`` (by key as Kafka does it; without a key
+      batch by batch), ``sticky``, ``round_robin``, ``manual`` (it must name one), or a callable of your own.
+    - ``interceptors``: called in order with each record once, before it is queued.
+
     After a partition refused a batch for good, or did not decide in ``delivery_timeout_ms``, everything behind that
-    batch fails too, and this producer takes nothing more for that partition: look at the tail, then start a new one.
+    batch fails too, and this producer takes nothing more for that partition until ``recover`` (KIP-98's rule for
+    idempotent producers); with the configuration's ``on_error="continue"`` it goes on with the next batch.
     """
 
-    def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+        *,
+        name: str | None = None,
+        partitioner: str | Partitioner = "murmur2",
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
         self.client = Client(bootstrap)
         self.name = name or f"producer-{secrets.token_hex(8)}"
+        self._partitioner = partitioner_of(partitioner, self.name)
+        self._interceptors = tuple(interceptors)
         self._buffer = Buffer(self.client.config.buffer_bytes_max)
-        self._identity: ProducerPair | None = None
         self._sender: Sender | None = None
-        self._fences: dict[tuple[str, int], Fence] = {}
-        self._sticky: dict[str, int] = {}
+        self._seats = Seats()
+        self._open: dict[str, int] = {}
         self._failed: list[Batch] = []
+        self._successes: Outcomes[Receipt] = Outcomes(self._buffer)
+        self._errors: Outcomes[Failure] = Outcomes(self._buffer)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -49,20 +69,18 @@ class Producer:
 
     @property
     def identity(self) -> ProducerPair:
-        """Producer id and epoch in use."""
-        if self._identity is None:
-            raise ClientClosed("the producer was not started")
-        return self._identity
+        """Producer id and epoch in use; a later epoch after a failure was recovered from."""
+        return self._running.identity
 
     async def start(self) -> Self:
         """Reach the cluster and get an identity. Raises ClusterUnreachable at once when no node can be connected to."""
         try:
             await self.client.connect()
-            self._identity = await self.client.init_producer(self.name)
+            identity = await self.client.init_producer(self.name)
         except BaseException:
             await self.client.close()
             raise
-        self._sender = Sender(self.client, self._identity, self._on_settled, self._on_fenced)
+        self._sender = Sender(self.client, self.name, identity, self._on_settled, self._seats.fenced)
         return self
 
     async def send(
@@ -77,19 +95,21 @@ class Producer:
     ) -> Delivery:
         """Queue one record; waits only while the buffer is full. Await the Delivery for its receipt, or ``flush``.
 
-        Without ``partition``, equal keys go to one partition, and records without a key stay together in batches.
-        ``timestamp_ms`` None: now. Raises InvalidRecord, MessageTooLarge, UnknownTopicOrPartition, or what halted the
+        Without ``partition``, the partitioner chooses one. ``timestamp_ms`` None: now. Raises InvalidRecord,
+        MessageTooLarge, UnknownTopicOrPartition, InvalidRequest from a partitioner that chose none, or what halted the
         partition.
         """
         described = self.client.metadata.known(topic) or await self.client.metadata.topic(topic)
         record = Record(key, value, time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms, headers)
+        if self._interceptors:
+            record = intercepted(self._interceptors, topic, record)
         record.check()
         size = record.size
         if size > described.config.max_batch_bytes:
             raise MessageTooLarge(limit=described.config.max_batch_bytes, unit="bytes")
         await self._buffer.take(size)
         try:
-            route = self._route(described, self._choose(described, key) if partition is None else partition)
+            route = self._route(described, self._choose(described, record) if partition is None else partition)
             batch, index = route.lane.add(record, size, time.monotonic())
         except StockadeError:
             self._buffer.give_back(size)
@@ -115,11 +135,14 @@ class Producer:
         """
         described = self.client.metadata.known(topic) or await self.client.metadata.topic(topic)
         now_ms = time.time_ns() // 1_000_000
+        if self._interceptors:
+            columns = values, keys, headers, timestamps_ms
+            values, keys, headers, timestamps_ms = intercepted_columns(self._interceptors, topic, columns, now_ms)
         batch = Batch.of(values, keys, headers, timestamps_ms, now_ms=now_ms)
         batch.encode(described.config.max_batch_bytes)
         await self._buffer.take(batch.size)
         try:
-            route = self._route(described, self._next(described) if partition is None else partition)
+            route = self._route(described, self._choose(described, _KEYLESS) if partition is None else partition)
             batch.created_s = time.monotonic()
             route.lane.add_batch(batch)
         except StockadeError:
@@ -155,7 +178,39 @@ class Producer:
         sender, self._sender = self._sender, None
         if sender is not None:
             await sender.abort()
+        self._successes.close()
+        self._errors.close()
         await self.client.close()
+
+    async def recover(self, topic: str, partition: int, *, tail: int = 1) -> Tail:
+        """Take records for a halted partition again; answers the last ``tail`` records of its log.
+
+        Everything sent there has its outcome by then, and a new epoch, in force before the log is read, keeps anything
+        late out. So the tail is the truth: go on after it (SEMANTICS 9.9). Other partitions go on under the new epoch
+        as well. Raises what ended the seat at the partition when it is lost, and ProducerFenced when a later producer
+        of this name has started.
+        """
+        described = await self.client.metadata.topic(topic)
+        route = self._route(described, partition)
+        lost = self._seats.error(route)
+        if lost is not None:
+            raise lost
+        await wait_settled(route.lane.unsettled)
+        if route.lane.error is not None:
+            await self._running.renew()
+            route.lane.reopen()
+        return await self.client.tail(topic, partition, tail)
+
+    def successes(self) -> AsyncIterator[Receipt]:
+        """Every batch stored from now on, in order for each partition; ends when the producer is closed.
+
+        What is not read yet counts as buffered: read it, or ``send`` will wait.
+        """
+        return self._successes.subscribe()
+
+    def errors(self) -> AsyncIterator[Failure]:
+        """Every batch that failed from now on, as ``successes``."""
+        return self._errors.subscribe()
 
     @asynccontextmanager
     async def exclusive(
@@ -178,7 +233,17 @@ class Producer:
         if not routes:
             raise InvalidRequest("partitions: at least one is needed")
         async with Session(self.client, self.name) as session:
-            fence = await self._acquire(session, routes, described.topic_id, mode, resume_epoch)
+            fence = await self._seats.take(
+                self._running,
+                routes,
+                lambda: session.acquire(
+                    topic,
+                    [route.partition for route in routes],
+                    mode=mode,
+                    resume_epoch=resume_epoch,
+                    topic_id=described.topic_id,
+                ),
+            )
             try:
                 yield fence
                 await self.flush()
@@ -187,7 +252,7 @@ class Producer:
                 self._running.halt(routes, error if isinstance(error, StockadeError) else left)
                 raise
             finally:
-                self._leave(routes)
+                self._seats.leave(routes)
 
     @property
     def _running(self) -> Sender:
@@ -195,67 +260,23 @@ class Producer:
             raise ClientClosed("the producer was closed, or not started")
         return self._sender
 
-    async def _acquire(
-        self, session: Session, routes: list[Route], topic_id: int, mode: Mode, resume_epoch: int | None
-    ) -> Fence:
-        """Nothing is numbered meanwhile, so that no record leaves between unfenced and fenced."""
-        for route in routes:
-            route.lane.is_held = True
-        try:
-            for route in routes:
-                await wait_settled(route.lane.window)
-            numbers = [route.partition for route in routes]
-            fence = await session.acquire(
-                routes[0].topic, numbers, mode=mode, resume_epoch=resume_epoch, topic_id=topic_id
-            )
-            self._enter(fence, routes)
-        finally:
-            for route in routes:
-                route.lane.is_held = False
-                self._running.pump(route)
-        return fence
-
-    def _enter(self, fence: Fence, routes: list[Route]) -> None:
-        def halt(error: StockadeError) -> None:
-            fenced = [route for route in routes if self._fences.get((route.topic, route.partition)) is fence]
-            if self._sender is not None:
-                self._sender.halt(fenced, error)
-
-        for route in routes:
-            route.lane.token = fence.token(route.partition)
-            self._fences[route.topic, route.partition] = fence
-        fence.on_lost(halt)
-
-    def _leave(self, routes: list[Route]) -> None:
-        for route in routes:
-            route.lane.token = None
-            self._fences.pop((route.topic, route.partition), None)
-
     def _route(self, topic: Topic, partition: int) -> Route:
         if not 0 <= partition < len(topic.partitions):
             raise UnknownTopicOrPartition(topic=topic.name, partition=partition)
         return self._running.route(topic, partition)
 
-    def _choose(self, topic: Topic, key: bytes | None) -> int:
-        if key is not None:
-            return partition_for_key(key, len(topic.partitions))
-        current = self._sticky.get(topic.name)
-        if current is not None and self._running.route(topic, current).lane.open_batch is not None:
-            return current
-        return self._next(topic)
+    def _choose(self, topic: Topic, record: Record) -> int:
+        current = self._open.get(topic.name)
+        if current is not None and self._running.route(topic, current).lane.open_batch is None:
+            current = None
+        chosen = choose(self._partitioner, Choice(topic.name, record, len(topic.partitions), current))
+        self._open[topic.name] = chosen
+        return chosen
 
-    def _next(self, topic: Topic) -> int:
-        """The partition after the last one used for records without a key; the first one depends on the name."""
-        last = self._sticky.get(topic.name, zlib.crc32(self.name.encode()))
-        self._sticky[topic.name] = (last + 1) % len(topic.partitions)
-        return self._sticky[topic.name]
-
-    def _on_settled(self, batch: Batch) -> None:
-        self._buffer.give_back(batch.size)
-        if isinstance(batch.outcome, StockadeError):
+    def _on_settled(self, route: Route, batch: Batch) -> None:
+        outcome = batch.outcome
+        if isinstance(outcome, StockadeError):
             self._failed.append(batch)
-
-    def _on_fenced(self, route: Route, error: ProducerFenced) -> None:
-        fence = self._fences.get((route.topic, route.partition))
-        if fence is not None:
-            fence.lose(error)
+            self._errors.add(Failure(route.topic, route.partition, batch.count, outcome), batch)
+        elif outcome is not None:
+            self._successes.add(outcome, batch)

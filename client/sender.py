@@ -13,11 +13,13 @@ from typing import assert_never
 
 from ..partition.commands import Stamp
 from ..partition.errors import InternalError, ProducerFenced, RequestTimedOut, StockadeError
-from .accumulator import Lane, Send, Settle, Settled, Wait
+from .accumulator import Lane
+from .actions import Send, Settle, Settled, Wait
 from .admin import Client
 from .batches import BATCH_OVERHEAD_BYTES, Batch, Receipt
 from .errors import ClientClosed
 from .model import AppendAnswer, ProducerPair, Topic
+from .verdicts import committed_offset, is_forgotten
 
 
 @dataclass(eq=False, slots=True)
@@ -39,16 +41,21 @@ class Sender:
     def __init__(
         self,
         client: Client,
+        name: str,
         identity: ProducerPair,
-        on_settled: Callable[[Batch], None],
+        on_settled: Callable[[Route, Batch], None],
         on_fenced: Callable[[Route, ProducerFenced], None],
     ) -> None:
+        self.identity = identity
+        """Producer id and epoch that new batches are numbered under."""
         self._client = client
-        self._identity = identity
+        self._name = name
         self._on_settled = on_settled
         self._on_fenced = on_fenced
         self._routes: dict[tuple[str, int], Route] = {}
         self._attempts: set[asyncio.Task[None]] = set()
+        self._renewing: asyncio.Task[None] | None = None
+        self._moved = asyncio.Event()
 
     @property
     def routes(self) -> list[Route]:
@@ -62,36 +69,77 @@ class Sender:
             config, bytes_max = self._client.config, topic.config.max_batch_bytes
             full = min(config.batch_bytes_max, bytes_max - BATCH_OVERHEAD_BYTES)
             lane = Lane(config, lambda batch: batch.encode(bytes_max), full)
+            lane.identity = self.identity
+            if self._renewing is not None:
+                lane.hold(on=True)
             self._routes[key] = Route(topic.name, topic.topic_id, partition, lane)
         return self._routes[key]
 
     def pump(self, route: Route) -> None:
         """Do what the lane decides until it decides to wait."""
         while True:
+            if route.lane.needs_epoch:
+                _ = self._renewal()
             action = route.lane.poll(time.monotonic())
             match action:
                 case Send(batch=batch):
                     self._start(route, batch)
                 case Settle(settled=settled):
-                    self._settle(settled)
+                    self._settle(route, settled)
                 case Wait(until_s=until_s):
                     self._wake_at(route, until_s)
                     return
                 case _:
                     assert_never(action)
 
+    async def renew(self) -> None:
+        """Take a newer epoch for all partitions; returns when it is in force, or raises why there is none."""
+        await asyncio.shield(self._renewal())
+
+    def _renewal(self) -> "asyncio.Task[None]":
+        """The one that is under way, or a new one."""
+        if self._renewing is None:
+            for route in self.routes:
+                route.lane.hold(on=True)
+            self._renewing = asyncio.get_running_loop().create_task(self._renew())
+            self._renewing.add_done_callback(self._renewed)
+        return self._renewing
+
+    async def _renew(self) -> None:
+        """One for all partitions, as an epoch is (SEMANTICS 9.5). Once the cluster has it, nothing under the old one
+        can be stored any more (9.6).
+        """
+        while not all(route.lane.is_quiet for route in self.routes):
+            self._moved.clear()
+            await self._moved.wait()
+        old = self.identity
+        self.identity = await self._client.init_producer(self._name, pair=(old.producer_id, old.producer_epoch))
+        for route in self.routes:
+            route.lane.renew(self.identity)
+
+    def _renewed(self, task: "asyncio.Task[None]") -> None:
+        self._renewing = None
+        for route in self.routes:
+            route.lane.hold(on=False)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, StockadeError):
+            self.halt(self.routes, error)
+        for route in self.routes:
+            self.pump(route)
+
     def halt(self, routes: Iterable[Route], error: StockadeError) -> None:
         """Send nothing more there; what is not stored fails with ``error`` once its own outcome is known."""
         for route in routes:
-            self._settle(route.lane.halt(error, asks=isinstance(error, ProducerFenced)))
+            self._settle(route, route.lane.halt(error, asks=isinstance(error, ProducerFenced)))
             self.pump(route)
 
     async def abort(self) -> None:
         """Stop at once: what was never sent fails with ClientClosed, what is under way is unknown."""
         self.halt(self.routes, ClientClosed())
-        for task in self._attempts:
+        tasks = [*self._attempts, *filter(None, [self._renewing])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._attempts, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _start(self, route: Route, batch: Batch) -> None:
         task = asyncio.get_running_loop().create_task(self._attempt(route, batch))
@@ -111,17 +159,18 @@ class Sender:
             self._refused(route, batch, InternalError(f"a bug in the client: {bug!r}"))
             raise
         else:
-            self._settle(route.lane.stored(batch, _receipt(answer, batch)))
+            self._settle(route, route.lane.stored(batch, _receipt(answer, batch)))
         self.pump(route)
 
     async def _append(self, route: Route, batch: Batch) -> AppendAnswer:
         assert batch.message is not None
+        assert batch.identity is not None
         return await self._client.append(
             route.topic,
             route.partition,
             batch.message,
             topic_id=route.topic_id,
-            stamp=Stamp(self._identity.producer_id, self._identity.producer_epoch, batch.first_seq),
+            stamp=Stamp(batch.identity.producer_id, batch.identity.producer_epoch, batch.first_seq),
             token=batch.token,
             on_written=partial(self._written, route, batch),
         )
@@ -131,16 +180,18 @@ class Sender:
         self.pump(route)
 
     def _refused(self, route: Route, batch: Batch, error: StockadeError) -> None:
-        self._settle(route.lane.refused(batch, error, time.monotonic()))
+        committed = _certified(route, error, batch) if is_forgotten(error) else None
+        self._settle(route, route.lane.refused(batch, error, time.monotonic(), committed))
         if isinstance(error, ProducerFenced):
             self._on_fenced(route, error)
         if route.lane.error is not None:
             self._client.metadata.forget(route.topic)
 
-    def _settle(self, settled: list[Settled]) -> None:
+    def _settle(self, route: Route, settled: list[Settled]) -> None:
+        self._moved.set()
         for batch, outcome in settled:
             batch.settle(outcome)
-            self._on_settled(batch)
+            self._on_settled(route, batch)
 
     def _wake_at(self, route: Route, until_s: float | None) -> None:
         if route.timer is not None:
@@ -155,3 +206,10 @@ def _receipt(answer: AppendAnswer, batch: Batch) -> Receipt:
     return Receipt(
         answer.topic, answer.partition, answer.base_offset, batch.count, answer.duplicate, answer.timestamp_ms
     )
+
+
+def _certified(route: Route, error: StockadeError, batch: Batch) -> Receipt | None:
+    base_offset = committed_offset(error)
+    if base_offset is None:
+        return None
+    return Receipt(route.topic, route.partition, base_offset, batch.count, True, None)

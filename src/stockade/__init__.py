@@ -12,6 +12,7 @@ from .partition.version import VERSION
 if TYPE_CHECKING:
     from .client.admin import Client as Client
     from .client.batches import Receipt as Receipt
+    from .client.batches import Record as Record
     from .client.blocking import BlockingClient as BlockingClient
     from .client.config import ClientConfig as ClientConfig
     from .client.config import InvalidConfig as InvalidConfig
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .client.delivery import Delivery as Delivery
     from .client.fencing import Fence as Fence
     from .client.fencing import Session as Session
+    from .client.outcomes import Failure as Failure
     from .client.producer import Producer as Producer
     from .partition.errors import StockadeError as StockadeError
 
@@ -32,10 +34,12 @@ _HOMES = {
     "ConsumedRecord": "client.consumer",
     "Consumer": "client.consumer",
     "Delivery": "client.delivery",
+    "Failure": "client.outcomes",
     "Fence": "client.fencing",
     "InvalidConfig": "client.config",
     "Producer": "client.producer",
     "Receipt": "client.batches",
+    "Record": "client.batches",
     "Session": "client.fencing",
     "StockadeError": "partition.errors",
 }
@@ -47,10 +51,12 @@ __all__ = [
     "ConsumedRecord",
     "Consumer",
     "Delivery",
+    "Failure",
     "Fence",
     "InvalidConfig",
     "Producer",
     "Receipt",
+    "Record",
     "Session",
     "StockadeError",
     "__version__",

@@ -16,7 +16,9 @@ from aiohttp import web
 from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
     LeaderNotAvailable,
+    MessageTooLarge,
     NotLeaderOrFollower,
+    ProducerFenced,
     RequestTimedOut,
     SessionExpired,
     StockadeError,
@@ -41,6 +43,7 @@ class Fault(Enum):
     MOVED = auto()
     LEADERLESS = auto()
     HOLD = auto()
+    TOO_LARGE = auto()
 
 
 class FakeCluster(FakeState):
@@ -125,6 +128,7 @@ class FakeCluster(FakeState):
         app.router.add_post(RECORDS, self._post_records)
         app.router.add_get(RECORDS, self._get_records)
         app.router.add_get("/v1/topics/{topic}/partitions/{partition}/offsets", self._get_offsets)
+        app.router.add_get("/v1/topics/{topic}/partitions/{partition}/tail", self._get_tail)
         return app
 
     @web.middleware
@@ -164,7 +168,10 @@ class FakeCluster(FakeState):
         return web.Response(status=204)
 
     async def _post_producer(self, request: web.Request) -> web.Response:
-        name = (await request.json())["name"]
+        body = await request.json()
+        name = body["name"]
+        if "producer_id" in body and self.producers[name] != (body["producer_id"], body["producer_epoch"]):
+            raise ProducerFenced(current_epoch=self.producers[name][1], reason="superseded")
         pid, epoch = self.init_producer(name)
         return answer({"producer_id": pid, "producer_epoch": epoch, "name": name})
 
@@ -234,11 +241,25 @@ class FakeCluster(FakeState):
             {"topic": topic, "partition": partition, "offset": machine.log_end, "timestamp_ms": None, **bounds}
         )
 
+    async def _get_tail(self, request: web.Request) -> web.Response:
+        topic, partition = request.match_info["topic"], int(request.match_info["partition"])
+        machine = self.machine(topic, partition)
+        known = {"topic": topic, "partition": partition, "topic_epoch": machine.topic_epoch}
+        values = self.values(topic, partition)[-int(request.query["n"]) :]
+        first = machine.log_end - len(values)
+        records = [
+            {"offset": first + k, "timestamp_ms": 0, "writer_epoch": 0, "value": value.decode()}
+            for k, value in enumerate(values)
+        ]
+        return answer({**known, "log_start": machine.log_start, "log_end": machine.log_end, "records": records})
+
     async def _before(self, request: web.Request, fault: Fault | None) -> None:
         if fault is Fault.LOSE_REQUEST:
             lose(request)
         elif fault is Fault.UNAVAILABLE:
             raise LeaderNotAvailable(retry_after_ms=1)
+        elif fault is Fault.TOO_LARGE:
+            raise MessageTooLarge(limit=1, unit="bytes")
         elif fault is Fault.MOVED:
             raise NotLeaderOrFollower(self.nodes[-1], 2)
         elif fault is Fault.LEADERLESS:

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from stockade.client.accumulator import Lane, Send, Settle, Settled, Wait
+from stockade.client.accumulator import Lane
+from stockade.client.actions import Send, Settle, Settled, Wait
 from stockade.client.batches import Batch, Receipt, Record
 from stockade.client.config import ClientConfig
 from stockade.partition.commands import Token
@@ -18,7 +19,6 @@ from stockade.partition.errors import (
     ProducerFenced,
     RequestTimedOut,
     StockadeError,
-    UnknownProducerId,
 )
 
 CONFIG = ClientConfig(linger_ms=0, retry_backoff_ms=50, retry_backoff_ms_max=200, batch_records_max=1)
@@ -311,13 +311,13 @@ def test_110_a_batch_that_cannot_be_encoded_fails_alone_and_takes_no_sequence_nu
 
 def test_114_after_an_error_queued_batches_fail_and_no_record_is_taken() -> None:
     driver = in_flight(*"abcdefg")
-    driver.refuse("a", UnknownProducerId(log_start=0, log_end=0))
-    assert driver.outcomes == {"a": "UNKNOWN_PRODUCER_ID absent"}
+    driver.refuse("a", MessageTooLarge(limit=1, unit="bytes"))
+    assert driver.outcomes == {"a": "MESSAGE_TOO_LARGE absent"}
     for name in "bcde":
         driver.refuse(name, GAP)
     assert list(driver.outcomes) == [*"abcdefg"]
     assert driver.wire == [*"abcde"]
-    with pytest.raises(UnknownProducerId):
+    with pytest.raises(MessageTooLarge):
         driver.add("h")
 
 
@@ -385,11 +385,13 @@ def test_a_batch_that_was_only_ever_refused_expires_with_its_last_refusal() -> N
 
 def test_a_held_lane_numbers_nothing_new() -> None:
     driver = in_flight("a")
-    driver.lane.is_held = True
+    driver.lane.hold(on=True)
+    driver.lane.hold(on=True)
+    driver.lane.hold(on=False)
     driver.add("b")
     driver.pump()
     assert driver.wire == ["a"]
-    driver.lane.is_held = False
+    driver.lane.hold(on=False)
     driver.pump()
     assert driver.wire == ["a", "b"]
 

@@ -36,7 +36,12 @@ def test_a_value_outside_its_bounds_is_refused_and_the_edge_is_not_outside(name:
 
 
 def test_every_number_has_bounds() -> None:
-    assert {field.name for field in dataclasses.fields(ClientConfig)} == {"bootstrap", *BOUNDS}
+    assert {field.name for field in dataclasses.fields(ClientConfig)} == {"bootstrap", "on_error", *BOUNDS}
+
+
+def test_an_unknown_rule_for_errors_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="halt_partition, continue"):
+        ClientConfig(on_error="ignore")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

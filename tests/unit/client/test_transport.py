@@ -1,5 +1,6 @@
 import asyncio
 import socket
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ PATH = "/v1/topics/t/partitions/0/records"
 READ = Request(method="GET", path=PATH, params={"offset": 0, "max_bytes": 1})
 
 
-def ask(request: Request, *nodes: str, **settings: int) -> Answer:
+def ask(request: Request, *nodes: str, **settings: Any) -> Answer:
     async def run() -> Answer:
         async with Transport(ClientConfig(bootstrap=nodes, **settings)) as transport:
             return await transport.request(request)

@@ -1,0 +1,97 @@
+"""Which partition a record goes to when the application does not say. No IO, no clock."""
+
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from ..partition.errors import InvalidRequest, StockadeError
+from ..partition.partitioner import partition_for_key
+from .batches import Record
+
+
+class Choice(NamedTuple):
+    """What a partitioner may look at. ``current``: the partition whose batch is still open, if there is one."""
+
+    topic: str
+    record: Record
+    partitions: int
+    current: int | None
+
+
+class Partitioner(Protocol):
+    """Any callable from a Choice to a partition's number. It may remember; a producer has one of its own."""
+
+    def __call__(self, choice: Choice) -> int:
+        """The partition, from 0 to ``choice.partitions`` - 1. What it raises fails that record alone."""
+        ...
+
+
+class Sticky:
+    """Whatever the key: fill one batch, then go on to the next partition. The first one depends on ``seed``."""
+
+    def __init__(self, seed: str = "") -> None:
+        self._first = zlib.crc32(seed.encode())
+        self._last: dict[str, int] = {}
+
+    def __call__(self, choice: Choice) -> int:
+        """The open batch's partition, or the next one."""
+        if choice.current is not None:
+            return choice.current
+        last = self._last.get(choice.topic, self._first)
+        self._last[choice.topic] = (last + 1) % choice.partitions
+        return self._last[choice.topic]
+
+
+class RoundRobin(Sticky):
+    """Whatever the key: one record to each partition in turn."""
+
+    def __call__(self, choice: Choice) -> int:
+        """The next partition."""
+        return super().__call__(choice._replace(current=None))
+
+
+class Murmur2(Sticky):
+    """Equal keys to one partition, as Kafka's default partitioner computes it; records without a key are sticky."""
+
+    def __call__(self, choice: Choice) -> int:
+        """The key's partition."""
+        key = choice.record.key
+        return super().__call__(choice) if key is None else partition_for_key(key, choice.partitions)
+
+
+class Manual:
+    """The application names a partition with every record, or the record is refused."""
+
+    def __call__(self, choice: Choice) -> int:
+        """Raises InvalidRequest."""
+        raise InvalidRequest("partition: this producer's partitioner is manual, so each record must name one")
+
+
+_BY_NAME: dict[str, Callable[[str], Partitioner]] = {
+    "murmur2": Murmur2,
+    "sticky": Sticky,
+    "round_robin": RoundRobin,
+    "manual": lambda _: Manual(),
+}
+
+
+def partitioner_of(wanted: str | Partitioner, seed: str) -> Partitioner:
+    """One by its name (murmur2, sticky, round_robin, manual), or the callable as it is. Raises InvalidRequest."""
+    if not isinstance(wanted, str):
+        return wanted
+    if wanted not in _BY_NAME:
+        raise InvalidRequest(f"partitioner: {wanted!r} is none of {', '.join(_BY_NAME)}")
+    return _BY_NAME[wanted](seed)
+
+
+def choose(partitioner: Partitioner, choice: Choice) -> int:
+    """The choice, checked. Raises InvalidRequest for one that there is not, or for whatever the partitioner raised."""
+    try:
+        partition = partitioner(choice)
+    except StockadeError:
+        raise
+    except Exception as error:
+        raise InvalidRequest(f"the partitioner failed: {error!r}") from error
+    if not isinstance(partition, int) or not 0 <= partition < choice.partitions:
+        raise InvalidRequest(f"the partitioner chose {partition!r} of {choice.partitions} partitions")
+    return partition

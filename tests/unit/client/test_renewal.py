@@ -1,0 +1,236 @@
+"""A lane under a new epoch: what heals by it, what is asked again, what starts anew."""
+
+import pytest
+
+from stockade.client.batches import Receipt
+from stockade.client.config import ClientConfig
+from stockade.client.model import ProducerPair
+from stockade.partition.errors import (
+    InvalidProducerEpoch,
+    MessageTooLarge,
+    ProducerFenced,
+    UnknownProducerId,
+)
+
+from .test_accumulator import COMMITTED, CONFIG, GAP, NOT_LEADER, UNKNOWN, Driver, in_flight
+
+CONTINUE = ClientConfig(
+    linger_ms=0,
+    batch_records_max=1,
+    request_timeout_ms=100,
+    delivery_timeout_ms=1000,
+    retry_backoff_ms=10,
+    on_error="continue",
+)
+ABSENT = {"state": "absent", "base_offset": None, "last_offset": None}
+NOWHERE = {"state": "unknown", "base_offset": None, "last_offset": None}
+TOO_LARGE = MessageTooLarge(limit=1, unit="bytes")
+FORGOTTEN = UnknownProducerId(log_start=0, log_end=9)
+
+
+def pair(epoch: int, pid: int = 1001) -> ProducerPair:
+    return ProducerPair(producer_id=pid, producer_epoch=epoch, name="writer")
+
+
+def renew(driver: Driver, epoch: int = 1) -> None:
+    assert driver.lane.is_quiet
+    driver.lane.renew(pair(epoch))
+    driver.pump()
+
+
+def stamp(driver: Driver, name: str) -> tuple[int, int]:
+    batch = driver.batches[name]
+    assert batch.identity is not None
+    return batch.identity.producer_epoch, batch.first_seq
+
+
+def started(*names: str, config: ClientConfig = CONTINUE) -> Driver:
+    driver = Driver(config)
+    driver.lane.identity = pair(0)
+    driver.add(*names)
+    driver.pump()
+    return driver
+
+
+def test_95_what_is_behind_a_refused_batch_is_renumbered_under_a_new_epoch_and_stored_once() -> None:
+    driver = started("a", "b", "c")
+    driver.refuse("a", TOO_LARGE)
+    assert driver.lane.needs_epoch
+    assert not driver.lane.is_quiet
+    driver.refuse("b", GAP)
+    driver.refuse("c", GAP)
+    assert driver.wire == ["a", "b", "c"]
+    renew(driver)
+    assert driver.wire == ["a", "b", "c", "b", "c"]
+    assert [stamp(driver, name) for name in "bc"] == [(1, 0), (1, 1)]
+    driver.store("b", 5)
+    driver.store("c", 6)
+    assert driver.outcomes == {"a": "MESSAGE_TOO_LARGE absent", "b": "5", "c": "6"}
+
+
+def test_95_nothing_behind_a_refused_batch_leaves_before_the_new_epoch() -> None:
+    driver = started("a")
+    driver.refuse("a", TOO_LARGE)
+    driver.add("b")
+    driver.wait(500)
+    assert driver.wire == ["a"]
+    renew(driver)
+    assert stamp(driver, "b") == (1, 0)
+
+
+def test_96_after_an_expiry_the_next_batch_is_numbered_under_one_new_epoch() -> None:
+    driver = started("a")
+    driver.refuse("a", UNKNOWN)
+    driver.now_s = 0.9
+    driver.add("b")
+    driver.now_s = 1.0
+    driver.pump()
+    assert driver.outcomes == {"a": "REQUEST_TIMED_OUT unknown"}
+    assert driver.lane.needs_epoch
+    renew(driver)
+    assert driver.wire[-1] == "b"
+    assert stamp(driver, "b") == (1, 0)
+    driver.store("b", 1)
+    assert not driver.lane.needs_epoch
+
+
+@pytest.mark.parametrize("config", [CONTINUE, CONFIG])
+def test_98_a_producer_forgotten_without_a_log_start_is_plainly_retried(config: ClientConfig) -> None:
+    driver = started("a", config=config)
+    driver.refuse("a", UnknownProducerId(log_start=None, log_end=None))
+    assert not driver.lane.needs_epoch
+    driver.wait(60)
+    assert driver.wire == ["a", "a"]
+    assert stamp(driver, "a") == (0, 0)
+
+
+@pytest.mark.parametrize("config", [CONTINUE, CONFIG])
+def test_98_a_forgotten_producer_goes_on_under_a_new_epoch_and_nothing_fails(config: ClientConfig) -> None:
+    driver = started("a", "b", config=config)
+    driver.refuse("a", FORGOTTEN)
+    driver.refuse("b", GAP)
+    renew(driver)
+    assert [stamp(driver, name) for name in "ab"] == [(1, 0), (1, 1)]
+    driver.store("a", 0)
+    driver.store("b", 1)
+    assert driver.outcomes == {"a": "0", "b": "1"}
+
+
+def test_99_an_idle_lane_restarts_at_zero_too() -> None:
+    driver = started("a")
+    driver.store("a", 0)
+    renew(driver, epoch=4)
+    driver.add("b")
+    driver.pump()
+    assert stamp(driver, "b") == (4, 0)
+
+
+def test_103_one_new_epoch_serves_all_the_batches_that_failed() -> None:
+    driver = started("a", "b", "c")
+    driver.refuse("b", TOO_LARGE)
+    driver.refuse("a", TOO_LARGE)
+    driver.refuse("c", GAP)
+    assert list(driver.outcomes) == ["a", "b"]
+    renew(driver)
+    assert stamp(driver, "c") == (1, 0)
+    assert not driver.lane.needs_epoch
+
+
+def test_104_an_exhausted_id_is_replaced_and_numbers_start_at_zero() -> None:
+    driver = started("a")
+    driver.refuse("a", InvalidProducerEpoch(current_epoch=32767, outcome=ABSENT))
+    driver.lane.renew(pair(0, pid=1003))
+    driver.pump()
+    identity = driver.batches["a"].identity
+    assert identity is not None
+    assert (identity.producer_id, stamp(driver, "a")) == (1003, (0, 0))
+
+
+def test_121_what_may_be_stored_is_asked_as_it_was_before_it_is_numbered_anew() -> None:
+    driver = started("a", "b")
+    driver.refuse("a", UNKNOWN)
+    driver.refuse("b", GAP)
+    driver.wait(20)
+    driver.refuse("a", FORGOTTEN)
+    renew(driver)
+    driver.wait(50)
+    assert driver.wire == ["a", "b", "a", "a"]
+    assert stamp(driver, "a") == (0, 0)
+    driver.refuse("a", InvalidProducerEpoch(current_epoch=1, outcome=ABSENT))
+    assert driver.wire == ["a", "b", "a", "a", "a", "b"]
+    assert [stamp(driver, name) for name in "ab"] == [(1, 0), (1, 1)]
+
+
+def test_121_what_turns_out_to_be_stored_is_not_sent_again() -> None:
+    driver = started("a", "b")
+    driver.refuse("a", UNKNOWN)
+    driver.refuse("b", GAP)
+    driver.wait(20)
+    refusal = InvalidProducerEpoch(current_epoch=1, outcome=COMMITTED)
+    batch = driver.batches["a"]
+    receipt = Receipt("t", 0, 7, 1, True, None)
+    driver.settle(driver.lane.refused(batch, refusal, driver.now_s, receipt))
+    assert driver.outcomes == {"a": "7"}
+    renew(driver)
+    assert driver.wire == ["a", "b", "a", "b"]
+    assert stamp(driver, "b") == (1, 0)
+
+
+def test_an_unknowable_batch_fails_alone_and_the_rest_goes_on() -> None:
+    driver = started("a", "b")
+    driver.refuse("a", UNKNOWN)
+    driver.refuse("b", GAP)
+    driver.wait(20)
+    driver.refuse("a", FORGOTTEN)
+    renew(driver)
+    driver.wait(50)
+    driver.refuse("a", InvalidProducerEpoch(current_epoch=1, outcome=NOWHERE))
+    assert driver.outcomes == {"a": "INVALID_PRODUCER_EPOCH unknown"}
+    assert stamp(driver, "b") == (1, 0)
+
+
+def test_a_momentary_refusal_while_asking_is_waited_out() -> None:
+    driver = started("a")
+    driver.refuse("a", UNKNOWN)
+    driver.wait(20)
+    driver.refuse("a", FORGOTTEN)
+    renew(driver)
+    driver.wait(50)
+    driver.refuse("a", NOT_LEADER)
+    driver.wait(100)
+    assert driver.wire == ["a"] * 4
+    assert stamp(driver, "a") == (0, 0)
+
+
+def test_a_fenced_lane_halts_whatever_the_rule_for_errors() -> None:
+    driver = started("a", "b")
+    driver.refuse("a", ProducerFenced(current_epoch=2, reason="superseded", outcome=ABSENT))
+    driver.refuse("b", GAP)
+    assert not driver.lane.needs_epoch
+    assert driver.outcomes == {"a": "PRODUCER_FENCED absent", "b": "PRODUCER_FENCED absent"}
+    with pytest.raises(ProducerFenced):
+        driver.add("c")
+
+
+def test_a_batch_that_never_left_expires_alone() -> None:
+    driver = Driver(CONTINUE)
+    driver.lane.hold(on=True)
+    driver.add("a")
+    driver.now_s = 0.5
+    driver.add("b")
+    driver.now_s = 1.0
+    driver.pump()
+    assert driver.outcomes == {"a": "LEADER_NOT_AVAILABLE absent"}
+    driver.lane.hold(on=False)
+    driver.pump()
+    assert driver.batches["b"].first_seq == 0
+
+
+def test_a_halted_lane_takes_records_again_once_it_is_reopened() -> None:
+    driver = in_flight("a")
+    driver.refuse("a", TOO_LARGE)
+    driver.lane.renew(pair(1))
+    driver.lane.reopen()
+    driver.add("b")
+    driver.pump()
+    assert stamp(driver, "b") == (1, 0)

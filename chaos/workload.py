@@ -40,7 +40,7 @@ class StreamWriter:
         """The only seat at the stream's partition. Leaving waits for everything that was sent, as Producer has it."""
         partition = self._stream.partition
         invoked = self._history.invoke(self.writer, "acquire", topic=self._topic, partition=partition)
-        async with self._producer.exclusive(self._topic, [partition], mode) as fence:
+        async with self._producer.exclusive(self._topic, [partition], mode, cancel_on_loss=False) as fence:
             self._epoch = fence.epoch
             self._history.settle(invoked, "ok", epoch=fence.epoch)
             yield fence

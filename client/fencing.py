@@ -8,6 +8,7 @@ saves refused work. A stalled process finds itself lost as soon as it runs again
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -81,6 +82,50 @@ class Fence:
     async def release(self) -> None:
         """Free the slots; returns when they are cleared."""
         await self._session.release(self)
+
+    def guard(self) -> "Guard":
+        """``async with fence.guard():`` cancels its block when the grant is lost, and raises why."""
+        return Guard(self)
+
+
+class Guard:
+    """A block of work that ends with the grant, as ``asyncio.timeout`` ends one with time.
+
+    The cancellation is a courtesy that saves refused work: what makes it safe is that the log refuses the epoch.
+    """
+
+    def __init__(self, fence: Fence) -> None:
+        self._fence = fence
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._is_hit = False
+
+    async def __aenter__(self) -> Fence:
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        if self._fence.error is not None:
+            raise self._fence.error
+        self._cancelling = self._task.cancelling()
+        self._fence.on_lost(self._cancel)
+        return self._fence
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        task, self._task = self._task, None
+        if not self._is_hit:
+            return
+        assert task is not None
+        if kind is not asyncio.CancelledError:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)  # the cancellation that the block did not live to see
+        is_ours = task.uncancel() <= self._cancelling
+        if is_ours and (kind is None or kind is asyncio.CancelledError):
+            assert self._fence.error is not None
+            raise self._fence.error from error
+
+    def _cancel(self, _: StockadeError) -> None:
+        if self._task is not None:
+            self._is_hit = True
+            self._task.cancel()
 
 
 class Session:

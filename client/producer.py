@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -220,12 +220,14 @@ class Producer:
         mode: Mode = "Exclusive",
         *,
         resume_epoch: int | None = None,
+        cancel_on_loss: bool = True,
     ) -> AsyncIterator[Fence]:
         """Inside, nobody else can write to ``partitions`` (None: all of the topic), and what is sent there is fenced.
 
         Leaving waits for the deliveries, raises their first failure, and frees the partitions. When somebody takes
-        over, everything pending there fails with ProducerFenced in order and ``fence.lost`` is set. Raises ProducerBusy
-        when somebody else holds one of them; mode ``ExclusiveWithFencing`` throws the holder out instead.
+        over, everything pending there fails with ProducerFenced in order, ``fence.lost`` is set, and with
+        ``cancel_on_loss`` the block is cancelled and raises why. Raises ProducerBusy when somebody else holds one of
+        them; mode ``ExclusiveWithFencing`` throws the holder out instead.
         """
         described = await self.client.metadata.topic(topic)
         numbers = range(len(described.partitions)) if partitions is None else partitions
@@ -245,8 +247,9 @@ class Producer:
                 ),
             )
             try:
-                yield fence
-                await self.flush()
+                async with fence.guard() if cancel_on_loss else nullcontext():
+                    yield fence
+                    await self.flush()
             except BaseException as error:
                 left = ClientClosed("the exclusive block was left with an exception")
                 self._running.halt(routes, error if isinstance(error, StockadeError) else left)

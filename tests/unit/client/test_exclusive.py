@@ -69,7 +69,7 @@ def test_a_taken_over_writer_is_refused_for_good_and_told_so(cluster: FakeCluste
     cluster.create("t")
 
     async def work(producer: Producer) -> None:
-        async with producer.exclusive("t") as fence:
+        async with producer.exclusive("t", cancel_on_loss=False) as fence:
             await (await producer.send("t", b"mine"))
             cluster.take_over("t")
             delivery = await producer.send("t", b"zombie")
@@ -104,7 +104,7 @@ def test_everything_pending_fails_in_order_each_batch_with_its_own_outcome(clust
         outcomes.append((name, refused.value.fields["outcome"]["state"]))
 
     async def work(producer: Producer) -> None:
-        async with producer.exclusive("t"), asyncio.TaskGroup() as tasks:
+        async with producer.exclusive("t", cancel_on_loss=False), asyncio.TaskGroup() as tasks:
             for name in "abcdefg":
                 delivery = await producer.send_batch("t", 0, [name.encode()])
                 tasks.create_task(watch(name, delivery))
@@ -131,7 +131,7 @@ def test_an_expired_session_stops_the_writer_before_the_log_has_to(cluster: Fake
     cluster.create("t")
 
     async def work(producer: Producer) -> None:
-        async with producer.exclusive("t") as fence:
+        async with producer.exclusive("t", cancel_on_loss=False) as fence:
             cluster.expired = True
             await asyncio.wait_for(fence.lost.wait(), 10)
             assert isinstance(fence.error, SessionExpired)
@@ -168,5 +168,55 @@ def test_no_partitions_at_all_is_an_error(cluster: FakeCluster) -> None:
         with pytest.raises(InvalidRequest):
             async with producer.exclusive("t", []):
                 pytest.fail("there is nothing to hold")
+
+    produce(cluster, work)
+
+
+def test_losing_the_seat_cancels_the_block_and_says_why(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    steps = []
+
+    async def work(producer: Producer) -> None:
+        with pytest.raises(SessionExpired):
+            async with producer.exclusive("t"):
+                cluster.expired = True
+                steps.append("owner")
+                await asyncio.sleep(60)
+                steps.append("never")
+        await asyncio.sleep(0)
+        steps.append("free")
+
+    produce(cluster, work, ttl_ms=1000)
+    assert steps == ["owner", "free"]
+
+
+def test_a_block_that_ends_after_its_seat_was_lost_does_not_pass_for_owned(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        with pytest.raises(ClientClosed):
+            async with producer.exclusive("t") as fence:
+                fence.lose(ClientClosed("as if"))
+        await asyncio.sleep(0)
+
+    produce(cluster, work)
+
+
+def test_an_outside_cancellation_of_a_guarded_block_stays_one(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        inside = asyncio.Event()
+
+        async def own() -> None:
+            async with producer.exclusive("t"):
+                inside.set()
+                await asyncio.sleep(60)
+
+        task = asyncio.create_task(own())
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
     produce(cluster, work)

@@ -21,9 +21,9 @@ _UINT32 = struct.Struct("<I")
 _INT64 = struct.Struct("<q")
 _PAIR = struct.Struct("<qq")
 
-_MESSAGE_VERSION, _MESSAGE_HEADER = 0, 2
+_MESSAGE_VERSION, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH = 0, 2, 3
 _SCHEMA_ENDIANNESS = 0
-_BATCH_LENGTH, _BATCH_BUFFERS, _BATCH_COMPRESSION = 0, 2, 3
+_BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION = 0, 1, 2, 3
 
 
 class BatchHeader(msgspec.Struct, frozen=True):
@@ -60,6 +60,19 @@ def batch_header(metadata: memoryview, body: memoryview) -> BatchHeader:
     return BatchHeader(rows, total)
 
 
+def batch_places(metadata: memoryview) -> tuple[int, int, int, int]:
+    """Where the metadata of a record batch message have its body's length, its rows, its first node and its first
+    buffer.
+    """
+    batch = _header(metadata)
+    return (
+        _field(metadata, _root(metadata), _MESSAGE_BODY_LENGTH),
+        _field(metadata, batch, _BATCH_LENGTH),
+        _vector(metadata, _field(metadata, batch, _BATCH_NODES)),
+        _vector(metadata, _field(metadata, batch, _BATCH_BUFFERS)),
+    )
+
+
 def _uncompressed(body: memoryview, start: int, size: int) -> int:
     """Uncompressed size of one compressed buffer: its first 8 bytes, where -1 means stored as it is."""
     if size == 0:
@@ -76,9 +89,13 @@ def _buffers(metadata: memoryview, batch: int) -> Iterator[tuple[int, int]]:
     field = _field(metadata, batch, _BATCH_BUFFERS)
     if not field:
         return iter(())
-    vector = field + _read(_UINT32, metadata, field)
-    first = vector + _UINT32.size
-    return _PAIR.iter_unpack(metadata[first : first + _PAIR.size * _read(_UINT32, metadata, vector)])
+    first = _vector(metadata, field)
+    return _PAIR.iter_unpack(metadata[first : first + _PAIR.size * _read(_UINT32, metadata, first - _UINT32.size)])
+
+
+def _vector(metadata: memoryview, field: int) -> int:
+    """Position of the first item of a vector; its length is before it."""
+    return field + _read(_UINT32, metadata, field) + _UINT32.size
 
 
 def _root(metadata: memoryview) -> int:

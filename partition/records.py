@@ -12,6 +12,7 @@ them.
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 
 from .errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from .ipc import METADATA_V5, batch_header, is_little_endian, metadata_version
+from .plain import PLAIN_RECORDS_MAX, PlainEncoder
 
 RECORDS_MAX = 100_000
 """Most records in one batch."""
@@ -38,6 +40,7 @@ STREAM_START: bytes = SCHEMA.serialize().to_pybytes()
 STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """The end-of-stream marker."""
 
+_plain = PlainEncoder(SCHEMA)
 _OLD_STREAM_END = b"\x00\x00\x00\x00"  # of before Arrow 0.15
 _CONTINUATION = b"\xff\xff\xff\xff"
 _ALIGNMENT = 8
@@ -100,16 +103,34 @@ def batch_from_columns(
     """
     count = len(values)
     _check_count(count)
-    absent = [None] * count
-    items = (keys, values, absent if timestamps_ms is None else timestamps_ms, absent if headers is None else headers)
     try:
-        arrays = [pa.array(column, field.type) for column, field in zip(items, SCHEMA, strict=True)]
-        columns = pa.record_batch(arrays, schema=SCHEMA)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        given = repeat(None, count) if timestamps_ms is None else timestamps_ms
+        filled = [now_ms if time is None else time for time in given]
+        if not len(keys) == count == len(filled):
+            raise ValueError("their lengths differ")
+        if count <= PLAIN_RECORDS_MAX and (headers is None or not any(row is not None for row in headers)):
+            message = _plain.encode(keys, values, filled)
+        else:
+            message = _with_headers(keys, values, filled, headers)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, struct.error) as error:
         raise InvalidRecord(f"the columns do not make a batch: {_reason(error)}") from error
+    if min(filled) < 0:
+        raise InvalidRecord("the timestamp is negative", next(i for i, time in enumerate(filled) if time < 0))
+    return _batch(message, count, (now_ms, max(filled)), batch_bytes_max)
+
+
+def _with_headers(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps_ms: Sequence[int],
+    headers: Sequence[Sequence[Header] | None] | None,
+) -> bytes:
+    items = (keys, values, timestamps_ms, [None] * len(values) if headers is None else headers)
+    arrays = [pa.array(column, field.type) for column, field in zip(items, SCHEMA, strict=True)]
+    columns = pa.record_batch(arrays, schema=SCHEMA)
     _check_headers(columns.column(_HEADERS))
-    filled, max_timestamp_ms = _fill_timestamps(columns, now_ms)
-    return _batch(filled.serialize().to_pybytes(), count, (now_ms, max_timestamp_ms), batch_bytes_max)
+    message: bytes = columns.serialize().to_pybytes()
+    return message
 
 
 def decode_batch(message: bytes | memoryview) -> pa.RecordBatch:

@@ -1,0 +1,157 @@
+"""One record a request, many in flight: how fast three nodes take appends over HTTP, with fdatasync before each answer.
+
+``python bench/append_http.py [--base REVISION] [--in-flight 256] [--seconds 3] [--repeats 5]`` alternates between the
+working tree and a base revision (P4, before and after), and between plain appends and fenced, numbered ones (P12).
+"""
+
+# ruff: noqa: T201  # it prints a table
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, cast
+from urllib.parse import urlsplit
+
+import uvloop
+from trees import call, clusters, leader_of
+
+VALUE = b"x" * 1024
+
+Requests = Callable[[int], Iterator[bytes]]
+"""The requests that the connection of a number sends, one after the other."""
+
+
+class Load(NamedTuple):
+    """What one run gave."""
+
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+
+
+class Connection(asyncio.Protocol):
+    """One request in flight at all times."""
+
+    def __init__(self, requests: Iterator[bytes], latencies: list[float], end: float) -> None:
+        self._requests, self._latencies, self._end = requests, latencies, end
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the first request."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        """Note the time of an answer, and send the next request."""
+        assert data.startswith(b"HTTP/1.1 200"), data
+        assert data.endswith(b"}"), "an answer in two pieces"
+        now = time.perf_counter()
+        self._latencies.append(now - self._began)
+        if now < self._end:
+            self._send()
+        else:
+            self._transport.close()
+            self.done.set_result(None)
+
+    def _send(self) -> None:
+        self._began = time.perf_counter()
+        self._transport.write(next(self._requests))
+
+
+async def drive(url: str, requests: Requests, in_flight: int, seconds: float) -> Load:
+    """Keep so many requests in flight."""
+    loop, latencies = asyncio.get_running_loop(), list[float]()
+    address = urlsplit(url)
+    began = time.perf_counter()
+    made = [
+        await loop.create_connection(
+            lambda number=number: Connection(requests(number), latencies, began + seconds),  # type: ignore[misc]
+            address.hostname,
+            address.port,
+        )
+        for number in range(in_flight)
+    ]
+    await asyncio.gather(*(connection.done for _, connection in made))
+    took = time.perf_counter() - began
+    latencies.sort()
+    count = len(latencies)
+    return Load(count / took, latencies[count // 2] * 1e3, latencies[count * 99 // 100] * 1e3)
+
+
+def plain(topic: str) -> Requests:
+    """Appends that name nothing."""
+    request = _request(topic, b"")
+
+    def requests(number: int) -> Iterator[bytes]:
+        while True:
+            yield request
+
+    return requests
+
+
+def fenced(nodes: list[str], topic: str, in_flight: int) -> Requests:
+    """Appends of one grant, with a producer of its own for each connection."""
+    session = call("POST", f"{nodes[0]}/v1/sessions", {"client_id": "bench", "ttl_ms": 300_000})["session"]
+    wanted = {"partitions": [0], "mode": "ExclusiveWithFencing", "producer_name": "bench"}
+    grant = call("POST", f"{nodes[0]}/v1/topics/{topic}/grants", wanted, {"Stockade-Session": session})
+    fence = (
+        f"Stockade-Session: {session}\r\nStockade-Fence-Grant: {grant['grant']}\r\n"
+        f"Stockade-Fence-Epoch: {grant['epoch']}\r\nStockade-Producer-Epoch: 0\r\n"
+    ).encode()
+    pids = [call("POST", f"{nodes[0]}/v1/producers", {})["producer_id"] for _ in range(in_flight)]
+    sequences = [0] * in_flight
+
+    def requests(number: int) -> Iterator[bytes]:
+        start = fence + b"Stockade-Producer-Id: %d\r\nStockade-Producer-Seq: " % pids[number]
+        while True:
+            yield _request(topic, start + b"%d\r\n" % sequences[number])
+            sequences[number] += 1
+
+    return requests
+
+
+def _request(topic: str, headers: bytes) -> bytes:
+    start = f"POST /v1/topics/{topic}/partitions/0/records HTTP/1.1\r\nHost: bench\r\n".encode()
+    return start + b"Content-Type: text/plain\r\n" + headers + b"Content-Length: %d\r\n\r\n" % len(VALUE) + VALUE
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--base", help="a revision to compare with")
+    parser.add_argument("--in-flight", type=int, default=256)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--repeats", type=int, default=5)
+    chosen = parser.parse_args()
+    revisions = [""] if chosen.base is None else [chosen.base, ""]
+    with clusters(revisions) as nodes:
+        rows: dict[str, tuple[str, Requests]] = {}
+        for revision in revisions:
+            for topic in ("plain", "fenced"):
+                call("POST", f"{nodes[revision][0]}/v1/topics", {"name": topic})
+            where = nodes[revision]
+            name = revision or "working tree"
+            rows[f"{name}, plain"] = leader_of(where, "plain"), plain("plain")
+            rows[f"{name}, fence and sequence"] = leader_of(where, "fenced"), fenced(where, "fenced", chosen.in_flight)
+        measure(rows, chosen.in_flight, chosen.seconds, chosen.repeats)
+
+
+def measure(rows: dict[str, tuple[str, Requests]], in_flight: int, seconds: float, repeats: int) -> None:
+    """Alternate between the rows; print medians, and each as a ratio of the first."""
+    found: dict[str, list[Load]] = {name: [] for name in rows}
+    for repeat in range(repeats + 1):
+        for name, (url, requests) in rows.items():
+            load = uvloop.run(drive(url, requests, in_flight, seconds if repeat else 1.0))
+            if repeat:  # the first round warms up
+                found[name].append(load)
+    print(f"{'':40} {'appends/s':>10} {'p50 ms':>8} {'p99 ms':>8} {'of the first':>13}")
+    first = statistics.median(load.per_s for load in next(iter(found.values())))
+    for name, loads in found.items():
+        per_s, p50, p99 = (statistics.median(column) for column in zip(*loads, strict=True))
+        print(f"{name:40} {per_s:10.0f} {p50:8.1f} {p99:8.1f} {per_s / first:13.2f}")
+
+
+if __name__ == "__main__":
+    main()

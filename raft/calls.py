@@ -24,7 +24,9 @@ FAILURE_CHARS_MAX = 1000
 
 
 class CallUnknown(TimeoutError):
-    """The call was sent and no answer came in time, or before the connection was lost. It may have been acted on."""
+    """The call was sent, and no answer came in time, or before the node fell silent or was lost. It may have been acted
+    on.
+    """
 
 
 class CallFailed(Exception):
@@ -72,11 +74,11 @@ class PendingCalls:
         else:
             answer.set_exception(CallFailed(reply.payload.decode(errors="replace")))
 
-    def lose(self) -> None:
-        """The connection is lost: no answer will come."""
+    def lose(self, why: str) -> None:
+        """No answer will come, or is worth waiting for: every call that waits is unknown."""
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(CallUnknown("the connection was lost before the answer came"))
+                answer.set_exception(CallUnknown(why))
 
 
 class CallServer:
@@ -112,6 +114,11 @@ class CallServer:
         finally:
             self._running[peer] -= 1
         send(reply)
+
+
+async def refuse(node_id: str, payload: bytes) -> bytes:
+    """The handler of a node that answers no calls."""
+    raise NotImplementedError("this node answers no calls")
 
 
 def _failure(call: Call, text: str) -> bytes:

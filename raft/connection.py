@@ -55,7 +55,8 @@ class Connection(asyncio.Protocol):
         self._buffer_bytes_max = buffer_bytes_max
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._heard_at_s = self._loop.time()
+        self.heard_at_s = self._loop.time()
+        """When bytes of the other end arrived last."""
         self._reader = FrameReader(HELLO_BYTES_MAX)
         self._queue: list[bytes] = []
         self._queue_bytes = 0
@@ -74,7 +75,7 @@ class Connection(asyncio.Protocol):
     def admit(self, peer: str, frame_bytes_max: int) -> None:
         """The other end is ``peer``, and may send whole frames from its next message on."""
         self.peer = peer
-        self._heard_at_s = self._loop.time()
+        self.heard_at_s = self._loop.time()
         self._reader.frame_bytes_max = frame_bytes_max
 
     def send(self, frame: bytes) -> bool:
@@ -93,13 +94,13 @@ class Connection(asyncio.Protocol):
         self._queue_bytes += len(frame)
         return True
 
-    def keep_alive(self, silence_s: float) -> None:
-        """Give a sign of life; drop the connection if the other end gave none for ``silence_s``, or did not manage to
-        introduce itself in that time, however busily it talked.
+    def keep_alive(self, dead_s: float, awake_at_s: float) -> None:
+        """Give a sign of life; drop the connection if the other end gave none for ``dead_s``, or did not manage to
+        introduce itself in that time, however busily it talked. Time before ``awake_at_s`` does not count.
         """
-        silent_s = self._loop.time() - self._heard_at_s
-        if silent_s >= silence_s:
-            self._drop(f"silent for {silent_s:.1f} s" if self.peer else f"not introduced after {silence_s:g} s")
+        silent_s = self._loop.time() - max(self.heard_at_s, awake_at_s)
+        if silent_s >= dead_s:
+            self._drop(f"silent for {silent_s:.1f} s" if self.peer else f"not introduced after {dead_s:g} s")
         elif self.peer is not None:
             self.send(_PING)
 
@@ -121,7 +122,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
         if self.peer is not None:
-            self._heard_at_s = self._loop.time()
+            self.heard_at_s = self._loop.time()
         try:
             for group_id, message in self._reader.feed(self._decrypt(data)):
                 if self._transport.is_closing():
@@ -142,7 +143,7 @@ class Connection(asyncio.Protocol):
         """The connection is gone; ``exc`` is None if it was closed in order."""
         self._queue.clear()
         self._owner.lost(self)
-        self.calls.lose()
+        self.calls.lose("the connection was lost before the answer came")
         self.gone.set()
 
     def _flush(self) -> None:

@@ -1,11 +1,17 @@
-"""Who is admitted as the other end of a connection between nodes. Pure; certificates are tls.py's."""
+"""Who is admitted as the other end of a connection between nodes. Certificates are tls.py's."""
 
+import ipaddress
+import logging
 from collections.abc import Container
 
 from .messages import Hello
 
+_log = logging.getLogger(__name__)
+
 COMPLAINTS_MAX = 100
 """Complaints remembered so that each is logged once."""
+STRANGER_CHARS_MAX = 300
+"""Characters of a stranger's text that get into a log."""
 
 
 def fault_of(hello: Hello, mine: Hello, dialled: str | None, peers: Container[str]) -> str | None:
@@ -27,20 +33,34 @@ def fault_of(hello: Hello, mine: Hello, dialled: str | None, peers: Container[st
     return None
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address. Of host names, only ``localhost`` is trusted to be one."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def printable(text: str) -> str:
+    """What a stranger said, fit for a log: one line of plain characters, not long."""
+    line = text[:STRANGER_CHARS_MAX].encode("unicode_escape").decode()
+    return line if len(text) <= STRANGER_CHARS_MAX else line + " ..."
+
+
 class Complaints:
-    """Tells new complaints from those made already: a refused node tries again several times a second."""
+    """Logs each complaint once: a refused node tries again several times a second."""
 
     def __init__(self) -> None:
         self._made: set[str] = set()
 
-    def is_new(self, complaint: str) -> bool:
-        """Whether it was not made since the last ``clear``."""
+    def tell(self, complaint: str) -> None:
+        """Log it, unless that was done since the last ``clear``."""
         if complaint in self._made:
-            return False
+            return
         if len(self._made) >= COMPLAINTS_MAX:
             self.clear()
         self._made.add(complaint)
-        return True
+        _log.warning(complaint)
 
     def clear(self) -> None:
         """Something changed for the better: what is wrong after this is worth telling again."""

@@ -14,6 +14,7 @@ from .group import Group
 from .journal import Journal
 from .machine import Machine
 from .messages import RaftMessage
+from .pulse import Times
 from .settings import RaftSettings
 from .tls import Tls, TlsFault, TlsFiles
 from .transport import Address, Transport
@@ -60,7 +61,8 @@ class RaftHost:
         self._data_dir = data_dir
         self._settings = settings
         self._on_fatal = on_fatal
-        self._transport = Transport(node_id, cluster_id, listen, peers, tls=tls, plaintext=plaintext)
+        times = Times(pulse_s=settings.heartbeat_ms / 1000, silent_s=settings.election_timeout_ms_min / 1000)
+        self._transport = Transport(node_id, cluster_id, listen, peers, tls=tls, plaintext=plaintext, times=times)
         self.on_call = self._transport.on_call
         self._node: _Node | None = None
         self._journals: dict[int, Journal] = {}

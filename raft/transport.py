@@ -5,18 +5,18 @@ not connected and never sent twice: Raft repeats what was lost.
 """
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import structs
 
-from .calls import CallFailed, CallServer, CallUnknown
+from .calls import CallFailed, CallServer, CallUnknown, refuse
 from .connection import Connection
 from .dialling import Address, Dialler
 from .frames import FRAME_BYTES_MAX, PROTOCOL_VERSION, FrameError, encode
-from .handshake import Complaints, fault_of
+from .handshake import Complaints, fault_of, is_loopback, printable
 from .messages import Call, Hello, Message, Ping, RaftMessage, Refusal, Reply
+from .pulse import DEFAULT_TIMES, Pulses, Times
 from .tls import Tls, certificate_fault
 
 __all__ = ["Address", "CallFailed", "CallUnknown", "Transport"]
@@ -30,14 +30,13 @@ STRANGERS_MAX = 64
 class Transport:
     """This node's end of every connection between nodes.
 
-    The node with the larger id dials; a lost connection is dialled again after ``reconnect_s``. ``peers`` are the nodes
-    known at first, perhaps this one too: ``set_peer`` and ``remove_peer`` change them. Host names are looked up at each
-    dial.
+    The node with the larger id dials. ``peers`` are the nodes known at first, perhaps this one too: ``set_peer`` and
+    ``remove_peer`` change them. Host names are looked up at each dial.
 
     - ``tls``: encrypt every connection, and admit only nodes whose certificate names them. Without it nothing is
       encrypted or authenticated, and a ``listen`` address that is not loopback raises ValueError, unless
       ``plaintext`` allows it.
-    - ``keepalive_s``: period of the sign of life; ``silence_s``: a peer silent for so long is dropped at the next one.
+    - ``times``: after its ``silent_s`` without a sign of life a peer is silent, and calls to it end.
     - ``peer_buffer_bytes_max``: what may wait for one peer; frames beyond it are dropped.
     - ``calls_max``: unanswered calls to one peer, and calls of one peer served, at a time.
     """
@@ -49,12 +48,16 @@ class Transport:
     ``on_down`` for each."""
     on_down: Callable[[str], None]
     """Called with the id of a node when its connection is lost."""
+    on_silent: Callable[[str], None]
+    """Called with the id of a connected node that is silent."""
+    on_heard: Callable[[str], None]
+    """Called with the id of a node that is not silent any more."""
     on_call: Callable[[str, bytes], Awaitable[bytes]]
     """Answers another node's call: (node id, payload) to answer. What it raises becomes the caller's CallFailed."""
     incarnations: dict[str, int]
     """The connected nodes, each with the incarnation of its disk. Do not change it."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         node_id: str,
         cluster_id: str,
@@ -63,31 +66,30 @@ class Transport:
         *,
         tls: Tls | None = None,
         plaintext: bool = False,
-        keepalive_s: float = 1.0,
-        silence_s: float = 3.0,
-        reconnect_s: float = 0.2,
+        times: Times = DEFAULT_TIMES,
         peer_buffer_bytes_max: int = 64 << 20,
         calls_max: int = 1024,
     ) -> None:
-        if tls is None and not plaintext and not _is_loopback(listen[0]):
+        if tls is None and not plaintext and not is_loopback(listen[0]):
             raise ValueError(f"listening in plaintext on {listen[0]}, which others can reach, takes plaintext=True")
         self._tls = tls
         self.incarnations = {}
         self.on_frame = lambda node_id, group_id, message: None
         self.on_up = lambda node_id, incarnation: None
         self.on_down = lambda node_id: None
-        self.on_call = _refuse_call
+        self.on_silent = lambda node_id: None
+        self.on_heard = lambda node_id: None
+        self.on_call = refuse
         self._listen = listen
         self._peers = dict(peers)
-        self._keepalive_s = keepalive_s
-        self._silence_s = silence_s
+        self._times = times
         self._peer_buffer_bytes_max = peer_buffer_bytes_max
         self._calls_max = calls_max
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, 0)
         self._hello_frame = encode(0, self._hello)
         self._server: asyncio.Server | None = None
-        self._dialler = Dialler(self._connection, silence_s, reconnect_s)
-        self._beat: asyncio.TimerHandle | None = None
+        self._dialler = Dialler(self._connection, times.dead_s, times.reconnect_s)
+        self._pulses: Pulses | None = None
         self._open: set[Connection] = set()
         self._admitted: dict[str, Connection] = {}
         self._served = CallServer(calls_max)
@@ -138,14 +140,15 @@ class Transport:
         for peer, address in self._peers.items():
             if peer < self._hello.node_id:
                 self._dialler.dial(peer, address)
-        self._keep_alive()
+        self._pulses = Pulses(self, loop.time, loop.call_at, self._times)
+        self._pulses.start()
 
     async def stop(self) -> None:
         """Close everything. Connected peers go down, unanswered calls end as CallUnknown."""
-        if self._server is None or self._beat is None:
+        if self._server is None or self._pulses is None:
             return
         self._server.close()
-        self._beat.cancel()
+        self._pulses.stop()
         await self._dialler.stop()
         closing = list(self._open)
         for connection in closing:
@@ -162,13 +165,15 @@ class Transport:
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
         """Ask another node's ``on_call``.
 
-        Raises ConnectionError if the call was surely not sent (not connected, too many calls or bytes under way),
-        CallUnknown (a TimeoutError) if no answer came, CallFailed if the handler failed, FrameError if the payload
-        is too long.
+        Raises ConnectionError if the call was surely not sent (not connected, silent, too many calls or bytes under
+        way), CallUnknown (a TimeoutError) if no answer came or the node fell silent, CallFailed if the handler failed,
+        FrameError if the payload is too long.
         """
         connection = self._admitted.get(node_id)
         if connection is None:
             raise ConnectionError(f"node {node_id} is not connected")
+        if node_id in self._vitals.silent:
+            raise ConnectionError(f"node {node_id} gives no sign of life")
         return await connection.calls.ask(payload, timeout_s)
 
     # What connections tell
@@ -206,7 +211,7 @@ class Transport:
         """A connection is being dropped. Strangers come again and again: each fault of theirs is told once."""
         complaint = f"dropping the connection to {connection.other_end}: {fault}"
         if connection.peer is None:
-            self._complain(complaint)
+            self._complaints.tell(complaint)
         else:
             _log.warning(complaint)
 
@@ -219,7 +224,7 @@ class Transport:
 
     def _judge(self, connection: Connection, message: Message) -> None:
         if isinstance(message, Refusal):
-            self._complain(f"{connection.other_end} refuses this node: {message.reason}")
+            self._complaints.tell(f"{connection.other_end} refuses this node: {printable(message.reason)}")
             connection.abort()
             return
         if not isinstance(message, Hello):
@@ -227,17 +232,13 @@ class Transport:
         fault = fault_of(message, self._hello, connection.dialled, self._peers)
         fault = fault or certificate_fault(connection.names, message.cluster_id, message.node_id)
         if fault is not None:
-            self._complain(f"refusing {connection.other_end}: {fault}")
+            self._complaints.tell(f"refusing {connection.other_end}: {fault}")
             connection.send(encode(0, Refusal(fault)))
             connection.close()
             return
         if connection.dialled is None:
             connection.send(self._hello_frame)
         self._up(connection, message.node_id, message.incarnation)
-
-    def _complain(self, complaint: str) -> None:
-        if self._complaints.is_new(complaint):
-            _log.warning(complaint)
 
     # Which connection of a pair counts
 
@@ -249,6 +250,7 @@ class Transport:
         connection.admit(peer, FRAME_BYTES_MAX)
         self._admitted[peer] = connection
         self.incarnations[peer] = incarnation
+        self._vitals.up(peer)
         self._complaints.clear()
         _log.info("connected to %s", connection.other_end)
         self.on_up(peer, incarnation)
@@ -258,27 +260,40 @@ class Transport:
         if peer is not None and self._admitted.get(peer) is connection:
             del self._admitted[peer]
             del self.incarnations[peer]
+            self._vitals.down(peer)
             _log.info("no longer connected to %s", connection.other_end)
             self.on_down(peer)
 
-    # What runs all the time
+    # What pulses tell
+
+    def heard_at(self, node_id: str) -> float:
+        """When a connected node gave its last sign of life, on the loop's clock; never for others."""
+        return self._vitals.heard_at(node_id) if node_id in self._admitted else float("-inf")
+
+    def pulse(self, awake_at: float) -> None:
+        """It is time for a sign of life to everybody."""
+        for connection in list(self._open):
+            connection.keep_alive(self._times.dead_s, awake_at)
+
+    def last_heard(self, node_id: str) -> float:
+        """When something arrived of a connected node."""
+        return self._admitted[node_id].heard_at_s
+
+    def silenced(self, node_id: str) -> None:
+        """A connected node gives no sign of life: what was asked of it may never be answered."""
+        _log.warning("no sign of life of %s", self._admitted[node_id].other_end)
+        self._admitted[node_id].calls.lose("the node gives no sign of life")
+        self.on_silent(node_id)
+
+    def heard_again(self, node_id: str) -> None:
+        """A node is not silent any more."""
+        self.on_heard(node_id)
 
     def _connection(self, dialled: str | None) -> Connection:
         tls = None if self._tls is None else self._tls.session(dialled=dialled is not None)
         return Connection(self, dialled, self._peer_buffer_bytes_max, self._calls_max, tls)
 
-    def _keep_alive(self) -> None:
-        for connection in list(self._open):
-            connection.keep_alive(self._silence_s)
-        self._beat = asyncio.get_running_loop().call_later(self._keepalive_s, self._keep_alive)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-async def _refuse_call(node_id: str, payload: bytes) -> bytes:
-    raise NotImplementedError("this node answers no calls")
+    @property
+    def _vitals(self) -> Pulses:
+        assert self._pulses is not None, "not started"
+        return self._pulses

@@ -7,12 +7,14 @@ from typing import Any
 
 from stockade.raft.frames import PROTOCOL_VERSION, FrameReader, encode
 from stockade.raft.messages import Hello, Message
+from stockade.raft.pulse import Times
 from stockade.raft.transport import Address, Transport
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 Run = Callable[[Scenario], None]
 
 UNSET: Address = ("127.0.0.1", 0)
+QUICK = Times(reconnect_s=0.01)
 
 
 _running: "list[Node]" = []
@@ -21,15 +23,15 @@ _running: "list[Node]" = []
 class Node:
     """A transport and what it told. Starts on an ephemeral port, and tells those who share its ``addresses``."""
 
-    def __init__(self, node_id: str, addresses: dict[str, Address], *, incarnation: int = 0, **options: Any) -> None:
+    def __init__(self, node_id: str, addresses: dict[str, Address], times: Times = QUICK, **options: Any) -> None:
         addresses.setdefault(node_id, UNSET)
         self.node_id = node_id
         self.addresses = addresses
-        self.transport = Transport(node_id, "house", UNSET, addresses, reconnect_s=0.01, **options)
+        self.incarnation: int = options.pop("incarnation", 0)
+        self.transport = Transport(node_id, "house", UNSET, addresses, times=times, **options)
         self.events: list[str] = []
         self.frames: list[tuple[str, int, Message]] = []
         self.changed = asyncio.Event()
-        self.incarnation = incarnation
         self.transport.on_up = lambda peer, incarnation: self.note(f"up {peer}")
         self.transport.on_down = lambda peer: self.note(f"down {peer}")
         self.transport.on_frame = self.take

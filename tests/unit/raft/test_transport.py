@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import struct
-from typing import Any
 
 import pytest
 
 from stockade.raft.connection import HELLO_BYTES_MAX
 from stockade.raft.frames import FrameError, encode
 from stockade.raft.messages import AppendAck, AppendEntries, Hello, Message, Ping, Refusal, TimeoutNow
+from stockade.raft.pulse import Times
 from stockade.raft.transport import Address, Transport
 
 from .nodes import UNSET, Node, Peer, Run, hello
@@ -177,7 +177,7 @@ def test_the_newer_of_two_connections_wins_and_the_older_is_closed(run: Run) -> 
 def test_a_silent_peer_is_dropped(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with (
-            Node("n1", {"n2": UNSET}, keepalive_s=0.02, silence_s=0.1) as n1,
+            Node("n1", {"n2": UNSET}, times=Times(pulse_s=0.02, dead_s=0.1)) as n1,
             await Peer.dial(n1, hello("n2")) as peer,
         ):
             await n1.until(lambda: n1.events == ["up n2", "down n2"])
@@ -191,7 +191,7 @@ def test_a_silent_peer_is_dropped(run: Run, caplog: pytest.LogCaptureFixture) ->
 
 def test_a_connection_that_says_nothing_at_all_is_dropped(run: Run) -> None:
     async def scenario() -> None:
-        async with Node("n1", {}, keepalive_s=0.02, silence_s=0.1) as n1, await Peer.dial(n1) as stranger:
+        async with Node("n1", {}, times=Times(pulse_s=0.02, dead_s=0.1)) as n1, await Peer.dial(n1) as stranger:
             assert await stranger.hear() is None
 
     run(scenario)
@@ -199,7 +199,7 @@ def test_a_connection_that_says_nothing_at_all_is_dropped(run: Run) -> None:
 
 def test_a_connection_that_takes_too_long_to_say_who_it_is_is_dropped_however_busy(run: Run) -> None:
     async def scenario() -> None:
-        async with Node("n1", {"n2": UNSET}, keepalive_s=0.02, silence_s=0.2) as n1, await Peer.dial(n1) as slow:
+        async with Node("n1", {"n2": UNSET}, times=Times(pulse_s=0.02, dead_s=0.2)) as n1, await Peer.dial(n1) as slow:
             ended = asyncio.create_task(slow.hear())
             for byte in struct.pack("<IBI", HELLO_BYTES_MAX - 4, 10, 0) + bytes(HELLO_BYTES_MAX):
                 if (await asyncio.wait([ended], timeout=0.005))[0]:
@@ -214,7 +214,7 @@ def test_a_connection_that_takes_too_long_to_say_who_it_is_is_dropped_however_bu
 def test_a_peer_that_only_pings_stays_connected(run: Run) -> None:
     async def scenario() -> None:
         async with (
-            Node("n1", {"n2": UNSET}, keepalive_s=0.02, silence_s=0.4) as n1,
+            Node("n1", {"n2": UNSET}, times=Times(pulse_s=0.02, dead_s=0.4)) as n1,
             await Peer.dial(n1, hello("n2")) as peer,
         ):
             assert await peer.hear() == hello("n1")
@@ -229,10 +229,10 @@ def test_a_peer_that_only_pings_stays_connected(run: Run) -> None:
 def test_two_idle_nodes_stay_connected(run: Run) -> None:
     async def scenario() -> None:
         addresses: dict[str, Address] = {}
-        options: Any = {"keepalive_s": 0.02, "silence_s": 0.4}
-        async with Node("n1", addresses, **options) as n1, Node("n2", addresses, **options) as n2:
+        times = Times(pulse_s=0.02, dead_s=0.4)
+        async with Node("n1", addresses, times) as n1, Node("n2", addresses, times) as n2:
             await n2.until(lambda: n2.events == ["up n1"])
-            async with Node("n0", {"n9": UNSET}, **options) as n0, await Peer.dial(n0, hello("n9")) as clock:
+            async with Node("n0", {"n9": UNSET}, times) as n0, await Peer.dial(n0, hello("n9")) as clock:
                 for _ in range(40):
                     clock.say(Ping())
                     await clock.hear()

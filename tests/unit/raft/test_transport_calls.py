@@ -8,6 +8,7 @@ import pytest
 
 from stockade.raft.frames import FRAME_BYTES_MAX, PROTOCOL_VERSION, FrameError, encode
 from stockade.raft.messages import Call, Hello, Reply
+from stockade.raft.pulse import Times
 from stockade.raft.transport import Address, CallFailed, CallUnknown, Transport
 
 UNSET: Address = ("127.0.0.1", 0)
@@ -20,7 +21,7 @@ async def two_nodes(handler: Handler, calls_max: int = 8) -> AsyncIterator[tuple
     """n1 and n2, connected; n1 answers calls with ``handler``."""
     addresses = {"n1": UNSET, "n2": UNSET}
     n1 = Transport("n1", "house", UNSET, addresses, calls_max=calls_max)
-    n2 = Transport("n2", "house", UNSET, addresses, calls_max=calls_max, reconnect_s=0.01)
+    n2 = Transport("n2", "house", UNSET, addresses, calls_max=calls_max, times=Times(reconnect_s=0.01))
     n1.on_call = handler
     n1_sees_n2, n2_sees_n1 = asyncio.Event(), asyncio.Event()
     n1.on_up = lambda *_: n1_sees_n2.set()

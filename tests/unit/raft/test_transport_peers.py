@@ -7,6 +7,7 @@ import pytest
 
 from stockade.raft.frames import encode
 from stockade.raft.messages import Refusal, TimeoutNow
+from stockade.raft.pulse import Times
 from stockade.raft.transport import Address
 
 from .nodes import UNSET, Node, Peer, Run, hello
@@ -47,7 +48,9 @@ def test_a_node_that_moves_is_dialled_at_its_new_address_at_once(run: Run) -> No
             mute = await asyncio.start_server(lambda *_: None, *UNSET)  # accepts, and never says anything
             stack.push_async_callback(mute.wait_closed)
             stack.callback(mute.close)
-            n2 = await stack.enter_async_context(Node("n2", {"n1": mute.sockets[0].getsockname()}, silence_s=3600))
+            n2 = await stack.enter_async_context(
+                Node("n2", {"n1": mute.sockets[0].getsockname()}, times=Times(dead_s=3600, reconnect_s=0.01))
+            )
             n2.transport.set_peer("n1", n1.transport.address)
             await n2.until(lambda: n2.events == ["up n1"])
 

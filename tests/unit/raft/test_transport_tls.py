@@ -11,6 +11,7 @@ import pytest
 from stockade.raft.connection import Connection
 from stockade.raft.frames import encode
 from stockade.raft.messages import AppendEntries, Hello, Message, Ping, Refusal, TimeoutNow
+from stockade.raft.pulse import Times
 from stockade.raft.tls import TlsFiles
 from stockade.raft.transport import Address, Transport
 
@@ -268,7 +269,7 @@ def test_whoever_does_not_finish_the_handshake_in_time_is_dropped_however_busy(
 ) -> None:
     async def scenario() -> None:
         async with (
-            Node("n1", {"n2": UNSET}, tls=issuer.tls("n1"), keepalive_s=0.02, silence_s=0.2) as n1,
+            Node("n1", {"n2": UNSET}, tls=issuer.tls("n1"), times=Times(pulse_s=0.02, dead_s=0.2)) as n1,
             await Peer.dial(n1) as slow,
         ):
             ended = asyncio.create_task(slow.reader.read())
@@ -330,7 +331,7 @@ def test_a_silent_peer_is_dropped(run: Run, issuer: Issuer, caplog: pytest.LogCa
     async def scenario() -> None:
         tls = credulous(issuer.files("n2"))
         async with (
-            Node("n1", {"n2": UNSET}, tls=issuer.tls("n1"), keepalive_s=0.02, silence_s=0.3) as n1,
+            Node("n1", {"n2": UNSET}, tls=issuer.tls("n1"), times=Times(pulse_s=0.02, dead_s=0.3)) as n1,
             await Peer.dial(n1, hello("n2"), tls),
         ):
             await n1.until(lambda: n1.events == ["up n2", "down n2"])

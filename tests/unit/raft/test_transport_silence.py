@@ -1,0 +1,86 @@
+"""A peer that is connected and gives no sign of life: nobody waits for it."""
+
+import asyncio
+import logging
+
+import pytest
+
+from stockade.raft.handshake import STRANGER_CHARS_MAX, printable
+from stockade.raft.messages import Call, Hello, Message, Ping, Refusal, Reply
+from stockade.raft.pulse import Times
+from stockade.raft.transport import CallUnknown
+
+from .nodes import UNSET, Node, Peer, Run, hello
+
+TIMES = Times(pulse_s=0.02, silent_s=0.1, dead_s=30.0)
+
+
+async def hear(peer: Peer, kind: type[Message]) -> Message:
+    while not isinstance(message := await peer.hear(), kind):
+        assert isinstance(message, Ping | Hello)
+    return message
+
+
+def test_calls_to_a_peer_that_falls_silent_end_soon_and_new_ones_are_not_sent(run: Run) -> None:
+    async def scenario() -> None:
+        async with Node("n1", {"n2": UNSET}, TIMES) as n1, await Peer.dial(n1, hello("n2")) as peer:
+            n1.transport.on_silent = lambda node: n1.note(f"silent {node}")
+            n1.transport.on_heard = lambda node: n1.note(f"heard {node}")
+            await n1.until(lambda: n1.events == ["up n2"])
+            with pytest.raises(CallUnknown, match="no sign of life"):
+                await n1.transport.call("n2", b"anybody there?", 30.0)
+            await n1.until(lambda: n1.events == ["up n2", "silent n2"])
+            with pytest.raises(ConnectionError, match="no sign of life"):
+                await n1.transport.call("n2", b"still there?", 30.0)
+
+            first = await hear(peer, Call)
+            assert isinstance(first, Call)
+            peer.say(Reply(first.call_id, b"too late", True))
+            await n1.until(lambda: n1.events == ["up n2", "silent n2", "heard n2"])
+            peer.say(Ping())
+            answer = asyncio.create_task(n1.transport.call("n2", b"and now?", 30.0))
+            second = await hear(peer, Call)
+            assert second == Call(first.call_id + 1, b"and now?"), "the other one was never sent"
+            peer.say(Reply(first.call_id + 1, b"here", True))
+            assert await answer == b"here"
+
+    run(scenario)
+
+
+def test_a_peer_that_only_pulses_is_not_silent(run: Run) -> None:
+    async def scenario() -> None:
+        addresses: dict[str, tuple[str, int]] = {}
+        async with Node("n1", addresses, TIMES) as n1, Node("n2", addresses, TIMES) as n2:
+            n1.transport.on_silent = lambda node: n1.note(f"silent {node}")
+            await n1.until(lambda: n1.events == ["up n2"])
+            await n2.until(lambda: n2.events == ["up n1"])
+            since = n1.transport.heard_at("n2")
+            async with Node("n9", {"n99": UNSET}, TIMES) as clock, await Peer.dial(clock, hello("n99")) as mute:
+                clock.transport.on_silent = lambda node: clock.note(f"silent {node}")
+                await clock.until(lambda: clock.events == ["up n99", "silent n99"])
+                mute.writer.close()
+            assert n1.transport.heard_at("n2") > since
+            assert n1.transport.heard_at("n3") == float("-inf")
+            assert n1.events == ["up n2"]
+
+    run(scenario)
+
+
+def test_what_a_stranger_says_gets_into_the_log_as_one_plain_line(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with Node("n1", {}) as n1, await Peer.dial(n1) as stranger:
+            stranger.say(Refusal("no\x1b[2J\nERROR all is lost \u202e" + "x" * 2000))
+            while await stranger.hear() is not None:
+                pass
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario)
+    (message,) = [record.message for record in caplog.records if "refuses this node" in record.message]
+    assert r"no\x1b[2J\nERROR all is lost \u202exxx" in message
+    assert message.isprintable()
+    assert len(message) < 2 * STRANGER_CHARS_MAX
+
+
+def test_a_text_at_the_bound_is_kept_whole() -> None:
+    assert printable("x" * STRANGER_CHARS_MAX) == "x" * STRANGER_CHARS_MAX
+    assert printable("x" * (STRANGER_CHARS_MAX + 1)) == "x" * STRANGER_CHARS_MAX + " ..."

@@ -71,9 +71,9 @@ class Client:
         """All topics, ascending by name."""
         return (await self._calls.call(TopicList, "GET", "/v1/topics")).topics
 
-    async def topic(self, name: str) -> Topic:
+    async def topic(self, name: str, *, patience_ms: int | None = None) -> Topic:
         """Definition and leaders, asked now. Raises UnknownTopicOrPartition."""
-        return await self._calls.call(Topic, "GET", f"/v1/topics/{quoted(name)}")
+        return await self._calls.call(Topic, "GET", f"/v1/topics/{quoted(name)}", patience_ms=patience_ms)
 
     async def create_topic(
         self,

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Self
 
 from ..partition.commands import Token
-from ..partition.errors import SessionExpired, StockadeError
+from ..partition.errors import InconsistentTopicId, ProducerFenced, SessionExpired, StockadeError
 from .admin import Client
 from .errors import ClientClosed
-from .model import Grant, Mode, Ticket
+from .model import Grant, Mode, Ticket, Topic
 from .retry import is_momentary
 
 _RENEWALS_PER_TTL = 3
@@ -65,6 +65,16 @@ class Fence:
     def token(self, partition: int) -> Token:
         """What an append to ``partition`` must carry."""
         return Token(self.grant.grant, self.grant.epochs[str(partition)], self._session.id)
+
+    def compare(self, topic: Topic | None) -> None:
+        """What the cluster says of the topic (None: it is gone) may show that the grant is superseded."""
+        if topic is None or topic.topic_id != self.grant.topic_id:
+            self.lose(InconsistentTopicId(topic_id=topic.topic_id if topic else None))
+            return
+        for partition, epoch in self.grant.epochs.items():
+            now = topic.partitions[int(partition)].topic_epoch
+            if now is not None and now > epoch:
+                self.lose(ProducerFenced(current_epoch=now, reason="superseded"))
 
     def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
         """Call ``watcher`` once with the error when the grant is lost."""
@@ -243,6 +253,20 @@ class Session:
             else:
                 lease = Lease(state.ttl_ms, asked_s)
                 next_s = lease.renew_at_s
+                await self._look_after_fences()
+
+    async def _look_after_fences(self) -> None:
+        """Find out about a newer writer also where nothing is sent that could be refused."""
+        for topic in {fence.grant.topic for fence in self._fences if fence.error is None}:
+            try:
+                described = await self._client.topic(topic, patience_ms=1)
+            except StockadeError as error:
+                if is_momentary(error):
+                    continue
+                described = None
+            for fence in self._fences:
+                if fence.grant.topic == topic:
+                    fence.compare(described)
 
     def _lose(self, error: StockadeError) -> None:
         if self.error is not None:

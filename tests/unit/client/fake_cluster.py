@@ -283,7 +283,10 @@ class FakeCluster(FakeState):
             "replication_factor": 1,
             "sealed": False,
             "config": {"max_batch_bytes": topic.batch_bytes_max, "require_fence": topic.require_fence},
-            "partitions": [{"partition": number, **leader} for number in range(len(topic.machines))],
+            "partitions": [
+                {"partition": number, "topic_epoch": machine.topic_epoch, **leader}
+                for number, machine in enumerate(topic.machines)
+            ],
         }
 
     def _session(self, session: str, status: int) -> web.Response:

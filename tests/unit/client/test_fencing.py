@@ -8,7 +8,14 @@ from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed
 from stockade.client.fencing import Lease, Session
 from stockade.partition.commands import Token
-from stockade.partition.errors import ProducerBusy, SessionExpired, StockadeError, UnknownSession
+from stockade.partition.errors import (
+    InconsistentTopicId,
+    ProducerBusy,
+    ProducerFenced,
+    SessionExpired,
+    StockadeError,
+    UnknownSession,
+)
 
 from .fake_cluster import FakeCluster
 
@@ -105,5 +112,34 @@ def test_a_session_must_be_open(cluster: FakeCluster) -> None:
             await session.acquire("t")
         with pytest.raises(UnknownSession):
             await client.acquire("t", "s-unknown", [0], "Exclusive", "me")
+
+    use(cluster, work)
+
+
+def test_an_owner_that_sends_nothing_still_learns_that_it_was_replaced(cluster: FakeCluster) -> None:
+    cluster.create("t", 2)
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000) as session:
+            replaced = await session.acquire("t", [0])
+            kept = await session.acquire("t", [1])
+            cluster.take_over("t", 0)
+            await asyncio.wait_for(replaced.lost.wait(), 10)
+            assert isinstance(replaced.error, ProducerFenced)
+            assert kept.error is None
+            assert session.error is None
+
+    use(cluster, work)
+
+
+def test_an_owner_learns_that_its_topic_is_gone(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000) as session:
+            fence = await session.acquire("t", [0])
+            del cluster.topics["t"]
+            await asyncio.wait_for(fence.lost.wait(), 10)
+            assert isinstance(fence.error, InconsistentTopicId)
 
     use(cluster, work)

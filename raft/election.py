@@ -9,9 +9,12 @@ class Election:
     """The part of a group that waits for a leader to fall silent. It decides; voting.py and engine.py act."""
 
     def __init__(
-        self, majority: int, settings: RaftSettings, clock: Callable[[], float], rng: Callable[[], float]
+        self, majority: Callable[[], int], settings: RaftSettings, clock: Callable[[], float], rng: Callable[[], float]
     ) -> None:
-        """``clock`` answers seconds on a monotonic clock, ``rng`` a number in [0, 1)."""
+        """``majority`` answers how many voters decide.
+
+        ``clock`` answers seconds on a monotonic clock, ``rng`` a number in [0, 1).
+        """
         self._majority = majority
         self._timeout_s_min = settings.election_timeout_ms_min / 1000
         self._timeout_s_spread = (settings.election_timeout_ms_max - settings.election_timeout_ms_min) / 1000
@@ -80,4 +83,4 @@ class Election:
         if tally is None:
             return False
         tally.add(node_id)
-        return len(tally) >= self._majority
+        return len(tally) >= self._majority()

@@ -9,8 +9,8 @@ so that a simulator can replay it. An exception that leaves it is fatal for the 
 """
 
 import queue
-from collections.abc import Callable, Iterator, Sequence
-from types import CodeType
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import pysyncobj.syncobj as library
@@ -19,19 +19,22 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
+from .configuration import CONFIGURATION, Configuration
 from .election import Election
 from .following import Following, InvariantBroken
 from .gate import Gate
-from .journal import Journal
+from .journal import NO_OP, Journal
 from .leading import Leading
-from .messages import AppendAck, AppendEntries, PreVote, PreVoteReply, RaftMessage, RequestVote, TimeoutNow, VoteReply
+from .library import check_library
+from .membership import Membership
+from .messages import AppendAck, PreVote, PreVoteReply, RaftMessage
 from .outcomes import Committed, Rejected, Unknown
 from .ports import Ports, Proposal
 from .settings import RaftSettings
 from .voting import Voting
 
-REGULAR, NO_OP = b"\x00", b"\x01"
-"""The first byte of an entry is pysyncobj's command type; no other type is written."""
+REGULAR = b"\x00"
+"""The first byte of an entry is pysyncobj's command type: this, a no-op or a configuration."""
 COMMIT_NOTICE_S = 0.02  # an idle leader tells of a commit so much later; a busy one tells with its next entries
 
 
@@ -39,39 +42,33 @@ def _create_journal(file: Any, original: Callable[[Any], Any] = library.createJo
     return file if isinstance(file, Journal) else original(file)
 
 
+_node = lru_cache(maxsize=1024)(Node)
 library.createJournal = _create_journal  # the library has no other way to be given one
 
 
 class Engine(SyncObj):  # type: ignore[misc]
-    """One replica's consensus state. ``voters`` are node ids, ours among them."""
+    """One replica's consensus state. ``incarnation`` tells the disk that its journal is on."""
 
-    def __init__(
-        self, node_id: str, voters: Sequence[str], journal: Journal, settings: RaftSettings, ports: Ports
-    ) -> None:
+    def __init__(self, node_id: str, incarnation: int, journal: Journal, settings: RaftSettings, ports: Ports) -> None:
         self.node_id = node_id
         self.journal = journal
         self.settings = settings
         self._ports = ports
-        self._nodes = {voter: Node(voter) for voter in sorted(voters) if voter != node_id}
-        self._election = Election(len(voters) // 2 + 1, settings, ports.clock, ports.rng)
+        self.membership = Membership(node_id, incarnation, journal)
+        self._election = Election(lambda: self.membership.majority, settings, ports.clock, ports.rng)
         self._gate = Gate(journal, ports.send)
-        self._voting = Voting(self, tuple(self._nodes), journal, self._election, self._gate, ports)
+        self._voting = Voting(self, self.membership, journal, self._election, self._gate, ports)
         self._following = Following(self, journal, self._gate, ports)
         self.leading: Leading | None = None
         """The present leadership, if this node leads."""
-        self._up: set[str] = set()
         self._beat_at = 0.0
         self._notice_at = float("inf")
         self._beat_is_wanted = False
         self._ready_index: int | None = None
         self._handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
-            AppendEntries: self._following.on_append,
             AppendAck: self._on_ack,
-            PreVote: self._voting.on_prevote,
-            PreVoteReply: self._voting.on_prevote_reply,
-            RequestVote: self._voting.on_request_vote,
-            VoteReply: self._voting.on_vote_reply,
-            TimeoutNow: self._voting.on_timeout_now,
+            **self._following.handlers,
+            **self._voting.handlers,
         }
         configuration = SyncObjConf(
             autoTick=False,
@@ -80,8 +77,8 @@ class Engine(SyncObj):  # type: ignore[misc]
             commandsQueueSize=0,  # no bound here: group.py bounds what waits
             journalFile=journal,
         )
-        others = list(self._nodes.values())
-        super().__init__(Node(node_id), others, configuration, transport=Transport(None, None, None))
+        super().__init__(Node(node_id), [], configuration, transport=Transport(None, None, None))
+        self._SyncObj__raftLastApplied = journal.origin.index
 
     @property
     def term(self) -> int:
@@ -131,9 +128,14 @@ class Engine(SyncObj):  # type: ignore[misc]
             if self.leading is None:
                 proposal.settle(rejected)
             else:
-                proposal.index = self.journal.last_index + 1
-                self.journal.add(command, proposal.index, self.term)
-                self._SyncObj__commandsWaitingCommit[proposal.index].append(proposal)
+                self._append(command, proposal)
+
+    def _append(self, payload: bytes, proposal: Proposal | None) -> None:
+        index = self.journal.last_index + 1
+        self.journal.add(payload, index, self.term)
+        if proposal is not None:
+            proposal.index = index
+            self._SyncObj__commandsWaitingCommit[index].append(proposal)
 
     def _queued(self) -> Iterator[tuple[bytes, Proposal]]:
         while True:
@@ -160,9 +162,11 @@ class Engine(SyncObj):  # type: ignore[misc]
     def _apply(self, index: int) -> None:
         """An exception of the machine goes up, and stops the node: every replica would meet it (D6)."""
         payload, term = self.journal.payload_at(index), self.journal.term_at(index)
-        result = None
+        result: object = None
         if payload[:1] == REGULAR:
             result = self._ports.apply(index, term, payload[1:])
+        elif payload[:1] == CONFIGURATION:
+            result = Configuration.of_entry(payload)
         elif payload != NO_OP:
             raise InvariantBroken(f"entry {index} is of an unknown type")
         self._SyncObj__raftLastApplied = index
@@ -189,7 +193,7 @@ class Engine(SyncObj):  # type: ignore[misc]
     def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
         self._election.void()
         now = self._ports.clock()
-        self.leading = Leading(self.journal, self._nodes, self._up, self.settings, self._gate.post, now)
+        self.leading = Leading(self.journal, self.membership, self.settings, self._gate.post, now)
         if not self.ready:
             self._ready_index = self.leading.no_op_index
         self._beat_is_wanted = True
@@ -199,7 +203,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         return self._election.draw_timeout_s()
 
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
-        """There are no snapshots."""
+        """Checkpoints are the host's."""
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803
         raise InvariantBroken("there are no dumps")
@@ -210,9 +214,11 @@ class Engine(SyncObj):  # type: ignore[misc]
     # Messages. Terms are compared here, before any handler runs.
 
     def receive(self, node_id: str, message: RaftMessage) -> None:
-        """A message of another node; one that is no voter is ignored."""
-        if node_id in self._nodes:
-            self._SyncObj__onMessageReceived(self._nodes[node_id], message)
+        """A message of another node.
+
+        It need not be a member as far as this node knows: the leader of one that joins is not.
+        """
+        self._SyncObj__onMessageReceived(_node(node_id), message)
 
     def _SyncObj__onMessageReceived(self, node: Node, message: RaftMessage) -> None:  # noqa: N802
         if self._voting.is_unwelcome(message):
@@ -254,7 +260,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         if self.leading is not None:
             raise InvariantBroken(f"{node_id} leads term {self.term} as well")
         if self.leader != node_id:
-            self._follow(self.term, self._nodes[node_id])
+            self._follow(self.term, _node(node_id))
         self._election.heard_leader()
 
     def learn_commit(self, known_index: int, leader_index: int) -> None:
@@ -280,20 +286,6 @@ class Engine(SyncObj):  # type: ignore[misc]
     def vote_for(self, node_id: str) -> None:
         """Save a vote in the current term."""
         self._SyncObj__setCurrentTerm(self.term, node_id)
-
-
-def check_library(cls: type, library_class: type, version: str) -> None:
-    """Raise ImportError for a pysyncobj that lacks a name which ``cls`` replaces or uses."""
-    if version != "0.3.17":
-        raise ImportError(f"pysyncobj 0.3.17 is needed, not {version}: its private methods are replaced here")
-    functions = [getattr(member, "fget", member) for member in vars(cls).values()]
-    codes: list[CodeType] = [function.__code__ for function in functions if hasattr(function, "__code__")]
-    replaced = {name for name in vars(cls) if name.startswith("_SyncObj__")} | {"_onTick", "_checkCommandsToApply"}
-    used = {name for code in codes for name in code.co_names if name.startswith("_SyncObj__")}
-    fields = library_class.__init__.__code__.co_names  # type: ignore[misc]
-    missing = (replaced | (used - {*fields})) - {*vars(library_class)}
-    if missing:
-        raise ImportError(f"pysyncobj {version} lacks {', '.join(sorted(missing))}")
 
 
 check_library(Engine, SyncObj, VERSION)

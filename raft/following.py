@@ -1,10 +1,11 @@
 """A follower's side of replication: what its leader has verified of the journal, and which ack it owes."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from .gate import Gate
 from .journal import Journal
-from .messages import AppendAck, AppendEntries
+from .messages import AppendAck, AppendEntries, Offer, RaftMessage
 from .ports import Ports
 
 
@@ -39,6 +40,10 @@ class Following:
         self._journal = journal
         self._gate = gate
         self._ports = ports
+        self.handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
+            AppendEntries: self.on_append,
+            Offer: self.on_offer,
+        }
         self.new_term()
 
     def new_term(self) -> None:
@@ -70,6 +75,22 @@ class Following:
             self._seat.learn_commit(known_index, message.commit_index)
             self.acknowledge(beat=not message.entries)
 
+    def on_offer(self, node_id: str, offer: Offer) -> None:
+        """What we lack is gone at our leader, which has a checkpoint for us.
+
+        An offer says nothing about our journal, so it commits nothing (D3). It is answered at once, as a heartbeat is:
+        with where our committed part ends, so that the leader goes on from there once it can.
+        """
+        if offer.term < self._seat.term:
+            self._refuse(node_id, self._journal.last_index + 1, round_=0)
+            return
+        self._seat.heard_leader(node_id)
+        commit_index = self._seat.commit_index
+        self._seat.learn_commit(commit_index, offer.commit_index)
+        if offer.index > commit_index:
+            self._ports.fetch_checkpoint(node_id, offer.index)
+        self._refuse(node_id, commit_index + 1, offer.round)
+
     def _refuse(self, node_id: str, next_index: int, round_: int) -> None:
         self._gate.post(node_id, AppendAck(self._seat.term, False, next_index, round_))
 
@@ -80,13 +101,14 @@ class Following:
             if index != due:
                 raise InvariantBroken(f"entry {index} where {due} was due")
             if index <= journal.last_index:
-                if journal.term_at(index) == term:
+                if index < journal.base_index or journal.term_at(index) == term:
                     continue
                 if index <= max(commit_index, self.verified_index):
                     raise InvariantBroken(f"the leader contradicts entry {index}, committed up to {commit_index}")
                 journal.truncate(index)
             journal.add(payload, index, term)
-        self.verified_index = max(self.verified_index, message.prev_index + len(message.entries))
+        known_index = max(journal.base_index, message.prev_index + len(message.entries))
+        self.verified_index = max(self.verified_index, known_index)
         self._round = max(self._round, message.round)
         self._owes = True
 

@@ -20,6 +20,7 @@ from .messages import (
     Call,
     Hello,
     Message,
+    Offer,
     Ping,
     PreVote,
     PreVoteReply,
@@ -157,6 +158,7 @@ _FIXED = {
     VoteReply: (6, _Fixed(VoteReply, "Q?")),
     TimeoutNow: (7, _Fixed(TimeoutNow, "Q")),
     Ping: (12, _Fixed(Ping, "")),
+    Offer: (13, _Fixed(Offer, "QQQQQ")),
 }
 _ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
     AppendEntries: (1, _encode_append),

@@ -1,100 +1,25 @@
-"""One Raft group on this node, as the floors above use it: propose, read barrier, step down, and who leads.
+"""One Raft group on this node, as the floors above use it: propose, read, change members, hand over, checkpoint.
 
-The group turns events (messages, connections, time, "the disk moved on") into calls of its member, and the member's
-answers into callbacks. It is sans-IO: clock, timers, network and disk belong to its surroundings, so a simulator can
-drive it without asyncio; only ``propose`` and ``read_barrier`` are coroutines.
+Everything here asks something of the replica, and answers when it has come true or cannot any more.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
 
-from .journal import Journal
-from .machine import Machine
-from .member import Member
-from .messages import RaftMessage
+from .configuration import AddLearner, ChangeRefused, Refused, RemoveMember
+from .machine import CheckpointedMachine
+from .origin import Captured, Installable, Origin
 from .outcomes import Committed, NotLeader, Outcome, Overloaded, Rejected, Unknown
-from .ports import Surroundings, Timer
-from .proposals import Barrier, Barriers, Proposals
-from .settings import RaftSettings
+from .proposals import Barrier, Handover, PendingProposal
+from .replica import Replica
 
-__all__ = ["Committed", "Group", "NotLeader", "Outcome", "Overloaded", "Rejected", "Unknown"]
-
-_log = logging.getLogger(__name__)
-
-STALL_S = 0.05
-"""A timer that is later than this has not fired late by chance."""
-WAKING_S = 0.002
+__all__ = ["ChangeRefused", "Committed", "Group", "NotLeader", "Outcome", "Overloaded", "Rejected", "Unknown"]
 
 
-class Group:
-    """A replica of one group. Everything happens on the node's event loop; nothing here is thread-safe."""
-
-    group_id: int
-    voters: tuple[str, ...]
-    on_role_change: Callable[["Group"], None] | None
-    """Called on the loop after the leader, the term or the role of this node changed. An exception in it is logged."""
-    on_applied: Callable[["Group"], None] | None
-    """Called on the loop after a run of applies: ``applied_index`` has grown. An exception in it is logged."""
-
-    def __init__(
-        self,
-        group_id: int,
-        voters: Sequence[str],
-        machine: Machine,
-        journal: Journal,
-        settings: RaftSettings,
-        surroundings: Surroundings,
-    ) -> None:
-        self.group_id = group_id
-        self.voters = tuple(voters)
-        self.on_role_change = None
-        self.on_applied = None
-        self._settings = settings
-        self._around = surroundings
-        self._member = Member(surroundings.node_id, voters, journal, settings, _Ports(group_id, machine, surroundings))
-        self._proposals = Proposals(settings)
-        self._barriers = Barriers()
-        self._told_role = self._role()
-        self._told_applied = self.applied_index
-        self._is_scheduled = False
-        self._is_stopped = False
-        self._timer: Timer | None = None
-        self._timer_at = 0.0
-        self._is_waking = False
-        if journal.is_new and voters[0] == surroundings.node_id:
-            self._member.go_first()
-        self._arm()
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this node leads, as far as it knows. Only ``read_barrier`` and a commit prove it."""
-        return self._member.leading is not None
-
-    @property
-    def leader(self) -> str | None:
-        """Node id of the leader of ``term``, None while unknown."""
-        return self._member.leader
-
-    @property
-    def term(self) -> int:
-        """The current term of this node."""
-        return self._member.term
-
-    @property
-    def commit_index(self) -> int:
-        """The highest index that this node knows to be committed."""
-        return self._member.commit_index
-
-    @property
-    def applied_index(self) -> int:
-        """The highest index that the machine has applied. Index 1 is empty and counts as applied from the start."""
-        return self._member.applied_index
-
-    @property
-    def ready(self) -> bool:
-        """True once this node has heard of a leader and applied what was committed at that moment."""
-        return self._member.ready
+class Group(Replica):
+    """A replica of one group, and what can be asked of it."""
 
     async def propose(self, command: bytes, timeout_s: float) -> Outcome:
         """Append ``command`` to the replicated log and wait until it is applied here.
@@ -118,17 +43,22 @@ class Group:
         """Like ``propose``; ``settle`` is called with the outcome, exactly once."""
         if len(command) > self._settings.entry_bytes_max:
             raise ValueError(f"a command of {len(command)} bytes exceeds {self._settings.entry_bytes_max}")
+        proposal = self._admit(len(command), timeout_s, settle)
+        if proposal is not None:
+            self._member.propose(command, proposal)
+            self._schedule()
+
+    def _admit(self, size: int, timeout_s: float, settle: Callable[[Outcome], None]) -> PendingProposal | None:
+        """Take in a proposal of ``size`` bytes; None if it was answered at once."""
         if self._is_stopped or not self.is_leader:
             settle(Rejected(self.leader, self.term))
-            return
+            return None
         proposal = None
         if not self._around.log_is_full():
-            proposal = self._proposals.add(len(command), self._around.time() + timeout_s, settle)
+            proposal = self._proposals.add(size, self._around.time() + timeout_s, settle)
         if proposal is None:
             settle(Overloaded())
-            return
-        self._member.propose(command, proposal)
-        self._schedule()
+        return proposal
 
     async def read_barrier(self, timeout_s: float) -> None:
         """Return when a read of the machine here is linearizable.
@@ -154,6 +84,63 @@ class Group:
         self._barriers.add(Barrier(leading, self._member.want_round(), index, deadline, settle))
         self._schedule()
 
+    async def change(self, change: AddLearner | RemoveMember, timeout_s: float) -> Outcome | ChangeRefused:
+        """Change the members, and wait until that is committed and applied here.
+
+        The result of Committed is the Configuration. A learner becomes a voter by itself once it has caught up; a voter
+        whose disk was wiped becomes a learner by itself. One change at a time: ChangeRefused, with nothing begun, while
+        another one is not committed, before the leader has committed anything of its term, while it hands over, if the
+        change makes no sense, or if no majority of the new voters is connected. Otherwise the outcomes of ``propose``.
+        """
+        future: asyncio.Future[Outcome | ChangeRefused] = asyncio.get_running_loop().create_future()
+        self.submit_change(change, timeout_s, lambda it: None if future.done() else future.set_result(it))
+        return await future
+
+    def submit_change(
+        self,
+        change: AddLearner | RemoveMember,
+        timeout_s: float,
+        settle: Callable[[Outcome | ChangeRefused], None],
+    ) -> None:
+        """Like ``change``; ``settle`` is called with the outcome, exactly once."""
+        proposal = self._admit(0, timeout_s, settle)
+        if proposal is not None:
+            try:
+                self._member.change(change, proposal)
+            except Refused as refusal:
+                self._proposals.remove(proposal)
+                settle(ChangeRefused(str(refusal)))
+            else:
+                self._schedule()
+
+    async def transfer(self, node_id: str | None, timeout_s: float) -> None:
+        """Hand the leadership to a voter, or to the one that is furthest. Returns when it leads.
+
+        What is proposed while it takes in the last entries waits, and is rejected when it leads. Raises NotLeader if
+        this node does not lead or another one takes over, ValueError if it is no other voter, TimeoutError if it did
+        not get to lead in time: then this node goes on leading, as far as it can.
+        """
+        future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self.submit_transfer(node_id, timeout_s, lambda error: None if future.done() else future.set_result(error))
+        error = await future
+        if error is not None:
+            raise error
+
+    def submit_transfer(
+        self, node_id: str | None, timeout_s: float, settle: Callable[[Exception | None], None]
+    ) -> None:
+        """Like ``transfer``; ``settle`` is called with None or the exception, exactly once."""
+        if self._is_stopped or not self.is_leader:
+            settle(NotLeader(self.leader, self.term))
+            return
+        try:
+            self._member.hand_over(node_id)
+        except ValueError as error:
+            settle(error)
+            return
+        self._handovers.waiting.append(Handover(node_id, self.term, self._around.time() + timeout_s, settle))
+        self._schedule()
+
     def step_down(self) -> None:
         """Stop leading, and ask the follower that is furthest to take over. Does nothing on a node that does not lead.
 
@@ -161,131 +148,41 @@ class Group:
         """
         self._run(self._member.step_down)
 
-    # What the surroundings tell.
+    # Checkpoints.
 
-    def receive(self, node_id: str, message: RaftMessage) -> None:
-        """A message for this group arrived."""
-        self._run(lambda: self._member.receive(node_id, message))
+    def capture(self) -> Captured | None:
+        """The machine's image after the last apply, and its place in the log.
 
-    def peer_up(self, node_id: str) -> None:
-        """A connection came up."""
-        self._run(lambda: self._member.peer_up(node_id))
+        None while the configuration there is not known, as on a node that joins and has only begun to catch up.
+        """
+        journal, index = self._member.journal, self.applied_index
+        configuration = journal.configuration_at(index)
+        if not configuration.voters:
+            return None
+        image = cast(CheckpointedMachine, self._machine).capture()
+        return Captured(index, journal.term_at(index), configuration, image)
 
-    def peer_down(self, node_id: str) -> None:
-        """A connection broke."""
-        self._run(lambda: self._member.peer_down(node_id))
+    def checkpointed(self, index: int) -> None:
+        """A checkpoint of what was captured at ``index`` is on disk: followers that lack older entries are offered it.
 
-    def progress(self) -> None:
-        """Do what has become possible: after events, and after the disk moved on."""
-        self._is_scheduled = False
-        if self._is_stopped:
-            return
-        try:
-            more = self._member.progress()
-        except Exception as error:
-            self._fail(error)
-            return
-        self._barriers.check(self._member.leading, self.applied_index, NotLeader(self.leader, self.term))
-        self._tell()
-        if self._is_stopped:  # by whoever was told
-            return
-        if self._member.journal.unsynced:
-            self._around.wake_when_durable(self.progress)
-        if more:
-            self._schedule()
-        self._arm()
+        The entries up to there may be dropped from now on, with ``Journal.compact``.
+        """
+        self._member.journal.checkpointed(index)
 
-    def close(self) -> None:
-        """Stop this replica; what waits is settled, nothing is sent or applied any more."""
-        if not self._is_stopped:
-            self._run(self._member.abandon)
-            self.halt()
+    def install(self, checkpoint: Installable, directory: Path) -> bool:
+        """Take the state of a checkpoint of another node, all of which is on disk here, its files in ``directory``.
 
-    def halt(self) -> None:
-        """Stop at once, without touching the member: it may be what failed."""
-        self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._proposals.abandon()
-        self._barriers.check(None, self.applied_index, NotLeader(None, self.term))
+        False if nothing in it is new here: nothing has changed then. What the machine raises stops the node.
+        """
+        machine = cast(CheckpointedMachine, self._machine)
+        origin = Origin(checkpoint.index, checkpoint.term, checkpoint.configuration)
+        installed = False
 
-    # Inside.
+        def install() -> None:
+            nonlocal installed
+            installed = self._member.install(
+                origin, lambda: machine.restore(directory, checkpoint.state, checkpoint.files)
+            )
 
-    def _run(self, event: Callable[[], None]) -> None:
-        if self._is_stopped:
-            return
-        try:
-            event()
-        except Exception as error:
-            self._fail(error)
-        else:
-            self._schedule()
-
-    def _fail(self, error: Exception) -> None:
-        _log.critical("group %d stops this node", self.group_id, exc_info=error)
-        self.halt()
-        self._around.fail(error)
-
-    def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._around.call_soon(self.progress)
-
-    def _arm(self) -> None:
-        """Keep one timer. It is moved only to fire earlier; when it fires too early, it is set again."""
-        when = min(self._member.next_tick, self._proposals.next_deadline, self._barriers.next_deadline)
-        if self._timer is None or when < self._timer_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer, self._timer_at = self._around.call_at(when, self._on_time), when
-
-    def _on_time(self) -> None:
-        self._timer = None
-        now = self._around.time()
-        if now - self._timer_at > STALL_S and not self._is_waking:
-            # The loop stood still, and uvloop runs timers before it reads: first hear what the sockets hold.
-            self._is_waking = True
-            self._member.stood_still(now - self._timer_at)
-            self._timer, self._timer_at = self._around.call_at(now + WAKING_S, self._on_time), now + WAKING_S
-            return
-        self._is_waking = False
-        self._proposals.expire(now)
-        self._barriers.expire(now)
-        if now >= self._member.next_tick:
-            self._run(self._member.tick)
-        else:
-            self._arm()
-
-    def _role(self) -> tuple[bool, str | None, int]:
-        return self.is_leader, self.leader, self.term
-
-    def _tell(self) -> None:
-        if self._told_role != (role := self._role()):
-            self._told_role = role
-            self._call(self.on_role_change)
-        if self._told_applied != self.applied_index:
-            self._told_applied = self.applied_index
-            self._call(self.on_applied)
-
-    def _call(self, hook: Callable[["Group"], None] | None) -> None:
-        if hook is not None:
-            try:
-                hook(self)
-            except Exception:
-                _log.exception("a hook of group %d failed", self.group_id)
-
-
-class _Ports:
-    """The engine's ports, made of a group's machine and surroundings."""
-
-    def __init__(self, group_id: int, machine: Machine, surroundings: Surroundings) -> None:
-        self._group_id = group_id
-        self._around = surroundings
-        self.apply = machine.apply
-        self.clock = surroundings.time
-        self.rng = surroundings.rng
-        self.log_is_full = surroundings.log_is_full
-        self.apply_until = surroundings.apply_until
-
-    def send(self, node_id: str, message: RaftMessage) -> bool:
-        return self._around.send(node_id, self._group_id, message)
+        self._run(install)
+        return installed

@@ -6,14 +6,16 @@ them together when one of them, or the log, fails.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from .configuration import founded_by
 from .frames import encode
 from .group import Group
 from .journal import Journal
 from .machine import Machine
 from .messages import RaftMessage
+from .origin import Origin
 from .pulse import Times
 from .settings import RaftSettings
 from .tls import Tls, TlsFault, TlsFiles
@@ -95,7 +97,7 @@ class RaftHost:
         loop = asyncio.get_running_loop()
         log = Wal.open(self._data_dir / "wal", loop, self._fail)
         self.incarnation = getattr(log, "incarnation", 0)
-        self._node = _Node(self.node_id, loop, log, self._transport, self._settings, self._fail)
+        self._node = _Node(self.node_id, self.incarnation, loop, log, self._transport, self._settings, self._fail)
         self._transport.on_frame = self._on_frame
         self._transport.on_up = self._on_up
         self._transport.on_down = self._on_down
@@ -115,22 +117,25 @@ class RaftHost:
         if self._node is not None:
             await self._node.log.close()
 
-    def open_group(self, group_id: int, voters: Sequence[str], machine: Machine) -> Group:
-        """Run a replica of a group here. Call it after ``start``; this node must be one of ``voters``.
+    def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> Group:
+        """Run a replica of a group here. Call it after ``start``.
 
-        What the log holds of the group is applied to ``machine`` (a fresh one) once a leader shows it to be committed.
-        Raises ValueError if the group is open already or this node is no voter.
+        ``founders`` are the first voters, with the incarnations of the disks that they had then: the same map on each
+        of them, whenever it opens the group. ``{}`` is for a node that joins: it knows nothing, and neither votes nor
+        campaigns, until the group's leader has told it more. What the log holds of the group is applied to ``machine``
+        (a fresh one) once a leader shows it to be committed. Raises ValueError if the group is open already.
         """
         assert self._node is not None, "not started"
-        if group_id in self.groups or self.node_id not in voters:
-            raise ValueError(f"group {group_id} of {', '.join(voters)} cannot be opened on {self.node_id}")
+        if group_id in self.groups:
+            raise ValueError(f"group {group_id} is open already on {self.node_id}")
         journal = self._journals.get(group_id)
         if journal is None:
             recovered = self._node.log.recovered.pop(group_id, None) or RecoveredGroup()
-            journal = self._journals[group_id] = Journal(group_id, self._node.log, recovered)
-        group = self.groups[group_id] = Group(group_id, voters, machine, journal, self._settings, self._node)
-        for node_id in self.connected:
-            group.peer_up(node_id)
+            origin = Origin(configuration=founded_by(founders))
+            journal = self._journals[group_id] = Journal(group_id, self._node.log, recovered, origin)
+        group = self.groups[group_id] = Group(group_id, machine, journal, self._settings, self._node)
+        for node_id, incarnation in self.incarnations.items():
+            group.peer_up(node_id, incarnation)
         return group
 
     async def close_group(self, group_id: int, *, erase: bool) -> None:
@@ -162,7 +167,7 @@ class RaftHost:
 
     def _on_up(self, node_id: str, incarnation: int) -> None:
         for group in self.groups.values():
-            group.peer_up(node_id)
+            group.peer_up(node_id, incarnation)
 
     def _on_down(self, node_id: str) -> None:
         for group in self.groups.values():
@@ -184,6 +189,7 @@ class _Node:
     def __init__(
         self,
         node_id: str,
+        incarnation: int,
         loop: asyncio.AbstractEventLoop,
         log: Wal,
         transport: Transport,
@@ -191,6 +197,7 @@ class _Node:
         fail: Callable[[BaseException], None],
     ) -> None:
         self.node_id = node_id
+        self.incarnation = incarnation
         self.log = log
         self.failure: BaseException | None = None
         self.fail = fail
@@ -213,6 +220,10 @@ class _Node:
         if last is None or last[1] is not message or last[0] != group_id:
             last = self._encoded = group_id, message, encode(group_id, message)
         return self._transport.send(node_id, last[2])
+
+    def fetch_checkpoint(self, group_id: int, node_id: str, index: int) -> None:
+        """No checkpoints are made, so none is ever offered."""
+        raise AssertionError(f"{node_id} offers a checkpoint of group {group_id}")
 
     def log_is_full(self) -> bool:
         """Whether too much waits for the disk."""

@@ -4,12 +4,12 @@ The events are a message, a connection, a tick, "the disk moved on" and a propos
 them, the owner calls ``progress``. An exception that leaves it is fatal for the node.
 """
 
-from .engine import REGULAR, Engine
-from .messages import TimeoutNow
+from .engine import REGULAR
 from .ports import Proposal
+from .steering import Steering
 
 
-class Member(Engine):
+class Member(Steering):
     """One replica's consensus, for an owner that has a clock, connections and a disk."""
 
     @property
@@ -26,7 +26,10 @@ class Member(Engine):
         self._voting.count_own_vote()
         if self.leading is None:
             self._following.acknowledge(beat=False)
-        return self._onTick()
+        more = self._onTick()
+        self._leave()
+        self._push_heir()
+        return more
 
     def propose(self, command: bytes, proposal: Proposal) -> None:
         """Queue a command: the next ``progress`` appends it, or rejects it if this node does not lead then."""
@@ -38,24 +41,24 @@ class Member(Engine):
         self._beat_is_wanted = True
         return self.leading.round + 1
 
-    def peer_up(self, node_id: str) -> None:
-        """A connection came up."""
-        self._up.add(node_id)
-        if self.leading is not None and node_id in self._nodes:
-            self.leading.connected(node_id, connected=True)
+    def peer_up(self, node_id: str, incarnation: int) -> None:
+        """A connection came up, to a node with this disk."""
+        self.membership.peers[node_id] = incarnation
+        if self.leading is not None and node_id in self.leading.followers:
+            self.leading.connected(node_id, incarnation, self._ports.clock())
             self._beat_is_wanted = True
 
     def peer_down(self, node_id: str) -> None:
         """A connection broke: what was in flight on it is lost, and if it led to the leader, that one may be gone."""
-        self._up.discard(node_id)
-        if self.leading is not None and node_id in self._nodes:
-            self.leading.connected(node_id, connected=False)
+        self.membership.peers.pop(node_id, None)
+        if self.leading is not None and node_id in self.leading.followers:
+            self.leading.disconnected(node_id)
         elif self.leader == node_id:
             self.forget_leader()
             self._election.hurry()
 
     def go_first(self) -> None:
-        """Ask for votes soon: leaders of new groups are where placement put the first voters, and are there at once."""
+        """Ask for votes soon: leaders of new groups are where placement put the first founder, and there at once."""
         self._election.hurry()
 
     def tick(self) -> None:
@@ -73,14 +76,6 @@ class Member(Engine):
         """Nothing ran here for so long: a leader that asked nothing may not blame its followers for their silence."""
         if self.leading is not None:
             self.leading.forgive(seconds)
-
-    def step_down(self) -> None:
-        """Stop leading; the follower that is furthest is asked to take over."""
-        if self.leading is not None:
-            heir = self.leading.furthest()
-            if heir is not None:
-                self._gate.post(heir.node_id, TimeoutNow(self.term))
-            self._follow(self.term, None)
 
     def abandon(self) -> None:
         """This replica stops: settle all that waits."""

@@ -30,6 +30,18 @@ class AppendAck(msgspec.Struct, frozen=True, gc=False):
     round: int
 
 
+class Offer(msgspec.Struct, frozen=True, gc=False):
+    """Leader to follower, in place of AppendEntries: the entries that you lack are gone, and a checkpoint at ``index``,
+    of ``index_term``, holds what they did. Fetch it; it is answered by an AppendAck as a heartbeat is.
+    """
+
+    term: int
+    commit_index: int
+    index: int
+    index_term: int
+    round: int
+
+
 class PreVote(msgspec.Struct, frozen=True, gc=False):
     """Would you vote for me in ``term``, given that my log ends at (``last_index``, ``last_term``)?"""
 
@@ -107,5 +119,5 @@ class Ping(msgspec.Struct, frozen=True, gc=False):
     """Nothing but a sign of life."""
 
 
-RaftMessage = AppendEntries | AppendAck | PreVote | PreVoteReply | RequestVote | VoteReply | TimeoutNow
+RaftMessage = AppendEntries | AppendAck | Offer | PreVote | PreVoteReply | RequestVote | VoteReply | TimeoutNow
 Message = RaftMessage | Call | Reply | Hello | Refusal | Ping

@@ -29,6 +29,10 @@ class Ports(Protocol):
         """Apply a committed command to the machine."""
         ...
 
+    def fetch_checkpoint(self, node_id: str, index: int) -> None:
+        """Begin to fetch a checkpoint, at ``index`` or beyond, from a node. Does nothing while one is under way."""
+        ...
+
     def clock(self) -> float:
         """Seconds on a monotonic clock."""
         ...
@@ -57,6 +61,8 @@ class Surroundings(Protocol):
 
     @property
     def node_id(self) -> str: ...  # noqa: D102
+    @property
+    def incarnation(self) -> int: ...  # noqa: D102
     def time(self) -> float: ...  # noqa: D102
     def call_soon(self, callback: Callable[[], None]) -> object: ...  # noqa: D102
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer: ...  # noqa: D102
@@ -75,6 +81,12 @@ class Surroundings(Protocol):
 
     def apply_until(self) -> float:
         """When applies, of all groups together, have to give others a turn."""
+        ...
+
+    def fetch_checkpoint(self, group_id: int, node_id: str, index: int) -> None:
+        """Begin to fetch a checkpoint of a group, at ``index`` or beyond, from a node; in the end ``Group.install`` is
+        called. Does nothing while one is under way for this group.
+        """
         ...
 
     def wake_when_durable(self, wake: Callable[[], None]) -> None:

@@ -1,4 +1,7 @@
-"""What waits for an answer in one group: proposals for their commit, barriers for their round. Never silent."""
+"""What waits for an answer in one group: proposals for their commit, barriers for their round, handovers for a leader.
+
+Never silent.
+"""
 
 import logging
 from collections import deque
@@ -132,3 +135,50 @@ class Barriers:
         self.next_deadline = max(earliest, now + EXPIRY_STEP_S)
         for barrier in late:
             barrier.settle(TimeoutError("no majority confirmed the leader in time"))
+
+
+class Handover:
+    """Somebody waits until ``heir`` leads, or anybody else if that is None, in place of the leader of ``term``."""
+
+    __slots__ = ("_settle", "deadline", "heir", "term")
+
+    def __init__(
+        self, heir: str | None, term: int, deadline: float, settle: Callable[[Exception | None], None]
+    ) -> None:
+        self.heir = heir
+        self.term = term
+        self.deadline = deadline
+        self._settle = settle
+
+    def settle(self, error: Exception | None) -> None:
+        """Answer. An exception of whoever is answered is logged."""
+        try:
+            self._settle(error)
+        except Exception:
+            _log.exception("whoever waited for a handover failed on its outcome %r", error)
+
+
+class Handovers:
+    """The handovers of a group that somebody waits for."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Handover] = []
+
+    @property
+    def next_deadline(self) -> float:
+        """When the next one is given up."""
+        return min((each.deadline for each in self.waiting), default=float("inf"))
+
+    def check(self, node_id: str, leader: str | None, term: int) -> None:
+        """``leader`` leads ``term``, as far as this node knows: settle those that this decides."""
+        for each in [each for each in self.waiting if each.term != term and leader is not None]:
+            self.waiting.remove(each)
+            done = leader == each.heir or (each.heir is None and leader != node_id)
+            each.settle(None if done else NotLeader(leader, term))
+
+    def expire(self, now: float) -> None:
+        """Give up those whose deadline has passed."""
+        late = [each for each in self.waiting if each.deadline <= now]
+        self.waiting = [each for each in self.waiting if each.deadline > now]
+        for each in late:
+            each.settle(TimeoutError("the leadership was not handed over in time"))

@@ -61,6 +61,7 @@ class Disk:
     """What outlives the processes of a node. ``latency_s`` draws the duration of a sync."""
 
     def __init__(self, rng: random.Random, latency_s: Callable[[], float]) -> None:
+        self.incarnation = rng.getrandbits(63)
         self.records: list[Record] = []
         self.synced = 0
         self.latency_s = latency_s

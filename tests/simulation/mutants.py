@@ -11,11 +11,12 @@ from unittest.mock import patch
 from simulation.disk import Record
 
 from stockade.raft.engine import Engine
+from stockade.raft.follower import Follower
 from stockade.raft.following import Following
 from stockade.raft.gate import Gate
 from stockade.raft.group import Rejected
 from stockade.raft.journal import Journal
-from stockade.raft.leading import Follower, Leading
+from stockade.raft.leading import Leading
 from stockade.raft.messages import AppendAck, AppendEntries, RequestVote
 from stockade.raft.proposals import Barriers
 from stockade.raft.voting import Voting

@@ -15,9 +15,11 @@ from simulation.checker import Checker
 from simulation.disk import Disk, Log
 from simulation.network import Network
 
+from stockade.raft.configuration import founded_by
 from stockade.raft.group import Group
 from stockade.raft.journal import Journal
 from stockade.raft.messages import RaftMessage
+from stockade.raft.origin import Origin
 from stockade.raft.settings import RaftSettings
 from stockade.raft.wal import RecoveredGroup
 
@@ -57,6 +59,7 @@ class Process:
     def __init__(self, world: "World", node_id: str) -> None:
         self.world = world
         self.node_id = node_id
+        self.incarnation = world.disks[node_id].incarnation
         self.is_alive = True
         self.is_paused = False
         self.backlog: deque[Call] = deque()
@@ -78,14 +81,15 @@ class Process:
         journal = self._journals.get(group_id)
         if journal is None:
             recovered = self.log.recovered.pop(group_id, None) or RecoveredGroup()
-            journal = self._journals[group_id] = Journal(group_id, self.log, recovered)
+            origin = Origin(configuration=founded_by(self.world.founders))
+            journal = self._journals[group_id] = Journal(group_id, self.log, recovered, origin)
         machine = self.machines[group_id] = Machine(self)
-        group = self.groups[group_id] = Group(group_id, self.world.voters, machine, journal, self.world.settings, self)
+        group = self.groups[group_id] = Group(group_id, machine, journal, self.world.settings, self)
         self.world.checker.opened(group)
         for peer in self.world.network.peers(self.node_id):
             connection = self.world.network.link(self.node_id, peer).connection
             if connection is not None and self.node_id in connection.up:
-                group.peer_up(peer)
+                group.peer_up(peer, self.world.disks[peer].incarnation)
 
     def close_group(self, group_id: int) -> None:
         group = self.groups.pop(group_id, None)
@@ -120,6 +124,9 @@ class Process:
     def apply_until(self) -> float:
         return self.time() + 0.005
 
+    def fetch_checkpoint(self, group_id: int, node_id: str, index: int) -> None:
+        raise AssertionError(f"{node_id} offers a checkpoint of group {group_id}")
+
     def wake_when_durable(self, wake: Call) -> None:
         self._wakes[wake] = None
 
@@ -136,7 +143,7 @@ class Process:
 
     def on_up(self, node_id: str) -> None:
         for group in self.groups.values():
-            group.peer_up(node_id)
+            group.peer_up(node_id, self.world.disks[node_id].incarnation)
 
     def on_down(self, node_id: str) -> None:
         for group in self.groups.values():
@@ -177,6 +184,7 @@ class World:
         self._numbers = count()
         self.processes: dict[str, Process] = {}
         self.disks = {node: Disk(self.rng, lambda: self._draw(self.disk_s)) for node in self.voters}
+        self.founders = {node: disk.incarnation for node, disk in self.disks.items()}
         self.checker = Checker(self)
         self.network = Network(
             self.voters,

@@ -1,6 +1,6 @@
 """A Raft host in memory: one node leads every group, a proposal is applied at once. Attributes inject faults."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from stockade.raft.group import Committed, NotLeader, Outcome, Rejected, Unknown
@@ -74,8 +74,8 @@ class FakeHost:
         self.connected: set[str] = set()
         self.calls: list[str] = []
 
-    def open_group(self, group_id: int, voters: Sequence[str], machine: Machine) -> FakeGroup:
-        group = FakeGroup(group_id, voters, machine)
+    def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> FakeGroup:
+        group = FakeGroup(group_id, list(founders), machine)
         self.groups[group_id] = group
         return group
 

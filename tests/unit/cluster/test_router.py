@@ -33,7 +33,7 @@ def propose(answers: Answers, *, here: bool | None = None, timeout_s: float = 5.
     """Propose from n1; ``here``: whether n1 holds the group and leads it."""
     host = FakeHost()
     if here is not None:
-        host.open_group(5, VOTERS, Machine()).leading = here
+        host.open_group(5, dict.fromkeys(VOTERS, 1), Machine()).leading = here
 
     async def call(node_id: str, payload: bytes, timeout_s: float) -> bytes:
         host.calls.append(node_id)

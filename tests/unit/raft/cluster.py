@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from stockade.raft.configuration import ANY
 from stockade.raft.group import Committed, Group
 from stockade.raft.host import RaftHost, RaftSettings
 
@@ -49,6 +50,7 @@ class Cluster:
         self.directory = directory
         self.settings = settings
         self.addresses = {f"n{number}": ("127.0.0.1", port) for number, port in enumerate(free_ports(3), 1)}
+        self.founders = dict.fromkeys(self.addresses, ANY)
         self.hosts: dict[str, RaftHost] = {}
         self.machines: dict[str, Remembering] = {}
         self.fatal: list[tuple[str, BaseException]] = []
@@ -76,7 +78,7 @@ class Cluster:
         await host.start()
         self.hosts[node] = host
         self.machines[node] = Remembering()
-        host.open_group(GROUP, list(self.addresses), self.machines[node])
+        host.open_group(GROUP, self.founders, self.machines[node])
 
     async def _answer(self, node_id: str, payload: bytes) -> bytes:
         return node_id.encode() + b" asked " + payload

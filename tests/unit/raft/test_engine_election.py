@@ -13,7 +13,7 @@ class Clock:
 
 def make(majority: int = 2, draw: float = 0.5) -> tuple[Election, Clock]:
     clock = Clock()
-    return Election(majority, RaftSettings(), clock, lambda: draw), clock
+    return Election(lambda: majority, RaftSettings(), clock, lambda: draw), clock
 
 
 def test_a_deadline_is_drawn_between_the_two_timeouts() -> None:

@@ -5,19 +5,20 @@ import random
 import pytest
 from simulation.disk import Disk, Log
 
-from stockade.raft.engine import NO_OP
-from stockade.raft.journal import Journal
+from stockade.raft.configuration import FOUNDING, Configuration
+from stockade.raft.journal import NO_OP, Journal
+from stockade.raft.origin import Origin
 from stockade.raft.wal import Entry, RecoveredGroup
 
 
 class Bench:
     """A journal over a simulated disk whose syncs happen when the test says so."""
 
-    def __init__(self, terms: str = "") -> None:
+    def __init__(self, terms: str = "", configuration: Configuration = FOUNDING) -> None:
         self.syncs: list[object] = []
         self.disk = Disk(random.Random(1), lambda: 0.0)
         self.log = Log(self.disk, lambda delay, call: self.syncs.append(call))
-        self.journal = Journal(1, self.log, RecoveredGroup())
+        self.journal = Journal(1, self.log, RecoveredGroup(), Origin(configuration=configuration))
         for index, term in enumerate(terms, 2):
             self.journal.add(b"\x00%d" % index, index, int(term))
 

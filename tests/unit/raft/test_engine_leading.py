@@ -1,7 +1,12 @@
 """What a leader sends, and what it makes of the answers."""
 
+from typing import Any
+
+from stockade.raft.configuration import founded_by
+from stockade.raft.journal import Journal
 from stockade.raft.leading import Leading
-from stockade.raft.messages import AppendAck, AppendEntries
+from stockade.raft.membership import Membership
+from stockade.raft.messages import AppendAck, AppendEntries, Offer
 from stockade.raft.settings import RaftSettings
 
 from .test_engine_journal import Bench
@@ -9,18 +14,28 @@ from .test_engine_journal import Bench
 SETTINGS = RaftSettings(message_bytes_max=4, window_messages_max=2, window_bytes_max=100, entry_bytes_max=50)
 
 
+DISK = 7
+
+
+def members(journal: Journal, peers: str) -> Membership:
+    """The voters, each peer connected."""
+    membership = Membership("me", DISK, journal)
+    membership.peers.update(dict.fromkeys(peers, DISK))
+    return membership
+
+
 class Leader:
     """A leader of term 1 whose journal ended at index 1 when it began, with followers f and g."""
 
     def __init__(self, peers: str = "fg", settings: RaftSettings = SETTINGS) -> None:
-        self.bench = Bench()
+        self.bench = Bench(configuration=founded_by(dict.fromkeys(["me", *peers], DISK)))
         self.journal = self.bench.journal
         self.journal.setCurrentTerm(1, "me")
-        self.sent: list[tuple[str, AppendEntries]] = []
+        self.sent: list[tuple[str, Any]] = []
         self.is_full = False
-        self.leading = Leading(self.journal, peers, set(peers), settings, self._send, 0.0)
+        self.leading = Leading(self.journal, members(self.journal, peers), settings, self._send, 0.0)
 
-    def _send(self, node_id: str, message: AppendEntries) -> bool:
+    def _send(self, node_id: str, message: AppendEntries | Offer) -> bool:
         if not self.is_full:
             self.sent.append((node_id, message))
         return not self.is_full
@@ -93,15 +108,16 @@ def test_a_refusal_rewinds_once_for_all_that_was_in_flight() -> None:
 
 
 def test_a_refusal_that_names_the_same_place_again_skips_the_leaders_own_run() -> None:
-    journal = Bench("1122").journal
+    journal = Bench("1122", founded_by({"me": DISK, "f": DISK})).journal
     journal.setCurrentTerm(3, "me")
     sent: list[int] = []
 
-    def send(_: str, message: AppendEntries) -> bool:
+    def send(_: str, message: AppendEntries | Offer) -> bool:
+        assert isinstance(message, AppendEntries)
         sent.append(message.prev_index)
         return True
 
-    leading = Leading(journal, ["f"], {"f"}, SETTINGS, send, 0.0)
+    leading = Leading(journal, members(journal, "f"), SETTINGS, send, 0.0)
     leading.broadcast(1, beat=True)
     assert sent == [5]
     leading.answered("f", AppendAck(3, False, 6, leading.round), 0.0)
@@ -132,9 +148,9 @@ def test_a_broken_connection_forgets_what_was_in_flight() -> None:
     leader.broadcast()
     leader.ack(4)
     leader.broadcast()
-    leader.leading.connected("f", connected=False)
+    leader.leading.disconnected("f")
     assert leader.broadcast(beat=True) == []
-    leader.leading.connected("f", connected=True)
+    leader.leading.connected("f", DISK, 6.0)
     assert leader.broadcast() == [(3, [4, 5])]
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pysyncobj import SyncObj
 
-from stockade.raft.engine import Engine, check_library
+from stockade.raft.engine import Engine
+from stockade.raft.library import check_library
 
 
 def without(name: str) -> type:

@@ -1,0 +1,17 @@
+"""Whether the installed pysyncobj is the one whose private methods are replaced."""
+
+from types import CodeType
+
+
+def check_library(cls: type, library_class: type, version: str) -> None:
+    """Raise ImportError for a pysyncobj that lacks a name which ``cls`` replaces or uses."""
+    if version != "0.3.17":
+        raise ImportError(f"pysyncobj 0.3.17 is needed, not {version}: its private methods are replaced here")
+    functions = [getattr(member, "fget", member) for member in vars(cls).values()]
+    codes: list[CodeType] = [function.__code__ for function in functions if hasattr(function, "__code__")]
+    replaced = {name for name in vars(cls) if name.startswith("_SyncObj__")} | {"_onTick", "_checkCommandsToApply"}
+    used = {name for code in codes for name in code.co_names if name.startswith("_SyncObj__")}
+    fields = library_class.__init__.__code__.co_names  # type: ignore[misc]
+    missing = (replaced | (used - {*fields})) - {*vars(library_class)}
+    if missing:
+        raise ImportError(f"pysyncobj {version} lacks {', '.join(sorted(missing))}")

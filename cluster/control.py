@@ -7,7 +7,8 @@ survive is in the machine.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from ..partition.errors import (
@@ -18,11 +19,13 @@ from ..partition.errors import (
     StockadeError,
     ThrottlingQuotaExceeded,
 )
+from ..partition.image import FileExtent
 from ..raft.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
 from . import commands
 from .catalog import Topic
 from .commands import Command, Tick
 from .controller import ControllerMachine
+from .handover import hand_over
 from .lease_clock import LeaseClock
 from .messages import Catalog, Placement
 from .model import Leader
@@ -41,12 +44,20 @@ class AppliedController:
     def __init__(self, machine: ControllerMachine) -> None:
         self.machine = machine
         self.changed = Signal()
+        self.start = machine.start
+        self.capture = machine.capture
+        self.inspect = machine.inspect
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, then notify."""
         result = self.machine.apply(index, term, command)
         self.changed.notify()
         return result
+
+    def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
+        """Be what was captured, then notify."""
+        self.machine.restore(directory, state, files)
+        self.changed.notify()
 
     def placement(self, name: str) -> Placement | None:
         """One topic, if it exists."""
@@ -86,6 +97,16 @@ class Control:
         """The answer that sends the caller to the leader."""
         leader = self.leader()
         return NotLeaderOrFollower(leader.url, leader.term if leader.url else None)
+
+    async def hand_over(self, node_id: str | None) -> Leader:
+        """Let another member lead the controller group (None: any); answers when it does."""
+        if not self.group.is_leader:
+            raise self.not_leading()
+        try:
+            await hand_over(self.group, node_id, self.timeout_s)
+        except NotLeader as error:
+            raise self.not_leading() from error
+        return self.leader()
 
     def catalog(self) -> Catalog:
         """All topics and nodes, for the nodes that follow."""

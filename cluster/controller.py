@@ -6,13 +6,13 @@ carry, ids come from the log index. The parts raise refusals, always before they
 returns them. The questions are for the leader's shell, after a read barrier; nothing here knows who leads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import assert_never
 
-import msgspec
-
 from ..partition.errors import StockadeError, UnknownTopicOrPartition
+from ..partition.image import FileExtent, Image, ImageDamaged
 from . import ownership
 from .catalog import Catalog, Topic, topic_partition
 from .commands import (
@@ -50,6 +50,7 @@ from .membership_commands import AddNode, Arranged, CheckMove, MoveDone, Reassig
 from .ownership import Ownership
 from .registry import Registry
 from .sessions import Sessions
+from .state import State, decode, encode
 from .work import Work
 
 
@@ -62,6 +63,9 @@ class ControllerMachine:
     """
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.applied_index = 0
         self.term = 0
         self.lease_clock_ms = 0
@@ -243,9 +247,46 @@ class ControllerMachine:
         producers = self.registry.enrolments.work_on(group)
         return [*producers] if fence is None else [fence, *producers]
 
-    def snapshot(self) -> bytes:
+    def save(self) -> State:
+        """Everything that decides future answers."""
+        return State(
+            self.applied_index,
+            self.term,
+            self.lease_clock_ms,
+            self.catalog_index,
+            self.catalog.save(),
+            self.sessions.save(),
+            self.ownership.save(),
+            self.registry.save(),
+            self.membership.save(),
+        )
+
+    def load(self, state: State) -> None:
+        """Inverse of save, in place of all that is here."""
+        self._begin()
+        self.applied_index, self.term, self.lease_clock_ms = state.applied_index, state.term, state.lease_clock_ms
+        self.catalog_index = state.catalog_index
+        self.catalog.load(state.catalog)
+        self.sessions.load(state.sessions)
+        self.ownership.load(state.ownership)
+        self.registry.load(state.registry)
+        self.membership.load(state.membership)
+
+    def start(self, directory: Path) -> None:
+        """Begin with no state; this machine keeps no files."""
+        self._begin()
+
+    def capture(self) -> Image:
         """The whole state as bytes: equal on every replica that has applied the same commands."""
-        parts = (self.catalog, self.sessions, self.ownership, self.registry, self.membership)
-        clock = (self.applied_index, self.term, self.lease_clock_ms)
-        state = (clock, [part.dump() for part in parts])
-        return msgspec.msgpack.encode(msgspec.to_builtins(state, str_keys=True, order="deterministic"))
+        return Image(encode(self.save()))
+
+    def restore(self, directory: Path, captured: bytes, files: Sequence[FileExtent]) -> None:
+        """Be what was captured. Raises ImageDamaged, and changes nothing then."""
+        self.inspect(directory, captured, files)
+        self.load(decode(captured))
+
+    def inspect(self, directory: Path, captured: bytes, files: Sequence[FileExtent]) -> None:
+        """Raises ImageDamaged unless these bytes can be restored."""
+        if files:
+            raise ImageDamaged("the controller keeps no files")
+        decode(captured)

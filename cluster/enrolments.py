@@ -8,6 +8,8 @@ harm. Pure state of the controller's machine.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from ..partition.commands import ProducerId
 from ..partition.errors import ThrottlingQuotaExceeded
 from .commands import GroupId, ProducerFence
@@ -19,6 +21,13 @@ duty.
 """
 ENROLMENTS_MAX = 1_000_000
 RETRY_AFTER_MS = 1000
+
+
+class SavedEnrolments(msgspec.Struct, frozen=True):
+    """``owed``: in the order in which the partitions came to be owed something."""
+
+    owed: list[tuple[GroupId, list[tuple[ProducerId, int]]]]
+    groups: list[tuple[ProducerId, list[GroupId]]]
 
 
 class Enrolments:
@@ -40,9 +49,7 @@ class Enrolments:
             return
         if self._count >= ENROLMENTS_MAX:
             raise ThrottlingQuotaExceeded(f"over {ENROLMENTS_MAX} enrolments", retry_after_ms=RETRY_AFTER_MS)
-        self._groups.setdefault(pid, set()).add(group)
-        self._pids.setdefault(group, set()).add(pid)
-        self._count += 1
+        self._add(pid, group)
 
     def raise_epoch(self, pid: ProducerId, epoch: int) -> None:
         """Every partition where the producer is enrolled has to know this epoch."""
@@ -84,12 +91,26 @@ class Enrolments:
         """What to do on a partition now."""
         return [InstallProducerWork(group, pid, epoch) for pid, epoch in sorted(self.owed.get(group, {}).items())]
 
-    def dump(self) -> object:
-        """Everything that decides future answers, for comparison between replicas."""
-        return self.owed, self._groups
+    def save(self) -> SavedEnrolments:
+        """Everything that decides future answers."""
+        groups = [(pid, sorted(groups)) for pid, groups in sorted(self._groups.items())]
+        owed = [(group, sorted(epochs.items())) for group, epochs in self.owed.items()]
+        return SavedEnrolments(owed, groups)
+
+    def load(self, saved: SavedEnrolments) -> None:
+        """Inverse of save, into an empty one."""
+        for pid, groups in saved.groups:
+            for group in groups:
+                self._add(pid, group)
+        self.owed = {group: dict(epochs) for group, epochs in saved.owed}
 
     def _owes(self, group: GroupId, pid: ProducerId) -> bool:
         return pid in self.owed.get(group, ())
+
+    def _add(self, pid: ProducerId, group: GroupId) -> None:
+        self._groups.setdefault(pid, set()).add(group)
+        self._pids.setdefault(group, set()).add(pid)
+        self._count += 1
 
     def _remove(self, pid: ProducerId, group: GroupId) -> None:
         self._count -= 1

@@ -5,7 +5,7 @@ that had it. Why that is enough, whatever is lost, repeated or late on the way, 
 Pure state of the controller's machine.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -51,6 +51,14 @@ class Grant(msgspec.Struct):
     def groups(self) -> list[GroupId]:
         """The Raft groups of the set, ascending."""
         return [group_id(self.topic_id, partition) for partition in self.partitions]
+
+
+class SavedFences(msgspec.Struct, frozen=True):
+    """Installs by the id of their grant, and clears, both in the order in which they came to be due."""
+
+    installs: list[tuple[GroupId, str]]
+    clears: list[tuple[GroupId, Grant]]
+    over_through: list[tuple[GroupId, int]]
 
 
 class Fences:
@@ -126,10 +134,13 @@ class Fences:
             return ClearFenceWork(group, grant.grant_id, grant.grant_index, grant.epoch)
         return None
 
-    def dump(self) -> object:
-        """Everything that decides future answers, for comparison between replicas."""
-        return (
-            {group: grant.grant_id for group, grant in self.installs.items()},
-            self.clears,
-            self._over_through,
-        )
+    def save(self) -> SavedFences:
+        """Everything that decides future answers."""
+        installs = [(group, grant.grant_id) for group, grant in self.installs.items()]
+        return SavedFences(installs, list(self.clears.items()), sorted(self._over_through.items()))
+
+    def load(self, saved: SavedFences, grants: Mapping[str, Grant]) -> None:
+        """Inverse of save, into an empty one; ``grants`` are the live ones, by id."""
+        self.installs = {group: grants[grant_id] for group, grant_id in saved.installs}
+        self.clears = dict(saved.clears)
+        self._over_through = dict(saved.over_through)

@@ -6,7 +6,9 @@ another one is told apart.
 """
 
 from collections.abc import Iterable
-from typing import Any, assert_never
+from typing import assert_never
+
+import msgspec
 
 from ..partition.errors import InvalidRequest, NotEnoughReplicas, NotFound, UnknownTopicOrPartition
 from . import placement
@@ -23,10 +25,18 @@ from .membership_commands import (
     RemoveNode,
 )
 from .moves import Move
-from .nodes import NodeEntry, Nodes
+from .nodes import NodeEntry, Nodes, SavedNodes
 
 CONTROLLERS_GROWN = 3
 """A controller group of one member grows to so many when the nodes are there: alone, it survives nothing."""
+
+
+class SavedMembership(msgspec.Struct, frozen=True):
+    """The nodes, who holds the controller group, and the moves in the order in which they were asked for."""
+
+    nodes: SavedNodes
+    controllers: list[str]
+    moves: list[Move]
 
 
 class Membership:
@@ -71,9 +81,15 @@ class Membership:
             self.moves.pop(group, None)
         self._drop_idle()
 
-    def dump(self) -> Any:
+    def save(self) -> SavedMembership:
         """Everything that decides future answers."""
-        return self.nodes.dump(), self.controllers, self.moves
+        return SavedMembership(self.nodes.save(), self.controllers, list(self.moves.values()))
+
+    def load(self, saved: SavedMembership) -> None:
+        """Inverse of save, into an empty one."""
+        self.nodes.load(saved.nodes)
+        self.controllers = saved.controllers
+        self.moves = {move.group_id: move for move in saved.moves}
 
     def _register(self, index: int, command: RegisterNode) -> None:
         entry = NodeEntry(command.node_id, command.url, command.raft, command.zone, command.incarnation)

@@ -4,8 +4,6 @@ A node comes by registering itself at its start, or is announced by an operator.
 and nothing is left on it; then its name is remembered, so that it does not come back by itself.
 """
 
-from typing import Any
-
 import msgspec
 
 from ..partition.errors import NotFound, ThrottlingQuotaExceeded
@@ -34,6 +32,13 @@ class NodeEntry(msgspec.Struct, frozen=True):
     def takes_replicas(self) -> bool:
         """Whether new replicas may be placed here."""
         return self.incarnation is not None and not self.draining
+
+
+class SavedNodes(msgspec.Struct, frozen=True):
+    """The nodes, and the names of removed ones, the oldest first."""
+
+    rows: list[NodeEntry]
+    removed: list[str]
 
 
 class Nodes:
@@ -87,9 +92,13 @@ class Nodes:
         entry = self.rows.get(node_id)
         return entry.incarnation or 0 if entry is not None else 0
 
-    def dump(self) -> Any:
+    def save(self) -> SavedNodes:
         """Everything that decides future answers."""
-        return self.rows, self.removed
+        return SavedNodes(list(self.rows.values()), self.removed)
+
+    def load(self, saved: SavedNodes) -> None:
+        """Inverse of save, into an empty one."""
+        self.rows, self.removed = {entry.node_id: entry for entry in saved.rows}, saved.removed
 
     def _put(self, entry: NodeEntry) -> None:
         if entry.node_id not in self.rows and len(self.rows) >= NODES_MAX:

@@ -49,7 +49,7 @@ from ..partition.errors import (
 )
 from .catalog import Catalog, Topic, group_id
 from .commands import Acquire, GroupId
-from .fences import Fences, Grant
+from .fences import Fences, Grant, SavedFences
 from .model import Mode
 
 MODES_AVAILABLE: tuple[Mode, ...] = ("Exclusive", "ExclusiveWithFencing")
@@ -64,6 +64,14 @@ class Ended(msgspec.Struct, frozen=True):
 
     reason: str
     group_id: GroupId
+
+
+class SavedOwnership(msgspec.Struct, frozen=True):
+    """Grants and what is remembered of ended ones, the oldest first."""
+
+    grants: list[Grant]
+    ended: dict[str, list[tuple[str, Ended]]]
+    fences: SavedFences
 
 
 class Ownership:
@@ -140,9 +148,17 @@ class Ownership:
         """The live grant of a ticket."""
         return self.grants.get("g" + ticket_id[1:]) if ticket_id.startswith("t") else None
 
-    def dump(self) -> object:
-        """Everything that decides future answers, for comparison between replicas."""
-        return self.grants, self._ended, self.fences.dump()
+    def save(self) -> SavedOwnership:
+        """Everything that decides future answers."""
+        ended = {session: list(tickets.items()) for session, tickets in self._ended.items()}
+        return SavedOwnership(list(self.grants.values()), ended, self.fences.save())
+
+    def load(self, saved: SavedOwnership) -> None:
+        """Inverse of save, into an empty one."""
+        for grant in saved.grants:
+            self._add(grant)
+        self._ended = {session: dict(tickets) for session, tickets in saved.ended.items()}
+        self.fences.load(saved.fences, self.grants)
 
     def _held_already(self, topic: Topic, partitions: list[int], command: Acquire) -> Grant | None:
         held = self.holders.get(group_id(topic.topic_id, partitions[0]))
@@ -195,11 +211,14 @@ class Ownership:
         for partition in partitions:
             assert epoch >= topic.epochs[partition]
             topic.epochs[partition] = epoch
+        self._add(grant)
+        self.fences.seat(grant)
+        return grant
+
+    def _add(self, grant: Grant) -> None:
         self.grants[grant.grant_id] = grant
         self._by_session.setdefault(grant.session, {})[grant.grant_id] = grant
         self.holders.update(dict.fromkeys(grant.groups(), grant))
-        self.fences.seat(grant)
-        return grant
 
     def _end(self, grant: Grant, reason: str) -> None:
         del self.grants[grant.grant_id]

@@ -16,7 +16,7 @@ from ..partition.errors import (
     ThrottlingQuotaExceeded,
 )
 from .commands import Enrol, Enrolled, InitProducer, ProducerState
-from .enrolments import PRODUCER_EPOCH_FINAL, Enrolments
+from .enrolments import PRODUCER_EPOCH_FINAL, Enrolments, SavedEnrolments
 
 NAMES_MAX = 1_000_000
 NONCES_PER_NAME_MAX = 8
@@ -42,6 +42,15 @@ class Row(msgspec.Struct):
     nonce: str | None = None
     nonces: list[str] = []
     retired: list[ProducerId] = []
+
+
+class SavedRegistry(msgspec.Struct, frozen=True):
+    """The next ids of both kinds, the names, and where they are enrolled."""
+
+    next_named: ProducerId
+    next_anonymous: ProducerId
+    rows: list[Row]
+    enrolments: SavedEnrolments
 
 
 class Registry:
@@ -107,9 +116,17 @@ class Registry:
         """The name that an id belongs to or belonged to."""
         return self._by_pid.get(pid)
 
-    def dump(self) -> object:
-        """Everything that decides future answers, for comparison between replicas."""
-        return self.rows, self._next_named, self._next_anonymous, self.enrolments.dump()
+    def save(self) -> SavedRegistry:
+        """Everything that decides future answers."""
+        return SavedRegistry(self._next_named, self._next_anonymous, list(self.rows.values()), self.enrolments.save())
+
+    def load(self, saved: SavedRegistry) -> None:
+        """Inverse of save, into an empty one."""
+        self._next_named, self._next_anonymous = saved.next_named, saved.next_anonymous
+        for row in saved.rows:
+            self.rows[row.name] = row
+            self._by_pid.update(dict.fromkeys([*row.retired, row.pid], row))
+        self.enrolments.load(saved.enrolments)
 
     def _add(self, name: str, command: InitProducer) -> Row:
         if len(self.rows) >= NAMES_MAX:

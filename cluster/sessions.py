@@ -34,6 +34,13 @@ class Session(msgspec.Struct):
         return SessionState(self.session, self.client_id, self.ttl_ms, self.deadline_ms)
 
 
+class SavedSessions(msgspec.Struct, frozen=True):
+    """``expired``: the oldest first."""
+
+    live: list[Session]
+    expired: list[tuple[str, int]]
+
+
 class Sessions:
     """All sessions, and the ids of those that expired."""
 
@@ -102,9 +109,15 @@ class Sessions:
         """No session expires before this lease clock; None: there is none to expire."""
         return self._deadlines[0][0] if self._deadlines else None
 
-    def dump(self) -> object:
-        """Everything that decides future answers, for comparison between replicas."""
-        return self._live, list(self._expired.items())
+    def save(self) -> SavedSessions:
+        """Everything that decides future answers."""
+        return SavedSessions(list(self._live.values()), list(self._expired.items()))
+
+    def load(self, saved: SavedSessions) -> None:
+        """Inverse of save, into an empty one."""
+        self._live = {session.session: session for session in saved.live}
+        self._expired = dict(saved.expired)
+        self._deadlines = sorted((session.deadline_ms, session.session) for session in saved.live)
 
     def _remember(self, session: str, clock_ms: int) -> None:
         self._expired[session] = clock_ms

@@ -1,8 +1,6 @@
 """The machine as a whole: one state on every replica, answers in bytes, work in a steady order and at scale."""
 
-import random
 import time
-from itertools import islice
 
 import msgspec
 import pytest
@@ -17,7 +15,6 @@ from stockade.cluster.commands import (
     FenceInstalled,
     GrantState,
     OpenSession,
-    RenewSession,
     Tick,
     decode_result,
     encode_command,
@@ -25,47 +22,10 @@ from stockade.cluster.commands import (
 )
 from stockade.cluster.controller import ControllerMachine
 from stockade.cluster.model import TopicConfig
-from stockade.cluster.ownership import MODES_AVAILABLE
 from stockade.cluster.work import ClearFenceWork, InstallFenceWork, InstallProducerWork
 
 from .driver import House
-
-
-def random_life(seed: int) -> House:
-    """A little of everything, most of it fine and some of it refused."""
-    rng = random.Random(seed)
-    house = House()
-    for _ in range(300):
-        house.now_ms += rng.randint(0, 300)
-        house.term += rng.random() < 0.02
-        random_step(house, rng, rng.choice(["t", "u"]), f"{rng.choice('abcd')}{house.now_ms // 5_000}")
-    return house
-
-
-def random_step(house: House, rng: random.Random, topic: str, session: str) -> None:
-    found = house.machine.topic(topic)
-    match rng.randrange(11):
-        case 0 if found is None or rng.random() < 0.7:
-            house.topic(topic, partitions=3)
-        case 0:
-            house.delete(topic)
-        case 1 | 2:
-            house.open(session, 2_000)
-        case 3:
-            house.do(RenewSession(now_ms=house.now_ms, session=session))
-        case 4:
-            house.close(session)
-        case 5 | 6 | 7:
-            partitions = rng.sample(range(3), rng.randint(1, 3))
-            house.acquire(session, partitions, rng.choice(MODES_AVAILABLE), topic=topic)
-        case 8:
-            house.init(rng.choice(["v", "w", None]), nonce=rng.choice([None, "x", "y"]))
-        case 9 if found is not None:
-            house.do(Enrol(now_ms=0, pid=1001, group_id=rng.choice(found.groups())))
-        case _:
-            for work in list(islice(house.machine.work(), rng.randint(0, 3))):
-                if (report := house.tell(work)) is not None:
-                    house.do(report)
+from .lives import random_life
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -73,20 +33,20 @@ def test_i6_a_replica_that_replays_the_log_holds_equal_state(seed: int) -> None:
     house = random_life(seed)
     replayed = ControllerMachine()
     answers = [replayed.apply(i, term, data) for i, (term, data) in enumerate(house.log, start=1)]
-    assert replayed.snapshot() == house.machine.snapshot()
+    assert replayed.capture().state == house.machine.capture().state
     assert list(replayed.work()) == list(house.machine.work())
     assert all(decode_result(encode_result(answer)) == answer for answer in answers)
 
 
 def test_the_snapshot_tells_states_apart() -> None:
     house = House()
-    seen = [house.machine.snapshot()]
+    seen = [house.machine.capture().state]
     house.topic()
-    seen.append(house.machine.snapshot())
+    seen.append(house.machine.capture().state)
     house.open("a")
-    seen.append(house.machine.snapshot())
+    seen.append(house.machine.capture().state)
     house.granted("a")
-    seen.append(house.machine.snapshot())
+    seen.append(house.machine.capture().state)
     assert len(set(seen)) == 4
 
 

@@ -139,4 +139,4 @@ def test_27_whatever_many_sessions_ask_for_grants_never_overlap(seed: int) -> No
     for session in sessions:
         driver.close(session)
     assert driver.holders("t") + driver.holders("u") == [None] * 9
-    assert len({machine.snapshot() for machine in driver.machines}) == 1
+    assert len({machine.capture().state for machine in driver.machines}) == 1

@@ -55,7 +55,7 @@ def test_92_a_renewal_before_the_expiry_wins_and_one_after_it_revives_nothing() 
     driver.now_ms = 2 * TTL_MS - 1
     assert renew(driver, "s") == SessionExpired(), "the command itself brings the time that ends the session"
     assert renew(driver, "s") == SessionExpired()
-    assert len({machine.snapshot() for machine in driver.machines}) == 1
+    assert len({machine.capture().state for machine in driver.machines}) == 1
 
 
 def test_92_replicas_whose_leaders_had_skewed_clocks_hold_equal_state() -> None:
@@ -71,7 +71,7 @@ def test_92_replicas_whose_leaders_had_skewed_clocks_hold_equal_state() -> None:
     late = Driver()
     for index, (term, data) in enumerate(driver.log, start=1):
         late.machine.apply(index, term, data)
-    assert {machine.snapshot() for machine in driver.machines} == {late.machine.snapshot()}
+    assert {machine.capture().state for machine in driver.machines} == {late.machine.capture().state}
 
 
 def test_93_a_time_without_a_leader_costs_no_holder_its_grant() -> None:

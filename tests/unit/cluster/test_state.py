@@ -1,0 +1,82 @@
+"""The controller's state as bytes: captured, checked, and put back (SEMANTICS 10)."""
+
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stockade.cluster.controller import ControllerMachine
+from stockade.cluster.invariants import check
+from stockade.cluster.state import decode, encode
+from stockade.partition.image import FileExtent, ImageDamaged
+
+from .lives import random_life
+
+NOWHERE = Path("unused")
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 32), split=st.floats(0, 1))
+def test_a_restored_machine_is_the_captured_one_and_goes_on_like_it(seed: int, split: float) -> None:
+    log = random_life(seed, steps=150).log
+    here = int(split * len(log))
+    whole, restored = ControllerMachine(), ControllerMachine()
+    for index, (term, data) in enumerate(log[:here], start=1):
+        whole.apply(index, term, data)
+    captured = whole.capture()
+    restored.restore(NOWHERE, captured.state, captured.files)
+    check(restored)
+    assert restored.capture().state == captured.state
+    assert list(restored.work()) == list(whole.work())
+    for index, (term, data) in enumerate(log[here:], start=here + 1):
+        assert restored.apply(index, term, data) == whole.apply(index, term, data)
+    assert restored.capture().state == whole.capture().state
+    assert list(restored.work()) == list(whole.work())
+
+
+def test_a_running_machine_is_replaced_whole() -> None:
+    old, new = random_life(1).machine, random_life(2).machine
+    old.restore(NOWHERE, new.capture().state, ())
+    assert old.capture().state == new.capture().state
+
+
+def test_capturing_changes_nothing_and_what_was_captured_stays_as_it_is() -> None:
+    house = random_life(3)
+    before = house.machine.capture().state
+    copy = bytes(before)
+    assert house.machine.capture().state == before
+    house.open("one more")
+    assert before == copy
+    assert house.machine.capture().state != before
+
+
+@pytest.mark.parametrize("place", [0, 4, 8, 20, -1])
+def test_085_a_damaged_state_is_refused_and_changes_nothing(place: int) -> None:
+    machine = random_life(4).machine
+    before = machine.capture().state
+    damaged = bytearray(before)
+    damaged[place] ^= 1
+    for bad in (bytes(damaged), before[:place], b""):
+        with pytest.raises(ImageDamaged):
+            machine.restore(NOWHERE, bad, ())
+    assert machine.capture().state == before
+
+
+def test_a_state_with_a_good_crc_that_is_no_state_is_refused() -> None:
+    header = encode(decode(ControllerMachine().capture().state))[:8]
+    with pytest.raises(ImageDamaged):
+        ControllerMachine().inspect(NOWHERE, header + zlib.crc32(b"\x90").to_bytes(4, "little") + b"\x90", ())
+
+
+def test_files_are_refused_because_the_controller_has_none() -> None:
+    machine = ControllerMachine()
+    with pytest.raises(ImageDamaged):
+        machine.inspect(NOWHERE, machine.capture().state, [FileExtent("x", 1)])
+
+
+def test_a_fresh_start_forgets_everything() -> None:
+    machine = random_life(5).machine
+    machine.start(NOWHERE)
+    assert machine.capture().state == ControllerMachine().capture().state

@@ -7,10 +7,12 @@ import itertools
 import logging
 
 from . import messages
+from .book import Book
 from .control import Control
 from .messages import Catalog, FollowCatalog
 from .replicas import Replicas
 from .router import Router
+from .seat import Seat
 
 WAIT_S = 1.0
 """How long a controller holds back an answer that says nothing new."""
@@ -23,19 +25,31 @@ _log = logging.getLogger(__name__)
 class CatalogFollower:
     """Follows the catalog for as long as the node runs."""
 
-    def __init__(self, control: Control | None, router: Router, controllers: list[str], replicas: Replicas) -> None:
-        """``control`` is None on a node that holds no replica of the controller group."""
-        self._control = control
+    def __init__(self, node_id: str, seat: Seat, router: Router, book: Book, replicas: Replicas) -> None:
+        self._node_id = node_id
+        self._seat = seat
         self._router = router
-        self._controllers = itertools.cycle(controllers)
+        self._book = book
         self._replicas = replicas
+        self._turns = itertools.count()
 
     async def run(self) -> None:
         """Runs until cancelled."""
         while True:
-            catalog = await (self._ask() if self._control is None else self.newer(self._control, self._replicas.index))
-            if catalog is not None:
+            control = self._seat.control
+            catalog = None
+            if control is not None:
+                catalog = await self.newer(control, self._after)
+            if control is None or not control.group.ready:
+                catalog = await self._ask()
+            if catalog is not None and catalog.index >= self._book.index:
+                await self._book.follow(catalog)
                 await self._replicas.follow(catalog)
+
+    @property
+    def _after(self) -> int:
+        """A restarted node takes the catalog again that it knew, and no older one."""
+        return max(self._replicas.index, self._book.index - 1)
 
     @staticmethod
     async def newer(control: Control, after: int, wait_s: float = WAIT_S) -> Catalog | None:
@@ -49,11 +63,13 @@ class CatalogFollower:
         return await control.until(look, wait_s)
 
     async def _ask(self) -> Catalog | None:
-        node_id = next(self._controllers)
+        others = [node_id for node_id in self._book.controllers if node_id != self._node_id]
+        if not others:
+            await asyncio.sleep(PAUSE_S)
+            return None
+        node_id = others[next(self._turns) % len(others)]
         try:
-            answer = await self._router.ask(
-                node_id, FollowCatalog(self._replicas.index, int(WAIT_S * 1000)), 3 * WAIT_S
-            )
+            answer = await self._router.ask(node_id, FollowCatalog(self._after, int(WAIT_S * 1000)), 3 * WAIT_S)
         except (ConnectionError, TimeoutError):
             await asyncio.sleep(PAUSE_S)
             return None

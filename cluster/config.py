@@ -10,13 +10,12 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ..raft.tls import Tls, TlsFault, TlsFiles
+from .nodes import NODES_MAX
 
 CONTROLLERS_MAX = 5
 """The controller group has 1, 3 or 5 members; other nodes follow it."""
-NODES_MAX = 100
-"""Members of one cluster."""
-
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
+_URL = re.compile(r"https?://[^/\s]+\Z")
 _Section = TypeVar("_Section", bound=msgspec.Struct)
 Address = tuple[str, int]
 
@@ -74,8 +73,9 @@ class LimitsSection(msgspec.Struct, frozen=True):
 class NodeConfig(msgspec.Struct, frozen=True):
     """Everything a node is told.
 
-    ``http`` and ``raft_listen`` are host:port to listen on; ``members`` are all nodes, this one included, and are
-    the same on every node but for the Raft addresses, which may differ (a proxy between two nodes, say).
+    ``http`` and ``raft_listen`` are host:port to listen on; ``members`` are the nodes that found the cluster, this one
+    included, and are the same on every node but for the Raft addresses, which may differ (a proxy between two nodes,
+    say). A node that joins a running cluster has itself there, and in ``join`` base URLs of nodes to ask.
     """
 
     node_id: str
@@ -86,6 +86,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
     members: list[Member]
     raft: RaftSection = RaftSection()
     limits: LimitsSection = LimitsSection()
+    join: list[str] = []
 
     @property
     def me(self) -> Member:
@@ -94,7 +95,11 @@ class NodeConfig(msgspec.Struct, frozen=True):
 
     @property
     def controllers(self) -> list[str]:
-        """Ids of the nodes that hold the controller group: the first 1, 3 or 5 of the members by id."""
+        """Ids of the nodes that found the controller group: the first 1, 3 or 5 of the members by id; none of them
+        for a node that joins.
+        """
+        if self.join:
+            return []
         ids = sorted(member.node_id for member in self.members)
         odd = len(ids) if len(ids) % 2 else len(ids) - 1
         return ids[: min(CONTROLLERS_MAX, odd)]
@@ -103,10 +108,6 @@ class NodeConfig(msgspec.Struct, frozen=True):
         """What encrypts the traffic between nodes, None for plaintext. Raises TlsFault."""
         section = self.raft.tls
         return section.load(self.cluster_id, self.node_id) if section is not None else None
-
-    def raft_peers(self) -> dict[str, Address]:
-        """Raft addresses of the other nodes."""
-        return {m.node_id: parse_address(m.raft) for m in self.members if m.node_id != self.node_id}
 
 
 def parse_address(text: str) -> Address:
@@ -175,6 +176,7 @@ def check(raw: Mapping[str, Any]) -> NodeConfig:
     is_exposed = raft is not None and not raft.plaintext and "tls" not in raw.get("raft", {})
     _check_addresses(values, is_exposed, faults)
     _check_members(values.get("node_id"), members, faults)
+    faults.extend(f"join: {url!r} is not http://host:port" for url in values.get("join", []) if not _URL.match(url))
     if faults:
         raise ConfigError(faults)
     return NodeConfig(**values, members=members, raft=cast(RaftSection, raft), limits=cast(LimitsSection, limits))
@@ -275,7 +277,7 @@ def _check_members(node_id: str | None, members: list[Member], faults: list[str]
     for member in members:
         if not is_name(member.node_id):
             faults.append(f"members: node_id {member.node_id!r} is not 1 to 249 of letters, digits, '.', '_', '-'")
-        if not re.match(r"https?://[^/\s]+\Z", member.url):
+        if not _URL.match(member.url):
             faults.append(f"members: url {member.url!r} of {member.node_id} is not http://host:port")
         try:
             parse_address(member.raft)

@@ -1,5 +1,7 @@
 """What nodes ask each other over the Raft connections, and the bytes of it. Clients never see these."""
 
+from typing import Literal
+
 import msgspec
 
 from .model import TopicConfig
@@ -66,6 +68,22 @@ class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
     moves: list[Move] = []
 
 
+class AskStanding(msgspec.Struct, frozen=True, tag="ask_standing"):
+    """Ask a node whether it knows of a founded cluster."""
+
+
+Founders = dict[str, int]
+"""Node id -> incarnation of its disk. Empty: the group is to be joined."""
+
+
+class Standing(msgspec.Struct, frozen=True, tag="standing"):
+    """What a node tells of itself: ``new``; ``busy``, it is about to write down its founders; or ``founded``."""
+
+    state: Literal["new", "busy", "founded"]
+    incarnation: int
+    founders: Founders = {}
+
+
 class AskStatus(msgspec.Struct, frozen=True, tag="ask_status"):
     """Ask a node how far it is and what it knows of some groups."""
 
@@ -89,7 +107,18 @@ class Status(msgspec.Struct, frozen=True, tag="status"):
     groups: list[GroupStatus]
 
 
-Message = Propose | Proposed | NotLeading | OutcomeUnknown | FollowCatalog | Catalog | AskStatus | Status
+Message = (
+    Propose
+    | Proposed
+    | NotLeading
+    | OutcomeUnknown
+    | FollowCatalog
+    | Catalog
+    | AskStanding
+    | Standing
+    | AskStatus
+    | Status
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)

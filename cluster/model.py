@@ -208,6 +208,14 @@ class NodeInfo(msgspec.Struct, frozen=True):
     draining: bool = False
 
 
+class Reassignment(msgspec.Struct, frozen=True):
+    """A partition's replicas move to these nodes."""
+
+    topic: str
+    partition: int
+    replicas: list[str]
+
+
 class ClusterInfo(msgspec.Struct, frozen=True):
     """The cluster, as this node sees it."""
 
@@ -216,3 +224,4 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     version: str
     controller: Leader
     nodes: list[NodeInfo]
+    reassignments: list[Reassignment] = []

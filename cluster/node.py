@@ -11,22 +11,33 @@ from ..partition import commands as partition_commands
 from ..partition.machine import PartitionConfig, PartitionMachine
 from ..partition.segments import SegmentLog
 from ..partition.stored import StoredMachine
+from ..raft.group import Group
 from ..raft.host import RaftHost, RaftSettings
 from . import commands as controller_commands
 from . import messages
+from .acquaintances import Acquaintances
+from .book import Book
 from .catalog import CONTROLLER_GROUP
 from .catalog_follower import CatalogFollower
 from .config import NodeConfig, parse_address
 from .control import AppliedController, Control
-from .controller import ControllerMachine
+from .founding import Founding
 from .messages import Message
-from .node_service import Controlling, NodeService
+from .mover import Mover
+from .node_service import NodeService
+from .nodes import NodeEntry
 from .producers import enrol
 from .reconciler import Reconciler
+from .registrar import Registrar
 from .replica import AppliedMachine, Replica
 from .replicas import Assignment, Replicas
 from .router import Router
+from .seat import Seat
+from .starting import Starting
 from .topics import Observer
+
+STANDING_TIMEOUT_S = 1.0
+"""A node that has not told its standing by then counts as away."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,17 +54,20 @@ class Node:
         self.config = config
         self.failure: BaseException | None = None
         self._on_failure = on_failure
-        self._urls: dict[str | None, str] = {member.node_id: member.url for member in config.members}
         self._timeout_s = config.limits.request_timeout_ms / 1000
         self._tasks: list[asyncio.Task[None]] = []
         self._data = Path(config.data_dir)
+        self._book = Book(config, self._data / "members.json")
         self._host = self._make_host()
         self._host.on_call = self._answer
         self._router = Router(config.node_id, self._host, _encode_result)
         self._replicas = Replicas(config.node_id, self._data / "partitions", self._open_replica, self._close_group)
-        self._observer = Observer(config.node_id, self._router, self._replicas, self._urls.get)
-        self._control: Control | None = None
-        self.service = NodeService(config, self._host, self._replicas, self._observer)
+        self._observer = Observer(config.node_id, self._router, self._replicas, self._book.url_of)
+        self._founding = Founding(config.node_id, self._data / "founders.json", self._ask_standing)
+        self._seat = Seat(
+            self._book, self._founding, self._open_controller, self._close_group, self._duties, self._timeout_s
+        )
+        self.service = NodeService(config, self._host, self._book, self._replicas, self._observer, self._seat)
 
     def _make_host(self) -> RaftHost:
         config = self.config
@@ -66,7 +80,7 @@ class Node:
             config.node_id,
             config.cluster_id,
             parse_address(config.raft_listen),
-            config.raft_peers(),
+            self._book.raft_peers(),
             self._data,
             settings,
             self._fail,
@@ -79,16 +93,18 @@ class Node:
         disk.
         """
         await self._host.start()
-        if self.config.node_id in self.config.controllers:
-            state = AppliedController(ControllerMachine())
-            group = self._host.open_group(CONTROLLER_GROUP, self.config.controllers, state)
-            self._control = Control(state, group, self._urls.get, self._timeout_s)
-            nodes = [(member.node_id, member.zone) for member in self.config.members]
-            self.service.controlling = Controlling.of(self._control, self._observer, nodes)
-            self._spawn(self._control.keep_time())
-            self._spawn(Reconciler(self._control, self._router).run())
-        self._replicas.open_remembered()
-        self._spawn(CatalogFollower(self._control, self._router, self.config.controllers, self._replicas).run())
+        config, incarnation = self.config, self._host.incarnation
+        self._founding.recall(incarnation, is_member=self._book.index > 0)
+        await self._replicas.open_remembered()
+        self._spawn(self._seat.run(config.controllers))
+        self._spawn(CatalogFollower(config.node_id, self._seat, self._router, self._book, self._replicas).run())
+        self._spawn(Acquaintances(self._host, self._book).run())
+        self._spawn(Mover(config.node_id, self._host, self._book, self._router).run())
+        me = config.me
+        entry = NodeEntry(me.node_id, me.url, me.raft, me.zone, incarnation)
+        registrar = Registrar(entry, config.controllers, self._book, self._router)
+        self.service.starting = Starting(self._founding, registrar)
+        self._spawn(registrar.run())
 
     async def stop(self) -> None:
         """End the tasks, hand leadership over, close groups, connections and files."""
@@ -131,23 +147,41 @@ class Node:
         stored.start(directory / "log")
 
         async def enrol_here(pid: int, group: int, timeout_s: float) -> int:
-            return await enrol(self._router, self.config.controllers, pid, group, timeout_s)
+            return await enrol(self._router, self._book.controllers, pid, group, timeout_s)
 
         def open_group(applied: AppliedMachine) -> Any:
-            return self._host.open_group(assignment.group_id, assignment.replicas, applied)
+            is_founder = assignment.founders.get(self.config.node_id) == self._host.incarnation
+            return self._open_group(assignment.group_id, assignment.founders if is_founder else {}, applied)
 
         return Replica(
             (assignment.topic, assignment.topic_id, assignment.partition),
             config,
             stored,
             open_group,
-            url_of=self._urls.get,
+            url_of=self._book.url_of,
             enrol=enrol_here,
             timeout_s=self._timeout_s,
         )
 
+    def _open_controller(self, founders: messages.Founders, state: AppliedController) -> Group:
+        return self._open_group(CONTROLLER_GROUP, founders, state)
+
+    def _open_group(self, group: int, founders: messages.Founders, machine: Any) -> Group:
+        return self._host.open_group(group, founders, machine)
+
+    def _duties(self, control: Control) -> list[Coroutine[Any, Any, None]]:
+        return [control.keep_time(), Reconciler(control, self._router).run()]
+
     async def _close_group(self, group: int) -> None:
         await self._host.close_group(group, erase=True)
+
+    async def _ask_standing(self, node_id: str) -> messages.Standing | None:
+        try:
+            answer = await self._router.ask(node_id, messages.AskStanding(), STANDING_TIMEOUT_S)
+        except (ConnectionError, TimeoutError):
+            return None
+        assert isinstance(answer, messages.Standing), answer
+        return answer
 
     async def _answer(self, node_id: str, payload: bytes) -> bytes:
         """Answer another node's call."""
@@ -159,9 +193,11 @@ class Node:
                 return await self._router.propose_here(group, command, timeout_ms / 1000)
             case messages.AskStatus(group_ids):
                 return self._observer.status_here(group_ids)
-            case messages.FollowCatalog(after, wait_ms) if self._control is not None:
-                newer = await CatalogFollower.newer(self._control, after, wait_ms / 1000)
-                return newer or messages.Catalog(0, [], self._control.group.leader, self._control.group.term)
+            case messages.AskStanding():
+                return self._founding.standing()
+            case messages.FollowCatalog(after, wait_ms) if (control := self._seat.control) is not None:
+                newer = await CatalogFollower.newer(control, after, wait_ms / 1000)
+                return newer or messages.Catalog(0, [], control.group.leader, control.group.term)
             case _:
                 raise ValueError(f"{type(request).__name__} is no question for this node")
 

@@ -7,10 +7,12 @@ import msgspec
 from ..partition.errors import InconsistentTopicId, NotLeaderOrFollower, UnknownTopicOrPartition
 from ..partition.version import VERSION
 from ..raft.host import RaftHost
+from .book import Book
 from .catalog import group_id
 from .config import NodeConfig
 from .control import Control
 from .exclusive import Exclusive
+from .members import Members
 from .messages import Placement
 from .model import (
     ClusterInfo,
@@ -19,6 +21,7 @@ from .model import (
     Mode,
     NodeInfo,
     ProducerPair,
+    Reassignment,
     SessionInfo,
     TicketInfo,
     TopicConfig,
@@ -28,7 +31,12 @@ from .model import (
 from .producers import Producers
 from .replica import Replica
 from .replicas import Replicas
+from .seat import Seat
+from .starting import Starting
 from .topics import Observer, Topics
+
+DECIDED_MAX_S = 1.0
+"""How long an answer waits for this node to take over what it tells about."""
 
 
 class Controlling(msgspec.Struct, frozen=True):
@@ -38,42 +46,65 @@ class Controlling(msgspec.Struct, frozen=True):
     topics: Topics
     exclusive: Exclusive
     producers: Producers
+    members: Members
 
     @staticmethod
-    def of(control: Control, observer: Observer, nodes: Sequence[tuple[str, str | None]]) -> "Controlling":
-        """All of them over one controller replica; ``nodes`` are the cluster's node ids with their zones."""
-        return Controlling(control, Topics(control, observer, nodes), Exclusive(control), Producers(control))
+    def of(control: Control, observer: Observer) -> "Controlling":
+        """All of them over one controller replica."""
+        return Controlling(control, Topics(control, observer), Exclusive(control), Producers(control), Members(control))
 
 
 class NodeService:
-    """Implements service.Service. ``controlling`` is None on a node outside the controller group."""
+    """Implements service.Service."""
 
-    def __init__(self, config: NodeConfig, host: RaftHost, replicas: Replicas, observer: Observer) -> None:
+    def __init__(
+        self, config: NodeConfig, host: RaftHost, book: Book, replicas: Replicas, observer: Observer, seat: Seat
+    ) -> None:
         self.node_id = config.node_id
-        self.controlling: Controlling | None = None
         self.failure: BaseException | None = None
+        self.starting: Starting | None = None
+        self._was_loaded = False
+        self._book = book
+        self._seat = seat
+        self._offices: Controlling | None = None
         self._config = config
         self._host = host
         self._replicas = replicas
         self._observer = observer
-        self._urls: dict[str | None, str] = {member.node_id: member.url for member in config.members}
+
+    @property
+    def controlling(self) -> Controlling | None:
+        """The operations of the controller group; None while this node holds no replica of it."""
+        control = self._seat.control
+        if control is None:
+            self._offices = None
+        elif self._offices is None or self._offices.control is not control:
+            self._offices = Controlling.of(control, self._observer)
+        return self._offices
 
     def cluster(self) -> ClusterInfo:
         """As this node sees it."""
         alive = self._host.connected | {self.node_id}
         nodes = [
-            NodeInfo(m.node_id, m.url, m.raft, m.zone, m.node_id in alive)
-            for m in sorted(self._config.members, key=lambda member: member.node_id)
+            NodeInfo(m.node_id, m.url, m.raft, m.zone, m.node_id in alive, m.draining) for m in self._book.members()
         ]
-        return ClusterInfo(self._config.cluster_id, self.node_id, VERSION, self.controller(), nodes)
+        moves = [found for move in self._book.moves if (found := self._replicas.reassignment(move)) is not None]
+        return ClusterInfo(self._config.cluster_id, self.node_id, VERSION, self.controller(), nodes, moves)
 
     def ready(self) -> str | None:
         """What is missing before this node can serve, None when nothing is."""
         if self.failure is not None:
             return f"stopped: {self.failure}"
+        if self.starting is None:
+            return "recovering its log"
+        missing = self.starting.missing(self._book)
+        if missing is not None:
+            return missing
         if self.controller().node_id is None:
             return "no controller leader is known"
-        loading = [f"{r.topic}/{r.partition}" for r in self._replicas.all() if not r.group.ready]
+        # What comes here later, or is moved here, takes nothing from what this node serves already.
+        loading = [] if self._was_loaded else [f"{r.topic}/{r.partition}" for r in self._replicas.all() if not r.ready]
+        self._was_loaded = not loading
         return f"loading {', '.join(loading[:5])}" if loading else None
 
     def controller(self) -> Leader:
@@ -81,7 +112,7 @@ class NodeService:
         if self.controlling is not None:
             return self.controlling.control.leader()
         node_id, term = self._replicas.controller
-        return Leader(node_id, self._urls.get(node_id), term)
+        return Leader(node_id, self._book.url_of(node_id), term)
 
     async def partition(self, topic: str, partition: int, topic_id: int | None) -> Replica:
         """The replica of this node; otherwise raises where to ask, or that there is nothing to ask for."""
@@ -104,7 +135,7 @@ class NodeService:
         held = self._replicas.get(group_id(placement.topic_id, partition))
         likely = held.group.leader if held is not None else None
         alive = [node_id for node_id in replicas if node_id in self._host.connected]
-        return NotLeaderOrFollower(self._urls.get(likely or next(iter(alive), None)), None)
+        return NotLeaderOrFollower(self._book.url_of(likely or next(iter(alive), None)), None)
 
     async def list_topics(self) -> list[TopicSummary]:
         """Ascending by name; linearizable."""
@@ -126,6 +157,35 @@ class NodeService:
     async def delete_topic(self, name: str, topic_id: int | None) -> None:
         """Answers when the reachable nodes have dropped their replicas."""
         await self._controller().topics.delete(name, topic_id)
+
+    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> ClusterInfo:
+        """Make a node known."""
+        controlling = self._controller()
+        await controlling.members.add(node_id, url, raft_address, zone)
+        return await self._as_decided(controlling)
+
+    async def remove_node(self, node_id: str) -> ClusterInfo:
+        """Begin to empty a node."""
+        controlling = self._controller()
+        await controlling.members.remove(node_id)
+        return await self._as_decided(controlling)
+
+    async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
+        """Begin to move a partition."""
+        return await self._controller().members.reassign(topic, partition, replicas)
+
+    async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
+        """Answers when the other replica leads."""
+        if topic is None or partition is None:
+            return await self._controller().control.hand_over(node_id)
+        replica = await self.partition(topic, partition, None)
+        return await replica.hand_over(node_id)
+
+    async def _as_decided(self, controlling: Controlling) -> ClusterInfo:
+        """The cluster once this node has taken over what was just decided."""
+        index = controlling.control.machine.catalog_index
+        await self._book.changed.until(lambda: True if self._book.index >= index else None, DECIDED_MAX_S)
+        return self.cluster()
 
     async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
         """A new session."""
@@ -174,4 +234,5 @@ class NodeService:
             return self.controlling
         # Any member of the controller group knows its leader.
         leader = self.controller()
-        raise NotLeaderOrFollower(leader.url or self._urls[self._config.controllers[0]], leader.term or None)
+        likely = self._book.url_of(next(iter(self._book.controllers), None))
+        raise NotLeaderOrFollower(leader.url or likely, leader.term or None)

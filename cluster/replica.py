@@ -7,6 +7,7 @@ that another node leads, and it never calls a lost proposal a failure.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -28,6 +29,7 @@ from ..partition.records import Batch
 from ..partition.segments import Slice
 from ..partition.stored import StoredMachine
 from ..raft.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
+from .handover import hand_over
 from .messages import GroupStatus
 from .model import Leader, TopicConfig
 from .signal import Signal
@@ -81,12 +83,26 @@ class Replica:
         self._url_of = url_of
         self._enrol = enrol
         self._timeout_s = timeout_s
-        self._is_deleted = False
+        self._end: Literal["deleted", "moved"] | None = None
         self.group = open_group(AppliedMachine(stored, self.changed))
 
     def leader(self) -> Leader:
         """Who leads this partition, as far as this node knows."""
         return Leader(self.group.leader, self._url_of(self.group.leader), self.group.term)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has applied what was committed when it first heard of a leader."""
+        return self.group.ready
+
+    async def hand_over(self, node_id: str | None) -> Leader:
+        """Let another replica lead (None: any); answers when it does. Raises as handover.hand_over."""
+        self._check_leading()
+        try:
+            await hand_over(self.group, node_id, self._timeout_s)
+        except NotLeader as error:
+            raise self.not_leading() from error
+        return self.leader()
 
     def status(self) -> GroupStatus:
         """What this replica knows, for other nodes."""
@@ -137,7 +153,7 @@ class Replica:
             raise OffsetOutOfRange(start, machine.log_start, machine.log_end)
 
         def enough() -> bool | None:
-            if self._is_deleted:
+            if self._end:
                 return True
             if min_bytes <= 1:
                 return True if machine.log_end - start >= min_bytes else None
@@ -146,7 +162,7 @@ class Replica:
 
         if max_wait_ms:
             await self.changed.until(enough, max_wait_ms / 1000)
-        self._check_not_deleted()
+        self._check_not_ended()
         return msgspec.structs.replace(self._log.read(start, max_bytes), stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
@@ -159,9 +175,9 @@ class Replica:
         await self._barrier()
         return *self._log.find_timestamp(timestamp_ms), self.machine.log_start, self.machine.log_end
 
-    def retire(self) -> None:
-        """The topic was deleted: whoever waits here, or comes late, learns it at once."""
-        self._is_deleted = True
+    def retire(self, *, is_deleted: bool) -> None:
+        """The topic was deleted, or this replica moved away: whoever waits here, or comes late, learns it at once."""
+        self._end = "deleted" if is_deleted else "moved"
         self.changed.notify()
 
     def close(self) -> None:
@@ -175,13 +191,16 @@ class Replica:
 
     def not_leading(self) -> NotLeaderOrFollower:
         """The answer that sends the caller to the leader. Raises UnknownTopicOrPartition when the topic was deleted."""
-        self._check_not_deleted()
+        if self._end == "deleted":
+            self._check_not_ended()
         leader = self.leader()
         return NotLeaderOrFollower(leader.url, leader.term if leader.url else None)
 
-    def _check_not_deleted(self) -> None:
-        if self._is_deleted:
+    def _check_not_ended(self) -> None:
+        if self._end == "deleted":
             raise UnknownTopicOrPartition(topic=self.topic, partition=None)
+        if self._end == "moved":
+            raise self.not_leading()
 
     def _check_leading(self) -> None:
         if not self.group.is_leader:

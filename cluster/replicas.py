@@ -12,10 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from ..raft.durable import write_durably
-from .catalog import group_id
+from ..raft.durable import erase_durably, write_durably
+from .catalog import group_id, topic_partition
 from .messages import Catalog, Placement
-from .model import TopicConfig
+from .model import Reassignment, TopicConfig
+from .moves import Move
 from .replica import Replica
 from .signal import Signal
 
@@ -23,12 +24,12 @@ _log = logging.getLogger(__name__)
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a replica needs to know to be opened."""
+    """What a replica needs to know to be opened. ``founders``: the group's first configuration; empty: join it."""
 
     topic: str
     topic_id: int
     partition: int
-    replicas: list[str]
+    founders: dict[str, int]
     config: TopicConfig
 
     @property
@@ -59,11 +60,16 @@ class Replicas:
         """Node id and term of the controller group's leader, as the catalog's teller knew it."""
         self.changed = Signal()
 
-    def open_remembered(self) -> None:
-        """Open what this node held when it stopped."""
+    async def open_remembered(self) -> None:
+        """Open what this node held when it stopped, and finish erasing what it was about to erase."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        for path in sorted(self._directory.glob("*/replica.json")):
-            self._open(msgspec.json.decode(path.read_bytes(), type=Assignment))
+        for folder in sorted(self._directory.iterdir()):
+            path = folder / "replica.json"
+            if path.exists():
+                self._open(msgspec.json.decode(path.read_bytes(), type=Assignment))
+            else:
+                await self._close_group(int(folder.name, 16))
+                shutil.rmtree(folder)
 
     async def follow(self, catalog: Catalog) -> None:
         """Hold what the catalog places here. An older catalog than the last one is passed over."""
@@ -97,6 +103,12 @@ class Replicas:
         """The replica of a group."""
         return self._held.get(key)
 
+    def reassignment(self, move: Move) -> Reassignment | None:
+        """A move in names; None for the controller group, and for a topic that is not known here."""
+        topic_id, partition = topic_partition(move.group_id)
+        names = [placement.topic for placement in self.topics.values() if placement.topic_id == topic_id]
+        return Reassignment(names[0], partition, move.target) if names else None
+
     def all(self) -> Iterable[Replica]:
         """Every replica of this node."""
         return self._held.values()
@@ -104,7 +116,8 @@ class Replicas:
     def _assignments(self, placement: Placement) -> Iterable[Assignment]:
         for partition, replicas in enumerate(placement.replicas):
             if self._node_id in replicas:
-                yield Assignment(placement.topic, placement.topic_id, partition, replicas, placement.config)
+                founders = placement.founders[partition]
+                yield Assignment(placement.topic, placement.topic_id, partition, founders, placement.config)
 
     def _path(self, key: int) -> Path:
         return self._directory / f"{key:016x}"
@@ -119,9 +132,12 @@ class Replicas:
 
     async def _erase(self, replica: Replica) -> None:
         key = replica.group.group_id
-        _log.info("erasing %s/%d of topic %d, which was deleted", replica.topic, replica.partition, replica.topic_id)
+        _log.info("erasing %s/%d of topic %d", replica.topic, replica.partition, replica.topic_id)
         del self._held[key]
-        replica.retire()
+        placed = self.topics.get(replica.topic)
+        replica.retire(is_deleted=placed is None or placed.topic_id != replica.topic_id)
+        # First the promise to open it: a group must never be opened as it was founded once its log is gone.
+        erase_durably(self._path(key) / "replica.json")
         await self._close_group(key)
         replica.close()
         shutil.rmtree(self._path(key))

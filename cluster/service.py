@@ -30,6 +30,7 @@ from .model import (
     TopicInfo,
     TopicSummary,
 )
+from .operating import Operating
 
 
 class Partition(Protocol):
@@ -79,7 +80,7 @@ class Partition(Protocol):
         ...
 
 
-class Service(Protocol):
+class Service(Operating, Protocol):
     """A node, as the HTTP interface sees it."""
 
     node_id: str

@@ -1,7 +1,7 @@
 """Topics as a node serves them: changes on the controller's leader, descriptions on any node."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from ..partition.errors import RequestTimedOut, UnknownTopicOrPartition
 from . import messages
@@ -82,11 +82,9 @@ def _freshest(statuses: Iterable[GroupStatus]) -> dict[int, GroupStatus]:
 class Topics:
     """The catalog's leader: creates, deletes and lists topics."""
 
-    def __init__(self, control: Control, observer: Observer, nodes: Sequence[tuple[str, str | None]]) -> None:
-        """``nodes`` are all nodes of the cluster with their zones."""
+    def __init__(self, control: Control, observer: Observer) -> None:
         self._control = control
         self._observer = observer
-        self._nodes = list(nodes)
 
     async def list_topics(self) -> list[TopicSummary]:
         """Ascending by name; linearizable."""
@@ -103,6 +101,7 @@ class Topics:
         self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
     ) -> tuple[TopicInfo, bool]:
         """The topic, and whether it is new; answers when every partition has a leader."""
+        nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.membership.nodes.eligible()]
         created = await self._control.decide(
             lambda now: CreateTopic(
                 now_ms=now,
@@ -110,7 +109,7 @@ class Topics:
                 partitions=partitions,
                 replication_factor=replication_factor,
                 config=config,
-                nodes=self._nodes,
+                nodes=nodes,
             ),
             TopicCreated,
         )
@@ -122,7 +121,8 @@ class Topics:
         index = self._control.machine.catalog_index
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s
         while asyncio.get_running_loop().time() < deadline:
-            answers = await asyncio.gather(*(self._observer.status(node_id, []) for node_id, _ in self._nodes))
+            nodes = list(self._control.machine.membership.nodes.rows)
+            answers = await asyncio.gather(*(self._observer.status(node_id, []) for node_id in nodes))
             if all(answer.catalog_index >= index or not answer.catalog_index for answer in answers):
                 return
             await asyncio.sleep(ASK_AGAIN_S)

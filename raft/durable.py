@@ -6,6 +6,12 @@ from pathlib import Path
 from .wal_files import sync_directory
 
 
+def erase_durably(path: Path) -> None:
+    """Remove a file; gone from the disk when this returns. Blocks."""
+    path.unlink()
+    sync_directory(path.parent)
+
+
 def write_durably(path: Path, content: bytes) -> None:
     """Replace ``path`` by ``content``; on disk when this returns. Blocks. Makes its folder where there is none.
 

@@ -1,8 +1,9 @@
 """A Raft host in memory: one node leads every group, a proposal is applied at once. Attributes inject faults."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from stockade.raft.configuration import Configuration
 from stockade.raft.group import Committed, NotLeader, Outcome, Rejected, Unknown
 from stockade.raft.machine import Machine
 
@@ -12,15 +13,20 @@ class FakeGroup:
     applied (True) or not (False).
     """
 
-    def __init__(self, group_id: int, voters: Sequence[str], machine: Machine) -> None:
+    def __init__(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> None:
         self.group_id = group_id
-        self.voters = tuple(voters)
+        self.configuration = Configuration(dict(founders))
+        self.changing = False
         self.machine = machine
         self.leading = True
         self.lose: list[bool] = []
         self.proposed: list[bytes] = []
         self._index = 1
         self._term = 1
+
+    @property
+    def voters(self) -> tuple[str, ...]:
+        return tuple(self.configuration.voters)
 
     @property
     def is_leader(self) -> bool:
@@ -70,12 +76,15 @@ class FakeHost:
 
     def __init__(self) -> None:
         self.groups: dict[int, FakeGroup] = {}
+        self.incarnation = 11
+        self.incarnations: dict[str, int] = {}
+        self.peers: dict[str, tuple[str, int]] = {}
         self.on_call: Callable[[str, bytes], Awaitable[bytes]] | None = None
         self.connected: set[str] = set()
         self.calls: list[str] = []
 
     def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> FakeGroup:
-        group = FakeGroup(group_id, list(founders), machine)
+        group = FakeGroup(group_id, founders, machine)
         self.groups[group_id] = group
         return group
 
@@ -85,6 +94,12 @@ class FakeHost:
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
         self.calls.append(node_id)
         raise ConnectionError(node_id)
+
+    def set_peer(self, node_id: str, address: tuple[str, int]) -> None:
+        self.peers[node_id] = address
+
+    def remove_peer(self, node_id: str) -> None:
+        self.peers.pop(node_id, None)
 
     async def start(self) -> None: ...
 

@@ -39,7 +39,6 @@ def sized(count: int) -> NodeConfig:
 def test_a_whole_configuration_is_taken_with_its_defaults() -> None:
     config = check(configuration())
     assert config.me.node_id == "n1"
-    assert config.raft_peers() == {"n2": ("127.0.0.1", 7202), "n3": ("127.0.0.1", 7203)}
     assert config.limits.request_timeout_ms == 10_000
 
 

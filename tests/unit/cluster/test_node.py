@@ -41,6 +41,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario) -> 
         node = Node(config, failures.append)
         await node.start()
         try:
+            while node.service.ready() is not None:  # noqa: ASYNC110 (nothing else tells)
+                await asyncio.sleep(0.005)
             await node.service.create_topic("t", 2, None, TopicConfig())
             await scenario(node.service, host)
         finally:

@@ -1,0 +1,21 @@
+"""Handing the leadership of a group over, for an operator."""
+
+from ..partition.errors import NotEnoughReplicas, NotFound, RequestTimedOut
+from ..raft.group import Group
+
+
+async def hand_over(group: Group, node_id: str | None, timeout_s: float) -> None:
+    """Let another voter lead a group that this node leads; answers when it does.
+
+    Raises NotFound (no voter), NotEnoughReplicas (there is no other), RequestTimedOut, NotLeader.
+    """
+    if group.leader == node_id and group.is_leader:
+        return
+    try:
+        await group.transfer(node_id, timeout_s)
+    except ValueError as error:
+        if node_id is None:
+            raise NotEnoughReplicas(str(error)) from error
+        raise NotFound(f"{node_id} holds no replica that may lead", what="replica") from error
+    except TimeoutError as error:
+        raise RequestTimedOut("the other replica was not elected in time") from error

@@ -1,0 +1,131 @@
+"""Moves the replicas of the groups that this node leads, step by step, to where the controller wants them.
+
+Nothing is remembered: what is wanted is in the catalog, how far it came is in the group's configuration, so whoever
+leads next goes on. A catalog may be out of date; before each step the controller is asked, through its log, whether
+the move is still wanted, and the step is taken only in the term in which that was asked. Suppose that another leader
+finished a later move meanwhile, and that nodes forgot the group for it: that leader was elected after our term, so
+nothing that we append now can be committed. The report that a move has arrived needs a proof of leadership after the
+question for the same reason.
+"""
+
+import asyncio
+import logging
+from functools import partial
+
+from ..partition.errors import NotFound, StockadeError
+from ..raft.configuration import AddLearner, ChangeRefused, RemoveMember
+from ..raft.group import Committed, Group, NotLeader
+from ..raft.host import RaftHost
+from . import commands
+from .book import Book
+from .catalog import CONTROLLER_GROUP
+from .membership_commands import CheckMove, MoveDone
+from .moves import Add, Arrived, HandOver, Move, Remove, Step, Wait, next_step
+from .router import Router
+
+MOVES_AT_ONCE_MAX = 4
+"""Groups that a leader moves at the same time: copying is work for disks and network."""
+LOOK_S = 0.1
+"""Between two looks at a group that moves."""
+STEP_TIMEOUT_S = 10.0
+"""A step that was not decided by then is looked at again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Mover:
+    """One task for each group that is being moved."""
+
+    def __init__(self, node_id: str, host: RaftHost, book: Book, router: Router) -> None:
+        self._node_id = node_id
+        self._host = host
+        self._book = book
+        self._router = router
+        self._busy: dict[int, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        try:
+            while True:
+                for move in self._book.moves:
+                    if len(self._busy) < MOVES_AT_ONCE_MAX and move.group_id not in self._busy and self._led(move):
+                        self._start(move)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            for task in self._busy.values():
+                task.cancel()
+
+    def _led(self, move: Move) -> Group | None:
+        group = self._host.groups.get(move.group_id)
+        return group if group is not None and group.is_leader else None
+
+    def _start(self, move: Move) -> None:
+        task = asyncio.create_task(self._carry_out(move))
+        self._busy[move.group_id] = task
+        task.add_done_callback(partial(self._finished, move))
+
+    def _finished(self, move: Move, task: "asyncio.Task[None]") -> None:
+        del self._busy[move.group_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("moving group %d broke", move.group_id, exc_info=error)
+
+    async def _carry_out(self, move: Move) -> None:
+        """Step after step, for as long as this node leads and the move is wanted."""
+        while move in self._book.moves and self._led(move) is not None:
+            try:
+                await self._step(move)
+            except NotFound:
+                return
+            except (StockadeError, NotLeader, TimeoutError, ConnectionError) as error:
+                _log.info("a step of group %d has to be tried again: %s", move.group_id, error)
+            await asyncio.sleep(LOOK_S)
+
+    async def _step(self, move: Move) -> None:
+        group = self._host.groups[move.group_id]
+        term = group.term
+        if isinstance(self._next(group, move), Wait):
+            return
+        await self._propose(CheckMove(now_ms=0, group_id=move.group_id, version=move.version))
+        if not group.is_leader or group.term != term:
+            return
+        # From here to the group's own decision there is no await: the term is the one of the question.
+        match self._next(group, move):
+            case Add(node_id) if node_id in self._host.incarnations:
+                await self._change(group, AddLearner(node_id, self._host.incarnations[node_id]))
+            case Remove(node_id):
+                await self._change(group, RemoveMember(node_id))
+            case HandOver(node_id):
+                _log.info("group %d: handing over to %s", move.group_id, node_id)
+                await group.transfer(node_id, STEP_TIMEOUT_S)
+            case Arrived():
+                await self._arrive(group, move, term)
+            case Add() | Wait():
+                pass
+
+    def _next(self, group: Group, move: Move) -> Step:
+        if group.changing:
+            return Wait(())
+        return next_step(group.configuration, self._node_id, move.target, self._host.connected | {self._node_id})
+
+    async def _change(self, group: Group, change: AddLearner | RemoveMember) -> None:
+        _log.info("group %d: %r", group.group_id, change)
+        outcome = await group.change(change, STEP_TIMEOUT_S)
+        if isinstance(outcome, ChangeRefused):
+            _log.info("group %d: not now: %s", group.group_id, outcome.reason)
+        elif not isinstance(outcome, Committed):
+            _log.info("group %d: %r", group.group_id, outcome)
+
+    async def _arrive(self, group: Group, move: Move, term: int) -> None:
+        await group.read_barrier(STEP_TIMEOUT_S)
+        if group.term == term and isinstance(self._next(group, move), Arrived):
+            await self._propose(MoveDone(now_ms=0, group_id=move.group_id, version=move.version))
+            _log.info("group %d is on %s now", move.group_id, ", ".join(move.target))
+
+    async def _propose(self, command: CheckMove | MoveDone) -> None:
+        """Let the controller decide. Raises what it answers; NotFound: the move is not wanted any more."""
+        data = commands.encode_command(command)
+        answer = commands.decode_result(
+            await self._router.propose(CONTROLLER_GROUP, self._book.controllers, data, STEP_TIMEOUT_S)
+        )
+        if isinstance(answer, StockadeError):
+            raise answer

@@ -8,6 +8,8 @@ tag for each kind; encoding is deterministic, so equal commands have equal bytes
 import msgspec
 
 from .codec import Codec
+from .config import PartitionConfig
+from .slots import ClearFence, InstallFence, InstallSeats, SlotState
 
 ProducerId = int
 Offset = int
@@ -47,11 +49,13 @@ class Stamp(msgspec.Struct, frozen=True):
         assert 0 <= self.first_seq < SEQUENCE_MODULUS
 
 
-class Append(msgspec.Struct, frozen=True, tag="append"):
-    """Append one validated batch.
+class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True):
+    """Append one validated batch. Answers Appended, NotEnrolled, or a refusal.
 
     ``message`` is one encapsulated Arrow IPC RecordBatch message of ``count`` rows (records.py), ``crc`` its CRC-32.
-    ``timestamp_ms`` is the moment of receipt, ``max_timestamp_ms`` the greatest timestamp of a record in it.
+    ``timestamp_ms`` is the moment of receipt, ``max_timestamp_ms`` the greatest timestamp of a record in it; ``now_ms``
+    is the lease clock, as in every command that has one. ``fence_epoch`` is the guard of a topic with a writer_group,
+    ``message_id`` names the batch on a topic with a dedupe_window_ms.
     """
 
     message: bytes
@@ -63,44 +67,87 @@ class Append(msgspec.Struct, frozen=True, tag="append"):
     token: Token | None = None
     stamp: Stamp | None = None
     if_log_end: Offset | None = None
-
-
-class InstallFence(msgspec.Struct, frozen=True, tag="install_fence"):
-    """Put a grant into the slot, in place of any older one; topic_epoch becomes ``epoch``.
-
-    The grants of a partition are ordered by (epoch, grant_index). ``grant_index`` is the index of the acquire in the
-    controller's log, so a grant that resumes an epoch comes after the one it resumes. Accepted if the grant is later
-    than every grant that was installed or cleared here, or if it holds the slot already; nothing changes otherwise.
-    """
-
-    grant_id: str
-    epoch: int
-    session: str
-    producer_name: str
-    mode: str
-    grant_index: int
-
-
-class ClearFence(msgspec.Struct, frozen=True, tag="clear_fence"):
-    """End a grant, and with it every older one: the slot is emptied unless a later grant holds it.
-
-    Late installs of what was ended are refused from now on, also when this grant never arrived here: the place in the
-    order of grants, and with it topic_epoch, rises to this grant's if it is lower. A later grant is left alone.
-    """
-
-    grant_id: str
-    epoch: int
-    grant_index: int
+    now_ms: int = 0
+    fence_epoch: int | None = None
+    message_id: str | None = None
 
 
 class InstallProducer(msgspec.Struct, frozen=True, tag="install_producer"):
-    """Make a producer known here with this epoch (a fence-only entry), or raise its epoch. Never lowers one."""
+    """Make a producer known here with this epoch (a fence-only entry), or raise its epoch. Never lowers one.
+
+    ``order`` is the index in the controller's log of the command that gave out the epoch. What was decided before a
+    producer was forgotten here is not taken any more: it may be older than what was forgotten. Answers
+    ProducerInstalled.
+    """
 
     pid: ProducerId
     epoch: int
+    order: int = 0
+    now_ms: int = 0
 
 
-Command = Append | InstallFence | ClearFence | InstallProducer
+class Trim(msgspec.Struct, frozen=True, tag="trim"):
+    """Drop the records below ``before`` (None: all), as a writer asks for it (SEMANTICS 5.14). Answers Trimmed."""
+
+    before: Offset | None
+    topic_id: int | None = None
+    token: Token | None = None
+    now_ms: int = 0
+
+
+class Retain(msgspec.Struct, frozen=True, tag="retain"):
+    """Drop the records below ``before``, as the topic's retention asks for it, and let time pass. Answers Trimmed."""
+
+    before: Offset
+    now_ms: int
+
+
+class Configure(msgspec.Struct, frozen=True, tag="configure"):
+    """The topic's configuration as decided by the command at ``order`` of the controller's log; an older one than the
+    last is passed over. Answers Configured.
+    """
+
+    order: int
+    config: PartitionConfig
+    now_ms: int = 0
+
+
+class InstallReader(msgspec.Struct, frozen=True, tag="install_reader"):
+    """This partition as a resource of ``group`` has this fence_epoch now; ``owned``: somebody owns it.
+
+    Accepted unless a higher fence_epoch was installed; one that was told to be ownerless never gets an owner again
+    (SEMANTICS 6.4: the next owner has a higher one). Answers ReaderInstalled.
+    """
+
+    group: str
+    fence_epoch: int
+    owned: bool = True
+
+
+class CommitPosition(msgspec.Struct, frozen=True, tag="commit_position"):
+    """Remember where a group continues to read. ``fence_epoch`` is needed once the group has owned the partition.
+
+    Answers PositionCommitted, NotOwner, OffsetOutOfRange, ThrottlingQuotaExceeded.
+    """
+
+    group: str
+    offset: Offset
+    metadata: str | None = None
+    fence_epoch: int | None = None
+
+
+Command = (
+    Append
+    | InstallFence
+    | InstallSeats
+    | ClearFence
+    | InstallProducer
+    | Trim
+    | Retain
+    | Configure
+    | InstallReader
+    | CommitPosition
+)
 
 
 class Appended(msgspec.Struct, frozen=True, tag="appended"):
@@ -115,15 +162,10 @@ class Appended(msgspec.Struct, frozen=True, tag="appended"):
     timestamp_ms: int | None
 
 
-class SlotState(msgspec.Struct, frozen=True, tag="slot"):
-    """Answer to InstallFence and ClearFence: whether the slot is now as asked, and the partition's epoch."""
-
-    done: bool
-    topic_epoch: int
-
-
 class ProducerInstalled(msgspec.Struct, frozen=True, tag="producer_installed"):
-    """Answer to InstallProducer: the epoch in force here."""
+    """No lower epoch than this is taken here: it is in force, or the producer is not known here and its epoch is asked
+    for before anything of it is taken.
+    """
 
     epoch: int
 
@@ -134,7 +176,32 @@ class NotEnrolled(msgspec.Struct, frozen=True, tag="not_enrolled"):
     pid: ProducerId
 
 
-Result = Appended | SlotState | ProducerInstalled | NotEnrolled
+class Trimmed(msgspec.Struct, frozen=True, tag="trimmed"):
+    """Where the log begins and ends now."""
+
+    log_start: Offset
+    log_end: Offset
+
+
+class Configured(msgspec.Struct, frozen=True, tag="configured"):
+    """The configuration of this or a later order is in force."""
+
+    order: int
+
+
+class ReaderInstalled(msgspec.Struct, frozen=True, tag="reader_installed"):
+    """The group's fence_epoch in force here: the one asked for, or a higher one."""
+
+    fence_epoch: int
+
+
+class PositionCommitted(msgspec.Struct, frozen=True, tag="position_committed"):
+    """The position is remembered."""
+
+
+Result = (
+    Appended | SlotState | ProducerInstalled | NotEnrolled | Trimmed | Configured | ReaderInstalled | PositionCommitted
+)
 
 
 _codec: Codec[Command, Result] = Codec(Command, Result)
@@ -142,3 +209,10 @@ encode_command = _codec.encode_command
 decode_command = _codec.decode_command
 encode_result = _codec.encode_result
 decode_result = _codec.decode_result
+
+__all__ = [
+    "ClearFence",
+    "InstallFence",
+    "InstallSeats",
+    "SlotState",
+]

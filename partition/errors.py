@@ -1,11 +1,9 @@
 """The tree of refusals, one class for each code of the HTTP contract.
 
 A refusal is an instance of one of these classes. The machines *return* refusals (apply never raises); the edges *raise*
-them. What a caller may do next is data on the class, so nobody lists types:
-
-- ``retriable``: the same bytes sent again may succeed;
-- ``no_side_effects``: the server guarantees that nothing was changed. ``False`` means that the outcome is unknown;
-- ``metadata_stale``: the caller's idea of who leads is out of date.
+them. What a caller may do next is data on the class, so nobody lists types: ``retriable`` (the same bytes sent again
+may succeed), ``no_side_effects`` (nothing was changed; False: the outcome is unknown), ``metadata_stale`` (the caller's
+idea of who leads is out of date).
 
     StockadeError
     ├── InvalidRequest, InvalidRecord, CorruptMessage, InvalidFencingToken, InvalidTransactionTimeout   400
@@ -18,39 +16,9 @@ them. What a caller may do next is data on the class, so nobody lists types:
     └── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable and NotEnoughReplicas 503, RequestTimedOut 504
 """
 
-from typing import Any, ClassVar
+from .refusal import StockadeError
 
-
-class StockadeError(Exception):
-    """Base of all refusals. ``fields`` are the members that the problem document carries beside the common ones."""
-
-    code: ClassVar[str]
-    title: ClassVar[str]
-    http_status: ClassVar[int]
-    retriable: ClassVar[bool] = False
-    no_side_effects: ClassVar[bool] = True
-    metadata_stale: ClassVar[bool] = False
-
-    def __init__(self, detail: str | None = None, **fields: Any) -> None:
-        """``detail`` says in a sentence what happened this time; it defaults to the title."""
-        self.detail = detail or self.title
-        self.fields: dict[str, Any] = fields
-        super().__init__(f"{self.code}: {self.detail}")
-
-    @property
-    def status(self) -> int:
-        """HTTP status of this instance; the class's, except where the contract gives one code two."""
-        return self.http_status
-
-    def __eq__(self, other: object) -> bool:
-        """Two refusals are equal when they say the same: detail is for people and does not count."""
-        return type(self) is type(other) and self.fields == other.fields
-
-    def __hash__(self) -> int:
-        return hash(self.code)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.fields.items())})"
+__all__ = ["BY_CODE", "StockadeError"]
 
 
 class InvalidRequest(StockadeError):
@@ -94,10 +62,12 @@ class InvalidTransactionTimeout(StockadeError):
 
 class ProducerFenced(StockadeError):
     """A superseded token or identity (Kafka error 90). Fields: current_epoch, reason, outcome (with the producer
-    trio).
+    trio); on a partition also ``holder``, who has the slot now, since when and by which operation (None: nobody alone),
+    and ``ended``, when and why the caller's own grant ended there (None: not remembered).
     """
 
     code, http_status, title = "PRODUCER_FENCED", 403, "Somebody newer holds this place"
+    explaining = frozenset({"holder", "ended"})
 
 
 class InvalidProducerEpoch(StockadeError):

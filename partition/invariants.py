@@ -19,7 +19,7 @@ def check(machine: PartitionMachine) -> None:
     _check_log(machine.log, batches)
     _check_epochs(machine, batches)
     _check_sequences(batches, machine.producers.max_dropped_pid)
-    _check_producers(machine.producers, batches)
+    _check_producers(machine.producers, machine.config.max_producers, batches)
 
 
 def _check_log(log: Log, batches: list[StoredBatch]) -> None:
@@ -61,12 +61,12 @@ def _check_sequences(batches: list[StoredBatch], max_dropped_pid: int) -> None:
         last[pid] = epoch, (first_seq + batch.count) % SEQUENCE_MODULUS
 
 
-def _check_producers(producers: Producers, batches: list[StoredBatch]) -> None:
+def _check_producers(producers: Producers, max_producers: int, batches: list[StoredBatch]) -> None:
     """Bounded, in order of use, and every remembered batch is in the log as remembered."""
     entries = producers.entries
-    assert 0 <= len(entries) <= producers.max_producers
-    uses = [entry.last_used_index for entry in entries.values()]
-    assert uses == sorted(set(uses)), "producers are not in the order of their use"
+    assert 0 <= len(entries) <= max_producers
+    uses = [entry.last_used_ms for entry in entries.values()]
+    assert uses == sorted(uses), "producers are not in the order of their use"
     stored = {batch.base_offset: batch for batch in batches}
     for pid, entry in entries.items():
         _check_entry(pid, entry, stored)

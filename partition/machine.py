@@ -1,11 +1,12 @@
-"""The state machine of one partition: the only place that accepts or refuses an append (SEMANTICS 3, 5.8).
+"""The state machine of one partition: the only place that accepts or refuses a write (SEMANTICS 3, 5.8).
 
 It owns the order of the checks and delegates each of them. It has no clock, no randomness and no IO but the
 log that it was given, so replicas that apply the same commands hold the same state. ``apply`` returns
 refusals and never raises them.
 """
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -13,47 +14,73 @@ from .commands import (
     Append,
     Appended,
     ClearFence,
+    Command,
+    CommitPosition,
+    Configure,
+    Configured,
     InstallFence,
     InstallProducer,
-    NotEnrolled,
+    InstallReader,
+    InstallSeats,
     Offset,
+    PositionCommitted,
     ProducerId,
     ProducerInstalled,
     Result,
+    Retain,
+    Trim,
+    Trimmed,
     decode_command,
 )
-from .errors import InconsistentTopicId, OffsetMismatch, ProducerFenced, StockadeError
+from .config import PartitionConfig
+from .errors import (
+    InconsistentTopicId,
+    InvalidRequest,
+    OffsetMismatch,
+    OffsetOutOfRange,
+    ProducerFenced,
+    StockadeError,
+    ThrottlingQuotaExceeded,
+    TopicSealed,
+)
 from .fence import Fence, is_of_other_topic
 from .log import Log
+from .message_ids import MESSAGE_IDS_MAX, MessageIds, Named
 from .producers import Producers
+from .readers import Readers
 from .sequences import CachedBatch, Entry, Repeated
+from .tenures import Tenure
 
-
-class PartitionConfig(msgspec.Struct, frozen=True):
-    """What apply needs of the topic. Equal on every replica.
-
-    ``require_fence``: refuse appends without a token. ``strict_sequence``: refuse a repetition of a batch
-    that is no longer remembered. ``max_producers``: producers remembered, at least 1.
-    """
-
-    topic_id: int
-    require_fence: bool = False
-    strict_sequence: bool = False
-    max_producers: int = 100_000
+__all__ = ["PartitionConfig", "PartitionMachine"]
 
 
 class PartitionMachine:
-    """Log, producers and slot of one partition; implements ``raft.machine.Machine`` over the bytes of
-    commands.py.
+    """Log, producers, slot and readers of one partition, over the bytes of commands.py.
 
     State can be read at any time on the node's loop, and is changed by ``apply`` alone.
     """
 
     def __init__(self, config: PartitionConfig, log: Log) -> None:
+        """``config`` counts until the first Configure is applied, and must be the same on every replica."""
         self.config = config
+        self.config_order = -1
+        self.clock_ms = 0
         self.log = log
-        self.producers = Producers(config.max_producers, config.strict_sequence)
+        self.producers = Producers()
         self.fence = Fence()
+        self.readers = Readers()
+        self.message_ids = MessageIds()
+        self._handlers: dict[type[Command], Callable[[Any], Result | StockadeError]] = {
+            InstallFence: self.fence.install,
+            InstallSeats: self.fence.share,
+            ClearFence: self.fence.clear,
+            InstallReader: self.readers.install,
+            CommitPosition: self._commit_position,
+            InstallProducer: self._install_producer,
+            Trim: self._trim,
+            Retain: self._retain,
+            Configure: self._configure,
+        }
 
     @property
     def topic_epoch(self) -> int:
@@ -62,7 +89,7 @@ class PartitionMachine:
 
     @property
     def slot(self) -> InstallFence | None:
-        """The install of the grant that holds the partition."""
+        """The install of the exclusive grant that holds the partition."""
         return self.fence.slot
 
     @property
@@ -79,44 +106,66 @@ class PartitionMachine:
         """What is remembered of a producer."""
         return self.producers.entries.get(pid)
 
+    def tenures(self) -> list[Tenure]:
+        """Who holds the slot and who held it, the latest first."""
+        return [*reversed(self.fence.present()), *reversed(self.fence.tenures.ended.values())]
+
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
         """Apply one committed command. Raises only when the bytes are no command or the disk fails."""
         decoded = decode_command(command)
-        match decoded:
-            case Append():
-                return self._append(index, decoded)
-            case InstallFence():
-                return self.fence.install(decoded)
-            case ClearFence():
-                return self.fence.clear(decoded)
-            case InstallProducer():
-                return ProducerInstalled(self.producers.install(decoded.pid, decoded.epoch, index))
-            case _:
-                assert_never(decoded)
+        if isinstance(decoded, Append):
+            return self._append(decoded)
+        return self._handlers[type(decoded)](decoded)
 
-    def _append(self, index: int, command: Append) -> Result | StockadeError:
-        refusal = self._judge_topic(command) or self._judge_fence(command)
+    def _pass_time(self, now_ms: int) -> None:
+        """The clock never goes back; what is due goes before the command is judged (SEMANTICS 8)."""
+        if now_ms <= self.clock_ms:
+            return
+        self.clock_ms = now_ms
+        self.producers.forget_idle(now_ms, self.config.producer_ttl_ms, self.fence.holds)
+        self.message_ids.forget_due(now_ms)
+
+    def _append(self, command: Append) -> Result | StockadeError:
+        self._pass_time(command.now_ms)
+        refusal = self._judge_topic(command) or self._judge_fence(command) or self._judge_owner(command)
         if refusal is not None:
             return refusal
         stamp = command.stamp
         if stamp is not None:
-            verdict = self.producers.judge(stamp, command.count, self.log_start, self.log_end)
+            bounds = (self.log_start, self.log_end)
+            verdict = self.producers.judge(stamp, command.count, self.config.strict_sequence, bounds)
             if isinstance(verdict, Repeated):
                 return self._duplicate(verdict.batch)
-            if isinstance(verdict, NotEnrolled | StockadeError):
+            if verdict is not None:
                 return verdict
+        if command.message_id is not None:
+            named = self._judge_message_id(command.message_id)
+            if named is not None:
+                return named
         if command.if_log_end not in (None, self.log_end):
             return OffsetMismatch(log_end=self.log_end)
-        base_offset = self.log.append(command, self.topic_epoch)
-        if stamp is not None:
-            self.producers.store(stamp, command.count, base_offset, command.timestamp_ms, index)
-        return Appended(base_offset, base_offset + command.count - 1, False, self.log_start, command.timestamp_ms)
+        return self._store(command)
 
-    def _judge_topic(self, command: Append) -> StockadeError | None:
+    def _store(self, command: Append) -> Appended:
+        base_offset = self.log.append(command, self.topic_epoch)
+        last_offset = base_offset + command.count - 1
+        if command.stamp is not None:
+            self.producers.store(
+                command.stamp, command.count, base_offset, command.timestamp_ms, self.clock_ms, command.token
+            )
+        if command.message_id is not None:
+            deadline_ms = self.clock_ms + self.config.dedupe_window_ms
+            named = Named(base_offset, last_offset, command.timestamp_ms, deadline_ms)
+            self.message_ids.store(command.message_id, named)
+        return Appended(base_offset, last_offset, False, self.log_start, command.timestamp_ms)
+
+    def _judge_topic(self, command: Append | Trim) -> StockadeError | None:
         topic_id = self.config.topic_id
         is_other = command.topic_id not in (None, topic_id)
         if is_other or (command.token and is_of_other_topic(command.token.grant_id, topic_id)):
             return InconsistentTopicId(topic_id=topic_id)
+        if self.config.sealed and isinstance(command, Append):
+            return TopicSealed(log_end=self.log_end)
         return None
 
     def _judge_fence(self, command: Append) -> StockadeError | None:
@@ -126,7 +175,60 @@ class PartitionMachine:
             return ProducerFenced(**refusal.fields, outcome=outcome)
         return refusal
 
+    def _judge_owner(self, command: Append) -> StockadeError | None:
+        group = self.config.writer_group
+        return None if group is None else self.readers.judge(group, command.fence_epoch)
+
+    def _judge_message_id(self, message_id: str) -> Appended | StockadeError | None:
+        if not self.config.dedupe_window_ms:
+            return InvalidRequest("message_id: the topic has no dedupe_window_ms")
+        named = self.message_ids.find(message_id, self.clock_ms)
+        if named is not None:
+            return Appended(named.base_offset, named.last_offset, True, self.log_start, named.timestamp_ms)
+        wait_ms = self.message_ids.wait_ms(self.clock_ms)
+        if wait_ms is not None:
+            text = f"{MESSAGE_IDS_MAX} message ids are remembered here already"
+            return ThrottlingQuotaExceeded(text, retry_after_ms=wait_ms)
+        return None
+
     def _duplicate(self, batch: CachedBatch | None) -> Appended:
         if batch is None:
             return Appended(None, None, True, self.log_start, None)
         return Appended(batch.base_offset, batch.last_offset, True, self.log_start, batch.timestamp_ms)
+
+    def _install_producer(self, command: InstallProducer) -> ProducerInstalled:
+        self._pass_time(command.now_ms)
+        return ProducerInstalled(self.producers.install(command, self.config.max_producers, self.clock_ms))
+
+    def _trim(self, command: Trim) -> Trimmed | StockadeError:
+        self._pass_time(command.now_ms)
+        refusal = self._judge_topic(command) or self.fence.judge(command.token, self.config.require_fence)
+        if refusal is not None:
+            return refusal
+        before = self.log_end if command.before is None else command.before
+        if before > self.log_end:
+            return OffsetOutOfRange(before, self.log_start, self.log_end)
+        return self._drop_below(before)
+
+    def _retain(self, command: Retain) -> Trimmed:
+        self._pass_time(command.now_ms)
+        return self._drop_below(min(command.before, self.log_end))
+
+    def _drop_below(self, before: Offset) -> Trimmed:
+        """Entries of producers and epochs stay as they are."""
+        self.log.trim(before)
+        return Trimmed(self.log_start, self.log_end)
+
+    def _commit_position(self, command: CommitPosition) -> PositionCommitted | StockadeError:
+        return self.readers.commit(command, self.log_start, self.log_end)
+
+    def _configure(self, command: Configure) -> Configured:
+        """A sealed topic stays sealed."""
+        if command.order > self.config_order:
+            assert command.config.topic_id == self.config.topic_id
+            is_sealed = self.config.sealed or command.config.sealed
+            self.config = msgspec.structs.replace(command.config, sealed=is_sealed)
+            self.config_order = command.order
+            self.producers.make_room(self.config.max_producers)
+        self._pass_time(command.now_ms)
+        return Configured(self.config_order)

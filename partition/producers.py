@@ -1,12 +1,13 @@
 """The producers that one partition remembers; the least recently used is forgotten first.
 
 "Used" means that a batch was stored or an epoch installed. Commands are applied one at a time, so the order of use is
-the order of log indexes, and every replica forgets the same producer. There is no clock here.
+the order of log indexes, and every replica forgets the same producer. Time is the lease clock, as commands bring it.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 
-from .commands import NotEnrolled, Offset, ProducerId, Stamp
+from .commands import InstallProducer, NotEnrolled, Offset, ProducerId, Stamp, Token
 from .errors import InvalidProducerEpoch, StockadeError, UnknownProducerId
 from .sequences import UNKNOWN, Entry, Repeated, Run, certify, judge
 
@@ -15,26 +16,28 @@ class Producers:
     """Entries by producer id, the least recently used first.
 
     ``max_dropped_pid`` is the highest id ever forgotten here (-1: none): only up to it may history be
-    missing.
+    missing. ``max_dropped_order`` is the latest decision ever forgotten: an install of an unknown producer that was
+    decided before it may be older than what was forgotten, and is not taken.
     """
 
-    def __init__(self, max_producers: int, strict: bool) -> None:
-        assert max_producers >= 1
+    def __init__(self) -> None:
         self.entries: OrderedDict[ProducerId, Entry] = OrderedDict()
         self.max_dropped_pid: ProducerId = -1
-        self.max_producers = max_producers
-        self._strict = strict
+        self.max_dropped_order = -1
 
     def judge(
-        self, stamp: Stamp, count: int, log_start: Offset, log_end: Offset
+        self, stamp: Stamp, count: int, strict: bool, bounds: tuple[Offset, Offset]
     ) -> Repeated | NotEnrolled | StockadeError | None:
-        """Verdict (SEMANTICS 5.8, A6 to A9) about a batch; None accepts it. Changes nothing."""
+        """Verdict (SEMANTICS 5.8, A6 to A9) about a batch; None accepts it. Changes nothing.
+
+        ``strict`` as in the topic's configuration; ``bounds``: where the log begins and ends.
+        """
         entry = self.entries.get(stamp.pid)
         if entry is None:
             if stamp.first_seq and stamp.pid <= self.max_dropped_pid:
-                return UnknownProducerId(log_start=log_start, log_end=log_end)
+                return UnknownProducerId(log_start=bounds[0], log_end=bounds[1])
             return NotEnrolled(stamp.pid)
-        verdict = judge(entry, stamp, count, self._strict)
+        verdict = judge(entry, stamp, count, strict)
         if isinstance(verdict, InvalidProducerEpoch):
             return InvalidProducerEpoch(**verdict.fields, outcome=self.outcome(stamp, count))
         return verdict
@@ -51,30 +54,54 @@ class Producers:
             "last_offset": outcome.last_offset,
         }
 
-    def store(self, stamp: Stamp, count: int, base_offset: Offset, timestamp_ms: int, index: int) -> None:
-        """Remember a batch that was judged acceptable and has been appended by the command at ``index``."""
+    def store(
+        self, stamp: Stamp, count: int, base_offset: Offset, timestamp_ms: int, now_ms: int, token: Token | None
+    ) -> None:
+        """Remember a batch that was judged acceptable and has been appended."""
         entry = self.entries[stamp.pid]
         if stamp.epoch != entry.run.epoch:
             entry = entry.in_epoch(stamp.epoch)
         run = entry.run.extended(stamp.first_seq, count, base_offset, timestamp_ms)
-        self._use(stamp.pid, Entry(run, entry.prev, index))
+        grant_id = token.grant_id if token is not None else None
+        self._use(stamp.pid, Entry(run, entry.prev, now_ms, entry.order, grant_id))
 
-    def install(self, pid: ProducerId, epoch: int, index: int) -> int:
-        """Make a producer known, or raise its epoch; answers the epoch in force."""
-        entry = self.entries.get(pid)
+    def install(self, command: InstallProducer, producers_max: int, now_ms: int) -> int:
+        """Make a producer known, or raise its epoch; answers the epoch below which nothing is taken."""
+        entry = self.entries.get(command.pid)
         if entry is None:
-            self._make_room()
-            self._use(pid, Entry(Run(epoch), None, index))
-        elif epoch > entry.run.epoch:
-            moved = entry.in_epoch(epoch)
-            self._use(pid, Entry(moved.run, moved.prev, index))
-        return self.entries[pid].run.epoch
+            if command.order < self.max_dropped_order:
+                return command.epoch
+            self.make_room(producers_max - 1)
+            entry = Entry(Run(command.epoch), None, now_ms, command.order)
+        elif command.epoch > entry.run.epoch:
+            entry = entry.in_epoch(command.epoch)
+        else:
+            return entry.run.epoch
+        order = max(entry.order, command.order)
+        self._use(command.pid, Entry(entry.run, entry.prev, now_ms, order, entry.grant_id))
+        return entry.run.epoch
+
+    def make_room(self, producers_max: int) -> None:
+        """Forget the least recently used until at most ``producers_max`` are left."""
+        while len(self.entries) > producers_max:
+            self._forget_oldest()
+
+    def forget_idle(self, now_ms: int, ttl_ms: int, is_held: Callable[[str | None], bool]) -> None:
+        """Forget what was not used for ``ttl_ms``. The grant under which one writes counts as use, while it is held."""
+        while self.entries:
+            pid, entry = next(iter(self.entries.items()))
+            if now_ms - entry.last_used_ms < ttl_ms:
+                return
+            if is_held(entry.grant_id):
+                self._use(pid, Entry(entry.run, entry.prev, now_ms, entry.order, entry.grant_id))
+            else:
+                self._forget_oldest()
 
     def _use(self, pid: ProducerId, entry: Entry) -> None:
         self.entries[pid] = entry
         self.entries.move_to_end(pid)
 
-    def _make_room(self) -> None:
-        while len(self.entries) >= self.max_producers:
-            pid, _ = self.entries.popitem(last=False)
-            self.max_dropped_pid = max(self.max_dropped_pid, pid)
+    def _forget_oldest(self) -> None:
+        pid, entry = self.entries.popitem(last=False)
+        self.max_dropped_pid = max(self.max_dropped_pid, pid)
+        self.max_dropped_order = max(self.max_dropped_order, entry.order)

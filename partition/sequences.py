@@ -50,15 +50,22 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered of a producer: the run of its epoch, and the last one before that stored anything."""
+    """What is remembered of a producer: the run of its epoch, and the last one before that stored anything.
+
+    ``last_used_ms`` is the lease clock of its last use, ``order`` the place in the controller's log of the decision
+    that installed it last, ``grant_id`` the grant under which it stored its last batch.
+    """
 
     run: Run
     prev: Run | None
-    last_used_index: int
+    last_used_ms: int
+    order: int
+    grant_id: str | None = None
 
     def in_epoch(self, epoch: int) -> "Entry":
         """This entry moved to a higher epoch. An epoch that stored nothing leaves nothing to remember."""
-        return Entry(Run(epoch), self.run if self.run.records else self.prev, self.last_used_index)
+        prev = self.run if self.run.records else self.prev
+        return Entry(Run(epoch), prev, self.last_used_ms, self.order, self.grant_id)
 
 
 class Repeated(msgspec.Struct, frozen=True):

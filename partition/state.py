@@ -6,13 +6,19 @@ batches lie is not part of it: that is a matter of each replica's files.
 
 import struct
 import zlib
+from collections import OrderedDict
 
 import msgspec
 
 from .commands import InstallFence, Offset, ProducerId
+from .config import PartitionConfig
 from .image import ImageDamaged
 from .machine import PartitionMachine
+from .message_ids import Named
+from .readers import Position, Reader
 from .sequences import Entry
+from .slots import Seat
+from .tenures import Tenure
 
 _MAGIC = b"StkP"
 _VERSION = 1
@@ -21,16 +27,26 @@ _HEADER = struct.Struct("<4sHxxI")
 
 
 class State(msgspec.Struct, frozen=True):
-    """Everything that decides future answers. ``producers``: the least recently used first."""
+    """Everything that decides future answers. Pairs are in the order in which the machine keeps them: ``producers``
+    the least recently used first, ``message_ids`` and ``tenures`` the oldest first.
+    """
 
-    topic_id: int
+    config: PartitionConfig
+    config_order: int
+    clock_ms: int
     log_start: Offset
     log_end: Offset
     topic_epoch: int
     grant_index: int
     slot: InstallFence | None
+    seats: list[Seat]
+    tenures: list[Tenure]
     producers: list[tuple[ProducerId, Entry]]
     max_dropped_pid: ProducerId
+    max_dropped_order: int
+    message_ids: list[tuple[str, Named]]
+    fences: list[tuple[str, Reader]]
+    positions: list[tuple[str, Position]]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -40,14 +56,22 @@ _decoder = msgspec.msgpack.Decoder(State)
 def encode(machine: PartitionMachine) -> bytes:
     """Bytes of a machine's state, without its log's batches."""
     state = State(
-        topic_id=machine.config.topic_id,
+        config=machine.config,
+        config_order=machine.config_order,
+        clock_ms=machine.clock_ms,
         log_start=machine.log_start,
         log_end=machine.log_end,
         topic_epoch=machine.fence.topic_epoch,
         grant_index=machine.fence.grant_index,
         slot=machine.fence.slot,
+        seats=list(machine.fence.seats.values()),
+        tenures=list(machine.fence.tenures.ended.values()),
         producers=list(machine.producers.entries.items()),
         max_dropped_pid=machine.producers.max_dropped_pid,
+        max_dropped_order=machine.producers.max_dropped_order,
+        message_ids=list(machine.message_ids.batches.items()),
+        fences=list(machine.readers.fences.items()),
+        positions=list(machine.readers.positions.items()),
     )
     body = _encoder.encode(state)
     return _HEADER.pack(_MAGIC, _VERSION, zlib.crc32(body)) + body
@@ -71,10 +95,17 @@ def decode(data: bytes) -> State:
 
 def put_back(machine: PartitionMachine, state: State) -> None:
     """Make the machine what it was, except for its log."""
-    if state.topic_id != machine.config.topic_id:
-        raise ImageDamaged(f"the state is of topic {state.topic_id}, not of {machine.config.topic_id}")
+    topic_id = machine.config.topic_id
+    if state.config.topic_id != topic_id:
+        raise ImageDamaged(f"the state is of topic {state.config.topic_id}, not of {topic_id}")
+    machine.config, machine.config_order, machine.clock_ms = state.config, state.config_order, state.clock_ms
     fence, producers = machine.fence, machine.producers
     fence.topic_epoch, fence.grant_index, fence.slot = state.topic_epoch, state.grant_index, state.slot
-    producers.entries.clear()
-    producers.entries.update(state.producers)
+    fence.seats = {seat.grant_id: seat for seat in state.seats}
+    fence.tenures.ended = {tenure.grant_id: tenure for tenure in state.tenures}
+    producers.entries = OrderedDict(state.producers)
     producers.max_dropped_pid = state.max_dropped_pid
+    producers.max_dropped_order = state.max_dropped_order
+    machine.message_ids.batches = dict(state.message_ids)
+    machine.readers.fences = dict(state.fences)
+    machine.readers.positions = dict(state.positions)

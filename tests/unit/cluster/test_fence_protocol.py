@@ -249,7 +249,7 @@ class ProducerProtocol(Postal):
         return row is not None and row.name == promise.name
 
     def assert_shut_out(self, group: GroupId, pair: tuple[int, int]) -> None:
-        verdict = self.house.partition(group).producers.judge(Stamp(*pair, 0), 1, 0, 0)
+        verdict = self.house.partition(group).producers.judge(Stamp(*pair, 0), 1, False, (0, 0))
         assert isinstance(verdict, NotEnrolled | StockadeError), "an older instance may write"
 
     def check_settled(self) -> None:

@@ -21,6 +21,7 @@ from stockade.partition.errors import StockadeError
 from stockade.partition.invariants import check
 from stockade.partition.log import Log, MemoryLog
 from stockade.partition.machine import PartitionConfig, PartitionMachine
+from stockade.partition.state import encode
 
 TOPIC_ID = 812
 NAMED = 7
@@ -37,6 +38,7 @@ class Driver:
         self.config = PartitionConfig(topic_id=TOPIC_ID, **config)
         self.machines = [PartitionMachine(self.config, new_log()) for _ in range(replicas)]
         self.commands: list[bytes] = []
+        self.now_ms = 0
 
     @property
     def machine(self) -> PartitionMachine:
@@ -64,17 +66,34 @@ class Driver:
         if_log_end: int | None = None,
         topic_id: int | None = None,
         content: str | None = None,
+        message_id: str | None = None,
+        fence_epoch: int | None = None,
     ) -> Result | StockadeError:
         message = (content or f"batch {len(self.commands)}").encode()
         now = 1000 + len(self.commands)
-        crc = zlib.crc32(message)
-        return self.apply(Append(message, count, crc, now, now, topic_id, token, stamp, if_log_end))
+        return self.apply(
+            Append(
+                message=message,
+                count=count,
+                crc=zlib.crc32(message),
+                timestamp_ms=now,
+                max_timestamp_ms=now,
+                topic_id=topic_id,
+                token=token,
+                stamp=stamp,
+                if_log_end=if_log_end,
+                now_ms=self.now_ms,
+                fence_epoch=fence_epoch,
+                message_id=message_id,
+            )
+        )
 
     def send(self, pid: int, epoch: int, first_seq: int, count: int = 1) -> Result | StockadeError:
         return self.append(Stamp(pid, epoch, first_seq), count)
 
-    def enrol(self, pid: int, epoch: int = 0) -> None:
-        self.apply(InstallProducer(pid, epoch))
+    def enrol(self, pid: int, epoch: int = 0, order: int | None = None) -> None:
+        """As decided by the controller just now, or at ``order``."""
+        self.apply(InstallProducer(pid, epoch, len(self.commands) if order is None else order, self.now_ms))
 
     def seat(self, number: int, epoch: int, session: str = "s1", mode: str = "Exclusive") -> SlotState:
         result = self.apply(InstallFence(grant(number), epoch, session, "loader", mode, number))
@@ -100,9 +119,7 @@ def state(machine: PartitionMachine) -> tuple[Any, ...]:
         (b.base_offset, b.count, b.stamp, b.writer_epoch, b.timestamp_ms, b.max_timestamp_ms, b.crc)
         for b in machine.log.read(machine.log_start, 1 << 40).batches
     ]
-    producers = list(machine.producers.entries.items())
-    fence = (machine.topic_epoch, machine.fence.grant_index, machine.slot)
-    return stored, producers, machine.producers.max_dropped_pid, fence, machine.log_end
+    return stored, encode(machine)
 
 
 def stored(result: Result | StockadeError) -> tuple[int | None, int | None]:

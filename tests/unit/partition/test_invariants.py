@@ -16,6 +16,7 @@ from .driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, Driver
 def working() -> PartitionMachine:
     driver = Driver(max_producers=5)
     for pid in (NAMED, ANONYMOUS, OTHER_ANONYMOUS):
+        driver.now_ms += 1
         driver.enrol(pid)
         for sequence in range(3):
             driver.send(pid, 0, sequence)
@@ -60,7 +61,7 @@ def touch_without_using(machine: PartitionMachine) -> None:
 
 
 def exceed_the_cap(machine: PartitionMachine) -> None:
-    machine.producers.max_producers = 2
+    machine.config = replace(machine.config, max_producers=2)
 
 
 def count_wrongly(machine: PartitionMachine) -> None:
@@ -79,12 +80,12 @@ def remember_the_future(machine: PartitionMachine) -> None:
     entries = machine.producers.entries
     entry = entries[NAMED]
     assert entry.prev is not None
-    entries[NAMED] = Entry(Run(0), entry.prev, entry.last_used_index)
+    entries[NAMED] = Entry(Run(0), entry.prev, entry.last_used_ms, entry.order)
 
 
 def set_run(machine: PartitionMachine, change: Callable[[Run], Run]) -> None:
     entry = machine.producers.entries[ANONYMOUS]
-    machine.producers.entries[ANONYMOUS] = Entry(change(entry.run), entry.prev, entry.last_used_index)
+    machine.producers.entries[ANONYMOUS] = Entry(change(entry.run), entry.prev, entry.last_used_ms, entry.order)
 
 
 def test_a_working_partition_passes() -> None:

@@ -67,20 +67,20 @@ BEFORE_WRAP = run_of(1, first_seq=MAX - 11, records_before=MAX - 11)
     ],
 )
 def test_a_range_of_the_current_epoch(run: Run, first_seq: int, count: int, verdict: Repeated | StockadeError) -> None:
-    entry = Entry(run, None, 1)
+    entry = Entry(run, None, 1, 0)
     assert judge(entry, Stamp(NAMED, run.epoch, first_seq), count, strict=False) == verdict
 
 
 def test_62_a_batch_that_straddles_the_wrap_ends_behind_0() -> None:
     after = BEFORE_WRAP.extended(MAX - 10, 21, 50, 1)
     assert (after.last_seq, after.next_seq) == (9, 10)
-    assert judge(Entry(after, None, 1), Stamp(NAMED, 0, MAX - 10), 21, strict=False) == Repeated(
+    assert judge(Entry(after, None, 1, 0), Stamp(NAMED, 0, MAX - 10), 21, strict=False) == Repeated(
         CachedBatch(MAX - 10, 9, 50, 70, 1)
     )
 
 
 def test_69_strict_refuses_the_sixth_newest_and_takes_the_fifth() -> None:
-    entry = Entry(ONE_TO_SEVEN, None, 1)
+    entry = Entry(ONE_TO_SEVEN, None, 1, 0)
     assert judge(entry, Stamp(NAMED, 0, 3), 3, strict=True) == remembered(3, 3)
     assert judge(entry, Stamp(NAMED, 0, 1), 2, strict=True) == out_of_order("overlap", 28, 27)
 
@@ -97,21 +97,21 @@ def test_69_strict_refuses_the_sixth_newest_and_takes_the_fifth() -> None:
     ],
 )
 def test_another_epoch(pid: int, epoch: int, first_seq: int, verdict: StockadeError | None) -> None:
-    entry = Entry(run_of(3, epoch=1), None, 1)
+    entry = Entry(run_of(3, epoch=1), None, 1, 0)
     assert judge(entry, Stamp(pid, epoch, first_seq), 1, strict=False) == verdict
 
 
 def test_an_epoch_that_stored_nothing_is_not_what_is_remembered() -> None:
-    entry = Entry(run_of(3, epoch=1), None, 1).in_epoch(2)
-    assert entry == Entry(Run(2), run_of(3, epoch=1), 1)
-    assert entry.in_epoch(4) == Entry(Run(4), run_of(3, epoch=1), 1)
+    entry = Entry(run_of(3, epoch=1), None, 1, 0).in_epoch(2)
+    assert entry == Entry(Run(2), run_of(3, epoch=1), 1, 0)
+    assert entry.in_epoch(4) == Entry(Run(4), run_of(3, epoch=1), 1, 0)
 
 
 COMMITTED = Outcome("committed")
 ABSENT = Outcome("absent")
 NO_PROOF = Outcome("unknown")
-TWO_EPOCHS = Entry(run_of(2, epoch=5), run_of(1, 2, 3, 4, 5, 6, 7, epoch=3), 1)
-NEW_EPOCH = Entry(Run(5), None, 1)
+TWO_EPOCHS = Entry(run_of(2, epoch=5), run_of(1, 2, 3, 4, 5, 6, 7, epoch=3), 1, 0)
+NEW_EPOCH = Entry(Run(5), None, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ NEW_EPOCH = Entry(Run(5), None, 1)
         pytest.param(TWO_EPOCHS, 5, 2, 1, ABSENT, id="next-in-this-epoch"),
         pytest.param(TWO_EPOCHS, 6, 0, 1, ABSENT, id="an-epoch-never-seen"),
         pytest.param(NEW_EPOCH, 4, 0, 1, ABSENT, id="nothing-before-the-first-epoch"),
-        pytest.param(Entry(FULL_TURN, None, 1), 0, 2147483640, 6, COMMITTED, id="before-the-turn"),
-        pytest.param(Entry(FULL_TURN, None, 1), 0, 1 << 29, 1, NO_PROOF, id="too-far-back-to-tell"),
+        pytest.param(Entry(FULL_TURN, None, 1, 0), 0, 2147483640, 6, COMMITTED, id="before-the-turn"),
+        pytest.param(Entry(FULL_TURN, None, 1, 0), 0, 1 << 29, 1, NO_PROOF, id="too-far-back-to-tell"),
     ],
 )
 def test_an_outcome_certificate(entry: Entry, epoch: int, first_seq: int, count: int, outcome: Outcome) -> None:

@@ -1,0 +1,63 @@
+"""Consumer groups on one partition: who may read under guard, and where each group continues (SEMANTICS 5.5, 5.10).
+
+The controller decides who owns the partition as a resource; what counts here is the fence_epoch that was installed,
+which never goes down.
+"""
+
+import msgspec
+
+from .commands import CommitPosition, InstallReader, Offset, PositionCommitted, ReaderInstalled
+from .errors import NotOwner, OffsetOutOfRange, StockadeError, ThrottlingQuotaExceeded
+
+GROUPS_MAX = 10_000
+"""Groups that may have a position on one partition."""
+
+
+class Reader(msgspec.Struct, frozen=True, array_like=True):
+    """The fence of a group: its epoch, and whether somebody owns it."""
+
+    fence_epoch: int
+    owned: bool
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """Where a group continues: the next offset it wants, and what it noted beside."""
+
+    offset: Offset
+    metadata: str | None
+
+
+class Readers:
+    """Fences and positions, by group."""
+
+    def __init__(self) -> None:
+        self.fences: dict[str, Reader] = {}
+        self.positions: dict[str, Position] = {}
+
+    def install(self, command: InstallReader) -> ReaderInstalled:
+        """Raise a group's fence. What comes late changes nothing."""
+        known = self.fences.get(command.group, Reader(0, False))
+        # Of one epoch, having an owner comes before having none.
+        if (command.fence_epoch, not command.owned) > (known.fence_epoch, not known.owned):
+            known = self.fences[command.group] = Reader(command.fence_epoch, command.owned)
+        return ReaderInstalled(known.fence_epoch)
+
+    def judge(self, group: str, fence_epoch: int | None) -> NotOwner | None:
+        """Refusal of something that only the owner of the partition in this group may do."""
+        known = self.fences.get(group, Reader(0, False))
+        if known.owned and known.fence_epoch == fence_epoch:
+            return None
+        return NotOwner(fence_epoch=known.fence_epoch, group=group)
+
+    def commit(self, command: CommitPosition, log_start: Offset, log_end: Offset) -> PositionCommitted | StockadeError:
+        """Remember a position. A group that never owned the partition needs no fence."""
+        group = command.group
+        refusal = self.judge(group, command.fence_epoch) if group in self.fences else None
+        if refusal is not None:
+            return refusal
+        if command.offset > log_end:
+            return OffsetOutOfRange(command.offset, log_start, log_end)
+        if group not in self.positions and len(self.positions) >= GROUPS_MAX:
+            return ThrottlingQuotaExceeded(f"over {GROUPS_MAX} groups have a position here", retry_after_ms=60_000)
+        self.positions[group] = Position(command.offset, command.metadata)
+        return PositionCommitted()

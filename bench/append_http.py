@@ -68,8 +68,8 @@ async def drive(url: str, requests: Requests, in_flight: int, seconds: float) ->
     made = [
         await loop.create_connection(
             lambda number=number: Connection(requests(number), latencies, began + seconds),  # type: ignore[misc]
-            address.hostname,
-            address.port,
+            address.hostname or "",
+            address.port or 80,
         )
         for number in range(in_flight)
     ]

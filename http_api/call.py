@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from aiohttp import web
@@ -64,7 +65,6 @@ class Call:
         self.request = request
         self.context = context
         self.route = route
-        self.id = secrets.token_hex(8)
         self.body = b""
         self.held_bytes = 0
         self.wait_s = 0.0
@@ -72,6 +72,11 @@ class Call:
         self.decided_by: Leader | None = None
         self.stream: web.StreamResponse | None = None
         self.parameters = Parameters({}, (), (), ())
+
+    @cached_property
+    def id(self) -> str:
+        """The request's id, in its problem and in the log."""
+        return secrets.token_hex(8)
 
     @property
     def service(self) -> Service:
@@ -81,8 +86,8 @@ class Call:
     def check_parameters(self) -> None:
         """Read path, query and headers. Raises InvalidRequest when they are not well-formed."""
         request = self.request
-        pairs = list(request.query.items())
-        self.parameters = Parameters(request.match_info, pairs, list(request.headers.items()), self.route.query)
+        pairs = list(request.query.items()) if "?" in request.raw_path else ()
+        self.parameters = Parameters(request.match_info, pairs, request.headers.items(), self.route.query)
 
     @property
     def accept(self) -> str | None:

@@ -1,7 +1,7 @@
 """Media types: which form of an answer a request accepts, and which form its body has. Pure."""
 
 import re
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..partition.errors import NotAcceptable, UnsupportedMediaType
@@ -12,6 +12,7 @@ TEXT = "text/plain"
 ARROW = "application/vnd.apache.arrow.stream"
 EVENTS = "text/event-stream"
 
+_REMEMBERED = 1024  # headers that were read before
 _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
 
 
@@ -32,7 +33,8 @@ class _Range(NamedTuple):
         return self.main in ("*", main) and self.sub in ("*", sub)
 
 
-def choose(accept: str | None, available: Sequence[str]) -> str:
+@lru_cache(_REMEMBERED)
+def choose(accept: str | None, available: tuple[str, ...]) -> str:
     """The best of ``available`` (the server's favourite first) for an Accept header; None accepts everything.
 
     Highest quality first, then what is named most precisely, then what is named first. A range that is not
@@ -54,7 +56,8 @@ def choose(accept: str | None, available: Sequence[str]) -> str:
     return chosen
 
 
-def body_type(content_type: str | None, content_encoding: str | None, accepted: Sequence[str]) -> str:
+@lru_cache(_REMEMBERED)
+def body_type(content_type: str | None, content_encoding: str | None, accepted: tuple[str, ...]) -> str:
     """The media type of a request's body, one of ``accepted``. Raises UnsupportedMediaType.
 
     A charset is understood for text (whose bytes are kept as they come) and, elsewhere, if it is UTF-8. The

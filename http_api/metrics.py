@@ -5,12 +5,15 @@ Labels have few values: a route's template, never a path; no session id comes ne
 
 import logging
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LONG_S = 5.0
+"""A request that took longer is logged even when all went well."""
 NO_ROUTE = "none"
 """Label of a request for something that does not exist, or that is no HTTP."""
 
@@ -35,6 +38,7 @@ class Metrics:
             registry=self._registry,
         )
         self._refusals = Counter("stockade_http_refusals", "Problems answered.", ["code"], registry=self._registry)
+        self._answered: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._records = Counter("stockade_appended_records", "Records stored by appends here.", registry=self._registry)
         self._bytes = Counter(
             "stockade_appended_bytes", "Bytes of the batches stored by appends here.", registry=self._registry
@@ -42,9 +46,14 @@ class Metrics:
 
     def answered(self, method: str, route: str, status: int, seconds: float | None) -> None:
         """A request was answered; ``seconds`` None: the time says nothing."""
-        self._requests.labels(method, route, status).inc()
+        key = (method, route, status)
+        known = self._answered.get(key)
+        if known is None:  # finding a labelled counter takes longer than counting
+            known = self._requests.labels(*key), self._seconds.labels(method, route)
+            self._answered[key] = known
+        known[0].inc()
         if seconds is not None:
-            self._seconds.labels(method, route).observe(seconds)
+            known[1].observe(seconds)
 
     def refused(self, code: str) -> None:
         """A problem was answered."""
@@ -75,7 +84,9 @@ OBSERVATION = web.RequestKey("observation", Observation)
 
 
 class AccessLogger(AbstractAccessLogger):
-    """Counts each request and logs one line for it: method, route, status, milliseconds, bytes."""
+    """Counts each request, and logs a line for it: method, route, status, milliseconds, bytes. The line is for
+    debugging, unless the request was refused or took long.
+    """
 
     @property
     def enabled(self) -> bool:
@@ -88,6 +99,17 @@ class AccessLogger(AbstractAccessLogger):
         route = seen.route if seen is not None else NO_ROUTE
         if seen is not None:
             seen.metrics.answered(request.method, route, response.status, None if seen.is_stream else time)
-        self.logger.info(
-            "%s %s %d %.1f ms %d bytes", request.method, route, response.status, time * 1000, response.body_length
+        is_odd = response.status >= HTTPStatus.BAD_REQUEST or (
+            time > LONG_S and seen is not None and not seen.is_stream
         )
+        level = logging.INFO if is_odd else logging.DEBUG
+        if self.logger.isEnabledFor(level):
+            self.logger.log(
+                level,
+                "%s %s %d %.1f ms %d bytes",
+                request.method,
+                route,
+                response.status,
+                time * 1000,
+                response.body_length,
+            )

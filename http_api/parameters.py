@@ -6,7 +6,7 @@ Every reason begins with the name of the parameter or header that is wrong.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..partition.errors import InvalidRequest
 
@@ -34,7 +34,7 @@ class Parameters:
         self,
         path: Mapping[str, str],
         query: Sequence[tuple[str, str]],
-        headers: Sequence[tuple[str, str]],
+        headers: Iterable[tuple[str, str]],
         known: Collection[str],
     ) -> None:
         self._path = path
@@ -44,9 +44,9 @@ class Parameters:
         for name in self._query:
             if name not in known:
                 raise InvalidRequest(f"{printable(name)}: no such query parameter here")
-        for name, count in Counter(name for name, _ in [*query, *ours]).items():
-            if count > 1:
-                raise InvalidRequest(f"{name}: given {count} times")
+        if len(self._query) < len(query) or len(self._headers) < len(ours):
+            name, count = Counter(name for name, _ in [*query, *ours]).most_common(1)[0]
+            raise InvalidRequest(f"{name}: given {count} times")
         for name, value in [*path.items(), *query, *ours]:
             if not is_utf8(value):
                 raise InvalidRequest(f"{name}: not UTF-8")
@@ -146,6 +146,8 @@ def is_utf8(text: str) -> bool:
     """Whether a text is made of characters. Bytes that were not UTF-8 come from the parser as half
     surrogates.
     """
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

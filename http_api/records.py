@@ -38,7 +38,8 @@ async def append(call: Call) -> web.StreamResponse:
         call.finish_later(store(call, found, batch, guards))
         return json_answer({"topic": topic, "partition": number, "accepted": True}, 202)
     appended = await store(call, found, batch, guards)
-    term = found.leader().term
+    call.decided_by = found.leader()
+    term = call.decided_by.term
     headers = {} if appended.base_offset is None else {"Stockade-Base-Offset": str(appended.base_offset)}
     return json_answer({"topic": topic, "partition": number} | answer_fields(appended, term), headers=headers)
 

@@ -63,7 +63,7 @@ async def find_partition(call: Call, topic: str, partition: int, topic_id: int |
         found = await call.service.partition(topic, partition, topic_id)
     except StockadeError as refusal:
         return refusal
-    leader = found.leader()
+    leader = call.decided_by = found.leader()
     if leader.node_id not in (None, call.service.node_id):
         return NotLeaderOrFollower(leader.url, leader.term)
     return found

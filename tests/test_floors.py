@@ -166,7 +166,7 @@ def test_each_dependency_is_touched_by_its_owner_only() -> None:
 
 def test_every_library_is_asked_for() -> None:
     files = python(*FLOORS, "src", "tests", "tools", "bench", "examples")
-    helpers = {part for path in python("tests", "tools") for part in path.with_suffix("").parts[1:]}
+    helpers = {part for path in python("tests", "tools", "bench") for part in path.with_suffix("").parts[1:]}
     known = declared() | UNDECLARED | PACKAGES | helpers
     report([fault for path in files for fault in undeclared_faults(path, text(path), known)])
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from stockade.http_api import metrics
 from stockade.http_api.routes import UNDOCUMENTED, routes
 from stockade.partition.errors import BY_CODE
 
@@ -154,12 +155,30 @@ def test_requests_records_and_refusals_are_counted() -> None:
 def test_the_log_line_has_the_route_and_no_session(caplog: pytest.LogCaptureFixture) -> None:
     async def test(node: Conversation) -> None:
         session = (await node.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
-        with caplog.at_level(logging.INFO):
+        with caplog.at_level(logging.DEBUG):
             await node.call("PUT", f"/v1/sessions/{session}")
             await node.call("GET", "/healthz")
         assert session not in caplog.text
-        lines = [record.getMessage() for record in caplog.records if record.name == "stockade.http.access"]
+        lines = access_lines(caplog)
         assert lines[0].startswith("PUT /v1/sessions/{session} 200 ")
         assert re.fullmatch(r"GET /healthz 200 [0-9.]+ ms [0-9]+ bytes", lines[1])
 
     run(test)
+
+
+def test_only_what_was_refused_or_took_long_is_logged_at_info(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(node: Conversation) -> None:
+        with caplog.at_level(logging.INFO):
+            await node.call("GET", "/healthz")
+            await node.call("GET", "/nothing")
+            monkeypatch.setattr(metrics, "LONG_S", -1.0)
+            await node.call("GET", "/readyz")
+        assert [line.split()[1:3] for line in access_lines(caplog)] == [["none", "404"], ["/readyz", "200"]]
+
+    run(test)
+
+
+def access_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "stockade.http.access"]

@@ -15,9 +15,20 @@ FOREVER_S = 1000.0
 KINDS = 5
 """Kinds of faults in a run."""
 FAULTS = (
-    *("crash", "crash_leader", "crash_at_message", "crash_at_message", "power_loss"),
-    *("isolate", "isolate_leader", "isolate_leader", "strand_leader", "late_acks", "late_acks"),
-    *("cut", "break_connection", "hold", "slow_link", "slow_disks"),
+    *("crash", "crash_leader", "crash_at_message", "power_loss", "power_loss"),
+    *("isolate", "isolate_leader", "isolate_leader", "isolate_leader", "isolate_leader"),
+    *(
+        "strand_leader",
+        "stray_tail",
+        "stray_tail",
+        "late_acks",
+        "late_acks",
+        "late_refusals",
+        "rivals",
+        "lost_ballots",
+        "lost_ballots",
+    ),
+    *("cut", "break_connection", "hold", "slow_link", "slow_disks", "full_buffers"),
     *("pause", "pause_leader", "step_down", "reopen"),
 )
 
@@ -86,8 +97,9 @@ class Nemesis:
 
     def crash_at_message(self) -> None:
         """A node dies right after it has handled a message of some kind, and may be back at once."""
-        kind, node = self.rng.choice(TRAPS), self._node()
+        self._trap(self._node(), self.rng.choice(TRAPS))
 
+    def _trap(self, node: str, kind: type[messages.RaftMessage]) -> None:
         def trap(process: Process, message: messages.RaftMessage) -> bool:
             sprung = process.node_id == node and isinstance(message, kind)
             if sprung and self.rng.random() < 0.7:
@@ -129,6 +141,11 @@ class Nemesis:
     def slow_disks(self) -> None:
         self.world.disk_s = self.rng.choice([(0.0001, 0.003), (0.0, 0.1), (0.2, 0.6)])
 
+    def full_buffers(self) -> None:
+        """Many messages do not get into their buffers for a while."""
+        self.world.network.drop_rate = self.rng.choice([0.3, 0.6])
+        self._later(0.1, 1.0, lambda: setattr(self.world.network, "drop_rate", 0.0))
+
     def pause(self) -> None:
         self.world.pause(self._node())
 
@@ -140,6 +157,18 @@ class Nemesis:
         if process is not None and not process.is_paused:
             for group in process.groups.values():
                 group.step_down()
+
+    def rivals(self) -> None:
+        """Several followers are asked to take over at once."""
+        leader, group_id = self._leader(), self.rng.choice(self.world.group_ids)
+        self._promote(leader, [node for node in self.world.voters if self.rng.random() < 0.7], group_id)
+
+    def _promote(self, leader: str, heirs: Sequence[str], group_id: int = 1) -> None:
+        """Whoever of these follows the leader is asked to take over, in the leader's name."""
+        for process in self.awake():
+            group = process.groups.get(group_id)
+            if process.node_id in heirs and group is not None and group.leader == leader != process.node_id:
+                group.receive(leader, messages.TimeoutNow(group.term))
 
     def reopen(self) -> None:
         """A group closes on a node, which lives on, and opens again a little later."""
@@ -166,6 +195,21 @@ class Nemesis:
             self._later(0.3, 2.0, lambda: self._reconnect_all(leader, far))
             for _ in range(3):
                 self._later(0.5, 4.0, self.step_down)
+
+    def stray_tail(self) -> None:
+        """D3: a leader that nobody hears takes in more than its successor, and comes back when messages get lost."""
+        leader = self._leader()
+        others = [node for node in self.world.voters if node != leader]
+        self._hold_all(leader, others)
+        self.burst(leader, self.rng.choice([3, 30]))
+
+        def come_back() -> None:
+            for node in self.world.leaders(1):
+                self.burst(node, self.rng.choice([1, 5]))
+            self.full_buffers()
+            self._later(0.0, 0.1, lambda: self._reconnect_all(leader, others))
+
+        self._later(0.7, 1.5, come_back)
 
     def late_acks(self) -> None:
         """D1: acks are still on their way when their leader was replaced and leads again, with hardly any follower.
@@ -198,6 +242,42 @@ class Nemesis:
             self._later(0.1, 0.5, when_it_leads_again)
 
         self._later(0.7, 1.5, come_back)
+
+    def lost_ballots(self) -> None:
+        """D16: the power of all but one fails when a candidate has just been elected; the one knows nothing of it."""
+        leader = self._leader()
+        group = self.world.processes[leader].groups.get(1) if leader in self.world.processes else None
+        if len(self.world.voters) < 3 or group is None or not group.is_leader:
+            return
+        candidate, outsider, *_ = self.rng.sample([node for node in self.world.voters if node != leader], 2)
+        self.world.isolate([outsider])
+
+        def trap(process: Process, message: messages.RaftMessage) -> bool:
+            if process.node_id != candidate or 1 not in process.groups or not process.groups[1].is_leader:
+                return False
+            for node in self.world.voters:
+                if node != outsider:
+                    self.world.crash(node)
+                    self._later(0.0, 0.3, lambda node=node: self.world.restart(node))  # type: ignore[misc]
+            self._later(0.0, 0.3, self.world.heal)
+            return True
+
+        self.world.trap = trap
+        self._promote(leader, [candidate])
+
+    def late_refusals(self) -> None:
+        """Messages of an old leadership reach a rival of the next one, and are refused in the term of the next one."""
+        if len(self.world.voters) > 2:
+            leader, near, _ = self._split()
+            self._slow(leader, near, FOREVER_S)
+            self._later(0.1, 0.8, lambda: self._make_way_for(near))
+
+            def compete() -> None:
+                for successor in self.world.leaders(1):
+                    self._promote(successor, [leader, near])
+                self._later(0.01, 0.2, lambda: self.world.network.mend(leader, near))
+
+            self._later(0.8, 1.2, compete)
 
     def _split(self) -> tuple[str, str, list[str]]:
         """The leader, one follower that it still reaches, and the others."""

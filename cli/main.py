@@ -14,6 +14,7 @@ COMMANDS = {
     "serve": ".serve:serve",
     "certs": ".certs:certs",
     "demo": ".demo:demo",
+    "hold": ".hold:hold",
     "chaos": ".chaos:chaos",
 }
 """Name of a subcommand -> module and attribute."""

@@ -172,23 +172,6 @@ class ResourceInfo(msgspec.Struct, frozen=True):
     fence_epoch: int
 
 
-class Fence(msgspec.Struct, frozen=True):
-    """One tenure of a partition's slot. ``client_id`` is the session's. Times are the lease clock of the controller
-    when the fence was put in or taken out; ``until_ms`` and ``end`` are None while it holds. ``refused`` counts writes
-    under its token that were refused since it ended.
-    """
-
-    grant: str
-    mode: Mode
-    epoch: int
-    producer_name: str
-    client_id: str | None
-    since_ms: int
-    until_ms: int | None
-    end: str | None
-    refused: int
-
-
 class Evicted(msgspec.Struct, frozen=True):
     """A partition that was fenced on purpose: its epoch now, and the grants that ended."""
 

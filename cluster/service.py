@@ -10,11 +10,11 @@ from typing import Any, Literal, Protocol
 from ..partition.commands import Appended, Offset, Stamp, Token
 from ..partition.records import Batch
 from ..partition.segments import Slice
+from ..partition.tenures import Tenure
 from .model import (
     Claim,
     ClusterInfo,
     Evicted,
-    Fence,
     GrantInfo,
     Leader,
     Mode,
@@ -215,8 +215,8 @@ class FullPartition(Protocol):
         """Raises NotOwner, OffsetOutOfRange."""
         ...
 
-    async def fences(self) -> list[Fence]:
-        """History of the slot, newest first, bounded: the present holder too. Linearizable."""
+    async def fences(self) -> list[Tenure]:
+        """Who holds the slot and who held it, the latest first; bounded. Linearizable."""
         ...
 
 

@@ -245,10 +245,13 @@ class ProducerState(msgspec.Struct, frozen=True, tag="producer"):
 
 
 class Enrolled(msgspec.Struct, frozen=True, tag="enrolled"):
-    """The epoch to install on the partition that asked: the registry's, or 0 for an anonymous producer."""
+    """The epoch to install on the partition that asked: the registry's, or 0 for an anonymous producer. ``order`` is
+    the log index of this answer.
+    """
 
     pid: ProducerId
     epoch: int
+    order: int
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):

@@ -122,7 +122,7 @@ class ControllerMachine:
             case FenceProducer(name=name):
                 return self.registry.fence(name)
             case Enrol():
-                return self._enrol(command)
+                return self._enrol(index, command)
             case ProducerFenceInstalled(pid=pid, epoch=epoch, group_id=group):
                 self.registry.enrolments.installed(pid, epoch, group)
             case Tick():
@@ -155,10 +155,10 @@ class ControllerMachine:
         self.ownership.release(command.session, command.grant_id)
         return Freed(self.ownership.fences.uncleared(lambda grant: grant.grant_id == command.grant_id))
 
-    def _enrol(self, command: Enrol) -> Enrolled:
+    def _enrol(self, index: int, command: Enrol) -> Enrolled:
         if self.catalog.locate(command.group_id) is None:
             raise UnknownTopicOrPartition(topic=None, partition=topic_partition(command.group_id)[1])
-        return self.registry.enrol(command)
+        return self.registry.enrol(index, command)
 
     def topics(self) -> list[Topic]:
         """Ascending by name."""
@@ -244,7 +244,7 @@ class ControllerMachine:
     def work_on(self, group: GroupId) -> list[Work]:
         """The part of it that concerns one partition."""
         fence = self.ownership.fences.work_on(group)
-        producers = self.registry.enrolments.work_on(group)
+        producers = self.registry.enrolments.work_on(group, self.applied_index)
         return [*producers] if fence is None else [fence, *producers]
 
     def save(self) -> State:

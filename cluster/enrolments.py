@@ -87,9 +87,10 @@ class Enrolments:
         """Whether the partition knows that epoch or a higher one, or is no more."""
         return not self._owes(fence.group_id, fence.pid)
 
-    def work_on(self, group: GroupId) -> list[InstallProducerWork]:
-        """What to do on a partition now."""
-        return [InstallProducerWork(group, pid, epoch) for pid, epoch in sorted(self.owed.get(group, {}).items())]
+    def work_on(self, group: GroupId, index: int) -> list[InstallProducerWork]:
+        """What to do on a partition now, after the command at ``index``."""
+        owed = sorted(self.owed.get(group, {}).items())
+        return [InstallProducerWork(group, pid, epoch, index) for pid, epoch in owed]
 
     def save(self) -> SavedEnrolments:
         """Everything that decides future answers."""

@@ -146,7 +146,7 @@ class Node:
         (directory / "log").mkdir(parents=True)
         stored.start(directory / "log")
 
-        async def enrol_here(pid: int, group: int, timeout_s: float) -> int:
+        async def enrol_here(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
             return await enrol(self._router, self._book.controllers, pid, group, timeout_s)
 
         def open_group(applied: AppliedMachine) -> Any:

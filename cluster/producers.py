@@ -32,8 +32,13 @@ class Producers:
         return ProducerPair(state.pid, state.epoch, state.name)
 
 
-async def enrol(router: Router, controllers: list[str], pid: int, partition_group: int, timeout_s: float) -> int:
-    """Ask the controller, from a partition's leader, for a producer's epoch. Raises what the registry answers."""
+async def enrol(
+    router: Router, controllers: list[str], pid: int, partition_group: int, timeout_s: float
+) -> tuple[int, int]:
+    """Ask the controller, from a partition's leader, for a producer's epoch, and the place of this answer in its log.
+
+    Raises what the registry answers.
+    """
     # The lease clock is the controller's leader's; 0 leaves it where it stands.
     command = commands.encode_command(Enrol(now_ms=0, pid=pid, group_id=partition_group))
     answer = commands.decode_result(await router.propose(CONTROLLER_GROUP, controllers, command, timeout_s))
@@ -41,4 +46,4 @@ async def enrol(router: Router, controllers: list[str], pid: int, partition_grou
         raise answer
     if not isinstance(answer, Enrolled):
         raise LeaderNotAvailable(f"the controller answered {answer!r}")
-    return answer.epoch
+    return answer.epoch, answer.order

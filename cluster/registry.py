@@ -88,8 +88,8 @@ class Registry:
         row.last = row.nonce = None
         return self.state(row)
 
-    def enrol(self, command: Enrol) -> Enrolled:
-        """Check a producer that a partition does not know.
+    def enrol(self, index: int, command: Enrol) -> Enrolled:
+        """Check a producer that a partition does not know, by the command at ``index``.
 
         The caller has checked that the partition exists.
         """
@@ -97,14 +97,14 @@ class Registry:
         if not is_named(pid):
             if not FIRST_ANONYMOUS_PID <= pid < self._next_anonymous:
                 raise InvalidProducerIdMapping()
-            return Enrolled(pid, 0)
+            return Enrolled(pid, 0, index)
         row = self._by_pid.get(pid)
         if row is None:
             raise InvalidProducerIdMapping()
         if row.pid != pid:
             raise ProducerFenced(reason="identity", current_epoch=row.epoch)
         self.enrolments.enrol(pid, command.group_id)
-        return Enrolled(pid, row.epoch)
+        return Enrolled(pid, row.epoch, index)
 
     def state(self, row: Row) -> ProducerState:
         """As answered, with what must be installed first: also of retired ids, which may be written with

@@ -34,8 +34,10 @@ from .messages import GroupStatus
 from .model import Leader, TopicConfig
 from .signal import Signal
 
-Enrol = Callable[[int, int, float], Awaitable[int]]
-"""(pid, group id, timeout in seconds) -> the producer epoch in force. Raises what the registry answers."""
+Enrol = Callable[[int, int, float], Awaitable[tuple[int, int]]]
+"""(pid, group id, timeout in seconds) -> the producer epoch in force and the order of this answer among others.
+Raises what the registry answers.
+"""
 
 
 class AppliedMachine:
@@ -211,8 +213,8 @@ class Replica:
         outcome.
         """
         try:
-            epoch = await self._enrol(pid, self.group.group_id, deadline - asyncio.get_running_loop().time())
-            await self._propose(InstallProducer(pid, epoch), deadline)
+            epoch, order = await self._enrol(pid, self.group.group_id, deadline - asyncio.get_running_loop().time())
+            await self._propose(InstallProducer(pid, epoch, order), deadline)
         except RequestTimedOut as error:
             raise LeaderNotAvailable("the producer could not be looked up in time") from error
         except UnknownTopicOrPartition as error:

@@ -67,15 +67,16 @@ class ClearFenceWork(msgspec.Struct, frozen=True):
 
 
 class InstallProducerWork(msgspec.Struct, frozen=True):
-    """Tell a partition where a producer is enrolled of its new epoch."""
+    """Tell a partition where a producer is enrolled of its new epoch, as it was after the command at ``order``."""
 
     group_id: GroupId
     pid: ProducerId
     epoch: int
+    order: int
 
     def command(self) -> InstallProducer:
         """To propose to the partition's group."""
-        return InstallProducer(pid=self.pid, epoch=self.epoch)
+        return InstallProducer(pid=self.pid, epoch=self.epoch, order=self.order)
 
     def report(self, answer: ProducerInstalled, now_ms: int) -> ProducerFenceInstalled:
         """To propose to the controller's group."""

@@ -63,7 +63,7 @@ RESULTS: list[Result] = [
     Freed([FenceRef(812 << 16, 3)]),
     ProducerState(1001, 4, "mirror", [ProducerFence(1001, 4, 812 << 16)]),
     ProducerState(1000, 0, None, []),
-    Enrolled(1001, 4),
+    Enrolled(1001, 4, 17),
     Arranged(),
     Done(),
 ]

@@ -77,7 +77,7 @@ def test_on_one_partition_there_is_one_fence_to_do_and_it_comes_before_producers
     second = house.granted("b")
     fence, producer = house.machine.work()
     assert fence == InstallFenceWork(group, second.grant_id, second.grant_index, 2, "b", "p", "Exclusive")
-    assert producer == InstallProducerWork(group, 1001, 1)
+    assert producer == InstallProducerWork(group, 1001, 1, house.index)
     assert house.machine.work_on(group) == [fence, producer]
     assert house.machine.work_on(group + 1) == []
     house.settle()

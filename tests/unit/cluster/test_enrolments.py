@@ -29,13 +29,13 @@ def test_an_enrolled_partition_is_owed_every_later_epoch_until_it_has_it() -> No
     groups = [group_id(driver.topic(partitions=3), partition) for partition in (2, 0)]
     driver.init("w")
     for group in groups:
-        assert enrol(driver, PID, group) == Enrolled(PID, 0)
+        assert enrol(driver, PID, group) == Enrolled(PID, 0, 0)
     assert list(driver.machine.work()) == [], "the partition that asked installs what it was answered"
     answer = driver.init("w")
     fences = [ProducerFence(PID, 1, group) for group in sorted(groups)]
     assert answer == ProducerState(PID, 1, "w", fences)
     assert [w for f in fences for w in driver.machine.work_on(f.group_id)] == [
-        InstallProducerWork(fence.group_id, PID, 1) for fence in fences
+        InstallProducerWork(fence.group_id, PID, 1, driver.index) for fence in fences
     ]
     driver.do(ProducerFenceInstalled(now_ms=0, pid=PID, epoch=0, group_id=groups[0]))
     assert not driver.machine.is_installed(fences[0]), "an older epoch does not settle it"
@@ -66,7 +66,7 @@ def test_enrolling_again_settles_nothing_that_is_owed() -> None:
     driver.init("w")
     enrol(driver, PID, group)
     driver.init("w")
-    assert enrol(driver, PID, group) == Enrolled(PID, 1)
+    assert enrol(driver, PID, group) == Enrolled(PID, 1, 0)
     assert not driver.machine.is_installed(ProducerFence(PID, 1, group))
 
 
@@ -91,8 +91,8 @@ def test_only_issued_ids_are_enrolled() -> None:
     driver.init(None)
     for pid in (999, 998, 1003, 1002, 0, -1):
         assert enrol(driver, pid, group) == InvalidProducerIdMapping()
-    assert enrol(driver, 1000, group) == Enrolled(1000, 0)
-    assert enrol(driver, PID, group) == Enrolled(PID, 0)
+    assert enrol(driver, 1000, group) == Enrolled(1000, 0, 0)
+    assert enrol(driver, PID, group) == Enrolled(PID, 0, 0)
     for gone in (group + 5, group_id(99, 0)):
         assert isinstance(enrol(driver, PID, gone), UnknownTopicOrPartition)
 
@@ -116,12 +116,12 @@ def test_enrolments_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     topic_id = driver.topic(partitions=3)
     driver.init("w")
     for partition in (0, 1):
-        assert enrol(driver, PID, group_id(topic_id, partition)) == Enrolled(PID, 0)
+        assert enrol(driver, PID, group_id(topic_id, partition)) == Enrolled(PID, 0, 0)
     assert enrol(driver, PID, group_id(topic_id, 2)) == ThrottlingQuotaExceeded(retry_after_ms=1000)
-    assert enrol(driver, PID, group_id(topic_id, 1)) == Enrolled(PID, 0)
+    assert enrol(driver, PID, group_id(topic_id, 1)) == Enrolled(PID, 0, 0)
     driver.delete()
     topic_id = driver.topic(partitions=3)
-    assert enrol(driver, PID, group_id(topic_id, 2)) == Enrolled(PID, 0)
+    assert enrol(driver, PID, group_id(topic_id, 2)) == Enrolled(PID, 0, 0)
 
 
 def test_59_no_partition_takes_an_old_instance_also_where_the_new_one_never_was() -> None:
@@ -143,4 +143,4 @@ def introduce(house: House, group: GroupId) -> None:
     """As a partition's leader does with a producer that it does not know."""
     answer = enrol(house, PID, group)
     assert isinstance(answer, Enrolled)
-    house.tell(InstallProducerWork(group, PID, answer.epoch))
+    house.tell(InstallProducerWork(group, PID, answer.epoch, house.index))

@@ -232,7 +232,7 @@ class ProducerProtocol(Postal):
             group = self.groups[partition]
             answer = self.house.do(Enrol(now_ms=0, pid=pid, group_id=group))
             if isinstance(answer, Enrolled):
-                self.sent.append(InstallProducerWork(group, pid, answer.epoch))
+                self.sent.append(InstallProducerWork(group, pid, answer.epoch, answer.order))
 
     @invariant()
     def a_pair_that_was_given_out_shuts_out_the_older_ones(self) -> None:

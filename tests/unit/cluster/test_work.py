@@ -13,13 +13,13 @@ from stockade.partition.commands import (
 GROUP = 812 << 16 | 1
 INSTALL = InstallFenceWork(GROUP, "g-812-3", 3, 7, "s-1", "p", "Exclusive")
 CLEAR = ClearFenceWork(GROUP, "g-812-3", 3, 7)
-PRODUCER = InstallProducerWork(GROUP, 1001, 4)
+PRODUCER = InstallProducerWork(GROUP, 1001, 4, 17)
 
 
 def test_a_step_proposes_what_it_says() -> None:
     assert INSTALL.command() == InstallFence("g-812-3", 7, "s-1", "p", "Exclusive", 3)
     assert CLEAR.command() == ClearFence("g-812-3", 7, 3)
-    assert PRODUCER.command() == InstallProducer(1001, 4)
+    assert PRODUCER.command() == InstallProducer(1001, 4, 17)
 
 
 def test_a_step_that_was_done_is_reported() -> None:

@@ -181,7 +181,7 @@ def test_losing_the_seat_cancels_the_block_and_says_why(cluster: FakeCluster) ->
             async with producer.exclusive("t"):
                 cluster.expired = True
                 steps.append("owner")
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
                 steps.append("never")
         await asyncio.sleep(0)
         steps.append("free")
@@ -211,7 +211,7 @@ def test_an_outside_cancellation_of_a_guarded_block_stays_one(cluster: FakeClust
         async def own() -> None:
             async with producer.exclusive("t"):
                 inside.set()
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
 
         task = asyncio.create_task(own())
         await inside.wait()

@@ -24,7 +24,6 @@ from stockade.partition.errors import (
 
 from .fake_cluster import FakeCluster, Fault
 
-
 ONE_AFTER_THE_OTHER = {"inflight_batches_max": 1}
 """Faults strike in the order of arrival, and two connections may swap that; test_renewal.py has the pipelines."""
 

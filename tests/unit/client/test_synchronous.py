@@ -1,0 +1,88 @@
+import threading
+
+import pytest
+
+from stockade.client.config import ClientConfig
+from stockade.partition.errors import ProducerBusy, ProducerFenced, SessionExpired
+from stockade.sync import Consumer, Producer, Session
+
+from .fake_cluster import FakeCluster, Fault
+
+
+@pytest.fixture
+def config(cluster: FakeCluster) -> ClientConfig:
+    return ClientConfig(bootstrap=tuple(cluster.nodes), linger_ms=0, retry_backoff_ms=1, session_ttl_ms=1000)
+
+
+def test_what_is_sent_is_stored_and_read_back(cluster: FakeCluster, config: ClientConfig) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.LOSE_REPLY]
+    with Producer(config, name="writer") as producer:
+        assert producer.name == "writer"
+        receipt = producer.send("t", b"a", key=b"k").result(10)
+        assert (receipt.offset, receipt.duplicate) == (0, True)
+        batch = producer.send_batch("t", 0, [b"b", b"c"])
+        producer.flush()
+        assert batch.is_done
+        assert batch.failure is None
+    with Consumer(config) as consumer:
+        assert [record.value for record in consumer.records("t")] == [b"a", b"b", b"c"]
+
+
+def test_several_threads_share_one_producer(cluster: FakeCluster, config: ClientConfig) -> None:
+    cluster.create("t")
+    with Producer(config) as producer:
+        work = [threading.Thread(target=lambda: producer.send("t", b"v").result(10)) for _ in range(8)]
+        for thread in work:
+            thread.start()
+        for thread in work:
+            thread.join()
+    assert len(cluster.values("t")) == 8
+
+
+def test_an_exclusive_block_owns_its_partitions_and_frees_them(cluster: FakeCluster, config: ClientConfig) -> None:
+    cluster.create("t")
+    with Producer(config, name="owner") as producer, producer.exclusive("t") as fence:
+        assert fence.epoch == 1
+        assert not fence.is_lost
+        producer.send("t", b"mine")
+        with Session("other", config) as session, pytest.raises(ProducerBusy):
+            session.acquire("t")
+    assert cluster.values("t") == [b"mine"]
+    assert cluster.grants == {}
+
+
+def test_a_zombie_is_refused_and_the_block_raises_why(cluster: FakeCluster, config: ClientConfig) -> None:
+    cluster.create("t")
+    with (
+        Producer(config, name="owner") as producer,
+        pytest.raises(ProducerFenced),
+        producer.exclusive("t") as fence,
+    ):
+        cluster.take_over("t")
+        delivery = producer.send("t", b"zombie")
+        assert fence.wait_lost(10)
+        assert isinstance(fence.error, ProducerFenced)
+        delivery.result(10)
+    assert cluster.values("t") == []
+
+
+def test_a_session_renews_itself_and_tells_when_it_is_lost(cluster: FakeCluster, config: ClientConfig) -> None:
+    cluster.create("t")
+    with Session("me", config) as session:
+        fence = session.acquire("t", [0])
+        assert fence.token(0).session == session.id
+        assert not fence.wait_lost(0.01)
+        cluster.expired = True
+        assert fence.wait_lost(10)
+        assert isinstance(fence.error, SessionExpired)
+
+
+def test_a_reader_that_stops_early_leaves_nothing_behind(cluster: FakeCluster, config: ClientConfig) -> None:
+    cluster.create("t")
+    with Producer(config) as producer:
+        producer.send_batch("t", 0, [b"a", b"b"])
+    with Consumer(config) as consumer:
+        records = consumer.records("t", follow=True)
+        assert next(records).value == b"a"
+        records.close()  # type: ignore[attr-defined]

@@ -1,6 +1,9 @@
 """What must hold after every event of a simulated run, seen from outside with knowledge of every disk.
 
-- One leader a term. Log matching: an (index, term) has one payload and one predecessor, everywhere and for ever.
+- One leader a term, with the votes of a majority of the voters in its log, each from the very disk that is named there;
+  nobody votes twice. Of configurations, one at a time is open, and two in a row differ by one voter; a learner is
+  promoted when it has caught up.
+- Log matching: an (index, term) has one payload and one predecessor, everywhere and for ever.
 - A leader's next_index never goes back on a success ack, and only rounds that it has begun are answered.
 - A message leaves only when what it promises is durable on its sender.
 - A leader commits by counting copies only of an entry of its own term.
@@ -15,7 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from simulation.disk import FIRST_INDEX, View
+from simulation.members import Members, is_new_term_settled
 
+from stockade.raft.configuration import CONFIGURATION, Configuration
 from stockade.raft.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
 from stockade.raft.leading import Leading
 from stockade.raft.messages import AppendAck, PreVote, PreVoteReply, RaftMessage, RequestVote, VoteReply
@@ -85,6 +90,7 @@ class Checker:
         self.attempts: list[Attempt] = []
         self.barriers_passed = 0
         self.violation: Violation | None = None
+        self.members = Members(world)
         self._world = world
         self._seen: dict[Group, Seen] = {}
 
@@ -97,10 +103,17 @@ class Checker:
     # What happens inside a node.
 
     def appended(self, process: "Process", group_id: int, index: int, term: int, payload: bytes) -> None:
-        prev_term = process.log.views[group_id].term_at(index - 1)
+        view = process.log.views[group_id]
+        prev_term = view.term_at(index - 1)
         assert prev_term is not None
         known = self.history[group_id].entries.setdefault((index, term), (payload, prev_term))
         self.require(known == (payload, prev_term), f"{process.node_id}: two histories meet at {(index, term)}")
+        group = process.groups.get(group_id)
+        if payload.startswith(CONFIGURATION) and group is not None and group.is_leader:
+            fault = self.members.fault(process, group_id, payload, group.commit_index)
+            self.require(fault is None, f"{process.node_id} {fault}")
+            settled = is_new_term_settled(view, term, group.commit_index)
+            self.require(settled, f"{process.node_id} changes the members before it has committed anything")
 
     def opened(self, group: Group) -> None:
         self._seen[group] = Seen()
@@ -137,9 +150,11 @@ class Checker:
         history = self.history[group.group_id]
         leader = history.leaders.setdefault(group.term, process.node_id)
         self.require(leader == process.node_id, f"{leader} and {process.node_id} lead term {group.term}")
+        won = self.members.has_won(group.group_id, group.term, process)
+        self.require(won, f"{process.node_id} leads term {group.term} without the votes of a majority")
         view = process.log.views[group.group_id]
         for index, (entry, term) in enumerate(zip(history.committed, history.commit_terms, strict=True), FIRST_INDEX):
-            if term < group.term:
+            if term < group.term and index >= view.first_index:
                 self.require(view.entry(index) == entry, f"leader {process.node_id} lacks committed entry {index}")
 
     def _check_streams(self, process: "Process", leading: Leading, streams: dict[str, Stream]) -> None:
@@ -162,29 +177,39 @@ class Checker:
         self.require(group.commit_index >= before, f"{process.node_id}: the commit index went back")
         for index in range(max(before + 1, FIRST_INDEX), group.commit_index + 1):
             entry = view.entry(index)
+            if index < view.first_index:  # in a checkpoint: what was applied of it is compared
+                self.require(index <= history.commit_index, f"{process.node_id}: installed {index}, not committed")
+                continue
             self.require(entry is not None, f"{process.node_id}: committed {index} is not in its log")
             assert entry is not None
             if index <= history.commit_index:
                 known = history.committed[index - FIRST_INDEX]
                 self.require(known == entry, f"{process.node_id}: committed entry {index} is another one")
             else:
-                self._new_commit(group, history, index, entry)
+                self._new_commit(process, group, history, index, entry)
 
-    def _new_commit(self, group: Group, history: History, index: int, entry: tuple[int, bytes]) -> None:
-        disks = self._world.disks.values()
-        copies = sum(disk.durable[group.group_id].entry(index) == entry for disk in disks)
-        self.require(2 * copies > len(disks), f"entry {index} was committed with {copies} copies on disk")
-        command = entry[1][1:]
+    def _new_commit(
+        self, process: "Process", group: Group, history: History, index: int, entry: tuple[int, bytes]
+    ) -> None:
+        copies, voters = self.members.copies(group.group_id, process, index, entry)
+        self.require(2 * copies > voters, f"entry {index} was committed with {copies} copies on {voters} disks")
+        if entry[1].startswith(CONFIGURATION):
+            self.members.committed[group.group_id] = Configuration.of_entry(entry[1])
+        command = b"" if entry[1].startswith(CONFIGURATION) else entry[1][1:]
         self.require(command not in history.refused, f"entry {index} was rejected, and committed")
         self.require(not command or command not in history.places, f"entry {index} was committed before")
         history.places[command] = index
         history.committed.append(entry)
         history.commit_terms.append(group.term)
-        for node, process in self._world.processes.items():
-            other = process.groups.get(group.group_id)
+        for node, rival in self._world.processes.items():
+            other = rival.groups.get(group.group_id)
             if other is not None and other.is_leader and other.term > group.term:
-                has = process.log.views[group.group_id].entry(index) == entry
+                has = self._has(rival, group.group_id, index, entry)
                 self.require(has, f"{node} leads a later term without committed entry {index}")
+
+    def _has(self, process: "Process", group_id: int, index: int, entry: tuple[int, bytes]) -> bool:
+        view = process.log.views[group_id]
+        return index < view.first_index or view.entry(index) == entry
 
     def _check_applied(self, process: "Process", group_id: int, before: int) -> None:
         history, applied = self.history[group_id], process.machines[group_id].applied
@@ -194,7 +219,8 @@ class Checker:
             known = history.committed[index - FIRST_INDEX]
             self.require(known == (term, b"\x00" + command), f"{process.node_id}: {index} applied as another one")
             skipped = history.committed[last + 1 - FIRST_INDEX : index - FIRST_INDEX]
-            self.require(all(entry[1] == b"\x01" for entry in skipped), f"{process.node_id}: gap before {index}")
+            is_gap = any(entry[1].startswith(b"\x00") for entry in skipped)
+            self.require(not is_gap, f"{process.node_id}: gap before {index}")
             self.require(index > last, f"{process.node_id}: {index} applied again")
             last = index
 
@@ -211,15 +237,18 @@ class Checker:
             candidate = source if isinstance(message, RequestVote) else target
             vote = (durable.term, durable.voted_for)
             self.require(vote == (message.term, candidate), f"{source}: {name} before the vote was on disk")
+            once = self.members.voted(group_id, message.term, source, candidate)
+            self.require(once, f"{source} voted twice in term {message.term}")
         if isinstance(message, AppendAck) and message.success:
             self._check_ack(source, target, group_id, durable, message)
 
     def _check_ack(self, source: str, target: str, group_id: int, durable: View, ack: AppendAck) -> None:
-        index = ack.next_index - 1
-        self.require(index <= durable.last_index, f"{source}: acked {index} before it was on disk")
+        index, covered = ack.next_index - 1, self._world.disks[source].covered(group_id)
+        self.require(index <= max(durable.last_index, covered), f"{source}: acked {index} before it was on disk")
         leader = self._world.processes.get(target)
         group = leader.groups.get(group_id) if leader is not None else None
-        if leader is not None and group is not None and group.is_leader and group.term == ack.term:
+        is_its_leader = group is not None and group.is_leader and group.term == ack.term
+        if leader is not None and is_its_leader and index > covered and index >= leader.log.views[group_id].first_index:
             same = leader.log.views[group_id].term_at(index) == durable.term_at(index)
             self.require(same, f"{source}: acked {index}, which is another entry than the leader's")
 

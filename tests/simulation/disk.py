@@ -3,7 +3,9 @@
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from simulation.checkpoints import Checkpoint
 
 from stockade.raft.wal import Entry, RecoveredGroup
 
@@ -23,25 +25,42 @@ class Record:
 
 @dataclass(slots=True)
 class View:
-    """One group, as a sequence of records leaves it. Entry ``index`` is at ``entries[index - FIRST_INDEX]``."""
+    """One group, as a sequence of records leaves it. Entry ``index`` is at ``entries[index - first_index]``.
+
+    What is before the first one was compacted, or overtaken by a checkpoint; the term right before it is known.
+    """
 
     term: int = 0
     voted_for: str | None = None
     entries: list[tuple[int, bytes]] = field(default_factory=list)
     locations: list[int] = field(default_factory=list)
+    first_index: int = FIRST_INDEX
+    term_before: int = 0
 
     @property
     def last_index(self) -> int:
-        return FIRST_INDEX - 1 + len(self.entries)
+        return self.first_index - 1 + len(self.entries)
 
     def entry(self, index: int) -> tuple[int, bytes] | None:
-        return self.entries[index - FIRST_INDEX] if FIRST_INDEX <= index <= self.last_index else None
+        return self.entries[index - self.first_index] if self.first_index <= index <= self.last_index else None
 
     def term_at(self, index: int) -> int | None:
-        if index < FIRST_INDEX:
-            return 0
+        if index == self.first_index - 1:
+            return self.term_before
         entry = self.entry(index)
         return None if entry is None else entry[0]
+
+    def copy(self) -> "View":
+        return replace(self, entries=self.entries.copy(), locations=self.locations.copy())
+
+    def compact(self, index: int) -> None:
+        """Drop entries up to ``index``, as far as there are any."""
+        count = min(index, self.last_index) + 1 - self.first_index
+        if count > 0:
+            self.term_before = self.entries[count - 1][0]
+            self.first_index += count
+            del self.entries[:count]
+            del self.locations[:count]
 
     def take(self, record: Record, location: int) -> None:
         if record.kind == "entry":
@@ -49,12 +68,17 @@ class View:
             self.entries.append((record.term, record.payload))
             self.locations.append(location)
         elif record.kind == "truncate":
-            del self.entries[record.index - FIRST_INDEX :]
-            del self.locations[record.index - FIRST_INDEX :]
+            count = max(0, record.index - self.first_index)
+            del self.entries[count:]
+            del self.locations[count:]
+        elif record.kind == "reset":
+            self.entries, self.locations = [], []
+            self.first_index, self.term_before = record.index + 1, record.term
         elif record.kind == "vote":
             self.term, self.voted_for = record.term, record.voted_for
         else:
             self.term, self.voted_for, self.entries, self.locations = 0, None, [], []
+            self.first_index, self.term_before = FIRST_INDEX, 0
 
 
 class Disk:
@@ -66,6 +90,8 @@ class Disk:
         self.synced = 0
         self.latency_s = latency_s
         self.durable: defaultdict[int, View] = defaultdict(View)
+        self.checkpoints: dict[int, Checkpoint] = {}
+        """The one that counts of each group: durable, since a rename puts it here."""
         self._rng = rng
 
     def sync(self, count: int) -> None:
@@ -74,6 +100,19 @@ class Disk:
             record = self.records[location]
             self.durable[record.group].take(record, location)
         self.synced = max(self.synced, count)
+
+    def covered(self, group_id: int) -> int:
+        """Everything of a group up to here is in its checkpoint."""
+        checkpoint = self.checkpoints.get(group_id)
+        return FIRST_INDEX - 1 if checkpoint is None else checkpoint.index
+
+    def has(self, group_id: int, index: int, entry: tuple[int, bytes]) -> bool:
+        """Whether a committed entry is on this disk, in the log or in the checkpoint."""
+        return index <= self.covered(group_id) or self.durable[group_id].entry(index) == entry
+
+    def compact(self, group_id: int, index: int) -> None:
+        """The files that held the entries up to here are gone."""
+        self.durable[group_id].compact(index)
 
     def crash(self) -> None:
         """Of what was written and not synced, some prefix survives."""
@@ -92,8 +131,7 @@ class Log:
         self.durable_lsn = 0
         self.lsn = 0
         self.views: defaultdict[int, View] = defaultdict(View)
-        for location, record in enumerate(disk.records):
-            self.views[record.group].take(record, location)
+        self.views.update((group, view.copy()) for group, view in disk.durable.items())
         self._disk = disk
         self._later = later
         self._is_flushing = False
@@ -148,5 +186,8 @@ class Log:
 
 def _recovered(view: View) -> RecoveredGroup:
     places = zip(view.entries, view.locations, strict=True)
-    entries = [Entry(index, term, location) for index, ((term, _), location) in enumerate(places, FIRST_INDEX)]
+    entries = [
+        Entry(index, term, location, payload[0])
+        for index, ((term, payload), location) in enumerate(places, view.first_index)
+    ]
     return RecoveredGroup(view.term, view.voted_for, entries)

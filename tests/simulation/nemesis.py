@@ -51,7 +51,7 @@ class Nemesis:
 
     def strike(self) -> None:
         """One fault, or one thing mended: rather that when no majority is awake."""
-        quorum = len(self.world.voters) // 2 + 1
+        quorum = len(self.world.nodes) // 2 + 1
         if self.rng.random() < (0.3 if len(self.awake()) >= quorum else 0.8):
             self._mend_something()
         else:
@@ -63,17 +63,17 @@ class Nemesis:
     # Whom it meets.
 
     def _node(self) -> str:
-        return self.rng.choice(self.world.voters)
+        return self.rng.choice(self.world.nodes)
 
     def _leader(self) -> str:
         leaders = self.world.leaders(self.rng.choice(self.world.group_ids))
         return self.rng.choice(leaders) if leaders else self._node()
 
     def _on_pair(self, act: Callable[[str, str], None]) -> None:
-        if len(self.world.voters) > 1:
-            act(*self.rng.sample(self.world.voters, 2))
+        if len(self.world.nodes) > 1:
+            act(*self.rng.sample(self.world.nodes, 2))
 
-    def _later(self, low_s: float, high_s: float, act: Fault) -> None:
+    def later(self, low_s: float, high_s: float, act: Fault) -> None:
         self.world.at(self.rng.uniform(low_s, high_s), lambda: None if self.is_over else act())
 
     # Single faults.
@@ -103,25 +103,25 @@ class Nemesis:
         def trap(process: Process, message: messages.RaftMessage) -> bool:
             sprung = process.node_id == node and isinstance(message, kind)
             if sprung and self.rng.random() < 0.7:
-                self._later(0.0, 0.02, lambda: self.world.restart(node))
+                self.later(0.0, 0.02, lambda: self.world.restart(node))
             return sprung
 
         self.world.trap = trap
 
     def power_loss(self) -> None:
         """All at once; they come back in any order."""
-        for node in self.world.voters:
+        for node in self.world.nodes:
             self.world.crash(node)
-            self._later(0.0, 1.0, lambda node=node: self.world.restart(node))  # type: ignore[misc]
+            self.later(0.0, 1.0, lambda node=node: self.world.restart(node))  # type: ignore[misc]
 
     def isolate(self) -> None:
-        self.world.isolate(self.rng.sample(self.world.voters, self.rng.randint(1, len(self.world.voters))))
+        self.world.isolate(self.rng.sample(self.world.nodes, self.rng.randint(1, len(self.world.nodes))))
 
     def isolate_leader(self) -> None:
         """For long enough that it is replaced, often not for much longer."""
         self.world.isolate([self._leader()])
         if self.rng.random() < 0.7:
-            self._later(0.3, 2.5, self.world.heal)
+            self.later(0.3, 2.5, self.world.heal)
 
     def cut(self) -> None:
         self._on_pair(self.world.network.cut)
@@ -144,7 +144,7 @@ class Nemesis:
     def full_buffers(self) -> None:
         """Many messages do not get into their buffers for a while."""
         self.world.network.drop_rate = self.rng.choice([0.3, 0.6])
-        self._later(0.1, 1.0, lambda: setattr(self.world.network, "drop_rate", 0.0))
+        self.later(0.1, 1.0, lambda: setattr(self.world.network, "drop_rate", 0.0))
 
     def pause(self) -> None:
         self.world.pause(self._node())
@@ -161,7 +161,7 @@ class Nemesis:
     def rivals(self) -> None:
         """Several followers are asked to take over at once."""
         leader, group_id = self._leader(), self.rng.choice(self.world.group_ids)
-        self._promote(leader, [node for node in self.world.voters if self.rng.random() < 0.7], group_id)
+        self._promote(leader, [node for node in self.world.nodes if self.rng.random() < 0.7], group_id)
 
     def _promote(self, leader: str, heirs: Sequence[str], group_id: int = 1) -> None:
         """Whoever of these follows the leader is asked to take over, in the leader's name."""
@@ -182,24 +182,24 @@ class Nemesis:
             if process.is_alive and group_id not in process.groups:
                 process.open_group(group_id)
 
-        self._later(0.0, 1.0, open_again)
+        self.later(0.0, 1.0, open_again)
 
     # Known accidents.
 
     def strand_leader(self) -> None:
         """The leader reaches one follower only, whose acks are slow; it is replaced, comes back and may lead again."""
-        if len(self.world.voters) > 2:
+        if len(self.world.nodes) > 2:
             leader, near, far = self._split()
             self._slow(near, leader, self.rng.uniform(0.5, 4.0))
             self._hold_all(leader, far)
-            self._later(0.3, 2.0, lambda: self._reconnect_all(leader, far))
+            self.later(0.3, 2.0, lambda: self._reconnect_all(leader, far))
             for _ in range(3):
-                self._later(0.5, 4.0, self.step_down)
+                self.later(0.5, 4.0, self.step_down)
 
     def stray_tail(self) -> None:
         """D3: a leader that nobody hears takes in more than its successor, and comes back when messages get lost."""
         leader = self._leader()
-        others = [node for node in self.world.voters if node != leader]
+        others = [node for node in self.world.nodes if node != leader]
         self._hold_all(leader, others)
         self.burst(leader, self.rng.choice([3, 30]))
 
@@ -207,16 +207,16 @@ class Nemesis:
             for node in self.world.leaders(1):
                 self.burst(node, self.rng.choice([1, 5]))
             self.full_buffers()
-            self._later(0.0, 0.1, lambda: self._reconnect_all(leader, others))
+            self.later(0.0, 0.1, lambda: self._reconnect_all(leader, others))
 
-        self._later(0.7, 1.5, come_back)
+        self.later(0.7, 1.5, come_back)
 
     def late_acks(self) -> None:
         """D1: acks are still on their way when their leader was replaced and leads again, with hardly any follower.
 
         They speak of more entries than there are now, so nobody else may add any meanwhile.
         """
-        if len(self.world.voters) < 5 or self.stage is not None:
+        if len(self.world.nodes) < 5 or self.stage is not None:
             return
         leader, near, far = self._split()
         self._slow(near, leader, FOREVER_S)
@@ -229,37 +229,37 @@ class Nemesis:
             if leader in self.world.leaders():
                 self._hold_all(leader, [near, *far[1:]])
                 self.burst(leader, 10)
-                self._later(0.0, 0.4, lambda: self.world.network.mend(leader, near))
+                self.later(0.0, 0.4, lambda: self.world.network.mend(leader, near))
                 self.stage = None
             elif self.world.now < end:
                 self._make_way_for(leader)
-                self._later(0.01, 0.05, when_it_leads_again)
+                self.later(0.01, 0.05, when_it_leads_again)
             else:
                 self.stage = None
 
         def come_back() -> None:
             self._reconnect_all(leader, far)
-            self._later(0.1, 0.5, when_it_leads_again)
+            self.later(0.1, 0.5, when_it_leads_again)
 
-        self._later(0.7, 1.5, come_back)
+        self.later(0.7, 1.5, come_back)
 
     def lost_ballots(self) -> None:
         """D16: the power of all but one fails when a candidate has just been elected; the one knows nothing of it."""
         leader = self._leader()
         group = self.world.processes[leader].groups.get(1) if leader in self.world.processes else None
-        if len(self.world.voters) < 3 or group is None or not group.is_leader:
+        if len(self.world.nodes) < 3 or group is None or not group.is_leader:
             return
-        candidate, outsider, *_ = self.rng.sample([node for node in self.world.voters if node != leader], 2)
+        candidate, outsider, *_ = self.rng.sample([node for node in self.world.nodes if node != leader], 2)
         self.world.isolate([outsider])
 
         def trap(process: Process, message: messages.RaftMessage) -> bool:
             if process.node_id != candidate or 1 not in process.groups or not process.groups[1].is_leader:
                 return False
-            for node in self.world.voters:
+            for node in self.world.nodes:
                 if node != outsider:
                     self.world.crash(node)
-                    self._later(0.0, 0.3, lambda node=node: self.world.restart(node))  # type: ignore[misc]
-            self._later(0.0, 0.3, self.world.heal)
+                    self.later(0.0, 0.3, lambda node=node: self.world.restart(node))  # type: ignore[misc]
+            self.later(0.0, 0.3, self.world.heal)
             return True
 
         self.world.trap = trap
@@ -267,22 +267,22 @@ class Nemesis:
 
     def late_refusals(self) -> None:
         """Messages of an old leadership reach a rival of the next one, and are refused in the term of the next one."""
-        if len(self.world.voters) > 2:
+        if len(self.world.nodes) > 2:
             leader, near, _ = self._split()
             self._slow(leader, near, FOREVER_S)
-            self._later(0.1, 0.8, lambda: self._make_way_for(near))
+            self.later(0.1, 0.8, lambda: self._make_way_for(near))
 
             def compete() -> None:
                 for successor in self.world.leaders(1):
                     self._promote(successor, [leader, near])
-                self._later(0.01, 0.2, lambda: self.world.network.mend(leader, near))
+                self.later(0.01, 0.2, lambda: self.world.network.mend(leader, near))
 
-            self._later(0.8, 1.2, compete)
+            self.later(0.8, 1.2, compete)
 
     def _split(self) -> tuple[str, str, list[str]]:
         """The leader, one follower that it still reaches, and the others."""
         leader = self._leader()
-        near, *far = self.rng.sample([node for node in self.world.voters if node != leader], len(self.world.voters) - 1)
+        near, *far = self.rng.sample([node for node in self.world.nodes if node != leader], len(self.world.nodes) - 1)
         return leader, near, far
 
     def _hold_all(self, node: str, others: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
+from simulation.changes import Changes
 from simulation.checker import Violation
 from simulation.nemesis import FAULTS, Nemesis
 from simulation.world import Setting, World
@@ -17,6 +18,8 @@ HEAL_S = 6.0
 """Ample for elections: several of the longest timeouts."""
 LONG_PEACE = 0.05
 """So often, peace is watched for all of that time, in which nobody may ask for an election."""
+CHANGES = 0.5
+"""So often, members change and checkpoints are taken."""
 CATCH_UP_S = 60.0
 """Ample for followers that are far behind, with windows of one small message."""
 
@@ -54,13 +57,21 @@ class Run:
         """With ``accident``, five nodes meet no other fault than this one (the name of a method of Nemesis)."""
         self.rng = random.Random(f"run {seed}")
         setting = draw_setting(self.rng)
+        members = random.Random(f"members {seed}")
+        has_changes = accident is None and members.random() < CHANGES
+        if has_changes:
+            setting = replace(setting, spares=members.choice([0, 1, 2]))
         self.world = World(self.rng.getrandbits(64), replace(setting, nodes=5) if accident else setting)
         self.nemesis = Nemesis(self.world, self.rng, self._burst, [accident] if accident else FAULTS)
+        self._changes = Changes(self.world, members, self.nemesis.later) if has_changes else None
         self._commands = (f"c{number}".encode() for number in count())
 
     def go(self) -> None:
         self._repeat(self.rng.choice([0.01, 0.05, 0.3]), self._load)
         self._repeat(self.rng.choice([0.1, 0.3, 1.0]), self.nemesis.strike)
+        if self._changes is not None:
+            self._repeat(self.rng.choice([0.1, 0.3, 1.0]), self._changes.strike)
+            self._repeat(self.rng.choice([0.1, 0.5, 5.0]), self._changes.checkpoint)
         self.world.run(CHAOS_S)
         self._settle()
 
@@ -115,7 +126,16 @@ class Run:
         world.checker.check_answers()
 
     def _groups(self) -> list[Group]:
-        return [self.world.group(node, group_id) for group_id in self.world.group_ids for node in self.world.voters]
+        """The replicas that belong to their group, as its leader knows it."""
+        return [
+            self.world.group(node, group_id) for group_id in self.world.group_ids for node in self._members(group_id)
+        ]
+
+    def _members(self, group_id: int) -> list[str]:
+        """The nodes that belong to a group, as whoever leads it in the latest term knows."""
+        leading = [self.world.group(node, group_id) for node in self.world.leaders(group_id)]
+        latest = max(leading, key=lambda group: group.term, default=None)
+        return [*self.world.nodes] if latest is None else sorted(latest.configuration.members)
 
     def _terms(self) -> list[int]:
         return [group.term for group in self._groups()]
@@ -129,7 +149,7 @@ class Run:
 
     def _is_quiet(self) -> bool:
         """Whether everything that is in a log is on disk, committed and applied everywhere."""
-        if any(group._member.journal.unsynced for group in self._groups()):
+        if any(group._member.journal.unsynced or group.configuration.learners for group in self._groups()):
             return False
         ends = {(group.group_id, group._member.journal.last_index) for group in self._groups()}
         return len(ends) == len(self.world.group_ids) and all(

@@ -6,7 +6,6 @@ from unittest.mock import patch
 
 import pytest
 from simulation.checker import Attempt
-from simulation.disk import Disk
 from simulation.mutants import acks_of_any_term
 from simulation.world import Process, Setting, World
 
@@ -23,7 +22,7 @@ def started(nodes: int = 3) -> tuple[World, str, list[str]]:
     world.run_until(lambda: bool(world.leaders()))
     world.run(0.5)
     (leader,) = world.leaders()
-    return world, leader, [node for node in world.voters if node != leader]
+    return world, leader, [node for node in world.nodes if node != leader]
 
 
 def propose(world: World, node: str, *commands: str) -> list[Attempt]:
@@ -171,7 +170,7 @@ def test_d5_an_exception_of_whoever_waits_does_not_apply_an_entry_again() -> Non
     after = propose(world, leader, "after")
     world.run(0.5)
     assert outcomes(after) == {Committed}
-    for node in world.voters:
+    for node in world.nodes:
         assert [command for _, _, command in world.processes[node].machines[1].applied] == [b"once", b"after"]
 
 
@@ -277,11 +276,11 @@ def test_d18_a_power_loss_of_all_nodes_loses_nothing_that_was_acked() -> None:
     world, leader, _ = started()
     attempts = propose(world, leader, *[f"c{number}" for number in range(200)])
     world.run_until(lambda: outcomes(attempts) == {Committed})
-    for node in world.voters:
+    for node in world.nodes:
         world.crash(node)
     world.heal()
     world.run(4.0)
-    for node in world.voters:
+    for node in world.nodes:
         assert len(world.processes[node].machines[1].applied) == 200
 
 
@@ -350,8 +349,7 @@ def test_a_follower_that_comes_back_with_an_empty_disk_is_filled_again_and_votes
     world, leader, (follower, _) = started()
     propose(world, leader, *"abcdef")
     world.run(0.5)
-    world.crash(follower)
-    world.disks[follower] = Disk(world.rng, lambda: 0.001)
+    world.wipe(follower)
     world.restart(follower)
     world.run(1.0)
     assert world.group(follower).applied_index == world.group(leader).applied_index == 10

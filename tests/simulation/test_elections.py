@@ -23,7 +23,7 @@ def test_the_first_voter_of_a_new_group_leads_it() -> None:
         for process in world.processes.values():
             process.open_group(2)
         world.run(0.3)
-        assert world.leaders(2) == [world.voters[0]], seed
+        assert world.leaders(2) == [world.nodes[0]], seed
 
 
 def test_a_split_vote_is_asked_anew_and_not_waited_out() -> None:

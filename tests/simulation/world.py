@@ -9,15 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from simulation.checker import Checker
+from simulation.checkpoints import NOWHERE, Checkpoints
 from simulation.disk import Disk, Log
 from simulation.network import Network
 
 from stockade.raft.configuration import founded_by
 from stockade.raft.group import Group
 from stockade.raft.journal import Journal
+from stockade.raft.machine import FileExtent, Image
 from stockade.raft.messages import RaftMessage
 from stockade.raft.origin import Origin
 from stockade.raft.settings import RaftSettings
@@ -41,11 +44,19 @@ class Timer:
 
 
 class Machine:
-    """Remembers what was applied, and answers with its place and bytes."""
+    """Remembers what was applied, and answers with its place and bytes. An image is the name of a list of those."""
 
     def __init__(self, process: "Process") -> None:
         self.applied: list[tuple[int, int, bytes]] = []
         self._process = process
+        self._images = process.world.images
+
+    def capture(self) -> Image:
+        self._images.append(tuple(self.applied))
+        return Image(b"%d" % (len(self._images) - 1), (), lambda: None)
+
+    def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
+        self.applied = list(self._images[int(state)])
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         self._process.spend_time()
@@ -74,16 +85,26 @@ class Process:
         self.machines: dict[int, Machine] = {}
         self.groups: dict[int, Group] = {}
         self._journals: dict[int, Journal] = {}
+        self.checkpoints = Checkpoints(self)
+        self.fetch_checkpoint = self.checkpoints.fetch
         for group_id in world.group_ids:
             self.open_group(group_id)
 
     def open_group(self, group_id: int) -> None:
+        """From its checkpoint, or its founding; a node that is no founder, or not with this disk, joins."""
+        machine = self.machines[group_id] = Machine(self)
+        is_founder = self.world.founders.get(self.node_id) == self.incarnation
+        origin = Origin(configuration=founded_by(self.world.founders if is_founder else {}))
+        checkpoint = self.world.disks[self.node_id].checkpoints.get(group_id)
+        if checkpoint is not None:
+            machine.restore(NOWHERE, checkpoint.state, checkpoint.files)
+            origin = checkpoint.origin
         journal = self._journals.get(group_id)
         if journal is None:
             recovered = self.log.recovered.pop(group_id, None) or RecoveredGroup()
-            origin = Origin(configuration=founded_by(self.world.founders))
             journal = self._journals[group_id] = Journal(group_id, self.log, recovered, origin)
-        machine = self.machines[group_id] = Machine(self)
+        elif journal.origin.index < origin.index:
+            journal.install(origin)
         group = self.groups[group_id] = Group(group_id, machine, journal, self.world.settings, self)
         self.world.checker.opened(group)
         for peer in self.world.network.peers(self.node_id):
@@ -124,9 +145,6 @@ class Process:
     def apply_until(self) -> float:
         return self.time() + 0.005
 
-    def fetch_checkpoint(self, group_id: int, node_id: str, index: int) -> None:
-        raise AssertionError(f"{node_id} offers a checkpoint of group {group_id}")
-
     def wake_when_durable(self, wake: Call) -> None:
         self._wakes[wake] = None
 
@@ -161,6 +179,8 @@ class Setting:
     """What does not change during a run. Latencies are ranges in seconds."""
 
     nodes: int = 3
+    spares: int = 0
+    """Nodes that found no group and may join one."""
     groups: int = 1
     network_s: tuple[float, float] = (0.0001, 0.001)
     disk_s: tuple[float, float] = (0.0002, 0.003)
@@ -175,7 +195,8 @@ class World:
         self.now = 0.0
         self.settings = setting.raft
         self.drift = setting.drift
-        self.voters: Sequence[str] = tuple(f"n{number}" for number in range(1, setting.nodes + 1))
+        self.nodes: Sequence[str] = tuple(f"n{number}" for number in range(1, setting.nodes + setting.spares + 1))
+        self.images: list[tuple[tuple[int, int, bytes], ...]] = []
         self.group_ids = range(1, setting.groups + 1)
         self.disk_s = setting.disk_s
         self.network_s = setting.network_s
@@ -183,11 +204,11 @@ class World:
         self._heap: list[tuple[float, int, Call, Process | None]] = []
         self._numbers = count()
         self.processes: dict[str, Process] = {}
-        self.disks = {node: Disk(self.rng, lambda: self._draw(self.disk_s)) for node in self.voters}
-        self.founders = {node: disk.incarnation for node, disk in self.disks.items()}
+        self.disks = {node: self._new_disk() for node in self.nodes}
+        self.founders = {node: self.disks[node].incarnation for node in self.nodes[: setting.nodes]}
         self.checker = Checker(self)
         self.network = Network(
-            self.voters,
+            self.nodes,
             self.rng,
             lambda: self._draw(self.network_s),
             setting.drop_rate,
@@ -196,11 +217,14 @@ class World:
             self.processes.get,
         )
         self.network.on_sent = self.checker.sent
-        for node in self.voters:
+        for node in self.nodes:
             self.restart(node)
 
     def _draw(self, between: tuple[float, float]) -> float:
         return between[0] + (between[1] - between[0]) * self.rng.random()
+
+    def _new_disk(self) -> Disk:
+        return Disk(self.rng, lambda: self._draw(self.disk_s))
 
     # Time.
 
@@ -251,6 +275,11 @@ class World:
             self.checker.crashed(process)
             self.network.died(node_id)
 
+    def wipe(self, node_id: str) -> None:
+        """The node dies, and its disk is replaced by an empty one."""
+        self.crash(node_id)
+        self.disks[node_id] = self._new_disk()
+
     def restart(self, node_id: str) -> None:
         if node_id not in self.processes:
             process = self.processes[node_id] = Process(self, node_id)
@@ -274,13 +303,13 @@ class World:
     def isolate(self, nodes: Sequence[str]) -> None:
         """Cut these nodes from the others."""
         for one in nodes:
-            for other in self.voters:
+            for other in self.nodes:
                 if other not in nodes:
                     self.network.cut(one, other)
 
     def heal(self) -> None:
         """Everything is up, connected and awake."""
-        for node in self.voters:
+        for node in self.nodes:
             self.resume(node)
             self.restart(node)
             for group_id in self.group_ids:

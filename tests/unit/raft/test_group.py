@@ -22,7 +22,7 @@ def started(nodes: int = 3, raft: RaftSettings | None = None) -> tuple[World, st
     world.run_until(lambda: bool(world.leaders()))
     world.run(0.5)
     (leader,) = world.leaders()
-    return world, leader, [node for node in world.voters if node != leader]
+    return world, leader, [node for node in world.nodes if node != leader]
 
 
 async def in_simulated_time(world: World, work: Coroutine[Any, Any, Any]) -> Any:

@@ -1,0 +1,111 @@
+"""What happens to members of groups: they come, go, move, lose their disks, hand over, and take checkpoints."""
+
+import random
+from collections.abc import Callable
+
+from simulation.world import World
+
+from stockade.raft.configuration import AddLearner, RemoveMember
+from stockade.raft.group import Group
+
+MEMBER_FAULTS = (
+    *("checkpoint", "checkpoint", "checkpoint_everywhere"),
+    *("wipe", "wipe", "wipe", "add_learner", "add_learner", "remove", "remove", "remove_leader", "move", "move"),
+    *("transfer", "transfer", "wipe_and_isolate"),
+)
+KINDS = 4
+"""Kinds of these in a run."""
+
+
+class Changes:
+    """Played on a world by a nemesis."""
+
+    def __init__(
+        self, world: World, rng: random.Random, later: Callable[[float, float, Callable[[], None]], None]
+    ) -> None:
+        """``later(low_s, high_s, act)`` acts at a time drawn between the two."""
+        self.world = world
+        self.rng = rng
+        self._later = later
+        self._kinds = [getattr(self, kind) for kind in rng.choices(MEMBER_FAULTS, k=KINDS)]
+
+    def strike(self) -> None:
+        self.rng.choice(self._kinds)()
+
+    # Whom it meets.
+
+    def _leading(self) -> Group | None:
+        """The group on a node that believes it leads."""
+        group_id = self.rng.choice(self.world.group_ids)
+        leaders = [node for node in self.world.leaders(group_id) if not self.world.processes[node].is_paused]
+        return self.world.group(self.rng.choice(leaders), group_id) if leaders else None
+
+    def _node_of(self, group: Group) -> str:
+        return next(node for node, process in self.world.processes.items() if group in process.groups.values())
+
+    # Checkpoints.
+
+    def checkpoint(self) -> None:
+        process = self.world.processes.get(self.rng.choice(self.world.nodes))
+        if process is not None and not process.is_paused:
+            process.checkpoints.take(self.rng.choice(self.world.group_ids))
+
+    def checkpoint_everywhere(self) -> None:
+        """So that whoever comes back after this lacks entries that are gone."""
+        for process in self.world.processes.values():
+            if not process.is_paused:
+                for group_id in self.world.group_ids:
+                    process.checkpoints.take(group_id)
+
+    # Disks.
+
+    def wipe(self) -> None:
+        """A disk is replaced, unless that could cost what was acknowledged; the node comes back soon."""
+        node = self.rng.choice(self.world.nodes)
+        if self.world.checker.members.may_lose(node):
+            self.world.wipe(node)
+            self._later(0.0, 1.5, lambda: self.world.restart(node))
+
+    def wipe_and_isolate(self) -> None:
+        """Those who were there when the disk was wiped meet the node again only later, perhaps in a later term."""
+        node = self.rng.choice(self.world.nodes)
+        if self.world.checker.members.may_lose(node):
+            self.world.wipe(node)
+            self.world.restart(node)
+            for other in self.world.nodes:
+                if other != node and self.rng.random() < 0.5:
+                    self.world.network.cut(node, other)
+
+    # Members.
+
+    def add_learner(self) -> None:
+        group = self._leading()
+        if group is not None:
+            outsiders = [node for node in self.world.nodes if node not in group.configuration.members]
+            node = self.rng.choice(outsiders or self.world.nodes)
+            self._change(group, AddLearner(node, self.world.disks[node].incarnation))
+
+    def remove(self) -> None:
+        group = self._leading()
+        if group is not None and len(group.voters) > self.rng.choice([1, 2, 2, 3]):
+            self._change(group, RemoveMember(self.rng.choice([*group.configuration.members])))
+
+    def remove_leader(self) -> None:
+        group = self._leading()
+        if group is not None and len(group.voters) > self.rng.choice([1, 2, 2]):
+            self._change(group, RemoveMember(self._node_of(group)))
+
+    def move(self) -> None:
+        """Two or three changes in a row, as fast as they are taken, asked of whoever leads then."""
+        self.add_learner()
+        for _ in range(self.rng.randint(1, 8)):
+            self._later(0.0, 1.0, self.rng.choice([self.remove, self.remove, self.add_learner, self.remove_leader]))
+
+    def _change(self, group: Group, change: AddLearner | RemoveMember) -> None:
+        group.submit_change(change, 3.0, lambda _: None)
+
+    def transfer(self) -> None:
+        group = self._leading()
+        if group is not None:
+            heir = self.rng.choice([None, *self.world.nodes])
+            group.submit_transfer(heir, self.rng.choice([0.1, 1.0, 3.0]), lambda _: None)

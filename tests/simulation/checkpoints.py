@@ -1,0 +1,101 @@
+"""Checkpoints of a simulated process: captured, durable after a sync and a rename, offered, and fetched by others."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stockade.raft.configuration import Configuration
+from stockade.raft.group import Group
+from stockade.raft.machine import FileExtent
+from stockade.raft.origin import Origin
+
+if TYPE_CHECKING:
+    from simulation.network import Connection
+    from simulation.world import Process
+
+NOWHERE = Path("simulated")
+FETCH_S = (0.001, 0.3)
+FAILURES = 0.2
+"""So often a fetch fails for no reason that is played otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    index: int
+    term: int
+    configuration: Configuration
+    state: bytes
+    files: tuple[FileExtent, ...] = ()
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.index, self.term, self.configuration)
+
+
+class Checkpoints:
+    """Those of one process. A crash before the rename leaves the old one; one at a time for a group."""
+
+    def __init__(self, process: "Process") -> None:
+        self._process = process
+        self._world = process.world
+        self._disk = process.world.disks[process.node_id]
+        self._busy: set[int] = set()
+
+    def take(self, group_id: int) -> None:
+        """Begin one of a group, unless there is nothing new."""
+        group = self._process.groups.get(group_id)
+        captured = None if group is None or group_id in self._busy else group.capture()
+        if captured is None or captured.index <= self._disk.covered(group_id):
+            return
+        assert group is not None
+        checkpoint = Checkpoint(captured.index, captured.term, captured.configuration, captured.image.state)
+        self._busy.add(group_id)
+        self._world.at(self._disk.latency_s(), lambda: self._taken(group, checkpoint), self._process)
+
+    def _taken(self, group: Group, checkpoint: Checkpoint) -> None:
+        group_id = group.group_id
+        self._busy.discard(group_id)
+        self._disk.checkpoints[group_id] = checkpoint
+        if self._process.groups.get(group_id) is group:
+            group.checkpointed(checkpoint.index)
+            self._compact(group)
+
+    def _compact(self, group: Group) -> None:
+        """Drop some entries that the checkpoint covers, in memory and perhaps on disk; some may stay for followers."""
+        journal, rng = group._member.journal, self._world.rng
+        index = rng.choice([journal.origin.index, rng.randint(journal.base_index, journal.origin.index)])
+        journal.compact(index)
+        if rng.random() < 0.7:
+            self._disk.compact(group.group_id, index)
+
+    def fetch(self, group_id: int, node_id: str, index: int) -> None:
+        """Begin to fetch one from another node, unless one is under way."""
+        connection = self._world.network.link(self._process.node_id, node_id).connection
+        if group_id not in self._busy and connection is not None:
+            self._busy.add(group_id)
+            call = lambda: self._fetched(group_id, node_id, index, connection)  # noqa: E731
+            self._world.at(self._world.rng.uniform(*FETCH_S), call, self._process)
+
+    def _fetched(self, group_id: int, node_id: str, index: int, connection: "Connection") -> None:
+        link = self._world.network.link(self._process.node_id, node_id)
+        checkpoint = self._world.disks[node_id].checkpoints.get(group_id)
+        lost = not connection.is_open or link.connection is not connection or link.is_held
+        if lost or checkpoint is None or checkpoint.index < index or self._world.rng.random() < FAILURES:
+            self._busy.discard(group_id)
+        else:
+            call = lambda: self._written(group_id, checkpoint)  # noqa: E731
+            self._world.at(self._disk.latency_s(), call, self._process)
+
+    def _written(self, group_id: int, checkpoint: Checkpoint) -> None:
+        """It is synced: the rename makes it count, and in a later turn of the loop the group takes it in."""
+        if checkpoint.index > self._disk.covered(group_id):
+            self._disk.checkpoints[group_id] = checkpoint
+            self._world.at(1e-5, lambda: self._install(group_id, checkpoint), self._process)
+        else:
+            self._busy.discard(group_id)
+
+    def _install(self, group_id: int, checkpoint: Checkpoint) -> None:
+        self._busy.discard(group_id)
+        group = self._process.groups.get(group_id)
+        if group is not None:
+            group.install(checkpoint, NOWHERE)

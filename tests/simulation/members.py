@@ -1,0 +1,109 @@
+"""What the checker knows of members: who voted for whom, with which disk, and what a step of a configuration may be."""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from simulation.disk import FIRST_INDEX, View
+
+from stockade.raft.configuration import CONFIGURATION, Configuration, founded_by
+
+if TYPE_CHECKING:
+    from simulation.world import Process, World
+
+Identity = tuple[str, int]
+"""A node with a disk: wiped, it is another one."""
+
+
+def configurations(view: View) -> list[tuple[int, Configuration]]:
+    """Those in a log, oldest first."""
+    return [
+        (index, Configuration.of_entry(payload))
+        for index, (_, payload) in enumerate(view.entries, view.first_index)
+        if payload.startswith(CONFIGURATION)
+    ]
+
+
+class Members:
+    """The members of the groups of a world, as its disks and messages tell."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._votes: dict[tuple[int, int, Identity], str] = {}
+        self._voters: defaultdict[tuple[int, int, str], set[Identity]] = defaultdict(set)
+        self.committed: dict[int, Configuration] = {}
+
+    def identity(self, node: str) -> Identity:
+        return node, self._world.disks[node].incarnation
+
+    def in_force(self, process: "Process", group_id: int) -> Configuration:
+        """The latest configuration in the log of a process, or what its log builds upon."""
+        known = configurations(process.log.views[group_id])
+        return known[-1][1] if known else process.groups[group_id]._member.journal.origin.configuration
+
+    def voted(self, group_id: int, term: int, voter: str, candidate: str) -> bool:
+        """A vote leaves its node; False if the same voter, with the same disk, voted for somebody else."""
+        identity = self.identity(voter)
+        self._voters[group_id, term, candidate].add(identity)
+        return self._votes.setdefault((group_id, term, identity), candidate) == candidate
+
+    def has_won(self, group_id: int, term: int, leader: "Process") -> bool:
+        """Whether a majority of the voters in its own log, each with the very disk named there, voted for a leader."""
+        voters = self.in_force(leader, group_id).voters.items()
+        own = self._world.disks[leader.node_id].durable[group_id]
+        if (own.term, own.voted_for) == (term, leader.node_id):
+            self.voted(group_id, term, leader.node_id, leader.node_id)
+        return 2 * len(self._voters[group_id, term, leader.node_id] & voters) > len(voters)
+
+    def copies(self, group_id: int, leader: "Process", index: int, entry: tuple[int, bytes]) -> tuple[int, int]:
+        """On how many disks of the leader's voters an entry is, and how many voters there are."""
+        voters = self.in_force(leader, group_id).voters
+        disks = self._world.disks
+        there = [node for node, disk in voters.items() if disks[node].incarnation == disk]
+        return sum(disks[node].has(group_id, index, entry) for node in there), len(voters)
+
+    def fault(self, leader: "Process", group_id: int, payload: bytes, commit_index: int) -> str | None:
+        """What is wrong with a configuration that a leader is about to append, if anything is."""
+        view = leader.log.views[group_id]
+        known = configurations(view)
+        before, after = self.in_force(leader, group_id), Configuration.of_entry(payload)
+        if known and known[-1][0] > commit_index:
+            return f"changes the members while entry {known[-1][0]} does is not committed"
+        if len(before.voters.items() ^ after.voters.items()) > 1:
+            return f"changes more than one voter: {before} to {after}"
+        for promoted, incarnation in after.voters.items() - before.voters.items():
+            if self._missing_bytes(view, group_id, promoted, incarnation) > self._world.settings.message_bytes_max:
+                return f"promotes {promoted}, which has not caught up"
+        return None
+
+    def _missing_bytes(self, view: View, group_id: int, node: str, incarnation: int) -> float:
+        disk = self._world.disks[node]
+        if disk.incarnation != incarnation:
+            return float("inf")
+        at = disk.durable[group_id].last_index
+        while at > disk.covered(group_id) and disk.durable[group_id].entry(at) != view.entry(at):
+            at -= 1
+        return sum(len(payload) for _, payload in view.entries[max(0, at + 1 - view.first_index) :])
+
+    def may_lose(self, node: str) -> bool:
+        """Whether, with the disk of a node gone, a majority is left of every configuration that may be in force."""
+        return all(
+            self._keeps_majority(known, node) for group_id in self._world.group_ids for known in self._open(group_id)
+        )
+
+    def _open(self, group_id: int) -> list[Configuration]:
+        committed = self.committed.get(group_id) or founded_by(self._world.founders)
+        last = self._world.checker.history[group_id].commit_index
+        views = [disk.durable[group_id] for disk in self._world.disks.values()]
+        views += [process.log.views[group_id] for process in self._world.processes.values()]
+        return [committed, *(known for view in views for index, known in configurations(view) if index > last)]
+
+    def _keeps_majority(self, configuration: Configuration, lost: str) -> bool:
+        voters, disks = configuration.voters.items(), self._world.disks
+        intact = [node for node, disk in voters if node != lost and disks[node].incarnation == disk]
+        return 2 * len(intact) > len(voters)
+
+
+def is_new_term_settled(view: View, term: int, commit_index: int) -> bool:
+    """Whether an entry of this term is committed."""
+    first = max(view.first_index, FIRST_INDEX)
+    return any(view.term_at(index) == term for index in range(min(commit_index, view.last_index), first - 1, -1))

@@ -118,6 +118,15 @@ def parse_address(text: str) -> Address:
     return host.strip("[]"), int(port)
 
 
+def is_address(text: str) -> bool:
+    """Whether a text is host:port."""
+    try:
+        parse_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_name(text: str) -> bool:
     """Whether a node or a cluster can be called this."""
     return _NAME.match(text) is not None

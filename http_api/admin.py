@@ -1,4 +1,4 @@
-"""Handlers of topics and of the cluster's description."""
+"""Handlers of topics."""
 
 from typing import Any
 
@@ -35,21 +35,6 @@ async def delete_topic(call: Call) -> web.StreamResponse:
     """Delete a topic."""
     await call.service.delete_topic(call.parameters.topic(), call.parameters.topic_id())
     return web.Response(status=204)
-
-
-async def get_cluster(call: Call) -> web.StreamResponse:
-    """Nodes and controller, as this node sees them."""
-    cluster = call.service.cluster()
-    return json_answer(
-        {
-            "cluster_id": cluster.cluster_id,
-            "node_id": cluster.node_id,
-            "version": cluster.version,
-            "controller": _leader(cluster.controller),
-            "nodes": cluster.nodes,
-            "reassignments": [],
-        }
-    )
 
 
 def _topic(topic: TopicInfo) -> dict[str, Any]:

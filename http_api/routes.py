@@ -4,7 +4,7 @@
 ``/docs/problems`` belongs to ``/docs`` and is not an operation of its own.
 """
 
-from . import admin, fencing, pages, records
+from . import admin, cluster, fencing, pages, records
 from .call import Route
 from .keyed import KeyedAppend
 
@@ -16,6 +16,7 @@ _PARTITION = _TOPIC + "/partitions/{partition}"
 _RECORDS = _PARTITION + "/records"
 
 _FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "local", "topic_id")
+_HANDOVER_S = 15.0  # a node gives up handing over sooner
 _PLACING_S = 30.0  # until every partition of a new topic has a leader
 
 
@@ -40,7 +41,10 @@ def routes() -> list[Route]:
         Route("GET", "/v1/tickets/{ticket}", fencing.get_ticket, "controller", ("wait_ms",)),
         Route("DELETE", "/v1/grants/{grant}", fencing.release, "controller", answers_json=False),
         Route("POST", "/v1/producers", fencing.init_producer, "controller"),
-        Route("GET", "/v1/cluster", admin.get_cluster, "controller"),
+        Route("GET", "/v1/cluster", cluster.get_cluster, "controller"),
+        Route("POST", "/v1/cluster/members", cluster.change_members, "controller"),
+        Route("POST", "/v1/cluster/reassignments", cluster.reassign, "controller"),
+        Route("POST", "/v1/cluster/leaders", cluster.transfer_leader, "controller", deadline_s=_HANDOVER_S),
         Route("GET", "/healthz", pages.healthz, "node", answers_json=False),
         Route("GET", "/readyz", pages.readyz, "node", answers_json=False),
         Route("GET", "/metrics", pages.metrics, "node", answers_json=False),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ..cluster.config import is_address
 from ..cluster.model import Mode, TopicConfig
 from ..partition.commands import PRODUCER_EPOCH_MAX
 from ..partition.errors import InvalidRequest, InvalidTransactionTimeout
@@ -31,6 +32,9 @@ _Name = Annotated[str, Meta(min_length=1, max_length=249)]
 _TopicName = Annotated[str, Meta(pattern=rf"^{TOPIC_NAME}\Z")]
 _Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
 
+_NodeId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,249}\Z")]
+
+_BASE_URL = re.compile(r"https?://[^/\s]+/?\Z")
 _Shape = TypeVar("_Shape")
 
 
@@ -136,6 +140,58 @@ class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
         if self.producer_id is UNSET or self.producer_epoch is UNSET:
             return None
         return self.producer_id, self.producer_epoch
+
+
+class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/members. Addresses and zone belong to ``add`` alone."""
+
+    action: Literal["add", "remove"]
+    node_id: _NodeId
+    url: str | UnsetType = UNSET
+    raft_address: str | UnsetType = UNSET
+    zone: str | UnsetType | None = UNSET
+
+    def addresses(self) -> tuple[str, str]:
+        """Base URL and host:port of a node to add. Raises InvalidRequest."""
+        if self.url is UNSET or not _BASE_URL.match(self.url):
+            raise InvalidRequest("url: not http://host:port")
+        if self.raft_address is UNSET or not is_address(self.raft_address):
+            raise InvalidRequest("raft_address: not host:port")
+        return self.url.rstrip("/"), self.raft_address
+
+    def check_remove(self) -> None:
+        """Raises InvalidRequest when there is what only a node to add has."""
+        for name in ("url", "raft_address", "zone"):
+            if getattr(self, name) is not UNSET:
+                raise InvalidRequest(f"{name}: only with the action add")
+
+
+class Reassignment(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/reassignments."""
+
+    topic: _TopicName
+    partition: _Partition
+    replicas: Annotated[list[_NodeId], Meta(min_length=1, max_length=7)]
+
+    def check(self) -> None:
+        """Rules beyond types and ranges."""
+        if len(set(self.replicas)) != len(self.replicas):
+            raise InvalidRequest("replicas: a node occurs twice")
+        if len(self.replicas) % 2 == 0:
+            raise InvalidRequest("replicas: their number must be odd")
+
+
+class LeaderTransfer(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/leaders; topic and partition null: the controller group."""
+
+    topic: _TopicName | None
+    partition: _Partition | None
+    node_id: str | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Rules beyond types and ranges."""
+        if (self.topic is None) != (self.partition is None):
+            raise InvalidRequest("partition: null exactly when topic is null")
 
 
 def given(value: _Shape | UnsetType) -> _Shape | None:

@@ -40,6 +40,7 @@ UNDECLARED = {"multidict", "yarl", "yaml"}
 
 PURE = [
     *("partition/*", "cluster/catalog.py", "cluster/registry.py", "cluster/ownership.py", "cluster/placement.py"),
+    *("cluster/membership.py", "cluster/nodes.py", "cluster/moves.py"),
     *("cluster/controller.py", "cluster/commands.py", "cluster/model.py", "client/accumulator.py"),
     *("chaos/checkers.py", "spark/options.py", "spark/ranges.py"),
 ]

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -55,6 +56,8 @@ from stockade.partition.machine import PartitionConfig, PartitionMachine
 from stockade.partition.records import Batch
 from stockade.partition.segments import SegmentLog, Slice
 
+from .operating import FakeOperating
+
 TERM = 6
 
 
@@ -80,6 +83,7 @@ class FakeCluster:
     holders: dict[str, str] = field(default_factory=dict)
     producers: dict[str, ProducerPair] = field(default_factory=dict)
     tickets: dict[str, TicketInfo] = field(default_factory=dict)
+    orders: list[tuple[Any, ...]] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     may_store: asyncio.Event = field(default_factory=asyncio.Event)
     writer_came: asyncio.Event = field(default_factory=asyncio.Event)
@@ -207,11 +211,11 @@ class FakePartition:
             raise NotLeaderOrFollower(leader.url, leader.term or None)
 
 
-class FakeService:
+class FakeService(FakeOperating):
     """One node."""
 
     def __init__(self, cluster: FakeCluster, node_id: str = "n1") -> None:
-        self.shared = cluster
+        self.shared: FakeCluster = cluster
         self.node_id = node_id
         self.missing: str | None = None
         self.bug: Exception | None = None

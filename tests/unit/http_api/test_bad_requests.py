@@ -228,7 +228,7 @@ ELSEWHERE = [
     Bad("GET", "/v1/producers/mirror", status=404, code="NOT_FOUND"),
     Bad("POST", "/v1/topics/orders/partitions/0/trim", {"before": 1}, status=404, code="NOT_FOUND"),
     Bad("POST", "/v1/groups/g/own", {"claims": []}, status=404, code="NOT_FOUND"),
-    Bad("POST", "/v1/cluster/leaders", {}, status=404, code="NOT_FOUND"),
+    Bad("POST", "/v1/cluster/brokers", {}, status=404, code="NOT_FOUND"),
     Bad("PATCH", "/v1/topics/orders", {}, status=405, code="METHOD_NOT_ALLOWED"),
     Bad("DELETE", "/v1/tickets/t-1", status=405, code="METHOD_NOT_ALLOWED"),
     Bad("PUT", RECORDS, status=405, code="METHOD_NOT_ALLOWED"),

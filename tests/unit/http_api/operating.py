@@ -1,0 +1,39 @@
+"""The operator's part of a fake node: remembers what it was asked, and refuses as a node would."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from stockade.cluster.model import ClusterInfo, Leader, Reassignment
+from stockade.partition.errors import NotFound, NotLeaderOrFollower
+
+
+class FakeOperating:
+    """A base of FakeService. Node ids that begin with "x" are unknown."""
+
+    node_id: str
+    shared: Any
+
+    def cluster(self) -> ClusterInfo:
+        raise NotImplementedError
+
+    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> ClusterInfo:
+        return self._decided("add", node_id, url, raft_address, zone)
+
+    async def remove_node(self, node_id: str) -> ClusterInfo:
+        return self._decided("remove", node_id)
+
+    async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
+        self._decided("reassign", *replicas)
+        return Reassignment(topic, partition, list(replicas))
+
+    async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
+        self._decided("transfer", topic, partition, node_id)
+        return Leader(node_id or "n1", "http://127.0.0.1:1", 9)
+
+    def _decided(self, *order: Any) -> ClusterInfo:
+        if self.node_id != self.shared.controller:
+            raise NotLeaderOrFollower(self.shared.urls[self.shared.controller], 1)
+        if any(isinstance(word, str) and word.startswith("x") for word in order):
+            raise NotFound("there is no such node", what="node")
+        self.shared.orders.append(order)
+        return self.cluster()

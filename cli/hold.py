@@ -22,7 +22,11 @@ NOT_RUN = 127
 """Exit code of shells for a command that is not there."""
 
 _PR_SET_PDEATHSIG = 1
-_MODES: dict[str, Mode] = {"exclusive": "Exclusive", "fencing": "ExclusiveWithFencing"}
+_MODES: dict[str, Mode] = {
+    "exclusive": "Exclusive",
+    "wait": "WaitForExclusive",
+    "fencing": "ExclusiveWithFencing",
+}
 
 
 @click.command(
@@ -37,7 +41,8 @@ _MODES: dict[str, Mode] = {"exclusive": "Exclusive", "fencing": "ExclusiveWithFe
     type=click.Choice(list(_MODES)),
     default="exclusive",
     show_default=True,
-    help="exclusive: refused while somebody else owns one of them. fencing: take the place of whoever does.",
+    help="exclusive: refused while somebody else owns one of them. wait: run when its turn has come. fencing: take the"
+    " place of whoever owns them.",
 )
 @click.option("--name", default="hold", show_default=True, help="Who this is, shown to others.")
 @click.option(

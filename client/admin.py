@@ -31,10 +31,11 @@ from .model import (
     TopicList,
     TopicSummary,
 )
+from .operations import Operations
 from .transport import Answer, Request
 
 
-class Client:
+class Client(Operations):
     """A connection to one cluster. An async context manager; otherwise ``close`` it.
 
     ``bootstrap``: base URL of some node, several of them, or a ClientConfig.
@@ -62,10 +63,6 @@ class Client:
         for node in cluster.nodes:
             self._calls.learn(node.url)
         return cluster
-
-    async def cluster(self) -> Cluster:
-        """The cluster as some node sees it."""
-        return await self._calls.call(Cluster, "GET", "/v1/cluster")
 
     async def topics(self) -> list[TopicSummary]:
         """All topics, ascending by name."""
@@ -153,6 +150,11 @@ class Client:
             params={"wait_ms": wait_ms},
             wait_ms=wait_ms,
         )
+
+    async def cancel_ticket(self, ticket: str, session: str, *, patience_ms: int | None = None) -> Ticket:
+        """Leave the line. If the grant came first, the ticket has it, and it is the caller's to release."""
+        path, headers = f"/v1/tickets/{quoted(ticket)}", {"Stockade-Session": session}
+        return await self._calls.call(Ticket, "DELETE", path, headers=headers, patience_ms=patience_ms)
 
     async def release(self, grant: str, session: str) -> None:
         """Free the slots of a grant; answers when they are cleared. Safe for a grant that is gone."""

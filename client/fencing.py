@@ -205,27 +205,35 @@ class Session:
     ) -> Fence:
         """All of ``partitions`` (None: all of the topic) or none; every older token is dead on them when it returns.
 
-        Raises ProducerBusy, ProducerFenced, HoldAndWait, SessionExpired.
+        With the mode ``WaitForExclusive`` it stays in line until its turn has come, however long that takes; to give
+        up, cancel it (``asyncio.timeout``): the place in the line is left. Raises ProducerBusy in the other modes,
+        ProducerFenced, HoldAndWait, SessionExpired.
         """
         name = producer_name or self.client_id
-        answer: Grant | Ticket | None = await self._client.acquire(
+        answer = await self._client.acquire(
             topic, self.id, partitions, mode, name, resume_epoch=resume_epoch, topic_id=topic_id
         )
-        while isinstance(answer, Ticket):
-            if answer.state == "cancelled":
-                raise ClientClosed("the ticket was cancelled")
-            ticket = (
-                answer
-                if answer.grant
-                else await self._client.ticket(answer.ticket, self.id, self._client.config.fetch_wait_ms)
-            )
-            answer = ticket.grant or ticket
-        assert answer is not None
-        fence = Fence(answer, self)
+        fence = Fence(await self._wait(answer) if isinstance(answer, Ticket) else answer, self)
         self._fences.append(fence)
         if self.error is not None:
             fence.lose(self.error)
         return fence
+
+    async def _wait(self, ticket: Ticket) -> Grant:
+        """Whoever gives up leaves the line, and gives back what was granted meanwhile: nobody waits behind a ghost."""
+        wait_ms = self._client.config.fetch_wait_ms
+        try:
+            while ticket.grant is None:
+                if ticket.state == "cancelled":
+                    raise ClientClosed("the ticket was cancelled")
+                ticket = await self._client.ticket(ticket.ticket, self.id, wait_ms)
+        except BaseException:
+            with suppress(StockadeError):
+                left = await self._client.cancel_ticket(ticket.ticket, self.id, patience_ms=self._ttl_ms)
+                if left.grant is not None:
+                    await self._client.release(left.grant.grant, self.id)
+            raise
+        return ticket.grant
 
     async def release(self, fence: Fence) -> None:
         """Free one fence's slots; returns when they are cleared."""

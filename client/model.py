@@ -170,6 +170,14 @@ class Node(msgspec.Struct, frozen=True):
     draining: bool = False
 
 
+class Move(msgspec.Struct, frozen=True):
+    """The replicas of a partition are on their way to these nodes."""
+
+    topic: str
+    partition: int
+    replicas: list[str]
+
+
 class Cluster(msgspec.Struct, frozen=True):
     """The cluster as the answering node sees it."""
 
@@ -178,3 +186,4 @@ class Cluster(msgspec.Struct, frozen=True):
     version: str
     controller: Controller
     nodes: list[Node]
+    reassignments: list[Move] = []

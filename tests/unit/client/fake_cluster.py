@@ -18,6 +18,7 @@ from stockade.partition.errors import (
     LeaderNotAvailable,
     MessageTooLarge,
     NotLeaderOrFollower,
+    ProducerBusy,
     ProducerFenced,
     RequestTimedOut,
     SessionExpired,
@@ -124,6 +125,7 @@ class FakeCluster(FakeState):
         app.router.add_delete("/v1/sessions/{session}", self._delete_session)
         app.router.add_post("/v1/topics/{topic}/grants", self._post_grant)
         app.router.add_get("/v1/tickets/{ticket}", self._get_ticket)
+        app.router.add_delete("/v1/tickets/{ticket}", self._delete_ticket)
         app.router.add_delete("/v1/grants/{grant}", self._delete_grant)
         app.router.add_post(RECORDS, self._post_records)
         app.router.add_get(RECORDS, self._get_records)
@@ -196,10 +198,32 @@ class FakeCluster(FakeState):
         topic = self.topic(request.match_info["topic"])
         wanted = body["partitions"]
         numbers = list(range(len(topic.machines))) if wanted == "all" else wanted
-        grant = self.acquire(topic, request.headers["Stockade-Session"], numbers, body["mode"])
+        session = request.headers["Stockade-Session"]
+        if body["mode"] == "WaitForExclusive":
+            self.index += 1
+            self.line[f"w-{self.index}"] = session, topic, numbers
+            return answer(self._in_line(f"w-{self.index}"), 202)
+        grant = self.acquire(topic, session, numbers, body["mode"])
         return answer(ticket(grant, "installing"), 202) if self.installs_slowly else answer(granted(grant), 201)
 
+    def _in_line(self, name: str) -> dict[str, Any]:
+        session, topic, numbers = self.line[name]
+        try:
+            grant = self.acquire(topic, session, numbers, "WaitForExclusive")
+        except ProducerBusy:
+            waiting = {"topic": topic.name, "partitions": numbers, "position": 0, "grant": None}
+            return {"ticket": name, "state": "waiting", **waiting}
+        del self.line[name]
+        return {**ticket(grant, "granted"), "ticket": name}
+
+    async def _delete_ticket(self, request: web.Request) -> web.Response:
+        _, topic, numbers = self.line.pop(request.match_info["ticket"])
+        gone = {"topic": topic.name, "partitions": numbers, "position": None, "grant": None}
+        return answer({"ticket": request.match_info["ticket"], "state": "cancelled", **gone})
+
     async def _get_ticket(self, request: web.Request) -> web.Response:
+        if request.match_info["ticket"] in self.line:
+            return answer(self._in_line(request.match_info["ticket"]))
         return answer(ticket(self.grants[request.match_info["ticket"]], "granted"))
 
     async def _delete_grant(self, request: web.Request) -> web.Response:

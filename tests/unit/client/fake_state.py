@@ -58,6 +58,8 @@ class FakeState:
     sessions: dict[str, int] = field(default_factory=dict)
     grants: dict[str, Grant] = field(default_factory=dict)
     producers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    line: dict[str, tuple[str, Topic, list[int]]] = field(default_factory=dict)
+    """Tickets in line: session, topic, partitions. A free set is given to whoever asks first, which is unfair."""
     index: int = 0
 
     def create(

@@ -143,3 +143,34 @@ def test_an_owner_learns_that_its_topic_is_gone(cluster: FakeCluster) -> None:
             assert isinstance(fence.error, InconsistentTopicId)
 
     use(cluster, work)
+
+
+def test_a_waiter_gets_the_partitions_when_their_owner_leaves(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "second") as second:
+            async with Session(client, "first") as first:
+                await first.acquire("t")
+                waiting = asyncio.create_task(second.acquire("t", mode="WaitForExclusive"))
+                await cluster.seen("GET", 2)
+                assert not waiting.done()
+            fence = await asyncio.wait_for(waiting, 10)
+            assert fence.epoch == 2
+
+    use(cluster, work)
+
+
+def test_a_waiter_that_gives_up_leaves_the_line(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "first") as first, Session(client, "second") as second:
+            await first.acquire("t")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await second.acquire("t", mode="WaitForExclusive")
+            assert cluster.line == {}
+            assert len(cluster.grants) == 1
+
+    use(cluster, work)

@@ -10,9 +10,10 @@ idea of who leads is out of date).
     ├── ProducerFenced, InvalidProducerEpoch, NotOwner                                                  403
     ├── UnknownTopicOrPartition, UnknownSession, NotFound 404, MethodNotAllowed 405, NotAcceptable 406
     ├── InconsistentTopicId, TopicAlreadyExists, TopicSealed, OutOfOrderSequence,
-    │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait                                        409
+    │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait, GenerationFenced                      409
     ├── SessionExpired 410, OffsetMismatch 412, MessageTooLarge 413, UnsupportedMediaType 415, NotLeaderOrFollower 421
-    ├── OffsetOutOfRange 410 or 416, ProducerBusy 423, FencingTokenRequired 428, ThrottlingQuotaExceeded 429
+    ├── OffsetOutOfRange 410 or 416, ProducerBusy 423, FencingTokenRequired 428
+    ├── ThrottlingQuotaExceeded and WaitQueueFull 429
     └── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable and NotEnoughReplicas 503, RequestTimedOut 504
 """
 
@@ -151,6 +152,14 @@ class InvalidProducerIdMapping(StockadeError):
     code, http_status, title = "INVALID_PRODUCER_ID_MAPPING", 409, "This producer id is not mapped"
 
 
+class GenerationFenced(StockadeError):
+    """A live owner has a higher generation. Fields: resource (the first refused), generation, fence_epoch, results
+    (verdicts on all claims of an atomic request).
+    """
+
+    code, http_status, title = "GENERATION_FENCED", 409, "A live owner has a higher generation"
+
+
 class HoldAndWait(StockadeError):
     """The session holds something and would have to wait. Fields: held_grants, ticket."""
 
@@ -223,6 +232,12 @@ class ThrottlingQuotaExceeded(StockadeError):
     """Fields: retry_after_ms."""
 
     code, http_status, title, retriable = "THROTTLING_QUOTA_EXCEEDED", 429, "Too many requests", True
+
+
+class WaitQueueFull(StockadeError):
+    """Fields: retry_after_ms."""
+
+    code, http_status, title, retriable = "WAIT_QUEUE_FULL", 429, "Too many are waiting already", True
 
 
 class HeadersTooLarge(StockadeError):

@@ -257,7 +257,7 @@ class Consumer:
         """Close all connections."""
         _loop.run(self._consumer.close())
 
-    def records(
+    def read(
         self,
         topic: str,
         partitions: Sequence[int] | None = None,

@@ -26,7 +26,7 @@ def test_what_is_sent_is_stored_and_read_back(cluster: FakeCluster, config: Clie
         assert batch.is_done
         assert batch.failure is None
     with Consumer(config) as consumer:
-        assert [record.value for record in consumer.records("t")] == [b"a", b"b", b"c"]
+        assert [record.value for record in consumer.read("t")] == [b"a", b"b", b"c"]
 
 
 def test_several_threads_share_one_producer(cluster: FakeCluster, config: ClientConfig) -> None:
@@ -83,6 +83,6 @@ def test_a_reader_that_stops_early_leaves_nothing_behind(cluster: FakeCluster, c
     with Producer(config) as producer:
         producer.send_batch("t", 0, [b"a", b"b"])
     with Consumer(config) as consumer:
-        records = consumer.records("t", follow=True)
+        records = consumer.read("t", follow=True)
         assert next(records).value == b"a"
         records.close()  # type: ignore[attr-defined]

@@ -1,0 +1,67 @@
+"""A connector that copies the lines of a growing file into a topic, each once and in order, with a standby.
+
+    python examples/file_connector.py app.log lines one &
+    python examples/file_connector.py app.log lines two &
+
+Both run all the time. The first one owns the partition and copies; the second one stands by. Kill the first, or stop
+it with SIGSTOP for longer than its session lives: the second takes over where the first got to, and when the first
+wakes up the log refuses it. The place in the file travels with the records: the key of each is the position behind its
+line. So there is nothing to commit anywhere else, and no line is copied twice or left out, whoever copied it.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from stockade import ClientConfig, Producer, StockadeError
+
+URL = os.environ.get("STOCKADE_URL", "http://127.0.0.1:7101")
+SESSION_TTL_MS = 3_000
+LINES_MAX = 500
+POLL_S = 0.2
+
+
+async def connect(path: Path, topic: str, name: str) -> None:
+    """Stand by, take over, copy."""
+    config = ClientConfig(bootstrap=tuple(URL.split(",")), session_ttl_ms=SESSION_TTL_MS)
+    async with Producer(config, name=f"{topic}-{name}") as producer:
+        await producer.client.create_topic(topic, config={"require_fence": True})
+        async with producer.exclusive(topic, [0], mode="WaitForExclusive") as fence:
+            # Own first, then look: nobody can add anything between the look and what we write.
+            position = await copied_so_far(producer, topic)
+            print(f"{name} copies from position {position} with epoch {fence.epoch}", flush=True)
+            await copy(producer, topic, path, position)
+
+
+async def copied_so_far(producer: Producer, topic: str) -> int:
+    """Where the last copied line ends."""
+    tail = await producer.client.tail(topic, 0, 1)
+    return int(tail.records[-1].key or 0) if tail.records else 0
+
+
+async def copy(producer: Producer, topic: str, path: Path, position: int) -> None:
+    """Follow the file. Raises when the partition is lost."""
+    with path.open("rb") as file:
+        file.seek(position)
+        while True:
+            keys: list[bytes] = []
+            values: list[bytes] = []
+            while len(values) < LINES_MAX and (line := file.readline()).endswith(b"\n"):
+                position += len(line)
+                keys.append(str(position).encode())
+                values.append(line[:-1])
+            file.seek(position)  # a line that is still being written is read again when it is whole
+            if values:
+                _ = await producer.send_batch(topic, 0, values, keys=keys)
+            else:
+                await asyncio.sleep(POLL_S)
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(connect(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
+    except KeyboardInterrupt:
+        print(f"{sys.argv[3]} leaves")
+    except StockadeError as error:
+        sys.exit(f"{sys.argv[3]} was replaced: {error}")

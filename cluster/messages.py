@@ -42,7 +42,8 @@ class FollowCatalog(msgspec.Struct, frozen=True, tag="follow_catalog"):
 
 class Placement(msgspec.Struct, frozen=True):
     """One topic as every node must know it. Entry k of ``replicas`` has the node ids that hold partition k; of
-    ``founders``, its first configuration, empty for a node that joins it.
+    ``founders``, its first configuration, empty for a node that joins it. ``config_order`` is the log index of the
+    command that decided ``config`` and ``is_sealed``; 0: the topic's creation.
     """
 
     topic: str
@@ -51,6 +52,8 @@ class Placement(msgspec.Struct, frozen=True):
     replication_factor: int
     replicas: list[list[str]]
     founders: list[dict[str, int]]
+    is_sealed: bool = False
+    config_order: int = 0
 
 
 class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
@@ -91,13 +94,16 @@ class AskStatus(msgspec.Struct, frozen=True, tag="ask_status"):
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """What a replica knows of its group. ``leader`` is a node id."""
+    """What a replica knows of its group. ``leader`` is a node id; ``config_order`` says which configuration of the
+    topic is in force.
+    """
 
     group_id: int
     leader: str | None
     term: int
     topic_epoch: int
     slot_mode: str | None
+    config_order: int = -1
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):

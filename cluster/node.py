@@ -35,6 +35,7 @@ from .router import Router
 from .seat import Seat
 from .starting import Starting
 from .topics import Observer
+from .upkeep import Upkeep
 
 STANDING_TIMEOUT_S = 1.0
 """A node that has not told its standing by then counts as away."""
@@ -57,7 +58,7 @@ class Node:
         self._timeout_s = config.limits.request_timeout_ms / 1000
         self._tasks: list[asyncio.Task[None]] = []
         self._data = Path(config.data_dir)
-        self._book = Book(config, self._data / "members.json")
+        self._book = Book(config)
         self._host = self._make_host()
         self._host.on_call = self._answer
         self._router = Router(config.node_id, self._host, _encode_result)
@@ -99,6 +100,7 @@ class Node:
         self._spawn(self._seat.run(config.controllers))
         self._spawn(CatalogFollower(config.node_id, self._seat, self._router, self._book, self._replicas).run())
         self._spawn(Acquaintances(self._host, self._book).run())
+        self._spawn(Upkeep(self._replicas).run())
         self._spawn(Mover(config.node_id, self._host, self._book, self._router).run())
         me = config.me
         entry = NodeEntry(me.node_id, me.url, me.raft, me.zone, incarnation)
@@ -136,10 +138,7 @@ class Node:
     def _open_replica(self, assignment: Assignment, directory: Path) -> Replica:
         config = assignment.config
         log = SegmentLog(self.config.limits.segment_bytes_max)
-        machine = PartitionMachine(
-            PartitionConfig(assignment.topic_id, config.require_fence, config.strict_sequence, config.max_producers),
-            log,
-        )
+        machine = PartitionMachine(PartitionConfig(assignment.topic_id), log)
         stored = StoredMachine(machine, log)
         # As long as groups do not restore checkpoints, they apply their whole log to an empty machine.
         shutil.rmtree(directory / "log", ignore_errors=True)

@@ -1,38 +1,44 @@
-"""One partition's replica on this node: the asynchronous shell around its machine, its log on disk and its Raft group.
-
-Verdicts are made in apply; this shell proposes, waits and reads. It never answers a refusal of its own making except
-that another node leads, and it never calls a lost proposal a failure.
-"""
+"""One partition's replica on this node, as the HTTP interface uses it: the asynchronous shell around its machine."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import Literal
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from ..partition import commands
-from ..partition.commands import Append, Appended, InstallProducer, NotEnrolled, Offset, Stamp, Token
+from ..partition.commands import (
+    Append,
+    Appended,
+    CommitPosition,
+    Configure,
+    Configured,
+    InstallProducer,
+    NotEnrolled,
+    Offset,
+    PositionCommitted,
+    Retain,
+    Stamp,
+    Token,
+    Trim,
+    Trimmed,
+)
+from ..partition.config import PartitionConfig
 from ..partition.errors import (
-    InconsistentTopicId,
-    InternalError,
+    InvalidRequest,
     LeaderNotAvailable,
-    NotLeaderOrFollower,
+    NotOwner,
     OffsetOutOfRange,
     RequestTimedOut,
-    StockadeError,
-    ThrottlingQuotaExceeded,
     UnknownTopicOrPartition,
 )
-from ..partition.image import FileExtent
 from ..partition.records import Batch
 from ..partition.segments import Slice
 from ..partition.stored import StoredMachine
-from ..raft.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
-from .handover import hand_over
-from .messages import GroupStatus
-from .model import Leader, TopicConfig
-from .signal import Signal
+from ..partition.tenures import Tenure
+from ..raft.group import Group
+from .model import BatchStatus, PartitionStatus, Position, ReadGuard, TopicConfig
+from .partition_group import AppliedMachine, PartitionGroup
+
+__all__ = ["AppliedMachine", "Replica"]
 
 Enrol = Callable[[int, int, float], Awaitable[tuple[int, int]]]
 """(pid, group id, timeout in seconds) -> the producer epoch in force and the order of this answer among others.
@@ -40,29 +46,7 @@ Raises what the registry answers.
 """
 
 
-class AppliedMachine:
-    """A partition's machine and files as its group runs them; wakes waiting readers whenever the state changed."""
-
-    def __init__(self, stored: StoredMachine, changed: Signal) -> None:
-        self._stored = stored
-        self._changed = changed
-        self.start = stored.start
-        self.capture = stored.capture
-        self.inspect = stored.inspect
-
-    def apply(self, index: int, term: int, command: bytes) -> object:
-        """Apply, then notify."""
-        result = self._stored.apply(index, term, command)
-        self._changed.notify()
-        return result
-
-    def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
-        """Be what was captured, then notify."""
-        self._stored.restore(directory, state, files)
-        self._changed.notify()
-
-
-class Replica:
+class Replica(PartitionGroup):
     """A partition as this node holds it. Implements service.Partition."""
 
     def __init__(
@@ -77,41 +61,48 @@ class Replica:
         timeout_s: float,
     ) -> None:
         """``name`` is (topic, topic id, partition); ``timeout_s`` bounds every call."""
-        self.topic, self.topic_id, self.partition = name
+        super().__init__(name, stored, open_group, url_of, timeout_s)
         self.config = config
-        self.machine = stored.machine
-        self.changed = Signal()
-        self._log = stored.log
-        self._url_of = url_of
         self._enrol = enrol
-        self._timeout_s = timeout_s
-        self._end: Literal["deleted", "moved"] | None = None
-        self.group = open_group(AppliedMachine(stored, self.changed))
+        self._is_sealed = False
+        self.config_order = self.topic_id
+        self._configuring = asyncio.Lock()
 
-    def leader(self) -> Leader:
-        """Who leads this partition, as far as this node knows."""
-        return Leader(self.group.leader, self._url_of(self.group.leader), self.group.term)
+    def reconfigure(self, config: TopicConfig, *, is_sealed: bool, order: int) -> None:
+        """The topic's configuration as decided at ``order`` of the controller's log (at its creation: the topic's id).
+
+        The leader puts it into the partition's log before the next write, or when ``configure`` is called.
+        """
+        if order > self.config_order:
+            self.config, self._is_sealed, self.config_order = config, is_sealed, order
 
     @property
-    def ready(self) -> bool:
-        """Whether it has applied what was committed when it first heard of a leader."""
-        return self.group.ready
+    def is_configured(self) -> bool:
+        """Whether the configuration that this node knows is in force in the machine."""
+        return self.machine.config_order >= self.config_order
 
-    async def hand_over(self, node_id: str | None) -> Leader:
-        """Let another replica lead (None: any); answers when it does. Raises as handover.hand_over."""
-        self._check_leading()
-        try:
-            await hand_over(self.group, node_id, self._timeout_s)
-        except NotLeader as error:
-            raise self.not_leading() from error
-        return self.leader()
+    async def configure(self) -> None:
+        """Bring the machine's configuration up to date, if this node leads."""
+        async with self._configuring:
+            if self.group.is_leader and not self.is_configured:
+                config = self.config
+                wanted = PartitionConfig(
+                    self.topic_id,
+                    config.require_fence,
+                    config.strict_sequence,
+                    config.max_producers,
+                    config.producer_ttl_ms,
+                    config.dedupe_window_ms,
+                    config.writer_group,
+                    self._is_sealed,
+                )
+                await self._ask(Configure(self.config_order, wanted, self.now_ms()), Configured)
 
-    def status(self) -> GroupStatus:
-        """What this replica knows, for other nodes."""
-        slot = self.machine.slot
-        mode = slot.mode if slot is not None else None
-        group = self.group
-        return GroupStatus(group.group_id, group.leader, group.term, self.machine.topic_epoch, mode)
+    async def retain(self, wall_ms: int) -> None:
+        """Drop what the topic's retention no longer keeps at this wall clock time, if this node leads."""
+        before = self._log.retained_from(wall_ms, self.config.retention_ms, self.config.retention_bytes)
+        if self.group.is_leader and before > self.machine.log_start:
+            await self._ask(Retain(before, self.now_ms()), Trimmed)
 
     async def append(
         self,
@@ -121,9 +112,13 @@ class Replica:
         token: Token | None,
         stamp: Stamp | None,
         if_log_end: Offset | None,
+        message_id: str | None = None,
+        fence_epoch: int | None = None,
     ) -> Appended:
         """Propose the batch; a producer that is new here is enrolled first and the batch proposed again."""
-        self._check_leading()
+        await self._prepare_write()
+        if message_id is not None and not self.machine.config.dedupe_window_ms:
+            raise InvalidRequest("message_id: the topic has no dedupe_window_ms")
         command = Append(
             message=batch.message,
             count=batch.count,
@@ -134,21 +129,35 @@ class Replica:
             token=token,
             stamp=stamp,
             if_log_end=if_log_end,
+            now_ms=self.now_ms(),
+            fence_epoch=fence_epoch,
+            message_id=message_id,
         )
-        deadline = asyncio.get_running_loop().time() + self._timeout_s
-        result = await self._propose(command, deadline)
-        while isinstance(result, NotEnrolled):
-            await self._introduce(result.pid, deadline)
+        deadline = self._deadline()
+        try:
             result = await self._propose(command, deadline)
+            while isinstance(result, NotEnrolled):
+                await self._introduce(result.pid, deadline)
+                result = await self._propose(command, deadline)
+        except NotOwner as refusal:
+            raise self._named(refusal) from None
         assert isinstance(result, Appended), result
         return result
 
     async def read(
-        self, offset: Offset | None, *, max_bytes: int, min_bytes: int, max_wait_ms: int, local: bool
+        self,
+        offset: Offset | None,
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        local: bool,
+        guard: ReadGuard | None = None,
     ) -> Slice:
         """Committed batches from ``offset`` (None: log end, -1: log start), linearizable unless ``local``."""
         if not local:
             await self._barrier()
+        self._check_guard(guard)
         machine = self.machine
         start = machine.log_end if offset is None else machine.log_start if offset == -1 else offset
         if not machine.log_start <= start <= machine.log_end:
@@ -165,6 +174,7 @@ class Replica:
         if max_wait_ms:
             await self.changed.until(enough, max_wait_ms / 1000)
         self._check_not_ended()
+        self._check_guard(guard)
         return msgspec.structs.replace(self._log.read(start, max_bytes), stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
@@ -177,75 +187,69 @@ class Replica:
         await self._barrier()
         return *self._log.find_timestamp(timestamp_ms), self.machine.log_start, self.machine.log_end
 
-    def retire(self, *, is_deleted: bool) -> None:
-        """The topic was deleted, or this replica moved away: whoever waits here, or comes late, learns it at once."""
-        self._end = "deleted" if is_deleted else "moved"
-        self.changed.notify()
+    async def trim(self, before: Offset | None, *, topic_id: int | None, token: Token | None) -> tuple[Offset, Offset]:
+        """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
+        await self._prepare_write()
+        trimmed = await self._ask(Trim(before, topic_id, token, self.now_ms()), Trimmed)
+        return trimmed.log_start, trimmed.log_end
 
-    def close(self) -> None:
-        """Close the files."""
-        self._log.close()
+    async def position(self, group: str) -> Position:
+        """The group's committed position; linearizable."""
+        await self._barrier()
+        known = self.machine.readers.positions.get(group)
+        return Position(None, None) if known is None else Position(known.offset, known.metadata)
 
-    def check_topic_id(self, topic_id: int | None) -> None:
-        """Raises InconsistentTopicId when the caller means another incarnation."""
-        if topic_id is not None and topic_id != self.topic_id:
-            raise InconsistentTopicId(topic_id=self.topic_id)
+    async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
+        """Raises NotOwner, OffsetOutOfRange."""
+        self._check_leading()
+        try:
+            await self._ask(CommitPosition(group, offset, metadata, fence_epoch), PositionCommitted)
+        except NotOwner as refusal:
+            raise self._named(refusal) from None
 
-    def not_leading(self) -> NotLeaderOrFollower:
-        """The answer that sends the caller to the leader. Raises UnknownTopicOrPartition when the topic was deleted."""
-        if self._end == "deleted":
-            self._check_not_ended()
-        leader = self.leader()
-        return NotLeaderOrFollower(leader.url, leader.term if leader.url else None)
+    async def fences(self) -> list[Tenure]:
+        """History of the slot, the latest first: the present holders too. Linearizable."""
+        await self._barrier()
+        return self.machine.tenures()
 
-    def _check_not_ended(self) -> None:
-        if self._end == "deleted":
-            raise UnknownTopicOrPartition(topic=self.topic, partition=None)
-        if self._end == "moved":
-            raise self.not_leading()
+    async def producer(self, pid: int) -> PartitionStatus | None:
+        """A producer as this partition knows it; linearizable. None: not at all."""
+        await self._barrier()
+        entry = self.machine.producer(pid)
+        if entry is None:
+            return None
+        run = entry.run
+        batches = [BatchStatus(*msgspec.structs.astuple(batch)) for batch in run.cache]
+        last_offset = batches[-1].last_offset if batches else None
+        return PartitionStatus(self.topic, self.partition, run.epoch, run.last_seq, last_offset, batches)
 
-    def _check_leading(self) -> None:
-        if not self.group.is_leader:
-            raise self.not_leading()
+    async def _prepare_write(self) -> None:
+        self._check_leading()
+        if not self.is_configured:
+            try:
+                await self.configure()
+            except RequestTimedOut as error:  # nothing of the write was proposed yet
+                raise LeaderNotAvailable("the topic's configuration could not be put in force in time") from error
+
+    def _check_guard(self, guard: ReadGuard | None) -> None:
+        refusal = None if guard is None else self.machine.readers.judge(guard.group, guard.fence_epoch)
+        if refusal is not None:
+            raise self._named(refusal)
+
+    def _named(self, refusal: NotOwner) -> NotOwner:
+        """The machine does not know the resource's name."""
+        return NotOwner(**refusal.fields, resource=f"{self.topic}/{self.partition}")
 
     async def _introduce(self, pid: int, deadline: float) -> None:
         """Make a producer known here. Nothing of the append was stored yet, so even a lost step is no unknown
         outcome.
         """
         try:
-            epoch, order = await self._enrol(pid, self.group.group_id, deadline - asyncio.get_running_loop().time())
-            await self._propose(InstallProducer(pid, epoch, order), deadline)
+            remaining = deadline - asyncio.get_running_loop().time()
+            epoch, order = await self._enrol(pid, self.group.group_id, remaining)
+            await self._propose(InstallProducer(pid, epoch, order, self.now_ms()), deadline)
         except RequestTimedOut as error:
             raise LeaderNotAvailable("the producer could not be looked up in time") from error
         except UnknownTopicOrPartition as error:
             # The controller knows topics by id here; this partition is being deleted.
             raise UnknownTopicOrPartition(topic=self.topic, partition=None) from error
-
-    async def _barrier(self) -> None:
-        try:
-            await self.group.read_barrier(self._timeout_s)
-        except NotLeader as error:
-            raise self.not_leading() from error
-        except TimeoutError as error:
-            raise LeaderNotAvailable("no majority confirmed that this node leads") from error
-
-    async def _propose(self, command: commands.Command, deadline: float) -> commands.Result:
-        remaining = deadline - asyncio.get_running_loop().time()
-        outcome = await self.group.propose(commands.encode_command(command), remaining)
-        match outcome:
-            case Committed(result=StockadeError() as refusal):
-                raise refusal
-            case Committed(result=result):
-                return _as_result(result)
-            case Unknown(index=index):
-                raise RequestTimedOut(raft_index=index)
-            case Overloaded():
-                raise ThrottlingQuotaExceeded(retry_after_ms=100)
-            case Rejected():
-                raise self.not_leading()
-
-
-def _as_result(value: object) -> commands.Result:
-    if isinstance(value, commands.Appended | commands.SlotState | commands.ProducerInstalled | NotEnrolled):
-        return value
-    raise InternalError(f"a partition answered {value!r}")

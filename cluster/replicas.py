@@ -31,6 +31,8 @@ class Assignment(msgspec.Struct, frozen=True):
     partition: int
     founders: dict[str, int]
     config: TopicConfig
+    is_sealed: bool = False
+    config_order: int = 0
 
     @property
     def group_id(self) -> int:
@@ -78,13 +80,18 @@ class Replicas:
             return
         self.topics = {placement.topic: placement for placement in catalog.topics}
         wanted = {a.group_id: a for placement in catalog.topics for a in self._assignments(placement)}
-        for held in list(self._held.values()):
+        for replica in list(self._held.values()):
             # A topic's id is the index of its creation: one that is younger than this catalog is not deleted, but
             # not yet told.
-            if held.group.group_id not in wanted and held.topic_id <= catalog.index:
-                await self._erase(held)
+            if replica.group.group_id not in wanted and replica.topic_id <= catalog.index:
+                await self._erase(replica)
         new = [assignment for key, assignment in wanted.items() if key not in self._held]
-        await asyncio.to_thread(self._remember, new)
+        changed = [
+            a for key, a in wanted.items() if key in self._held and self._held[key].config_order < a.config_order
+        ]
+        await asyncio.to_thread(self._remember, [*new, *changed])
+        for assignment in changed:
+            self._configure(self._held[assignment.group_id], assignment)
         for assignment in new:
             self._open(assignment)
         self.index = catalog.index
@@ -117,7 +124,15 @@ class Replicas:
         for partition, replicas in enumerate(placement.replicas):
             if self._node_id in replicas:
                 founders = placement.founders[partition]
-                yield Assignment(placement.topic, placement.topic_id, partition, founders, placement.config)
+                yield Assignment(
+                    placement.topic,
+                    placement.topic_id,
+                    partition,
+                    founders,
+                    placement.config,
+                    placement.is_sealed,
+                    placement.config_order,
+                )
 
     def _path(self, key: int) -> Path:
         return self._directory / f"{key:016x}"
@@ -128,7 +143,12 @@ class Replicas:
 
     def _open(self, assignment: Assignment) -> None:
         _log.info("opening %s/%d of topic %d", assignment.topic, assignment.partition, assignment.topic_id)
-        self._held[assignment.group_id] = self._open_replica(assignment, self._path(assignment.group_id))
+        replica = self._open_replica(assignment, self._path(assignment.group_id))
+        self._held[assignment.group_id] = replica
+        self._configure(replica, assignment)
+
+    def _configure(self, replica: Replica, assignment: Assignment) -> None:
+        replica.reconfigure(assignment.config, is_sealed=assignment.is_sealed, order=assignment.config_order)
 
     async def _erase(self, replica: Replica) -> None:
         key = replica.group.group_id

@@ -35,7 +35,8 @@ class SegmentIndex:
 
     ``next_offset`` and ``size`` are where the next batch begins: its offset, and its position in the file.
     ``index_size`` is the size of the index file. ``synced`` is kept for whoever syncs the files: up to which size that
-    was done. The entries of a segment that is full need not stay in memory (``seal``).
+    was done. ``greatest_timestamp_ms`` is that of a record, ``last_timestamp_ms`` when the last batch was received; -1
+    while there is none. The entries of a segment that is full need not stay in memory (``seal``).
     """
 
     def __init__(self, segment: str, base_offset: Offset, size: int) -> None:
@@ -45,6 +46,7 @@ class SegmentIndex:
         self.size = size
         self.synced = 0
         self.greatest_timestamp_ms = -1
+        self.last_timestamp_ms = -1
         self._entries: bytearray | None = bytearray()
         self._load: Callable[[SegmentIndex], bytes] | None = None
         self._count = 0
@@ -70,6 +72,7 @@ class SegmentIndex:
         index.next_offset = index._end(count - 1)
         index.size = sum(_POSITION_AND_LENGTH.unpack_from(entries, (count - 1) * ENTRY.size))
         index.greatest_timestamp_ms = index._greatest(count - 1)
+        index.last_timestamp_ms = index.batch(count - 1).timestamp_ms
         return index
 
     @property
@@ -96,6 +99,7 @@ class SegmentIndex:
         """Enter the batch that was just written behind the others; answers the bytes of its entry."""
         stamp = command.stamp
         self.greatest_timestamp_ms = max(self.greatest_timestamp_ms, command.max_timestamp_ms)
+        self.last_timestamp_ms = command.timestamp_ms
         fields = _FIELDS.pack(
             self.next_offset,
             self.size,

@@ -98,6 +98,21 @@ class SegmentLog:
                 self.close()
             self._dropped += segment_files.files_of(segment)
 
+    def retained_from(self, wall_ms: int, retention_ms: int, retention_bytes: int) -> Offset:
+        """First offset to be kept when what was received more than ``retention_ms`` before ``wall_ms`` has not to be,
+        nor more than ``retention_bytes`` altogether (-1: any). Whole segments only; the last one goes by age alone.
+        """
+        keep = self._log_start
+        size = sum(segment.size for segment in self._segments)
+        for segment in self._segments:
+            is_old = 0 <= retention_ms < wall_ms - segment.last_timestamp_ms
+            is_too_much = 0 <= retention_bytes < size and segment is not self._segments[-1]
+            if not is_old and not is_too_much:
+                break
+            keep = segment.next_offset
+            size -= segment.size
+        return keep
+
     def read(self, offset: Offset, max_bytes: int) -> Slice:
         """Batches from the one with ``offset``: the first always, more while they fit ``max_bytes`` together."""
         if not self.log_start <= offset <= self.log_end:

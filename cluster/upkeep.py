@@ -1,0 +1,48 @@
+"""What leaders of partitions do by themselves: put a changed configuration in force, drop what is past retention."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable
+
+from ..partition.errors import StockadeError
+from .replica import Replica
+from .replicas import Replicas
+
+PERIOD_S = 1.0
+"""Between two looks at all replicas of this node."""
+RETENTION_LOOKS = 10
+"""Retention is looked at in every so many."""
+
+_log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Looks after the replicas that this node leads. What fails is tried again at a later look."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        looks = 0
+        while True:
+            with_retention = looks % RETENTION_LOOKS == 0
+            led = [replica for replica in self._replicas.all() if replica.group.is_leader]
+            await asyncio.gather(*(_look_after(replica, with_retention) for replica in led))
+            looks += 1
+            await asyncio.sleep(PERIOD_S)
+
+
+async def _look_after(replica: Replica, with_retention: bool) -> None:
+    if not replica.is_configured:
+        await _try(replica, replica.configure())
+    if with_retention:
+        await _try(replica, replica.retain(int(time.time() * 1000)))
+
+
+async def _try(replica: Replica, step: Awaitable[None]) -> None:
+    try:
+        await step
+    except StockadeError as refusal:
+        _log.info("%s/%d has to wait: %s", replica.topic, replica.partition, refusal)

@@ -1,7 +1,7 @@
 """What happens to members of groups: they come, go, move, lose their disks, hand over, and take checkpoints."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from simulation.world import World
 
@@ -27,10 +27,17 @@ class Changes:
         self.world = world
         self.rng = rng
         self._later = later
-        self._kinds = [getattr(self, kind) for kind in rng.choices(MEMBER_FAULTS, k=KINDS)]
+        self.spared: Collection[str] = ()
+        """Kinds that do not happen."""
+        self.tell: Callable[[str], None] = lambda _: None
+        """Hears of each change."""
+        self.kinds: list[Callable[[], None]] = [getattr(self, kind) for kind in rng.choices(MEMBER_FAULTS, k=KINDS)]
 
     def strike(self) -> None:
-        self.rng.choice(self._kinds)()
+        kind = self.rng.choice(self.kinds)
+        if kind.__name__ not in self.spared:
+            self.tell(kind.__name__)
+            kind()
 
     # Whom it meets.
 

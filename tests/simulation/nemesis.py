@@ -1,7 +1,7 @@
 """Faults, drawn from a random number generator: single ones that overlap, and replays of known accidents."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from simulation.world import Process, World
 
@@ -47,15 +47,22 @@ class Nemesis:
         """While an accident is played: the only node that may be asked for anything."""
         self.is_over = False
         """Set at the end of the chaos: what is still planned does not happen."""
-        self._faults: list[Fault] = [getattr(self, fault) for fault in rng.choices(faults, k=KINDS)]
+        self.spared: Collection[str] = ()
+        """Kinds that do not happen."""
+        self.tell: Callable[[str], None] = lambda _: None
+        """Hears of each fault."""
+        self.kinds: list[Fault] = [getattr(self, fault) for fault in rng.choices(faults, k=KINDS)]
 
     def strike(self) -> None:
         """One fault, or one thing mended: rather that when no majority is awake."""
         quorum = len(self.world.nodes) // 2 + 1
         if self.rng.random() < (0.3 if len(self.awake()) >= quorum else 0.8):
-            self._mend_something()
+            fault = self.mend
         else:
-            self.rng.choice(self._faults)()
+            fault = self.rng.choice(self.kinds)
+        if fault.__name__ not in self.spared:
+            self.tell(fault.__name__)
+            fault()
 
     def awake(self) -> list[Process]:
         return [process for _, process in sorted(self.world.processes.items()) if not process.is_paused]
@@ -78,7 +85,7 @@ class Nemesis:
 
     # Single faults.
 
-    def _mend_something(self) -> None:
+    def mend(self) -> None:
         choice = self.rng.random()
         if choice < 0.5:
             node = self._node()

@@ -8,18 +8,20 @@ from itertools import count
 from simulation.changes import Changes
 from simulation.checker import Violation
 from simulation.nemesis import FAULTS, Nemesis
+from simulation.plan import Plan
 from simulation.world import Setting, World
 
 from stockade.raft.group import Committed, Group
 from stockade.raft.settings import RaftSettings
 
-CHAOS_S = 5.0
 HEAL_S = 6.0
 """Ample for elections: several of the longest timeouts."""
 LONG_PEACE = 0.05
 """So often, peace is watched for all of that time, in which nobody may ask for an election."""
 CHANGES = 0.5
 """So often, members change and checkpoints are taken."""
+CHANGES_FROM = 1000
+"""The number of the first strike that changes members; those of the nemesis are numbered from 0."""
 CATCH_UP_S = 60.0
 """Ample for followers that are far behind, with windows of one small message."""
 
@@ -53,35 +55,58 @@ def draw_setting(rng: random.Random) -> Setting:
 class Run:
     """One run. ``go`` raises Violation if an invariant breaks."""
 
-    def __init__(self, seed: int, accident: str | None = None) -> None:
-        """With ``accident``, five nodes meet no other fault than this one (the name of a method of Nemesis)."""
-        self.rng = random.Random(f"run {seed}")
-        setting = draw_setting(self.rng)
-        members = random.Random(f"members {seed}")
-        has_changes = accident is None and members.random() < CHANGES
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        rng = random.Random(f"setting {plan.seed}")
+        setting = draw_setting(rng)
+        if plan.calm:
+            setting = replace(setting, drop_rate=0.0, drift=0.0)
+        has_changes = plan.accident is None and rng.random() < CHANGES
         if has_changes:
-            setting = replace(setting, spares=members.choice([0, 1, 2]))
-        self.world = World(self.rng.getrandbits(64), replace(setting, nodes=5) if accident else setting)
-        self.nemesis = Nemesis(self.world, self.rng, self._burst, [accident] if accident else FAULTS)
-        self._changes = Changes(self.world, members, self.nemesis.later) if has_changes else None
+            setting = replace(setting, spares=rng.choice([0, 1, 2]))
+        nodes = plan.nodes or (5 if plan.accident else setting.nodes)
+        self.setting = replace(setting, nodes=nodes, groups=plan.groups or setting.groups)
+        self.rng = random.Random(f"load {plan.seed}")
+        self.world = World(random.Random(f"latencies {plan.seed} {plan.luck}").getrandbits(64), self.setting)
+        self.nemesis = Nemesis(self.world, rng, self._burst, [plan.accident] if plan.accident else FAULTS)
+        self.changes = Changes(self.world, rng, self.nemesis.later) if has_changes else None
         self._commands = (f"c{number}".encode() for number in count())
+        self.struck: list[int] = []
+        """The numbers of the strikes that were not left out."""
 
     def go(self) -> None:
-        self._repeat(self.rng.choice([0.01, 0.05, 0.3]), self._load)
-        self._repeat(self.rng.choice([0.1, 0.3, 1.0]), self.nemesis.strike)
-        if self._changes is not None:
-            self._repeat(self.rng.choice([0.1, 0.3, 1.0]), self._changes.strike)
-            self._repeat(self.rng.choice([0.1, 0.5, 5.0]), self._changes.checkpoint)
-        self.world.run(CHAOS_S)
+        self._repeat(self.rng.choice([0.01, 0.05, 0.3]), self.rng, self._load)
+        rng = random.Random(f"strikes {self.plan.seed}")
+        self._repeat_strikes(rng.choice([0.1, 0.3, 1.0]), rng, self.nemesis, 0)
+        if self.changes is not None:
+            rng = random.Random(f"changes {self.plan.seed}")
+            self._repeat_strikes(rng.choice([0.1, 0.3, 1.0]), rng, self.changes, CHANGES_FROM)
+            rng = random.Random(f"checkpoints {self.plan.seed}")
+            self._repeat(rng.choice([0.1, 0.5, 5.0]), rng, self.changes.checkpoint)
+        self.world.run(self.plan.chaos_s)
         self._settle()
 
-    def _repeat(self, mean_s: float, call: Callable[[], None]) -> None:
+    def _repeat(self, mean_s: float, rng: random.Random, call: Callable[[], None]) -> None:
         def again() -> None:
-            if self.world.now < CHAOS_S:
+            if self.world.now < self.plan.chaos_s:
                 call()
-                self.world.at(self.rng.expovariate(1 / mean_s), again)
+                self.world.at(rng.expovariate(1 / mean_s), again)
 
-        self.world.at(self.rng.expovariate(1 / mean_s), again)
+        self.world.at(rng.expovariate(1 / mean_s), again)
+
+    def _repeat_strikes(self, mean_s: float, rng: random.Random, striker: Nemesis | Changes, first: int) -> None:
+        """Every strike draws for itself, so that others stay what they are when it is left out."""
+        numbers = count(first)
+        striker.spared = self.plan.spare
+
+        def strike() -> None:
+            number = next(numbers)
+            if number not in self.plan.without:
+                self.struck.append(number)
+                striker.rng = random.Random(f"strike {number} of {self.plan.seed}")
+                striker.strike()
+
+        self._repeat(mean_s, rng, strike)
 
     def _load(self) -> None:
         """A burst of proposals or reads, mostly on a node that believes it leads."""
@@ -148,7 +173,9 @@ class Run:
         )
 
     def _is_quiet(self) -> bool:
-        """Whether everything that is in a log is on disk, committed and applied everywhere."""
+        """Whether everything that is in a log is on disk, committed and applied everywhere, and no change is left."""
+        if any(group._handovers.waiting for group in self._groups()):
+            return False
         if any(group._member.journal.unsynced or group.configuration.learners for group in self._groups()):
             return False
         ends = {(group.group_id, group._member.journal.last_index) for group in self._groups()}
@@ -168,10 +195,14 @@ class Run:
         checker.require(isinstance(attempt.outcome, Committed), f"a proposal after healing: {attempt.outcome}")
 
 
+def run(plan: Plan) -> None:
+    """Raises Violation, with the line that repeats the run."""
+    try:
+        Run(plan).go()
+    except Exception as error:
+        raise Violation(f"{plan.line()}  # {error}") from error
+
+
 def run_seed(seed: int, accident: str | None = None) -> None:
     """Run one seed. Raises Violation, with the line that repeats it."""
-    try:
-        Run(seed, accident).go()
-    except Exception as error:
-        options = f"--seed {seed}" + (f" --accident {accident}" if accident else "")
-        raise Violation(f"python tests/simulation/run.py {options}  # {error}") from error
+    run(Plan(seed, accident))

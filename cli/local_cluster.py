@@ -92,7 +92,7 @@ class LocalCluster:
         """Write every node's configuration and start all of them; none may run."""
         for node in self.nodes:
             node.data.mkdir(parents=True, exist_ok=True)
-            (node.data / "node.toml").write_text(self._configuration(node), encoding="utf-8")
+            (node.data / "node.toml").write_text(self._configuration(node, self.nodes), encoding="utf-8")
             self.start_node(node)
 
     def _claim(self) -> None:
@@ -111,6 +111,20 @@ class LocalCluster:
                 socket.create_server((host, int(port))).close()
             except OSError as error:
                 raise ClusterFailed(f"{address} is in use: stop what listens there, or choose --port-base") from error
+
+    def add_node(self) -> LocalNode:
+        """Start one more node, which joins the running ones; it is ready when wait_ready says so."""
+        joined = [node.url for node in self.nodes]
+        http, raft = _ports(self.port_base and self.port_base + len(self.nodes), 1)[0]
+        name = f"n{len(self.nodes) + 1}"
+        node = LocalNode(name, f"127.0.0.1:{http}", f"127.0.0.1:{raft}", (self.data / name).absolute())
+        node.data.mkdir(parents=True, exist_ok=True)
+        (node.data / "node.toml").write_text(self._configuration(node, [node], joined), encoding="utf-8")
+        self.nodes.append(node)
+        if self.tls:
+            self._make_certificates()
+        self.start_node(node)
+        return node
 
     def start_node(self, node: LocalNode) -> None:
         """Start one node that does not run."""
@@ -221,17 +235,18 @@ class LocalCluster:
         except CannotMake as error:
             raise ClusterFailed(str(error)) from error
 
-    def _configuration(self, node: LocalNode) -> str:
+    def _configuration(self, node: LocalNode, members: Sequence[LocalNode], join: Sequence[str] = ()) -> str:
         lines = [
             f'node_id = "{node.name}"',
             f'cluster_id = "{self.cluster_id}"',
             f'data_dir = "{node.data}"',
             f'http = "{node.http}"',
             f'raft_listen = "{node.raft}"',
+            f"join = {json.dumps([*join])}",
             self.settings,
             tls_section(self._certs, node.name) if self.tls else "",
         ]
-        for other in self.nodes:
+        for other in members:
             raft = self.raft_address(node.name, other) if self.raft_address and other is not node else other.raft
             lines += ["[[members]]", f'node_id = "{other.name}"', f'url = "{other.url}"', f'raft = "{raft}"']
         return "\n".join(lines) + "\n"

@@ -13,6 +13,7 @@ import uvloop
 from ..cluster.config import ConfigError, NodeConfig, load, parse_address
 from ..cluster.node import Node
 from ..http_api.app import start_http
+from .joining import joined
 
 _log = logging.getLogger("stockade")
 
@@ -32,7 +33,10 @@ def serve(config: Path, check: bool, with_parent: bool) -> None:
         click.echo(f"{config} is fine: node {settings.node_id} of {len(settings.members)}")
         return
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    sys.exit(uvloop.run(run(settings, with_parent)))
+    try:
+        sys.exit(uvloop.run(run(settings, with_parent)))
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
 
 
 async def run(settings: NodeConfig, with_parent: bool) -> int:
@@ -41,7 +45,13 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    node = Node(settings, on_failure=lambda _: stopping.set())
+    joining = asyncio.ensure_future(joined(settings))
+    stopped = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((joining, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if not joining.done():
+        joining.cancel()
+        return 0
+    node = Node(joining.result(), on_failure=lambda _: stopping.set())
     await node.start()
     http = await start_http(node.service, *parse_address(settings.http))
     _log.info("node %s listens on http://%s", settings.node_id, settings.http)

@@ -17,6 +17,9 @@ from .moves import Move
 from .nodes import NodeEntry
 from .signal import Signal
 
+FILE = "members.json"
+"""In a node's data folder."""
+
 
 class _Known(msgspec.Struct, frozen=True):
     index: int = 0
@@ -29,15 +32,20 @@ class BookDamaged(Exception):
     """The file cannot be read; the message says what to do."""
 
 
+def is_member(data: Path) -> bool:
+    """Whether the node with this data folder was told of a cluster by its controller before."""
+    return (data / FILE).exists()
+
+
 class Book:
     """The members. ``moves`` are those under way, as far as told since the start; ``changed`` tells of any news."""
 
-    def __init__(self, config: NodeConfig, path: Path) -> None:
-        """``path``: where it is kept. Raises BookDamaged."""
+    def __init__(self, config: NodeConfig) -> None:
+        """Raises BookDamaged."""
         self._config = config
-        self._path = path
+        self._path = Path(config.data_dir) / FILE
         self._configured = {m.node_id: NodeEntry(m.node_id, m.url, m.raft, m.zone) for m in config.members}
-        self._known = _read(path)
+        self._known = _read(self._path)
         self.moves: list[Move] = []
         self.changed = Signal()
 

@@ -40,7 +40,8 @@ class CatalogFollower:
             catalog = None
             if control is not None:
                 catalog = await self.newer(control, self._after)
-            if control is None or not control.group.ready:
+            if control is None or (catalog is None and control.group.leader is None):
+                # A replica that belongs to the group no more hears nothing of it: not even that it was removed.
                 catalog = await self._ask()
             if catalog is not None and catalog.index >= self._book.index:
                 await self._book.follow(catalog)

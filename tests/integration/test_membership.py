@@ -1,0 +1,154 @@
+"""Nodes come and go, replicas move and leaders change under writers: nothing acknowledged is lost or doubled."""
+
+import itertools
+import shutil
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from stockade.cli.local_cluster import LocalCluster, LocalNode
+
+from .api import Topic, call, eventually, expect
+from .load import Load
+
+PARTITIONS = 2
+
+
+def described(node: LocalNode) -> Any:
+    return expect(200, call("GET", f"{node.url}/v1/cluster"))
+
+
+def placed(topic: Topic) -> list[list[str]]:
+    return [partition["replicas"] for partition in expect(200, call("GET", topic.url))["partitions"]]
+
+
+def move(topic: Topic, partition: int, replicas: list[str]) -> None:
+    order = {"topic": topic.name, "partition": partition, "replicas": replicas}
+    assert expect(202, call("POST", f"{topic.node}/v1/cluster/reassignments", order)) == order
+
+
+def arrived(cluster: LocalCluster, topic: Topic, partition: int, replicas: list[str]) -> None:
+    """Return when the move is over, and the files of the partition are where it moved to, and nowhere else."""
+    eventually(lambda: placed(topic)[partition] == replicas, 60)
+    eventually(lambda: described(cluster.nodes[0])["reassignments"] == [], 60)
+    topic_id = expect(200, call("GET", topic.url))["topic_id"]
+    folder = f"{topic_id << 16 | partition:016x}"
+    eventually(lambda: [n.name for n in cluster.nodes if (n.data / "partitions" / folder).exists()] == sorted(replicas))
+
+
+def handed_over(topic: Topic, partition: int, node_id: str) -> None:
+    order = {"topic": topic.name, "partition": partition, "node_id": node_id}
+    answer = expect(200, call("POST", f"{topic.node}/v1/cluster/leaders", order))
+    assert answer["leader_node"] == node_id
+
+
+def test_replicas_move_to_a_new_node_and_leaders_change_under_writers(data: Path) -> None:
+    with LocalCluster(data, port_base=0) as cluster:
+        topic = Topic(cluster.nodes[0].url, "moving")
+        topic.create(partitions=PARTITIONS)
+        with Load(cluster, topic, PARTITIONS) as load:
+            fourth = cluster.add_node()
+            cluster.wait_ready()
+            assert [node["node_id"] for node in described(fourth)["nodes"]] == ["n1", "n2", "n3", "n4"]
+            for partition in range(PARTITIONS):
+                move(topic, partition, ["n2", "n3", "n4"])
+                arrived(cluster, topic, partition, ["n2", "n3", "n4"])
+                load.goes_on()
+            for node_id in ("n4", "n3", "n4", "n2"):
+                handed_over(topic, 0, node_id)
+                load.goes_on()
+            move(topic, 0, ["n1", "n3", "n4"])
+            arrived(cluster, topic, 0, ["n1", "n3", "n4"])
+            load.goes_on()
+        load.check()
+        assert max(load.pauses) < 3, "nobody died, so nobody waits for an election timeout twice"
+
+
+def test_the_controller_group_is_handed_over_as_well(cluster: LocalCluster) -> None:
+    node = cluster.nodes[0]
+    for node_id in ("n3", "n1", "n2"):
+        order = {"topic": None, "partition": None, "node_id": node_id}
+        answer = expect(200, call("POST", f"{node.url}/v1/cluster/leaders", order))
+        assert answer["leader_node"] == node_id
+        again = expect(200, call("POST", f"{node.url}/v1/cluster/leaders", order))
+        assert again == answer, "asking again changes nothing"
+
+
+def test_orders_that_cannot_be_carried_out_are_refused(cluster: LocalCluster) -> None:
+    base = f"{cluster.nodes[1].url}/v1/cluster"
+    topic = Topic(cluster.nodes[0].url, "stays")
+    topic.create()
+    for path, order, status, code in [
+        ("members", {"action": "remove", "node_id": "n9"}, 404, "NOT_FOUND"),
+        ("members", {"action": "remove", "node_id": "n3"}, 503, "NOT_ENOUGH_REPLICAS"),
+        ("reassignments", {"topic": "stays", "partition": 0, "replicas": ["n9"]}, 404, "NOT_FOUND"),
+        ("reassignments", {"topic": "stays", "partition": 1, "replicas": ["n1"]}, 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("reassignments", {"topic": "none", "partition": 0, "replicas": ["n1"]}, 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("leaders", {"topic": "stays", "partition": 0, "node_id": "n9"}, 404, "NOT_FOUND"),
+        ("leaders", {"topic": "none", "partition": 0}, 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]:
+        refused = call("POST", f"{base}/{path}", order)
+        assert (refused.status, refused.json["code"]) == (status, code)
+
+
+def test_a_removed_node_gives_everything_away_first(data: Path) -> None:
+    with LocalCluster(data, port_base=0) as cluster:
+        topic = Topic(cluster.nodes[0].url, "leaving")
+        topic.create(partitions=PARTITIONS)
+        with Load(cluster, topic, PARTITIONS) as load:
+            cluster.add_node()
+            cluster.wait_ready()
+            order = {"action": "remove", "node_id": "n3"}
+            expect(202, call("POST", f"{topic.node}/v1/cluster/members", order))
+            members = ["n1", "n2", "n4"]
+            eventually(lambda: [n["node_id"] for n in described(cluster.nodes[0])["nodes"]] == members, 90)
+            load.goes_on()
+            assert [sorted(replicas) for replicas in placed(topic)] == [members] * PARTITIONS
+            left = cluster.nodes[2]
+            eventually(lambda: "removed" in call("GET", f"{left.url}/readyz").body.decode())
+            eventually(lambda: list((left.data / "partitions").iterdir()) == [])
+            # The controller group lives on without it: any of the other three may go.
+            cluster.kill(cluster.nodes[0], signal.SIGKILL)
+            load.goes_on()
+            eventually(lambda: cluster.nodes[0].pid is not None)
+        load.check()
+
+
+def wiped(cluster: LocalCluster, node: LocalNode) -> None:
+    """Kill a node, and let it come back with nothing but its configuration."""
+    cluster.kill(node, signal.SIGKILL)
+    for path in node.data.iterdir():
+        if path.name in ("node.toml", "node.log"):
+            continue
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    cluster.start_node(node)
+
+
+def test_a_node_that_lost_its_disk_comes_back_and_counts_again(data: Path) -> None:
+    """Each in turn is wiped, and as soon as it is whole, another one is killed: what it was given has to count."""
+    with LocalCluster(data, port_base=0, restart=False) as cluster:
+        topic = Topic(cluster.nodes[0].url, "wiped")
+        topic.create(partitions=PARTITIONS)
+        with Load(cluster, topic, PARTITIONS) as load:
+            for lost, killed in itertools.islice(zip((2, 0, 1), (0, 1, 2), strict=True), 3):
+                wiped(cluster, cluster.nodes[lost])
+                eventually(partial(whole, cluster, topic, f"n{lost + 1}"), 60)
+                load.goes_on()
+                cluster.kill(cluster.nodes[killed], signal.SIGKILL)
+                load.goes_on()
+                cluster.start_node(cluster.nodes[killed])
+                cluster.wait_ready()
+                load.goes_on()
+        load.check()
+
+
+def whole(cluster: LocalCluster, topic: Topic, name: str) -> bool:
+    """Whether every group can be led by this node: only a voter can, and only one that has everything."""
+    node = next(node.url for node in cluster.nodes if node.pid is not None)
+    orders = [(topic.name, partition) for partition in range(PARTITIONS)] + [(None, None)]
+    for topic_name, partition in orders:
+        order = {"topic": topic_name, "partition": partition, "node_id": name}
+        if call("POST", f"{node}/v1/cluster/leaders", order).status != 200:
+            return False
+    return True

@@ -15,7 +15,7 @@ import click
 from ..client.batches import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Receipt
 from ..client.config import BOUNDS, ClientConfig
 from ..client.delivery import Delivery
-from ..client.model import Topic
+from ..client.model import Mode, Topic
 from ..client.producer import Producer
 from ..partition.errors import InvalidRecord, StockadeError
 from ..partition.partitioner import partition_for_key
@@ -170,7 +170,9 @@ def _exclusive(
     if not exclusive and not fencing:
         return nullcontext()
     partitions = None if partition is None else [partition]
-    return producer.exclusive(topic, partitions, "ExclusiveWithFencing" if fencing else "Exclusive")
+    mode: Mode = "ExclusiveWithFencing" if fencing else "Exclusive"
+    # Not cancelled when it is lost: the outcome of every batch is to be told.
+    return producer.exclusive(topic, partitions, mode, cancel_on_loss=False)
 
 
 def _size_of(files: Sequence[Path]) -> int | None:

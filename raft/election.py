@@ -46,11 +46,11 @@ class Election:
         """
         self.deadline = min(self.deadline, self._clock() + self._hurry_s_max * self._rng())
 
-    def heard_leader(self) -> None:
-        """The leader of the current term spoke: its lease begins anew."""
-        self._lease_end = self._clock() + self._timeout_s_min
+    def heard_leader(self, at: float) -> None:
+        """The leader of the current term spoke then: its lease began anew."""
+        self._lease_end = at + self._timeout_s_min
         self.void()
-        self.postpone()
+        self.deadline = at + self.draw_timeout_s()
 
     def void(self) -> None:
         """Whatever was asked before is void: late answers count for nothing."""

@@ -261,7 +261,7 @@ class Engine(SyncObj):  # type: ignore[misc]
             raise InvariantBroken(f"{node_id} leads term {self.term} as well")
         if self.leader != node_id:
             self._follow(self.term, _node(node_id))
-        self._election.heard_leader()
+        self._election.heard_leader(self._ports.clock())
 
     def learn_commit(self, known_index: int, leader_index: int) -> None:
         """Entries up to ``known_index`` are committed and verified here; the leader has committed ``leader_index``."""

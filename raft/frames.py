@@ -27,8 +27,10 @@ from .messages import (
     Refusal,
     Reply,
     RequestVote,
+    Rest,
     TimeoutNow,
     VoteReply,
+    Wake,
 )
 
 PROTOCOL_VERSION = 2
@@ -159,6 +161,8 @@ _FIXED = {
     TimeoutNow: (7, _Fixed(TimeoutNow, "Q")),
     Ping: (12, _Fixed(Ping, "")),
     Offer: (13, _Fixed(Offer, "QQQQQ")),
+    Rest: (14, _Fixed(Rest, "QQ")),
+    Wake: (15, _Fixed(Wake, "Q")),
 }
 _ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
     AppendEntries: (1, _encode_append),

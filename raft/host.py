@@ -101,6 +101,8 @@ class RaftHost:
         self._transport.on_frame = self._on_frame
         self._transport.on_up = self._on_up
         self._transport.on_down = self._on_down
+        self._transport.on_silent = self._on_silent
+        self._transport.on_heard = self._on_heard
         self._transport.on_call = self.on_call
         try:
             await self._transport.start(self.incarnation)
@@ -173,10 +175,19 @@ class RaftHost:
         for group in self.groups.values():
             group.peer_down(node_id)
 
+    def _on_silent(self, node_id: str) -> None:
+        for group in self.groups.values():
+            group.peer_silent(node_id)
+
+    def _on_heard(self, node_id: str) -> None:
+        for group in self.groups.values():
+            group.peer_heard(node_id)
+
     def _fail(self, error: BaseException) -> None:
         assert self._node is not None
         if self._node.failure is None:
             self._node.failure = error
+            self._transport.pulses.stop()
             for group in self.groups.values():
                 group.halt()
             self._node.disk_moved_on()
@@ -224,6 +235,10 @@ class _Node:
     def fetch_checkpoint(self, group_id: int, node_id: str, index: int) -> None:
         """No checkpoints are made, so none is ever offered."""
         raise AssertionError(f"{node_id} offers a checkpoint of group {group_id}")
+
+    def heard_at(self, node_id: str) -> float:
+        """When a connected node gave its last sign of life."""
+        return self._transport.pulses.heard_at(node_id)
 
     def log_is_full(self) -> bool:
         """Whether too much waits for the disk."""

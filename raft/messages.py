@@ -42,6 +42,21 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
     round: int
 
 
+class Rest(msgspec.Struct, frozen=True, gc=False):
+    """Leader to follower: you have all there is, up to ``commit_index``, and all of it is committed. There will be no
+    heartbeats until something happens. Answered, by an AppendAck, only if that is not so.
+    """
+
+    term: int
+    commit_index: int
+
+
+class Wake(msgspec.Struct, frozen=True, gc=False):
+    """Leader to followers at rest: I lead ``term`` no longer."""
+
+    term: int
+
+
 class PreVote(msgspec.Struct, frozen=True, gc=False):
     """Would you vote for me in ``term``, given that my log ends at (``last_index``, ``last_term``)?"""
 
@@ -119,5 +134,7 @@ class Ping(msgspec.Struct, frozen=True, gc=False):
     """Nothing but a sign of life."""
 
 
-RaftMessage = AppendEntries | AppendAck | Offer | PreVote | PreVoteReply | RequestVote | VoteReply | TimeoutNow
+RaftMessage = (
+    AppendEntries | AppendAck | Offer | Rest | Wake | PreVote | PreVoteReply | RequestVote | VoteReply | TimeoutNow
+)
 Message = RaftMessage | Call | Reply | Hello | Refusal | Ping

@@ -49,6 +49,10 @@ class Ports(Protocol):
         """When applies, of all groups together, have to give others a turn."""
         ...
 
+    def heard_at(self, node_id: str) -> float:
+        """When a connected node gave its last sign of life, as ``clock`` has it; minus infinity for others."""
+        ...
+
 
 class Timer(Protocol):
     """A call that can still be cancelled."""
@@ -81,6 +85,10 @@ class Surroundings(Protocol):
 
     def apply_until(self) -> float:
         """When applies, of all groups together, have to give others a turn."""
+        ...
+
+    def heard_at(self, node_id: str) -> float:
+        """When a connected node gave its last sign of life, as ``time`` has it; minus infinity for others."""
         ...
 
     def fetch_checkpoint(self, group_id: int, node_id: str, index: int) -> None:

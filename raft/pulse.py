@@ -94,7 +94,12 @@ class Pulses:
         self.silent.discard(node_id)
 
     def heard_at(self, node_id: str) -> float:
-        """When a connected peer gave its last sign of life, or later: as if it did when this node stood still."""
+        """When a connected peer gave its last sign of life; minus infinity for others.
+
+        While this node stood still, everybody may have given some: that counts as if they did.
+        """
+        if node_id not in self._peers:
+            return float("-inf")
         return max(self._owner.last_heard(node_id), self._awake_at)
 
     def _pulse(self) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from .configuration import Configuration
+from .hibernation import Hibernating
 from .journal import Journal
 from .machine import Machine
-from .member import Member
 from .messages import RaftMessage
 from .outcomes import NotLeader
 from .ports import Surroundings, Timer
@@ -47,7 +47,7 @@ class Replica:
         self._around = surroundings
         self._machine = machine
         ports = _Ports(group_id, machine, surroundings)
-        self._member = Member(surroundings.node_id, surroundings.incarnation, journal, settings, ports)
+        self._member = Hibernating(surroundings.node_id, surroundings.incarnation, journal, settings, ports)
         self._proposals = Proposals(settings)
         self._barriers = Barriers()
         self._handovers = Handovers()
@@ -120,6 +120,14 @@ class Replica:
     def peer_down(self, node_id: str) -> None:
         """A connection broke."""
         self._run(lambda: self._member.peer_down(node_id))
+
+    def peer_silent(self, node_id: str) -> None:
+        """A node that is connected gives no sign of life."""
+        self._run(lambda: self._member.peer_silent(node_id))
+
+    def peer_heard(self, node_id: str) -> None:
+        """A node that was silent gives signs of life again."""
+        self._run(lambda: self._member.peer_heard(node_id))
 
     def progress(self) -> None:
         """Do what has become possible: after events, and after the disk moved on."""
@@ -242,6 +250,7 @@ class _Ports:
         self.rng = surroundings.rng
         self.log_is_full = surroundings.log_is_full
         self.apply_until = surroundings.apply_until
+        self.heard_at = surroundings.heard_at
 
     def send(self, node_id: str, message: RaftMessage) -> bool:
         return self._around.send(node_id, self._group_id, message)

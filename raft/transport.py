@@ -54,6 +54,8 @@ class Transport:
     """Called with the id of a node that is not silent any more."""
     on_call: Callable[[str, bytes], Awaitable[bytes]]
     """Answers another node's call: (node id, payload) to answer. What it raises becomes the caller's CallFailed."""
+    pulses: Pulses
+    """Signs of life, once started: given, and missed."""
     incarnations: dict[str, int]
     """The connected nodes, each with the incarnation of its disk. Do not change it."""
 
@@ -89,7 +91,6 @@ class Transport:
         self._hello_frame = encode(0, self._hello)
         self._server: asyncio.Server | None = None
         self._dialler = Dialler(self._connection, times.dead_s, times.reconnect_s)
-        self._pulses: Pulses | None = None
         self._open: set[Connection] = set()
         self._admitted: dict[str, Connection] = {}
         self._served = CallServer(calls_max)
@@ -135,20 +136,20 @@ class Transport:
         self._hello = structs.replace(self._hello, incarnation=incarnation)
         self._hello_frame = encode(0, self._hello)
         loop = asyncio.get_running_loop()
+        self.pulses = Pulses(self, loop.time, loop.call_at, self._times)
         self._server = await loop.create_server(lambda: self._connection(None), *self._listen, start_serving=False)
         await self._server.start_serving()  # not before ``opened`` can ask whether it is serving
         for peer, address in self._peers.items():
             if peer < self._hello.node_id:
                 self._dialler.dial(peer, address)
-        self._pulses = Pulses(self, loop.time, loop.call_at, self._times)
-        self._pulses.start()
+        self.pulses.start()
 
     async def stop(self) -> None:
         """Close everything. Connected peers go down, unanswered calls end as CallUnknown."""
-        if self._server is None or self._pulses is None:
+        if self._server is None:
             return
         self._server.close()
-        self._pulses.stop()
+        self.pulses.stop()
         await self._dialler.stop()
         closing = list(self._open)
         for connection in closing:
@@ -172,7 +173,7 @@ class Transport:
         connection = self._admitted.get(node_id)
         if connection is None:
             raise ConnectionError(f"node {node_id} is not connected")
-        if node_id in self._vitals.silent:
+        if node_id in self.pulses.silent:
             raise ConnectionError(f"node {node_id} gives no sign of life")
         return await connection.calls.ask(payload, timeout_s)
 
@@ -250,7 +251,7 @@ class Transport:
         connection.admit(peer, FRAME_BYTES_MAX)
         self._admitted[peer] = connection
         self.incarnations[peer] = incarnation
-        self._vitals.up(peer)
+        self.pulses.up(peer)
         self._complaints.clear()
         _log.info("connected to %s", connection.other_end)
         self.on_up(peer, incarnation)
@@ -260,15 +261,11 @@ class Transport:
         if peer is not None and self._admitted.get(peer) is connection:
             del self._admitted[peer]
             del self.incarnations[peer]
-            self._vitals.down(peer)
+            self.pulses.down(peer)
             _log.info("no longer connected to %s", connection.other_end)
             self.on_down(peer)
 
     # What pulses tell
-
-    def heard_at(self, node_id: str) -> float:
-        """When a connected node gave its last sign of life, on the loop's clock; never for others."""
-        return self._vitals.heard_at(node_id) if node_id in self._admitted else float("-inf")
 
     def pulse(self, awake_at: float) -> None:
         """It is time for a sign of life to everybody."""
@@ -292,8 +289,3 @@ class Transport:
     def _connection(self, dialled: str | None) -> Connection:
         tls = None if self._tls is None else self._tls.session(dialled=dialled is not None)
         return Connection(self, dialled, self._peer_buffer_bytes_max, self._calls_max, tls)
-
-    @property
-    def _vitals(self) -> Pulses:
-        assert self._pulses is not None, "not started"
-        return self._pulses

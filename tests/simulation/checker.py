@@ -10,6 +10,7 @@
 - What is committed is durable on a majority when it becomes so, never changes, and is in the log of every later leader.
 - What is applied is what is committed, in order, without gaps; so applied sequences are prefixes of one another.
 - A proposal is answered once and in time: a committed one is at its index, a rejected one never gets into the log.
+- A leader that rests has told every follower that it hears everything, and that one has it on disk.
 - A read barrier that succeeds covers everything acknowledged before it was asked for.
 """
 
@@ -80,6 +81,7 @@ class Seen:
     commit_index: int = 1
     applied: int = 0
     led_term: int = 0
+    is_resting: bool = False
     leading: Leading | None = None
     streams: dict[str, Stream] = field(default_factory=dict)
 
@@ -130,6 +132,10 @@ class Checker:
             applied = len(process.machines[group.group_id].applied)
             if (member.commit_index, applied, led_term) != (seen.commit_index, seen.applied, seen.led_term):
                 self._check_changes(process, group, seen, led_term)
+            if member.is_resting != seen.is_resting:
+                seen.is_resting = member.is_resting
+                if member.is_resting:
+                    self._check_rest(process, group)
             if leading is not seen.leading:
                 seen.leading, seen.streams = leading, {}
             if leading is not None:
@@ -145,6 +151,15 @@ class Checker:
         self._check_applied(process, group.group_id, seen.applied)
         seen.commit_index, seen.led_term = group.commit_index, led_term
         seen.applied = len(process.machines[group.group_id].applied)
+
+    def _check_rest(self, process: "Process", group: Group) -> None:
+        last_index = process.log.views[group.group_id].last_index
+        self.require(group.commit_index == last_index, f"{process.node_id} rests before {last_index} is committed")
+        leading = group._member.leading
+        for follower in leading.followers.values() if leading is not None else ():
+            if follower.connected and follower.node_id not in process.pulses.silent:
+                has = self._world.disks[follower.node_id].durable[group.group_id].last_index
+                self.require(has >= last_index, f"{process.node_id} rests, and {follower.node_id} lacks {last_index}")
 
     def _check_leader(self, process: "Process", group: Group) -> None:
         history = self.history[group.group_id]

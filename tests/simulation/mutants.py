@@ -15,6 +15,7 @@ from stockade.raft.follower import Follower
 from stockade.raft.following import Following
 from stockade.raft.gate import Gate
 from stockade.raft.group import Rejected
+from stockade.raft.hibernation import Hibernating
 from stockade.raft.journal import Journal
 from stockade.raft.leading import Leading
 from stockade.raft.messages import AppendAck, AppendEntries, RequestVote
@@ -231,6 +232,26 @@ def reads_before_its_own_term() -> Any:
     return patch.object(Barriers, "add", hasty)
 
 
+def never_wakes() -> Any:
+    """A follower at rest misses nobody."""
+    wake = Hibernating.wake
+
+    def sleeping(member: Hibernating) -> None:
+        if member.leading is not None:
+            wake(member)
+
+    return patch.object(Hibernating, "wake", sleeping)
+
+
+def rests_too_early() -> Any:
+    """A leader rests although a follower lacks entries."""
+
+    def settled(member: Hibernating, leading: Leading) -> bool:
+        return member.commit_index == member.journal.last_index and not member._beat_is_wanted
+
+    return patch.object(Hibernating, "_is_settled", settled)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     acks_of_any_term,
     refusals_of_another_term_name_their_round,
@@ -251,4 +272,6 @@ MUTANTS: tuple[Mutant, ...] = (
     answers_the_wrong_proposal,
     reads_without_a_round,
     reads_before_its_own_term,
+    never_wakes,
+    rests_too_early,
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, permutations
 from typing import Protocol
 
-from stockade.raft.messages import RaftMessage
+from stockade.raft.messages import Ping, RaftMessage
 
 RECONNECT_S = 0.2
 
@@ -22,7 +22,7 @@ class End(Protocol):
 
     def on_up(self, node_id: str) -> None: ...
     def on_down(self, node_id: str) -> None: ...
-    def on_frame(self, node_id: str, group_id: int, message: RaftMessage) -> None: ...
+    def on_frame(self, node_id: str, group_id: int, message: RaftMessage | Ping) -> None: ...
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Connection:
 
     up: set[str] = field(default_factory=set)
     is_open: bool = True
-    queues: defaultdict[str, deque[tuple[int, RaftMessage]]] = field(default_factory=lambda: defaultdict(deque))
+    queues: defaultdict[str, deque[tuple[int, RaftMessage | Ping]]] = field(default_factory=lambda: defaultdict(deque))
     last_arrival: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
@@ -72,7 +72,7 @@ class Network:
     def peers(self, node_id: str) -> list[str]:
         return sorted(peer for pair in self.links if node_id in pair for peer in pair if peer != node_id)
 
-    def send(self, source: str, target: str, group_id: int, message: RaftMessage) -> bool:
+    def send(self, source: str, target: str, group_id: int, message: RaftMessage | Ping) -> bool:
         """False if not connected, as seen from ``source``, or if its buffer happens to be full."""
         link = self._ways[source, target]
         connection = link.connection
@@ -80,7 +80,8 @@ class Network:
             return False
         if self.drop_rate and self._rng.random() < self.drop_rate:
             return False
-        self.on_sent(source, target, group_id, message)
+        if not isinstance(message, Ping):
+            self.on_sent(source, target, group_id, message)
         if not connection.is_open:
             return True  # broken, and this end does not know yet: lost
         connection.queues[target].append((group_id, message))

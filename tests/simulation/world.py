@@ -21,8 +21,9 @@ from stockade.raft.configuration import founded_by
 from stockade.raft.group import Group
 from stockade.raft.journal import Journal
 from stockade.raft.machine import FileExtent, Image
-from stockade.raft.messages import RaftMessage
+from stockade.raft.messages import Ping, RaftMessage
 from stockade.raft.origin import Origin
+from stockade.raft.pulse import Pulses, Times
 from stockade.raft.settings import RaftSettings
 from stockade.raft.wal import RecoveredGroup
 
@@ -84,6 +85,11 @@ class Process:
         self.log.on_append = lambda *entry: world.checker.appended(self, *entry)
         self.machines: dict[int, Machine] = {}
         self.groups: dict[int, Group] = {}
+        self.heard: dict[str, float] = {}
+        settings = world.settings
+        times = Times(settings.heartbeat_ms / 1000, settings.election_timeout_ms_min / 1000)
+        self.pulses = Pulses(self, self.time, self.call_at, times)
+        self.pulses.start()
         self._journals: dict[int, Journal] = {}
         self.checkpoints = Checkpoints(self)
         self.fetch_checkpoint = self.checkpoints.fetch
@@ -145,6 +151,9 @@ class Process:
     def apply_until(self) -> float:
         return self.time() + 0.005
 
+    def heard_at(self, node_id: str) -> float:
+        return self.pulses.heard_at(node_id)
+
     def wake_when_durable(self, wake: Call) -> None:
         self._wakes[wake] = None
 
@@ -160,18 +169,41 @@ class Process:
     # What the network tells.
 
     def on_up(self, node_id: str) -> None:
+        self.heard[node_id] = self.time()
+        self.pulses.up(node_id)
         for group in self.groups.values():
             group.peer_up(node_id, self.world.disks[node_id].incarnation)
 
     def on_down(self, node_id: str) -> None:
+        self.pulses.down(node_id)
         for group in self.groups.values():
             group.peer_down(node_id)
 
-    def on_frame(self, node_id: str, group_id: int, message: RaftMessage) -> None:
+    def on_frame(self, node_id: str, group_id: int, message: RaftMessage | Ping) -> None:
+        self.heard[node_id] = self.time()
+        if isinstance(message, Ping):
+            return
         group = self.groups.get(group_id)
         if group is not None:
             group.receive(node_id, message)
         self.world.after_receive(self, message)
+
+    # What pulses tell.
+
+    def pulse(self, awake_at: float) -> None:
+        for peer in self.world.network.peers(self.node_id):
+            self.world.network.send(self.node_id, peer, 0, Ping())
+
+    def last_heard(self, node_id: str) -> float:
+        return self.heard[node_id]
+
+    def silenced(self, node_id: str) -> None:
+        for group in self.groups.values():
+            group.peer_silent(node_id)
+
+    def heard_again(self, node_id: str) -> None:
+        for group in self.groups.values():
+            group.peer_heard(node_id)
 
 
 @dataclass(frozen=True, slots=True)

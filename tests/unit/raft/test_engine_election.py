@@ -23,7 +23,7 @@ def test_a_deadline_is_drawn_between_the_two_timeouts() -> None:
 def test_the_lease_lasts_the_shortest_timeout() -> None:
     election, clock = make()
     assert not election.leased
-    election.heard_leader()
+    election.heard_leader(clock())
     clock.now = 100.599
     assert election.leased
     clock.now = 100.6
@@ -63,8 +63,8 @@ def test_a_question_is_repeated_after_a_quarter_of_a_timeout_and_a_vote_after_a_
 
 
 def test_late_answers_count_for_nothing() -> None:
-    election, _ = make(majority=1)
+    election, clock = make(majority=1)
     election.begin_vote()
-    election.heard_leader()
+    election.heard_leader(clock())
     assert not election.voted("n1")
     assert not election.promised("n1")

@@ -20,8 +20,10 @@ from stockade.raft.messages import (
     Refusal,
     Reply,
     RequestVote,
+    Rest,
     TimeoutNow,
     VoteReply,
+    Wake,
 )
 
 U64 = st.integers(0, (1 << 64) - 1)
@@ -44,6 +46,8 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(PreVoteReply, U64, st.booleans()),
     st.builds(RequestVote, U64, U64, U64, st.booleans()),
     st.builds(VoteReply, U64, st.booleans()),
+    st.builds(Rest, U64, U64),
+    st.builds(Wake, U64),
     st.builds(TimeoutNow, U64),
     st.builds(Call, U64, st.binary()),
     st.builds(Reply, U64, st.binary(), st.booleans()),

@@ -54,13 +54,13 @@ def test_a_peer_that_only_pulses_is_not_silent(run: Run) -> None:
             n1.transport.on_silent = lambda node: n1.note(f"silent {node}")
             await n1.until(lambda: n1.events == ["up n2"])
             await n2.until(lambda: n2.events == ["up n1"])
-            since = n1.transport.heard_at("n2")
+            since = n1.transport.pulses.heard_at("n2")
             async with Node("n9", {"n99": UNSET}, TIMES) as clock, await Peer.dial(clock, hello("n99")) as mute:
                 clock.transport.on_silent = lambda node: clock.note(f"silent {node}")
                 await clock.until(lambda: clock.events == ["up n99", "silent n99"])
                 mute.writer.close()
-            assert n1.transport.heard_at("n2") > since
-            assert n1.transport.heard_at("n3") == float("-inf")
+            assert n1.transport.pulses.heard_at("n2") > since
+            assert n1.transport.pulses.heard_at("n3") == float("-inf")
             assert n1.events == ["up n2"]
 
     run(scenario)

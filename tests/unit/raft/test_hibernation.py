@@ -1,0 +1,183 @@
+"""Groups in which nothing happens: what they cost, and how they notice what does happen."""
+
+from simulation.world import Setting, World
+
+from stockade.raft.group import Committed, Outcome
+from stockade.raft.hibernation import REST_S_MAX
+from stockade.raft.messages import AppendEntries, RaftMessage, Rest, Wake
+from stockade.raft.settings import RaftSettings
+
+RAFT = RaftSettings()
+LONGEST_S = RAFT.election_timeout_ms_max / 1000
+PULSE_S = RAFT.heartbeat_ms / 1000
+
+
+def at_rest(seed: int = 1, groups: int = 1) -> World:
+    """Three nodes, every group of which rests."""
+    world = World(seed, Setting(nodes=3, groups=groups))
+    world.run_until(lambda: resting(world) == 3 * groups)
+    return world
+
+
+def resting(world: World) -> int:
+    return sum(group._member.is_resting for process in world.processes.values() for group in process.groups.values())
+
+
+def led(world: World, leader: str) -> list[int]:
+    return [group_id for group_id in world.group_ids if world.leaders(group_id) == [leader]]
+
+
+def listen(world: World) -> list[RaftMessage]:
+    """What is sent from now on."""
+    sent: list[RaftMessage] = []
+    check = world.network.on_sent
+
+    def on_sent(source: str, target: str, group_id: int, message: RaftMessage) -> None:
+        sent.append(message)
+        check(source, target, group_id, message)
+
+    world.network.on_sent = on_sent
+    return sent
+
+
+def commit(world: World, group_id: int = 1) -> float:
+    """Propose on the leader; answers how long it took."""
+    outcomes: list[Outcome] = []
+    (leader,) = world.leaders(group_id)
+    began = world.now
+    world.group(leader, group_id).submit(b"x%d" % len(world.checker.attempts), 5.0, outcomes.append)
+    world.run_until(lambda: bool(outcomes))
+    assert isinstance(outcomes[0], Committed)
+    return world.now - began
+
+
+def test_an_idle_group_sends_nothing_and_keeps_its_leader() -> None:
+    world = at_rest()
+    leaders, terms = world.leaders(), [world.group(node).term for node in world.nodes]
+    sent = listen(world)
+    world.run(15.0)
+    assert sent == []
+    world.run(3 * REST_S_MAX)
+    assert (world.leaders(), [world.group(node).term for node in world.nodes]) == (leaders, terms)
+    assert len(sent) < 200, "it looked around now and then"
+
+
+def test_a_proposal_wakes_a_group_without_delay_and_it_rests_again() -> None:
+    world = at_rest()
+    assert commit(world) < 0.02
+    assert resting(world) < 3
+    world.run_until(lambda: resting(world) == 3, 1.0)
+    assert len({world.group(node).applied_index for node in world.nodes}) == 1
+
+
+def test_a_read_at_rest_still_asks_a_majority() -> None:
+    world = at_rest()
+    (leader,) = world.leaders()
+    world.isolate([leader])
+    passed: list[Exception | None] = []
+    world.group(leader).submit_barrier(2.0, passed.append)
+    world.run_until(lambda: bool(passed))
+    assert passed[0] is not None
+
+
+def test_groups_whose_leader_stands_still_get_another_within_an_election_timeout() -> None:
+    for seed in range(20):
+        world = at_rest(seed)
+        (leader,) = world.leaders()
+        world.pause(leader)
+        began = world.now
+        world.run_until(lambda: any(node != leader for node in world.leaders()))  # noqa: B023
+        assert world.now - began < LONGEST_S + PULSE_S + 0.05, seed
+
+
+def test_groups_whose_leader_crashes_are_as_quick_as_those_that_do_not_rest() -> None:
+    for seed in range(20):
+        world = at_rest(seed)
+        (leader,) = world.leaders()
+        world.crash(leader)
+        began = world.now
+        world.run_until(lambda: any(node != leader for node in world.leaders()))  # noqa: B023
+        assert world.now - began < 0.6, seed
+
+
+def test_many_groups_that_lose_their_leaders_at_once_all_get_others_soon() -> None:
+    world = at_rest(groups=60)
+    (leader,) = world.leaders()
+    groups = led(world, leader)
+    assert groups == list(world.group_ids), "the first voter leads new groups"
+    world.pause(leader)
+    began = world.now
+    others = [node for node in world.nodes if node != leader]
+    world.run_until(lambda: all(any(world.group(node, g).is_leader for node in others) for g in groups))
+    assert world.now - began < LONGEST_S + 0.6
+    assert all(world.group(node, group).term <= 6 for node in others for group in groups), "few votes were split"
+
+
+def test_a_follower_that_was_away_finds_the_group_awake_again() -> None:
+    world = at_rest()
+    (leader,) = world.leaders()
+    away = next(node for node in world.nodes if node != leader)
+    world.crash(away)
+    commit(world)
+    world.run_until(lambda: resting(world) == 2)
+    world.restart(away)
+    world.run_until(lambda: resting(world) == 3, 3.0)
+    assert world.leaders() == [leader]
+    assert world.group(away).applied_index == world.group(leader).applied_index
+
+
+def test_a_follower_that_stood_still_is_looked_after_when_it_is_heard_again() -> None:
+    world = at_rest()
+    (leader,) = world.leaders()
+    away = next(node for node in world.nodes if node != leader)
+    world.pause(away)
+    commit(world)
+    world.run_until(lambda: resting(world) == 3 and world.group(leader).commit_index > 2, 5.0)
+    world.resume(away)
+    world.run_until(lambda: world.group(away).applied_index == world.group(leader).applied_index, 1.0)
+    world.run_until(lambda: resting(world) == 3, 3.0)
+    assert world.leaders() == [leader]
+
+
+def test_a_leader_that_closes_its_group_at_rest_tells_the_others() -> None:
+    world = at_rest()
+    (leader,) = world.leaders()
+    sent = listen(world)
+    world.processes[leader].close_group(1)
+    assert [type(message) for message in sent] == [Wake, Wake]
+    began = world.now
+    world.run_until(lambda: bool(world.leaders()))
+    assert world.now - began < 0.6
+
+
+def test_a_group_whose_leader_is_gone_without_a_word_is_found_out() -> None:
+    world = at_rest()
+    (leader,) = world.leaders()
+    world.processes[leader].groups.pop(1).halt()
+    world.run_until(lambda: bool(world.leaders()), REST_S_MAX + 2 * LONGEST_S)
+
+
+def test_a_follower_that_is_not_ready_to_rest_says_so() -> None:
+    world = at_rest()
+    (leader,) = world.leaders()
+    follower = next(node for node in world.nodes if node != leader)
+    group = world.group(follower)
+    sent = listen(world)
+    group.receive(leader, Rest(group.term, group.commit_index + 5))
+    world.run(0.05)
+    assert not group._member.is_resting
+    assert any(isinstance(message, AppendEntries) for message in sent), "the leader looks after it"
+    world.run_until(lambda: resting(world) == 3, 1.0)
+
+
+def test_a_rest_of_an_older_term_is_refused() -> None:
+    world = at_rest()
+    (leader,) = world.leaders()
+    other, third = (node for node in world.nodes if node != leader)
+    world.group(leader).step_down()
+    world.run_until(lambda: resting(world) == 3 and world.leaders() != [leader])
+    term = world.group(other).term
+    sent = listen(world)
+    world.group(third).receive(other, Rest(term - 1, 1))
+    world.run(0.01)
+    assert [getattr(message, "term", None) for message in sent[:1]] == [term]

@@ -4,7 +4,7 @@ TOX := .tools/tox/bin/tox
 STOCKADE := .venv/bin/stockade
 DATA ?= examples/data
 
-.PHONY: cluster demo test bench lint types format clean
+.PHONY: cluster demo test simulate bench lint types format clean
 
 cluster: .venv/.ready
 	@$(STOCKADE) cluster --nodes 3 --data ./data
@@ -14,6 +14,12 @@ demo: .venv/.ready
 
 test: $(TOX)
 	@$(TOX) run
+
+# SEEDS schedules of simulated faults, beginning at seed FROM, on all cores. A failure is one line that replays it.
+SEEDS ?= 10000
+FROM ?= 0
+simulate: $(TOX)
+	@$(TOX) run -qq -e simulate -- --seeds $(SEEDS) --from $(FROM) --failures simulation-failures.txt
 
 bench lint types format: $(TOX)
 	@$(TOX) run -q -e $@

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from simulation.checkpoints import Checkpoint
 
+from stockade.raft.configuration import CONFIGURATION
 from stockade.raft.wal import Entry, RecoveredGroup
 
 FIRST_INDEX = 2
@@ -36,6 +37,8 @@ class View:
     locations: list[int] = field(default_factory=list)
     first_index: int = FIRST_INDEX
     term_before: int = 0
+    changes: list[int] = field(default_factory=list)
+    """Indexes of the entries that are configurations."""
 
     @property
     def last_index(self) -> int:
@@ -51,7 +54,7 @@ class View:
         return None if entry is None else entry[0]
 
     def copy(self) -> "View":
-        return replace(self, entries=self.entries.copy(), locations=self.locations.copy())
+        return replace(self, entries=[*self.entries], locations=[*self.locations], changes=[*self.changes])
 
     def compact(self, index: int) -> None:
         """Drop entries up to ``index``, as far as there are any."""
@@ -61,23 +64,27 @@ class View:
             self.first_index += count
             del self.entries[:count]
             del self.locations[:count]
+            self.changes = [at for at in self.changes if at > index]
 
     def take(self, record: Record, location: int) -> None:
         if record.kind == "entry":
             assert record.index == self.last_index + 1, "a hole in the log"
             self.entries.append((record.term, record.payload))
             self.locations.append(location)
+            if record.payload.startswith(CONFIGURATION):
+                self.changes.append(record.index)
         elif record.kind == "truncate":
             count = max(0, record.index - self.first_index)
             del self.entries[count:]
             del self.locations[count:]
+            self.changes = [at for at in self.changes if at < record.index]
         elif record.kind == "reset":
-            self.entries, self.locations = [], []
+            self.entries, self.locations, self.changes = [], [], []
             self.first_index, self.term_before = record.index + 1, record.term
         elif record.kind == "vote":
             self.term, self.voted_for = record.term, record.voted_for
         else:
-            self.term, self.voted_for, self.entries, self.locations = 0, None, [], []
+            self.term, self.voted_for, self.entries, self.locations, self.changes = 0, None, [], [], []
             self.first_index, self.term_before = FIRST_INDEX, 0
 
 

@@ -1,4 +1,4 @@
-"""`stockade cluster`: a cluster on this machine, in the foreground."""
+"""`stockade cluster`: a cluster on this machine, in the foreground; with a subcommand, an operator's orders."""
 
 import signal
 import threading
@@ -8,9 +8,10 @@ import click
 from rich.console import Console
 
 from .local_cluster import ClusterFailed, LocalCluster
+from .members import add, move, remove, status, transfer
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many nodes.")
 @click.option(
     "--port-base",
@@ -28,11 +29,22 @@ from .local_cluster import ClusterFailed, LocalCluster
 )
 @click.option("--no-restart", is_flag=True, help="Leave a node that dies dead.")
 @click.option("--tls", is_flag=True, help="Encrypt node traffic, with certificates made in DATA/certs.")
-def cluster(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) -> None:
-    """Run a cluster on this machine until Ctrl-C. Starting again finds the data.
+@click.pass_context
+def cluster(context: click.Context, nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) -> None:
+    """Without a command: run a cluster on this machine until Ctrl-C. Starting again finds the data.
 
     While it runs, DATA/cluster.json lists the nodes and their process ids, for scripts that want to break something.
+    The commands speak to any running cluster.
     """
+    if context.invoked_subcommand is None:
+        _run(nodes, port_base, data, no_restart, tls)
+
+
+for command in (status, move, transfer, add, remove):
+    cluster.add_command(command)
+
+
+def _run(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) -> None:
     console = Console(highlight=False)
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -172,7 +172,10 @@ class NodeService:
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         """Begin to move a partition."""
-        return await self._controller().members.reassign(topic, partition, replicas)
+        controlling = self._controller()
+        moved = await controlling.members.reassign(topic, partition, replicas)
+        await self._as_decided(controlling)
+        return moved
 
     async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
         """Answers when the other replica leads."""

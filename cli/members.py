@@ -1,0 +1,154 @@
+"""`stockade cluster status|move|transfer|add|remove`: what an operator asks of a running cluster."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import click
+import msgspec
+
+from ..client.admin import Client
+from ..client.config import ClientConfig
+from ..client.model import Cluster, Controller
+from ..partition.errors import StockadeError
+from .output import EXIT_CODES, connected, table
+
+LOOK_S = 0.2
+"""Between two looks whether an order is carried out."""
+
+_output = click.option(
+    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the answer."
+)
+_wait = click.option("--wait/--no-wait", default=True, show_default=True, help="Until it is done, or only ordered.")
+
+
+@click.command(epilog=EXIT_CODES)
+@_output
+@connected
+async def status(config: ClientConfig, output: str) -> None:
+    """Show the nodes, who leads the controller group, and which replicas move."""
+    async with Client(config) as client:
+        _show(await client.connect(), output)
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(0))
+@click.argument("nodes")
+@_wait
+@connected
+async def move(config: ClientConfig, topic: str, partition: int, nodes: str, *, wait: bool) -> None:
+    """Move PARTITION of TOPIC to NODES, separated by commas: an odd number of them.
+
+    A new node gets a copy and is a full member before another one leaves; writers go on meanwhile. Ordering another
+    move takes the place of one under way; ordering the old nodes calls it off.
+    """
+    wanted = [node.strip() for node in nodes.split(",")]
+    async with Client(config) as client:
+        await client.connect()
+        await client.reassign(topic, partition, wanted)
+
+        async def is_done() -> bool:
+            described = await client.topic(topic)
+            return described.partitions[partition].replicas == wanted
+
+        if wait:
+            await _until(is_done)
+        click.echo(f"{topic}/{partition}: {'on' if wait else 'moving to'} {', '.join(wanted)}")
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("topic", required=False)
+@click.argument("partition", type=click.IntRange(0), required=False)
+@click.option("--controller", is_flag=True, help="The controller group, in place of a partition.")
+@click.option("--to", "node_id", help="Who shall lead. Default: any other replica.")
+@_output
+@connected
+async def transfer(
+    config: ClientConfig,
+    topic: str | None,
+    partition: int | None,
+    *,
+    controller: bool,
+    node_id: str | None,
+    output: str,
+) -> None:
+    """Let another replica of PARTITION of TOPIC lead; ends when it does. Writers notice nothing but a short wait."""
+    if controller == (partition is not None) or (controller and topic is not None):
+        raise click.UsageError("TOPIC and PARTITION are needed, or --controller")
+    async with Client(config) as client:
+        await client.connect()
+        leader = await client.transfer_leader(topic, partition, node_id)
+        click.echo(_leader(leader) if output == "table" else msgspec.json.encode(leader).decode())
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("node")
+@click.argument("base_url")
+@click.argument("raft_address")
+@click.option("--zone", help="Replicas of a partition are spread over zones.")
+@_output
+@connected
+async def add(
+    config: ClientConfig, node: str, base_url: str, raft_address: str, *, zone: str | None, output: str
+) -> None:
+    """Make NODE known before it comes, with the BASE_URL of its HTTP interface and the host:port of its Raft port.
+
+    A node with `join` in its configuration does this by itself.
+    """
+    async with Client(config) as client:
+        await client.connect()
+        _show(await client.add_node(node, base_url, raft_address, zone), output)
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("node")
+@_wait
+@connected
+async def remove(config: ClientConfig, node: str, *, wait: bool) -> None:
+    """Move everything on NODE to other nodes, then forget it. NODE need not run; stop it when this has ended."""
+    async with Client(config) as client:
+        await client.connect()
+        await client.remove_node(node)
+
+        async def is_done() -> bool:
+            return all(member.node_id != node for member in (await client.cluster()).nodes)
+
+        if wait:
+            await _until(is_done)
+        click.echo(f"{node}: {'removed' if wait else 'being emptied'}")
+
+
+async def _until(is_done: Callable[[], Awaitable[bool]]) -> None:
+    """However long it takes: copying is work. A node that is away for a moment does not end the watch."""
+    while True:
+        try:
+            if await is_done():
+                return
+        except StockadeError as error:
+            if not error.retriable:
+                raise
+        await asyncio.sleep(LOOK_S)
+
+
+def _show(cluster: Cluster, output: str) -> None:
+    if output == "json":
+        click.echo(msgspec.json.encode(cluster).decode())
+        return
+    click.echo(f"cluster {cluster.cluster_id}, version {cluster.version}, controller: {_leader(cluster.controller)}")
+    rows = [
+        (node.node_id, _state(node.alive, node.draining), node.url, node.raft_address or "-", node.zone or "-")
+        for node in cluster.nodes
+    ]
+    click.echo(table(["NODE", "STATE", "URL", "RAFT", "ZONE"], rows))
+    if cluster.reassignments:
+        click.echo()
+        moves = [(f"{each.topic}/{each.partition}", ",".join(each.replicas)) for each in cluster.reassignments]
+        click.echo(table(["MOVING", "TO"], moves))
+
+
+def _state(alive: bool, draining: bool) -> str:
+    return f"{'up' if alive else 'away'}{', leaving' if draining else ''}"
+
+
+def _leader(leader: Controller) -> str:
+    return f"{leader.leader_node} leads in term {leader.leader_term}" if leader.leader_node else "no leader is known"

@@ -1,0 +1,71 @@
+"""An operator's day on the command line, against real nodes."""
+
+import json
+
+from click.testing import CliRunner, Result
+
+from stockade.cli.local_cluster import LocalCluster
+from stockade.cli.main import main
+
+from .api import Topic, eventually
+
+
+def ordered(cluster: LocalCluster, *words: str) -> Result:
+    urls = ",".join(node.url for node in cluster.nodes)
+    return CliRunner().invoke(main, ["cluster", *words, "--url", urls])
+
+
+def said(cluster: LocalCluster, *words: str) -> list[str]:
+    """The lines of an order that is carried out."""
+    result = ordered(cluster, *words)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def test_status_is_a_table_for_people_and_json_for_programs(cluster: LocalCluster) -> None:
+    heading, columns, *nodes = said(cluster, "status")
+    assert heading.startswith("cluster local, version ")
+    assert columns.split() == ["NODE", "STATE", "URL", "RAFT", "ZONE"]
+    expected = [[node.name, "up", node.url, node.raft, "-"] for node in cluster.nodes]
+    assert [line.split() for line in nodes] == expected
+    status = json.loads(said(cluster, "status", "--output", "json")[0])
+    assert [node["node_id"] for node in status["nodes"]] == ["n1", "n2", "n3"]
+    assert status["reassignments"] == []
+
+
+def test_a_partition_moves_and_changes_its_leader(cluster: LocalCluster) -> None:
+    topic = Topic(cluster.nodes[0].url, "moved")
+    topic.create(replication_factor=1)
+    topic.append("before")
+    assert said(cluster, "move", "moved", "0", "n2,n3,n1") == ["moved/0: on n2, n3, n1"]
+    assert said(cluster, "transfer", "moved", "0", "--to", "n3")[0].startswith("n3 leads in term ")
+    led = json.loads(said(cluster, "transfer", "moved", "0", "--output", "json")[0])
+    assert led["leader_node"] in ("n1", "n2")
+    assert said(cluster, "move", "moved", "0", "n3") == ["moved/0: on n3"]
+    assert topic.values() == ["before"]
+    assert (topic.leader(), ordered(cluster, "transfer", "moved", "0").exit_code) == ("n3", 1)
+
+
+def test_the_controller_group_changes_its_leader(cluster: LocalCluster) -> None:
+    assert said(cluster, "transfer", "--controller", "--to", "n2")[0].startswith("n2 leads in term ")
+
+
+def test_a_node_is_announced_and_taken_back(cluster: LocalCluster) -> None:
+    lines = said(cluster, "add", "n9", "http://127.0.0.1:9", "127.0.0.1:9", "--zone", "far")
+    assert lines[-1].split() == ["n9", "away", "http://127.0.0.1:9", "127.0.0.1:9", "far"]
+    assert ordered(cluster, "move", "moved", "0", "n9", "--no-wait").stdout == "moved/0: moving to n9\n"
+    eventually(lambda: said(cluster, "status")[-2:] == ["MOVING   TO", "moved/0  n9"])
+    assert said(cluster, "move", "moved", "0", "n3") == ["moved/0: on n3"], "called off"
+    assert said(cluster, "remove", "n9") == ["n9: removed"]
+
+
+def test_orders_that_make_no_sense_say_why(cluster: LocalCluster) -> None:
+    for words, code, text in [
+        (("remove", "n8"), 1, "There is no node n8 (NOT_FOUND)"),
+        (("move", "nowhere", "0", "n1"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+        (("move", "moved", "0", "n1,n2"), 1, "must be odd (INVALID_REQUEST)"),
+        (("transfer",), 2, "TOPIC and PARTITION are needed"),
+        (("transfer", "moved", "0", "--controller"), 2, "TOPIC and PARTITION are needed"),
+    ]:
+        result = ordered(cluster, *words)
+        assert (result.exit_code, text in result.stderr) == (code, True), result.output

@@ -152,7 +152,7 @@ class Claim(msgspec.Struct, frozen=True):
     generation: int | None = None
 
 
-class OwnResult(msgspec.Struct, frozen=True):
+class OwnResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """Verdict on a claim, with what is in force now. ``code`` says why it was not granted."""
 
     resource: str

@@ -6,7 +6,7 @@ For tests: ``check`` walks the whole log.
 import sys
 import zlib
 
-from .commands import SEQUENCE_MODULUS, Stamp
+from .commands import SEQUENCE_MODULUS, Offset, Stamp
 from .log import Log, StoredBatch
 from .machine import PartitionMachine
 from .producers import Producers
@@ -18,13 +18,17 @@ def check(machine: PartitionMachine) -> None:
     batches = machine.log.read(machine.log_start, sys.maxsize).batches
     _check_log(machine.log, batches)
     _check_epochs(machine, batches)
-    _check_sequences(batches, machine.producers.max_dropped_pid)
+    _check_sequences(batches, machine.producers.max_dropped_pid, machine.log_start)
     _check_producers(machine.producers, machine.config.max_producers, batches)
 
 
 def _check_log(log: Log, batches: list[StoredBatch]) -> None:
-    """Offsets are dense from log_start to log_end, and every message is the one that was appended."""
-    offset = log.log_start
+    """Offsets are dense from log_start to log_end, and every message is the one that was appended.
+
+    The first batch may begin before log_start.
+    """
+    offset = batches[0].base_offset if batches else log.log_start
+    assert not batches or offset <= log.log_start < batches[0].next_offset
     for batch in batches:
         assert batch.count >= 1
         assert batch.base_offset == offset, "the log has a hole"
@@ -39,20 +43,21 @@ def _check_epochs(machine: PartitionMachine, batches: list[StoredBatch]) -> None
     epochs = [*(batch.writer_epoch for batch in batches), machine.topic_epoch]
     assert epochs == sorted(epochs), "a fencing epoch went down"
     if machine.slot is not None:
+        assert not machine.fence.seats, "an exclusive holder shares the slot"
         assert (machine.slot.epoch, machine.slot.grant_index) == (machine.topic_epoch, machine.fence.grant_index)
 
 
-def _check_sequences(batches: list[StoredBatch], max_dropped_pid: int) -> None:
+def _check_sequences(batches: list[StoredBatch], max_dropped_pid: int, log_start: Offset) -> None:
     """I4: the ranges of one producer and epoch follow one another from 0; its epochs never go down.
 
-    A producer that was forgotten begins anew.
+    A producer that was forgotten begins anew; what was before log_start is not known.
     """
     last: dict[int, tuple[int, int]] = {}
     for batch in batches:
         if batch.stamp is None:
             continue
         pid, epoch, first_seq = batch.stamp.pid, batch.stamp.epoch, batch.stamp.first_seq
-        before, expected = last.get(pid, (epoch, 0))
+        before, expected = last.get(pid, (epoch, first_seq if log_start else 0))
         if pid > max_dropped_pid:
             assert epoch >= before, "an old producer epoch was accepted"
         if epoch != before or (first_seq == 0 and pid <= max_dropped_pid):
@@ -80,10 +85,18 @@ def _check_entry(pid: int, entry: Entry, stored: dict[int, StoredBatch]) -> None
     _check_run(pid, entry.run, stored)
 
 
+def _cached_end(run: Run) -> Offset:
+    """Offset behind the last remembered batch."""
+    return run.cache[-1].last_offset + 1 if run.cache else 0
+
+
 def _check_run(pid: int, run: Run, stored: dict[int, StoredBatch]) -> None:
     assert (run.records == 0) == (run.last_seq == -1) == (not run.cache)
     assert len(run.cache) <= CACHE_BATCHES
+    kept = min(stored, default=_cached_end(run))
     for cached in run.cache:
+        if cached.base_offset < kept:
+            continue  # the records were dropped
         batch = stored[cached.base_offset]
         assert batch.stamp == Stamp(pid, run.epoch, cached.first_seq)
         assert batch.next_offset - 1 == cached.last_offset

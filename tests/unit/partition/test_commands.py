@@ -1,3 +1,5 @@
+from typing import get_args
+
 import pytest
 
 from stockade.partition.commands import (
@@ -7,34 +9,61 @@ from stockade.partition.commands import (
     Appended,
     ClearFence,
     Command,
+    CommitPosition,
+    Configure,
+    Configured,
     InstallFence,
     InstallProducer,
+    InstallReader,
+    InstallSeats,
     NotEnrolled,
+    PositionCommitted,
     ProducerInstalled,
+    ReaderInstalled,
     Result,
+    Retain,
     SlotState,
     Stamp,
     Token,
+    Trim,
+    Trimmed,
     decode_command,
     decode_result,
     encode_command,
     encode_result,
 )
+from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import BY_CODE, NotLeaderOrFollower, OffsetOutOfRange, ProducerFenced, StockadeError
+from stockade.partition.log import MemoryLog
+from stockade.partition.machine import PartitionMachine
+from stockade.partition.slots import Seat
 
 LIMITS = Stamp((1 << 63) - 1, PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS - 1)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        Append(b"\x00\xff", 3, 1 << 31, 5, 4),
-        Append(b"m", 1, 0, 5, 4, 812, Token("g-812-1", (1 << 64) - 1, "s"), LIMITS, 0),
-        InstallFence("g-812-1", 7, "s", "loader", "Exclusive", 99),
-        ClearFence("g-812-1", 7, 99),
-        InstallProducer(7, 32767),
-    ],
-)
+COMMANDS: list[Command] = [
+    Append(b"\x00\xff", 3, 1 << 31, 5, 4),
+    Append(b"m", 1, 0, 5, 4, 812, Token("g-812-1", (1 << 64) - 1, "s"), LIMITS, 0, 17, 3, "name"),
+    InstallFence("g-812-1", 7, "s", "loader", "Exclusive", 99, "client", 5, "promotion", "expired"),
+    InstallSeats(7, 99, [Seat("g-812-1", "s", "loader", "client", 5)], 5, "closed"),
+    ClearFence("g-812-1", 7, 99, 5, "expired"),
+    InstallProducer(7, 32767, 99, 5),
+    Trim(None, 812, Token("g-812-1", 7, "s"), 5),
+    Retain(3, 5),
+    Configure(99, PartitionConfig(812, True, True, 1, 1000, 5, "g", True), 5),
+    InstallReader("g", (1 << 64) - 1, False),
+    CommitPosition("g", 3, "note", 7),
+]
+
+
+def test_every_command_is_tried_and_answered() -> None:
+    assert {type(command) for command in COMMANDS} == set(get_args(Command))
+    for command in COMMANDS:
+        machine = PartitionMachine(PartitionConfig(812), MemoryLog())
+        assert isinstance(machine.apply(1, 1, encode_command(command)), Result | StockadeError)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_survives_its_bytes(command: Command) -> None:
     assert decode_command(encode_command(command)) == command
 
@@ -47,6 +76,10 @@ def test_a_command_survives_its_bytes(command: Command) -> None:
         SlotState(True, (1 << 64) - 1),
         ProducerInstalled(3),
         NotEnrolled(8),
+        Trimmed(3, 4),
+        Configured(99),
+        ReaderInstalled(7),
+        PositionCommitted(),
         ProducerFenced(current_epoch=2, reason="superseded", outcome={"state": "absent"}),
         NotLeaderOrFollower("http://127.0.0.1:1", 3),
         OffsetOutOfRange(1, 2, 3),

@@ -47,7 +47,7 @@ NEVER_ISSUED = InvalidFencingToken(current_epoch=5)
 @pytest.mark.parametrize(
     ("fence", "token", "require_fence", "verdict"),
     [
-        pytest.param(held(), None, False, busy("Exclusive"), id="24-held-no-token"),
+        pytest.param(held(), None, False, busy("Exclusive"), id="024-held-no-token"),
         pytest.param(
             held("ExclusiveWithFencing"), None, True, busy("ExclusiveWithFencing"), id="held-no-token-required"
         ),
@@ -60,7 +60,7 @@ NEVER_ISSUED = InvalidFencingToken(current_epoch=5)
         pytest.param(freed(), None, False, None, id="free-no-token"),
         pytest.param(freed(), None, True, FencingTokenRequired(), id="free-no-token-required"),
         pytest.param(freed(), Token(grant(1), 4, "s1"), False, fenced("superseded"), id="free-lower"),
-        pytest.param(freed(), HOLDER, False, fenced("slot_free"), id="25-free-equal"),
+        pytest.param(freed(), HOLDER, False, fenced("slot_free"), id="025-free-equal"),
         pytest.param(freed(), Token(grant(1), 5, "s2"), True, fenced("slot_free"), id="free-equal-other-session"),
         pytest.param(freed(), Token(grant(1), (1 << 64) - 1, "s1"), False, NEVER_ISSUED, id="free-higher"),
     ],
@@ -105,7 +105,7 @@ def test_a_grant_cleared_before_it_arrived_never_takes_the_slot() -> None:
     assert fence.install(install(2, 6)) == SlotState(done=False, topic_epoch=6)
 
 
-def test_22_who_leaves_late_does_not_evict_who_came_after() -> None:
+def test_022_who_leaves_late_does_not_evict_who_came_after() -> None:
     fence = held()
     fence.install(install(2, 6, "s2"))
     assert fence.clear(ClearFence(grant(1), 5, 1)) == SlotState(done=True, topic_epoch=6)

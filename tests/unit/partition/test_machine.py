@@ -29,7 +29,7 @@ def token(number: int, epoch: int, session: str = "s1") -> Token:
     return Token(grant(number), epoch, session)
 
 
-def test_7_a_fenced_writer_never_disturbs_its_successor() -> None:
+def test_007_a_fenced_writer_never_disturbs_its_successor() -> None:
     driver = Driver(replicas=3)
     driver.seat(4, 1, "s4")
     assert stored(driver.append(token=token(4, 1, "s4"))) == (0, 0)
@@ -40,7 +40,7 @@ def test_7_a_fenced_writer_never_disturbs_its_successor() -> None:
     assert driver.log_end == 6
 
 
-def test_22_a_late_clear_leaves_the_new_holder() -> None:
+def test_022_a_late_clear_leaves_the_new_holder() -> None:
     driver = Driver()
     driver.seat(1, 1)
     driver.seat(2, 2, "s2")
@@ -48,7 +48,7 @@ def test_22_a_late_clear_leaves_the_new_holder() -> None:
     assert stored(driver.append(token=token(2, 2, "s2"))) == (0, 0)
 
 
-def test_24_an_append_without_token_does_not_pass_a_held_slot() -> None:
+def test_024_an_append_without_token_does_not_pass_a_held_slot() -> None:
     driver = Driver()
     driver.seat(1, 1)
     refusal = ProducerBusy(reason="exclusive_present", holder_mode="Exclusive", current_epoch=1, queue_len=0)
@@ -56,7 +56,7 @@ def test_24_an_append_without_token_does_not_pass_a_held_slot() -> None:
     assert driver.log_end == 0
 
 
-def test_25_a_delayed_append_after_release_is_refused() -> None:
+def test_025_a_delayed_append_after_release_is_refused() -> None:
     driver = Driver()
     driver.seat(1, 1)
     driver.clear(1, 1)

@@ -24,7 +24,7 @@ def token(number: int, epoch: int, session: str = "s1") -> Token:
     return Token(grant(number), epoch, session)
 
 
-def test_60_numbers_follow_one_another() -> None:
+def test_060_numbers_follow_one_another() -> None:
     driver = Driver(replicas=3)
     driver.enrol(ANONYMOUS)
     assert stored(driver.send(ANONYMOUS, 0, 0)) == (0, 0)
@@ -35,7 +35,7 @@ def test_60_numbers_follow_one_another() -> None:
     assert driver.send(ANONYMOUS, 0, 2) == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
 
 
-def test_64_an_entry_made_by_a_fence_takes_only_0_of_its_epoch() -> None:
+def test_064_an_entry_made_by_a_fence_takes_only_0_of_its_epoch() -> None:
     driver = Driver()
     driver.enrol(NAMED, 2)
     assert driver.send(NAMED, 0, 0) == InvalidProducerEpoch(current_epoch=2, outcome=ABSENT)
@@ -43,7 +43,7 @@ def test_64_an_entry_made_by_a_fence_takes_only_0_of_its_epoch() -> None:
     assert stored(driver.send(NAMED, 2, 0)) == (0, 0)
 
 
-def test_65_after_a_fence_only_0_follows() -> None:
+def test_065_after_a_fence_only_0_follows() -> None:
     driver = Driver()
     driver.enrol(ANONYMOUS)
     driver.send(ANONYMOUS, 0, 0, 2)
@@ -53,7 +53,7 @@ def test_65_after_a_fence_only_0_follows() -> None:
     assert stored(driver.send(ANONYMOUS, 1, 0)) == (2, 2)
 
 
-def test_66_what_is_refused_changes_nothing() -> None:
+def test_066_what_is_refused_changes_nothing() -> None:
     driver = Driver()
     driver.enrol(ANONYMOUS)
     driver.send(ANONYMOUS, 0, 0, 2)
@@ -67,7 +67,7 @@ def test_66_what_is_refused_changes_nothing() -> None:
     assert state(driver.machine) == before
 
 
-def test_67_the_newest_batch_resent_keeps_its_offsets() -> None:
+def test_067_the_newest_batch_resent_keeps_its_offsets() -> None:
     driver = Driver()
     driver.enrol(NAMED)
     driver.append(count=4)
@@ -78,7 +78,7 @@ def test_67_the_newest_batch_resent_keeps_its_offsets() -> None:
     assert again.timestamp_ms == first.timestamp_ms  # type: ignore[union-attr]
 
 
-def test_68_part_of_a_batch_resent_is_refused() -> None:
+def test_068_part_of_a_batch_resent_is_refused() -> None:
     driver = Driver()
     driver.enrol(NAMED)
     driver.send(NAMED, 0, 0, 3)
@@ -87,7 +87,7 @@ def test_68_part_of_a_batch_resent_is_refused() -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_69_five_batches_are_remembered(strict: bool) -> None:
+def test_069_five_batches_are_remembered(strict: bool) -> None:
     driver = Driver(strict_sequence=strict)
     driver.enrol(NAMED)
     for sequence in range(6):
@@ -101,14 +101,14 @@ def test_69_five_batches_are_remembered(strict: bool) -> None:
     assert driver.log_end == 6
 
 
-def test_70_an_old_epoch_is_refused() -> None:
+def test_070_an_old_epoch_is_refused() -> None:
     driver = Driver()
     driver.enrol(NAMED, 1)
     driver.send(NAMED, 1, 0)
     assert driver.send(NAMED, 0, 0) == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
 
 
-def test_71_producers_have_sequences_of_their_own() -> None:
+def test_071_producers_have_sequences_of_their_own() -> None:
     driver = Driver()
     driver.enrol(ANONYMOUS)
     driver.enrol(OTHER_ANONYMOUS)
@@ -119,12 +119,12 @@ def test_71_producers_have_sequences_of_their_own() -> None:
     assert driver.log_end == 6
 
 
-def test_72_batches_without_stamp_are_never_deduplicated() -> None:
+def test_072_batches_without_stamp_are_never_deduplicated() -> None:
     driver = Driver()
     assert [stored(driver.append(count=2)) for _ in range(3)] == [(0, 1), (2, 3), (4, 5)]
 
 
-def test_73_a_fresh_producer_does_not_begin_at_1() -> None:
+def test_073_a_fresh_producer_does_not_begin_at_1() -> None:
     driver = Driver()
     assert driver.send(ANONYMOUS, 0, 1) == NotEnrolled(ANONYMOUS)
     driver.enrol(ANONYMOUS)
@@ -132,21 +132,21 @@ def test_73_a_fresh_producer_does_not_begin_at_1() -> None:
     assert driver.log_end == 0
 
 
-def test_74_a_hole_of_one_is_refused() -> None:
+def test_074_a_hole_of_one_is_refused() -> None:
     driver = Driver()
     driver.enrol(ANONYMOUS)
     driver.send(ANONYMOUS, 0, 0, 3)
     assert driver.send(ANONYMOUS, 0, 4) == OutOfOrderSequence(reason="gap", expected_seq=3, last_seq=2)
 
 
-def test_75_a_batch_sent_twice_at_once_is_stored_once() -> None:
+def test_075_a_batch_sent_twice_at_once_is_stored_once() -> None:
     driver = Driver(replicas=3)
     driver.enrol(NAMED)
     first, second = driver.send(NAMED, 0, 0, 5), driver.send(NAMED, 0, 0, 5)
     assert stored(first) == repeated(second) == (0, 4)
 
 
-def test_76_a_reordered_pipeline_on_a_new_partition_loses_nothing() -> None:
+def test_076_a_reordered_pipeline_on_a_new_partition_loses_nothing() -> None:
     driver = Driver()
     driver.enrol(NAMED)
     assert isinstance(driver.send(NAMED, 0, 17, 5), OutOfOrderSequence)
@@ -154,7 +154,7 @@ def test_76_a_reordered_pipeline_on_a_new_partition_loses_nothing() -> None:
     assert stored(driver.send(NAMED, 0, 17, 5)) == (17, 21)
 
 
-def test_82_a_retry_after_an_epoch_bump_learns_that_it_was_stored() -> None:
+def test_082_a_retry_after_an_epoch_bump_learns_that_it_was_stored() -> None:
     driver = Driver()
     driver.enrol(NAMED)
     driver.send(NAMED, 0, 0, 4)
@@ -164,7 +164,7 @@ def test_82_a_retry_after_an_epoch_bump_learns_that_it_was_stored() -> None:
     assert driver.send(NAMED, 2, 0) == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
 
 
-def test_83_a_duplicate_of_a_conditional_append_is_no_mismatch() -> None:
+def test_083_a_duplicate_of_a_conditional_append_is_no_mismatch() -> None:
     driver = Driver()
     driver.enrol(NAMED)
     assert stored(driver.append(Stamp(NAMED, 0, 0), 2, if_log_end=0)) == (0, 1)
@@ -174,7 +174,7 @@ def test_83_a_duplicate_of_a_conditional_append_is_no_mismatch() -> None:
     assert stored(driver.append(if_log_end=3)) == (3, 3)
 
 
-def test_84_after_a_restart_the_five_newest_are_still_duplicates() -> None:
+def test_084_after_a_restart_the_five_newest_are_still_duplicates() -> None:
     driver = Driver()
     driver.enrol(NAMED)
     for sequence in range(7):

@@ -71,7 +71,7 @@ def test_a_range_of_the_current_epoch(run: Run, first_seq: int, count: int, verd
     assert judge(entry, Stamp(NAMED, run.epoch, first_seq), count, strict=False) == verdict
 
 
-def test_62_a_batch_that_straddles_the_wrap_ends_behind_0() -> None:
+def test_062_a_batch_that_straddles_the_wrap_ends_behind_0() -> None:
     after = BEFORE_WRAP.extended(MAX - 10, 21, 50, 1)
     assert (after.last_seq, after.next_seq) == (9, 10)
     assert judge(Entry(after, None, 1, 0), Stamp(NAMED, 0, MAX - 10), 21, strict=False) == Repeated(
@@ -79,7 +79,7 @@ def test_62_a_batch_that_straddles_the_wrap_ends_behind_0() -> None:
     )
 
 
-def test_69_strict_refuses_the_sixth_newest_and_takes_the_fifth() -> None:
+def test_069_strict_refuses_the_sixth_newest_and_takes_the_fifth() -> None:
     entry = Entry(ONE_TO_SEVEN, None, 1, 0)
     assert judge(entry, Stamp(NAMED, 0, 3), 3, strict=True) == remembered(3, 3)
     assert judge(entry, Stamp(NAMED, 0, 1), 2, strict=True) == out_of_order("overlap", 28, 27)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stockade.partition import state
 from stockade.partition.commands import (
@@ -17,9 +18,15 @@ from stockade.partition.commands import (
     Appended,
     ClearFence,
     Command,
+    CommitPosition,
+    Configure,
     InstallFence,
     InstallProducer,
+    InstallReader,
+    InstallSeats,
+    Retain,
     Stamp,
+    Trim,
     encode_command,
 )
 from stockade.partition.image import FileExtent, Image, ImageDamaged
@@ -28,11 +35,12 @@ from stockade.partition.log import MemoryLog
 from stockade.partition.machine import PartitionConfig, PartitionMachine
 from stockade.partition.records import batch_from_columns
 from stockade.partition.segments import SegmentLog
+from stockade.partition.slots import Seat
 from stockade.partition.stored import StoredMachine
 
 from .driver import ANONYMOUS, NAMED, TOPIC_ID, grant
 
-CONFIG = PartitionConfig(topic_id=TOPIC_ID, max_producers=3)
+CONFIG = PartitionConfig(topic_id=TOPIC_ID, max_producers=3, producer_ttl_ms=100, dedupe_window_ms=50)
 SEGMENT_BYTES_MAX = 2000
 
 
@@ -313,6 +321,13 @@ STEPS = st.one_of(
     st.tuples(st.just("bump"), st.sampled_from([7, 8, 9, 10])),
     st.tuples(st.just("seat")),
     st.tuples(st.just("clear")),
+    st.tuples(st.just("share"), st.integers(0, 2)),
+    st.tuples(st.just("named"), st.sampled_from("abc")),
+    st.tuples(st.just("own"), st.sampled_from("gh"), st.integers(0, 4), st.booleans()),
+    st.tuples(st.just("commit"), st.sampled_from("gh"), st.integers(0, 30)),
+    st.tuples(st.just("retain"), st.integers(0, 60)),
+    st.tuples(st.just("trim"), st.none() | st.integers(0, 60)),
+    st.tuples(st.just("configure"), st.integers(1, 4), st.booleans()),
 )
 
 
@@ -326,7 +341,34 @@ class Maker:
         self.number = 0
 
     def make(self, step: tuple[object, ...]) -> Command:
+        """Time goes on by 10 a command; producers are forgotten after 100, names after 50."""
         self.number += 1
+        command = self._of_writers(step) or self._of_others(step)
+        assert command is not None
+        timed = any(field == "now_ms" for field in command.__struct_fields__)
+        return replace(command, now_ms=10 * self.number) if timed else command
+
+    def _of_others(self, step: tuple[object, ...]) -> Command | None:  # noqa: PLR0911 (a case for each step)
+        match step:
+            case ("share", int(seats)):
+                self.grants += 1
+                shared = [Seat(grant(1000 + number), "s", "loader") for number in range(seats)]
+                return InstallSeats(self.grants, self.grants, shared)
+            case ("own", str(group), int(fence_epoch), bool(is_owned)):
+                return InstallReader(group, fence_epoch, is_owned)
+            case ("commit", str(group), int(offset)):
+                return CommitPosition(group, offset, "note", offset % 5)
+            case ("retain", int(before)):
+                return Retain(before, 0)
+            case ("trim", (int() | None) as before):
+                return Trim(before)
+            case ("configure", int(max_producers), bool(strict)):
+                config = replace(CONFIG, max_producers=max_producers, strict_sequence=strict)
+                return Configure(self.number, config)
+            case _:
+                return None
+
+    def _of_writers(self, step: tuple[object, ...]) -> Command | None:  # noqa: PLR0911 (a case for each step)
         match step:
             case ("append", int(count), bytes(value)):
                 return append(None, value, count, self.number)
@@ -338,11 +380,15 @@ class Maker:
                 self.epochs[pid] = self.epochs.get(pid, -1) + 1
                 self.next_seq[pid] = 0
                 return InstallProducer(pid, self.epochs[pid])
+            case ("named", str(name)):
+                return replace(append(None, b"", 1, self.number), message_id=name)
             case ("seat",):
                 self.grants += 1
                 return InstallFence(grant(self.grants), self.grants, "s", "loader", "Exclusive", self.grants)
-            case _:
+            case ("clear",):
                 return ClearFence(grant(self.grants), self.grants, self.grants)
+            case _:
+                return None
 
 
 @settings(max_examples=80, deadline=None)

@@ -1,0 +1,207 @@
+"""Time on a partition: cases of SEMANTICS 8 and 11 about forgetting; the number is in the name."""
+
+import pytest
+
+from stockade.partition import message_ids
+from stockade.partition.commands import Appended, Configure, NotEnrolled, Retain, Stamp, Token, Trimmed
+from stockade.partition.config import PartitionConfig
+from stockade.partition.errors import (
+    InvalidProducerEpoch,
+    InvalidRequest,
+    OffsetMismatch,
+    ProducerBusy,
+    ThrottlingQuotaExceeded,
+    UnknownProducerId,
+)
+
+from .driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, TOPIC_ID, Driver, grant, repeated, state, stored
+
+TTL_MS = 1000
+ABSENT = {"state": "absent", "base_offset": None, "last_offset": None}
+UNKNOWN = {"state": "unknown", "base_offset": None, "last_offset": None}
+
+
+def used_at_0(pid: int = NAMED, token: Token | None = None) -> Driver:
+    """A producer that stored batches 0 and 1 at lease clock 0."""
+    driver = Driver(replicas=3, producer_ttl_ms=TTL_MS)
+    driver.enrol(pid)
+    for sequence in range(2):
+        driver.append(Stamp(pid, 0, sequence), token=token)
+    return driver
+
+
+def pass_time(driver: Driver, now_ms: int) -> None:
+    driver.now_ms = now_ms
+    assert isinstance(driver.apply(Retain(0, now_ms)), Trimmed)
+
+
+def test_077_an_idle_producer_is_forgotten_after_its_ttl_and_begins_anew_with_its_next_epoch() -> None:
+    driver = used_at_0()
+    driver.now_ms = TTL_MS - 1
+    assert stored(driver.send(NAMED, 0, 2)) == (2, 2)
+    driver.now_ms = 2 * TTL_MS - 1  # idle for as long as the ttl: that is enough
+    assert driver.send(NAMED, 0, 3) == UnknownProducerId(log_start=0, log_end=3)
+    assert driver.machine.producer(NAMED) is None
+    assert driver.send(NAMED, 1, 0) == NotEnrolled(NAMED)
+    driver.enrol(NAMED, 1)
+    assert stored(driver.send(NAMED, 1, 0)) == (3, 3)
+
+
+def test_077_an_anonymous_producer_that_was_forgotten_raises_its_epoch_by_itself() -> None:
+    driver = used_at_0(ANONYMOUS)
+    driver.now_ms = TTL_MS
+    assert driver.send(ANONYMOUS, 0, 2) == UnknownProducerId(log_start=0, log_end=2)
+    driver.enrol(ANONYMOUS)
+    assert stored(driver.send(ANONYMOUS, 1, 0)) == (2, 2)
+
+
+def test_078_a_producer_that_writes_under_a_live_grant_is_not_forgotten() -> None:
+    driver = Driver(replicas=3, producer_ttl_ms=TTL_MS)
+    driver.enrol(NAMED)
+    driver.enrol(OTHER_ANONYMOUS)
+    driver.seat(1, 1)
+    token = Token(grant(1), 1, "s1")
+    driver.append(Stamp(NAMED, 0, 0), token=token)
+    pass_time(driver, 10 * TTL_MS)
+    assert driver.machine.producer(OTHER_ANONYMOUS) is None
+    assert stored(driver.append(Stamp(NAMED, 0, 1), token=token)) == (1, 1)
+    driver.clear(1, 1)
+    pass_time(driver, 11 * TTL_MS)
+    assert driver.send(NAMED, 0, 2) == UnknownProducerId(log_start=0, log_end=2)
+
+
+def test_079_dropping_records_keeps_the_producers_and_the_epoch() -> None:
+    driver = used_at_0()
+    driver.seat(1, 4)
+    driver.clear(1, 4)
+    assert driver.apply(Retain(2, 0)) == Trimmed(2, 2)
+    assert repeated(driver.send(NAMED, 0, 1)) == (1, 1)
+    assert stored(driver.send(NAMED, 0, 2)) == (2, 2)
+    assert driver.machine.topic_epoch == 4
+
+
+def test_080_timestamps_of_records_and_of_receipt_say_nothing_about_idleness() -> None:
+    driver = used_at_0()
+    driver.now_ms = TTL_MS - 1  # the wall clock of the driver stands at a second; a ttl is measured on the lease clock
+    assert driver.machine.producer(NAMED) is not None
+    assert stored(driver.send(NAMED, 0, 2)) == (2, 2)
+    batch = driver.machine.log.read(2, 1).batches[0]
+    assert batch.timestamp_ms > TTL_MS
+    assert driver.machine.clock_ms == TTL_MS - 1
+
+
+def test_081_a_zombie_of_a_forgotten_name_cannot_begin_at_its_old_epoch() -> None:
+    """The partition asks the registry, which tells the epoch in force."""
+    driver = used_at_0()
+    pass_time(driver, TTL_MS)
+    assert driver.send(NAMED, 0, 0) == NotEnrolled(NAMED)
+    driver.enrol(NAMED, 7)
+    assert driver.send(NAMED, 0, 0) == InvalidProducerEpoch(current_epoch=7, outcome=UNKNOWN)
+    assert driver.log_end == 2
+
+
+def test_an_epoch_that_was_decided_before_the_producer_was_forgotten_is_not_taken_any_more() -> None:
+    """A late install of epoch 1 must not bring back what epoch 2 has fenced."""
+    driver = Driver(replicas=3, max_producers=1)
+    driver.enrol(NAMED, 2, order=200)
+    stored(driver.send(NAMED, 2, 0))
+    driver.enrol(OTHER_ANONYMOUS, order=300)  # no room: the other one is forgotten
+    driver.enrol(NAMED, 1, order=100)
+    assert driver.send(NAMED, 1, 0) == NotEnrolled(NAMED)
+    driver.enrol(NAMED, 2, order=301)
+    assert driver.send(NAMED, 1, 0) == InvalidProducerEpoch(current_epoch=2, outcome=UNKNOWN)
+
+
+def test_the_clock_of_a_partition_never_goes_back() -> None:
+    driver = used_at_0()
+    pass_time(driver, TTL_MS - 1)
+    driver.now_ms = 5
+    stored(driver.send(NAMED, 0, 2))
+    assert driver.machine.clock_ms == TTL_MS - 1
+    entry = driver.machine.producer(NAMED)
+    assert entry is not None
+    assert entry.last_used_ms == TTL_MS - 1
+
+
+def test_lowering_the_cap_forgets_the_least_recently_used() -> None:
+    driver = Driver(replicas=3)
+    for pid in (8, 10, 12):
+        driver.enrol(pid)
+    driver.apply(Configure(5, PartitionConfig(TOPIC_ID, max_producers=1)))
+    assert list(driver.machine.producers.entries) == [12]
+    assert driver.machine.producers.max_dropped_pid == 10
+
+
+def windowed(window_ms: int = 100) -> Driver:
+    return Driver(replicas=3, dedupe_window_ms=window_ms)
+
+
+def test_a_batch_of_a_known_name_is_a_duplicate_until_its_window_is_over() -> None:
+    driver = windowed()
+    driver.now_ms = 50
+    assert stored(driver.append(count=3, message_id="m")) == (0, 2)
+    driver.now_ms = 149
+    assert repeated(driver.append(count=3, message_id="m")) == (0, 2)
+    assert stored(driver.append(message_id="n")) == (3, 3)
+    driver.now_ms = 150
+    assert stored(driver.append(count=3, message_id="m")) == (4, 6)
+
+
+def test_a_named_duplicate_is_recognised_before_the_condition_and_moves_no_counter() -> None:
+    driver = windowed()
+    first = driver.append(message_id="m", if_log_end=0)
+    before = state(driver.machine)
+    again = driver.append(message_id="m", if_log_end=0)
+    assert (stored(first), repeated(again)) == ((0, 0), (0, 0))
+    assert isinstance(first, Appended)
+    assert isinstance(again, Appended)
+    assert again.timestamp_ms == first.timestamp_ms
+    assert state(driver.machine) == before
+    assert stored(driver.append(message_id="n", if_log_end=1)) == (1, 1)
+
+
+def test_a_name_is_not_remembered_of_a_batch_that_was_refused() -> None:
+    driver = windowed()
+    assert driver.append(message_id="m", if_log_end=7) == OffsetMismatch(log_end=0)
+    driver.seat(1, 1)
+    assert isinstance(driver.append(message_id="m"), ProducerBusy)
+    driver.clear(1, 1)
+    assert stored(driver.append(message_id="m")) == (0, 0)
+
+
+def test_sequences_are_looked_at_before_names() -> None:
+    driver = windowed()
+    driver.enrol(NAMED)
+    stored(driver.append(Stamp(NAMED, 0, 0), message_id="m"))
+    assert repeated(driver.append(Stamp(NAMED, 0, 0), message_id="other")) == (0, 0)
+    assert repeated(driver.append(Stamp(NAMED, 0, 1), message_id="m")) == (0, 0)
+    assert stored(driver.append(Stamp(NAMED, 0, 1), message_id="other")) == (1, 1)
+
+
+def test_a_name_is_refused_where_the_topic_has_no_window() -> None:
+    assert isinstance(Driver().append(message_id="m"), InvalidRequest)
+
+
+def test_a_name_too_many_is_refused_until_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_ids, "MESSAGE_IDS_MAX", 2)
+    driver = windowed()
+    for now_ms, name in ((0, "a"), (30, "b")):
+        driver.now_ms = now_ms
+        stored(driver.append(message_id=name))
+    driver.now_ms = 40
+    assert driver.append(message_id="c") == ThrottlingQuotaExceeded(retry_after_ms=60)
+    assert repeated(driver.append(message_id="a")) == (0, 0)
+    assert stored(driver.append()) == (2, 2)
+    driver.now_ms = 100
+    assert stored(driver.append(message_id="c")) == (3, 3)
+    assert list(driver.machine.message_ids.batches) == ["b", "c"]
+
+
+def test_a_window_that_was_shortened_counts_for_new_names_alone() -> None:
+    driver = windowed(1000)
+    stored(driver.append(message_id="long"))
+    driver.apply(Configure(5, PartitionConfig(TOPIC_ID, dedupe_window_ms=10)))
+    stored(driver.append(message_id="short"))
+    driver.now_ms = 20
+    assert repeated(driver.append(message_id="long")) == (0, 0)
+    assert stored(driver.append(message_id="short")) == (2, 2)

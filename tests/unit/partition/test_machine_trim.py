@@ -1,0 +1,107 @@
+"""Dropping records, sealing, and configurations that change: SEMANTICS 5.14, A3, and the order of decisions."""
+
+import pytest
+
+from stockade.partition.commands import Configure, Configured, Retain, Stamp, Token, Trim, Trimmed
+from stockade.partition.config import PartitionConfig
+from stockade.partition.errors import (
+    FencingTokenRequired,
+    InconsistentTopicId,
+    OffsetOutOfRange,
+    ProducerBusy,
+    ProducerFenced,
+    TopicSealed,
+)
+
+from .driver import NAMED, TOPIC_ID, Driver, grant, repeated, state, stored
+
+
+def ten() -> Driver:
+    """Ten records in batches of two."""
+    driver = Driver(replicas=3)
+    for _ in range(5):
+        driver.append(count=2)
+    return driver
+
+
+def test_trimming_drops_what_is_below_also_inside_a_batch() -> None:
+    driver = ten()
+    assert driver.apply(Trim(5)) == Trimmed(5, 10)
+    assert [batch.base_offset for batch in driver.machine.log.read(5, 1 << 20).batches] == [4, 6, 8]
+    with pytest.raises(OffsetOutOfRange):
+        driver.machine.log.read(4, 1)
+
+
+def test_trimming_everything_leaves_an_empty_log_that_goes_on() -> None:
+    driver = ten()
+    assert driver.apply(Trim(None)) == Trimmed(10, 10)
+    assert stored(driver.append()) == (10, 10)
+
+
+def test_trimming_what_is_gone_changes_nothing() -> None:
+    driver = ten()
+    driver.apply(Trim(6))
+    before = state(driver.machine)
+    assert driver.apply(Trim(6)) == driver.apply(Trim(1)) == Trimmed(6, 10)
+    assert state(driver.machine) == before
+
+
+def test_trimming_beyond_the_end_is_refused() -> None:
+    assert ten().apply(Trim(11)) == OffsetOutOfRange(11, 0, 10)
+
+
+def test_trimming_needs_the_token_of_a_held_slot() -> None:
+    driver = ten()
+    driver.seat(1, 1)
+    driver.seat(2, 2, "s2")
+    assert isinstance(driver.apply(Trim(2)), ProducerBusy)
+    assert isinstance(driver.apply(Trim(2, token=Token(grant(1), 1, "s1"))), ProducerFenced)
+    assert isinstance(driver.apply(Trim(2, token=Token(grant(2, 700), 2, "s2"))), InconsistentTopicId)
+    assert isinstance(driver.apply(Trim(2, topic_id=700)), InconsistentTopicId)
+    assert driver.apply(Trim(2, TOPIC_ID, Token(grant(2), 2, "s2"))) == Trimmed(2, 10)
+
+
+def test_trimming_needs_a_token_where_the_topic_requires_one() -> None:
+    driver = Driver(require_fence=True)
+    assert driver.apply(Trim(0)) == FencingTokenRequired()
+
+
+def test_duplicates_may_lie_below_the_start_of_the_log() -> None:
+    driver = Driver(replicas=3)
+    driver.enrol(NAMED)
+    stored(driver.send(NAMED, 0, 0, 3))
+    driver.apply(Trim(None))
+    assert repeated(driver.send(NAMED, 0, 0, 3)) == (0, 2)
+
+
+def test_retention_asks_nobody_and_never_goes_beyond_the_end() -> None:
+    driver = ten()
+    driver.seat(1, 1)
+    assert driver.apply(Retain(99, 0)) == Trimmed(10, 10)
+    assert driver.apply(Retain(3, 0)) == Trimmed(10, 10)
+
+
+def test_a_sealed_topic_takes_nothing_and_keeps_what_it_has() -> None:
+    driver = ten()
+    driver.enrol(NAMED)
+    stored(driver.send(NAMED, 0, 0))
+    assert driver.apply(Configure(900, PartitionConfig(TOPIC_ID, sealed=True))) == Configured(900)
+    assert driver.append() == driver.append(Stamp(NAMED, 0, 0)) == TopicSealed(log_end=11)
+    assert driver.append(token=Token(grant(1), 9, "s")) == TopicSealed(log_end=11)
+    assert isinstance(driver.append(topic_id=3), InconsistentTopicId)
+    assert driver.apply(Trim(4)) == Trimmed(4, 11)
+
+
+def test_sealing_is_never_undone() -> None:
+    driver = Driver()
+    driver.apply(Configure(900, PartitionConfig(TOPIC_ID, sealed=True)))
+    driver.apply(Configure(901, PartitionConfig(TOPIC_ID, require_fence=True)))
+    assert driver.append() == TopicSealed(log_end=0)
+    assert driver.machine.config.require_fence
+
+
+def test_a_configuration_that_comes_late_is_passed_over() -> None:
+    driver = Driver()
+    driver.apply(Configure(901, PartitionConfig(TOPIC_ID, require_fence=True)))
+    assert driver.apply(Configure(900, PartitionConfig(TOPIC_ID))) == Configured(901)
+    assert driver.append() == FencingTokenRequired()

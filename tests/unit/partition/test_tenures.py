@@ -1,0 +1,123 @@
+"""What a partition remembers of who held its slot, and what it tells those who lost it."""
+
+from stockade.partition import tenures
+from stockade.partition.commands import ClearFence, InstallFence, InstallSeats, Token
+from stockade.partition.errors import ProducerFenced
+from stockade.partition.slots import Seat
+from stockade.partition.tenures import Tenure
+
+from .driver import Driver, grant, stored
+
+
+def install(driver: Driver, number: int, now_ms: int, operation: str = "acquire", ends: str = "superseded") -> Token:
+    driver.apply(
+        InstallFence(
+            grant(number),
+            number,
+            f"s{number}",
+            "loader",
+            "Exclusive",
+            number,
+            client_id=f"c{number}",
+            now_ms=now_ms,
+            operation=operation,
+            ends=ends,
+        )
+    )
+    return Token(grant(number), number, f"s{number}")
+
+
+def tenure(
+    number: int, since: int, until: int | None, end: str | None, refused: int = 0, by: str = "acquire"
+) -> Tenure:
+    return Tenure(grant(number), "Exclusive", number, "loader", f"c{number}", by, since, until, end, refused)
+
+
+def test_the_history_names_who_held_the_slot_from_when_until_when_and_why_it_ended() -> None:
+    driver = Driver(replicas=3)
+    install(driver, 1, 100)
+    driver.apply(ClearFence(grant(1), 1, 1, now_ms=200, ends="released"))
+    install(driver, 2, 300)
+    install(driver, 3, 400, operation="eviction", ends="evicted")
+    assert driver.machine.tenures() == [
+        tenure(3, 400, None, None, by="eviction"),
+        tenure(2, 300, 400, "evicted"),
+        tenure(1, 100, 200, "released"),
+    ]
+
+
+def test_a_fenced_writer_is_told_who_holds_the_slot_since_when_and_how_its_own_grant_ended() -> None:
+    driver = Driver(replicas=3)
+    old = install(driver, 1, 100)
+    install(driver, 2, 300, operation="eviction", ends="evicted")
+    refusal = driver.append(token=old)
+    assert isinstance(refusal, ProducerFenced)
+    assert refusal.fields["holder"] == {
+        "grant": grant(2),
+        "mode": "Exclusive",
+        "producer_name": "loader",
+        "client_id": "c2",
+        "since_ms": 300,
+        "operation": "eviction",
+    }
+    assert refusal.fields["ended"] == {"at_ms": 300, "end": "evicted"}
+
+
+def test_nobody_holds_a_slot_that_is_free_and_nothing_is_known_of_a_grant_that_was_never_here() -> None:
+    driver = Driver()
+    install(driver, 1, 100)
+    driver.apply(ClearFence(grant(1), 1, 1, 200, "expired"))
+    refusal = driver.append(token=Token(grant(9), 1, "s9"))
+    assert isinstance(refusal, ProducerFenced)
+    assert (refusal.fields["holder"], refusal.fields["ended"]) == (None, None)
+
+
+def test_no_answer_shows_a_session() -> None:
+    """A session id is a secret: who knows it may write."""
+    driver = Driver()
+    old = install(driver, 1, 100)
+    install(driver, 2, 300)
+    assert "s2" not in repr(driver.append(token=old))
+    assert all("s1" not in repr(each) and "s2" not in repr(each) for each in driver.machine.tenures())
+
+
+def test_writes_that_come_too_late_are_counted_with_the_tenure_they_belong_to() -> None:
+    driver = Driver(replicas=3)
+    old = install(driver, 1, 100)
+    stored(driver.append(token=old))
+    install(driver, 2, 300)
+    for _ in range(3):
+        driver.append(token=old)
+    driver.append(token=Token(grant(2), 2, "stranger"))
+    driver.append(token=Token(grant(7), 1, "never seen"))
+    assert driver.machine.tenures() == [tenure(2, 300, None, None), tenure(1, 100, 300, "superseded", refused=3)]
+
+
+def test_an_eviction_without_a_successor_leaves_the_slot_free_at_a_higher_epoch() -> None:
+    """As a drill does: a grant that was never given out is cleared."""
+    driver = Driver(replicas=3)
+    old = install(driver, 1, 100)
+    driver.apply(ClearFence("", 2, 5, now_ms=150, ends="fenced"))
+    refusal = driver.append(token=old)
+    assert refusal == ProducerFenced(current_epoch=2, reason="superseded")
+    assert driver.machine.tenures() == [tenure(1, 100, 150, "fenced", refused=1)]
+
+
+def test_seats_have_tenures_too_and_those_who_stay_keep_theirs() -> None:
+    driver = Driver(replicas=3)
+    a, b = (Seat(grant(number), f"s{number}", "loader", f"c{number}", 10 * number) for number in (1, 2))
+    driver.apply(InstallSeats(0, 2, [a, b], now_ms=20))
+    driver.apply(InstallSeats(0, 3, [b], now_ms=30, ends="closed"))
+    assert [(t.grant_id, t.mode, t.since_ms, t.until_ms, t.end) for t in driver.machine.tenures()] == [
+        (grant(2), "Shared", 20, None, None),
+        (grant(1), "Shared", 10, 30, "closed"),
+    ]
+
+
+def test_the_history_is_bounded() -> None:
+    driver = Driver()
+    for number in range(1, tenures.TENURES_MAX + 10):
+        install(driver, number, number)
+    known = driver.machine.tenures()
+    assert len(known) == tenures.TENURES_MAX + 1
+    assert (known[0].epoch, known[-1].epoch) == (tenures.TENURES_MAX + 9, 9)

@@ -17,8 +17,13 @@ FILE_LINES_MAX = 300
 TEST_FILE_LINES_MAX = 500
 """A test file is a list of cases: it may be longer and still hold one idea."""
 
-ENTRY_POINTS = {"cli.main", "http_api.contract", "cluster.invariants", "partition.invariants", "chaos.proxies"}
-"""Modules that nothing in the product imports: how it starts, how the contract is made, what tests use."""
+ENTRY_POINTS = {
+    *("cli.main", "src.stockade.sync"),
+    *("http_api.contract", "cluster.invariants", "partition.invariants", "chaos.proxies"),
+}
+"""Modules that nothing in the product imports: how it starts, what users import, how the contract is made, what tests
+use.
+"""
 
 POLLING_HELPER = "waiting.py"
 

@@ -16,6 +16,7 @@ from stockade.raft.settings import RaftSettings
 
 HEAL_S = 6.0
 """Ample for elections: several of the longest timeouts."""
+LOOK_EVERY_S = 0.02
 LONG_PEACE = 0.05
 """So often, peace is watched for all of that time, in which nobody may ask for an election."""
 CHANGES = 0.5
@@ -137,18 +138,25 @@ class Run:
         world.trap = lambda *_: False
         world.heal()
         world.disk_s, world.network_s, world.network.drop_rate = (0.0001, 0.003), (0.0001, 0.001), 0.0
-        world.run_until(self._is_led, HEAL_S)
-        world.run_until(self._is_quiet, CATCH_UP_S)
+        self._wait(self._is_led, HEAL_S)
+        self._wait(self._is_quiet, CATCH_UP_S)
         if self.rng.random() < LONG_PEACE:
             terms = self._terms()
             world.run(HEAL_S)
             world.checker.require(terms == self._terms(), "an election without a reason")
         for group_id in world.group_ids:
             self._commit_one(group_id)
-        world.run_until(self._is_quiet, CATCH_UP_S)
+        self._wait(self._is_quiet, CATCH_UP_S)
         groups = self._groups()
         world.checker.require(all(group.ready for group in groups), "a group is not ready everywhere")
         world.checker.check_answers()
+
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Let time pass until a condition holds. It is looked at now and then, since it costs more than an event."""
+        end = self.world.now + seconds
+        while not condition():
+            self.world.checker.require(self.world.now < end, f"after healing, not {condition.__name__} in {seconds} s")
+            self.world.run(LOOK_EVERY_S)
 
     def _groups(self) -> list[Group]:
         """The replicas that belong to their group, as its leader knows it."""

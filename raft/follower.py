@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 class Follower:
     """A voter or learner. What is known of it was learned from one disk: of another, nothing is known."""
 
-    def __init__(self, node_id: str, next_index: int, incarnation: int | None, now: float) -> None:
+    def __init__(self, node_id: str, next_index: int, incarnation: int | None, round_: int, now: float) -> None:
         self.node_id = node_id
         self.incarnation = incarnation
         """The disk that it has, None while it was never connected."""
@@ -30,8 +30,10 @@ class Follower:
         self.probed_index = 0
         self.round = 0
         """The latest round that the follower has answered."""
-        self.stale_round = 0
+        self.stale_round = round_
         """Refusals of this and earlier rounds were acted upon already."""
+        self.first_round = round_ + 1
+        """Answers to earlier ones speak of an earlier membership of this node."""
         self.told_commit = 0
         self.contact = now
         self._window: deque[tuple[int, int]] = deque()

@@ -47,7 +47,7 @@ class Leading:
         self._majority_others = len(configuration.voters) // 2
 
     def _new(self, node_id: str, now: float) -> Follower:
-        return Follower(node_id, self._journal.last_index + 1, self._membership.peers.get(node_id), now)
+        return Follower(node_id, self._journal.last_index + 1, self._membership.peers.get(node_id), self.round, now)
 
     def broadcast(self, commit_index: int, *, beat: bool) -> None:
         """Send every follower the entries it lacks, as far as its window allows; with ``beat`` an empty message, too.
@@ -100,10 +100,10 @@ class Leading:
             return
         follower.contact = now
         follower.round = max(follower.round, ack.round)
-        if ack.success:
+        if ack.success and ack.round >= follower.first_round:
             assert ack.next_index <= self._journal.last_index + 1, "acked what was never sent"
             follower.matched(ack.next_index - 1)
-        elif ack.round > follower.stale_round:
+        elif not ack.success and ack.round > follower.stale_round:
             follower.rewind(self._retry_index(follower, ack.next_index), self.round)
 
     def _retry_index(self, follower: Follower, hint: int) -> int:

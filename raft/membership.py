@@ -23,17 +23,27 @@ class Membership:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this node, with the disk that it has, is a voter: it may campaign, and counts itself."""
+        """Whether this node, with the disk that it has, is a voter: it counts itself."""
         return is_disk(self.configuration.voters.get(self.node_id), self._incarnation)
 
-    @property
-    def is_member(self) -> bool:
-        """Whether this node, with the disk that it has, is a voter or a learner.
+    def may_campaign(self, commit_index: int) -> bool:
+        """Whether this node is a voter, or was one and its removal is not known to be committed.
 
-        Members vote when they are asked: a candidate may know of a promotion that has not arrived here, and it is the
-        candidate who counts. Who knows nothing, or knows itself only with another disk, grants nothing.
+        A leader that removes itself may die with the only copy of that: then nobody else can win, and it must lead,
+        without counting itself, until the others have it.
         """
-        return is_disk(self.configuration.members.get(self.node_id), self._incarnation)
+        before = self._journal.configuration_at(commit_index)
+        return self.is_voter or is_disk(before.voters.get(self.node_id), self._incarnation)
+
+    def has_a_say(self, commit_index: int) -> bool:
+        """Whether this node, with the disk that it has, is or was a voter or learner, as above.
+
+        Whoever has a say votes when asked: a candidate may know of a promotion that has not arrived here, or of a
+        removal that never will be. It is the candidate who counts, so a vote too many does no harm. Who knows nothing,
+        or knows itself only with another disk, grants nothing.
+        """
+        known = self._journal.configuration_at(commit_index), self.configuration
+        return any(is_disk(each.members.get(self.node_id), self._incarnation) for each in known)
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ class Seat(Protocol):
     def leader(self) -> str | None: ...  # noqa: D102
     @property
     def voted_for(self) -> str | None: ...  # noqa: D102
+    @property
+    def commit_index(self) -> int: ...  # noqa: D102
 
     def forget_leader(self) -> None:
         """From now on no leader is known."""
@@ -69,11 +71,11 @@ class Voting:
     def ask_around(self) -> None:
         """The leader is silent: ask whether an election would be won, before any term is spent on it."""
         self._seat.forget_leader()
-        if not self._membership.is_voter:
+        if not self._membership.may_campaign(self._seat.commit_index):
             self._election.postpone()
             return
         self._election.begin_prevote()
-        if self._election.promised(self._seat.node_id):
+        if self._membership.is_voter and self._election.promised(self._seat.node_id):
             self._campaign(is_handover=False)
             return
         question = PreVote(self._seat.term + 1, self._journal.last_index, self._journal.last_term)
@@ -98,7 +100,7 @@ class Voting:
 
     def _may_support(self, message: PreVote | RequestVote) -> bool:
         """Whether we have a say, and the candidate's journal holds all that ours does."""
-        return self._membership.is_member and self._is_up_to_date(message)
+        return self._membership.has_a_say(self._seat.commit_index) and self._is_up_to_date(message)
 
     def _is_up_to_date(self, message: PreVote | RequestVote) -> bool:
         return (message.last_term, message.last_index) >= (self._journal.last_term, self._journal.last_index)

@@ -114,6 +114,7 @@ class Checker:
         if payload.startswith(CONFIGURATION) and group is not None and group.is_leader:
             fault = self.members.fault(process, group_id, payload, group.commit_index)
             self.require(fault is None, f"{process.node_id} {fault}")
+            self.members.began(group_id, index, group.commit_index)
             settled = is_new_term_settled(view, term, group.commit_index)
             self.require(settled, f"{process.node_id} changes the members before it has committed anything")
 

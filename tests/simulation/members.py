@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from simulation.disk import FIRST_INDEX, View
 
-from stockade.raft.configuration import CONFIGURATION, Configuration, founded_by
+from stockade.raft.configuration import Configuration, founded_by
 
 if TYPE_CHECKING:
     from simulation.world import Process, World
@@ -16,11 +16,7 @@ Identity = tuple[str, int]
 
 def configurations(view: View) -> list[tuple[int, Configuration]]:
     """Those in a log, oldest first."""
-    return [
-        (index, Configuration.of_entry(payload))
-        for index, (_, payload) in enumerate(view.entries, view.first_index)
-        if payload.startswith(CONFIGURATION)
-    ]
+    return [(index, Configuration.of_entry(view.entries[index - view.first_index][1])) for index in view.changes]
 
 
 class Members:
@@ -30,6 +26,7 @@ class Members:
         self._world = world
         self._votes: dict[tuple[int, int, Identity], str] = {}
         self._voters: defaultdict[tuple[int, int, str], set[Identity]] = defaultdict(set)
+        self._began: dict[tuple[int, int], int] = {}
         self.committed: dict[int, Configuration] = {}
 
     def identity(self, node: str) -> Identity:
@@ -55,11 +52,20 @@ class Members:
         return 2 * len(self._voters[group_id, term, leader.node_id] & voters) > len(voters)
 
     def copies(self, group_id: int, leader: "Process", index: int, entry: tuple[int, bytes]) -> tuple[int, int]:
-        """On how many disks of the leader's voters an entry is, and how many voters there are."""
-        voters = self.in_force(leader, group_id).voters
-        disks = self._world.disks
-        there = [node for node, disk in voters.items() if disks[node].incarnation == disk]
-        return sum(disks[node].has(group_id, index, entry) for node in there), len(voters)
+        """On how many disks of the leader's voters an entry is, and how many voters there are.
+
+        Those of the configuration in force when it was committed: one that was put in force after that, in the same
+        event, does not decide. A copy on a disk that was lost since has counted, too.
+        """
+        known = reversed(configurations(leader.log.views[group_id]))
+        before = leader.groups[group_id]._member.journal.origin.configuration
+        voters = next((its for at, its in known if self._began.get((group_id, at), 0) < index), before).voters
+        disks = [self._world.disk(node, incarnation) for node, incarnation in voters.items()]
+        return sum(disk is not None and disk.has(group_id, index, entry) for disk in disks), len(voters)
+
+    def began(self, group_id: int, index: int, commit_index: int) -> None:
+        """A leader puts the configuration at ``index`` in force, having committed up to ``commit_index``."""
+        self._began[group_id, index] = commit_index
 
     def fault(self, leader: "Process", group_id: int, payload: bytes, commit_index: int) -> str | None:
         """What is wrong with a configuration that a leader is about to append, if anything is."""
@@ -76,8 +82,8 @@ class Members:
         return None
 
     def _missing_bytes(self, view: View, group_id: int, node: str, incarnation: int) -> float:
-        disk = self._world.disks[node]
-        if disk.incarnation != incarnation:
+        disk = self._world.disk(node, incarnation)  # lost a moment ago, perhaps, which nobody can know yet
+        if disk is None:
             return float("inf")
         at = disk.durable[group_id].last_index
         while at > disk.covered(group_id) and disk.durable[group_id].entry(at) != view.entry(at):
@@ -85,9 +91,15 @@ class Members:
         return sum(len(payload) for _, payload in view.entries[max(0, at + 1 - view.first_index) :])
 
     def may_lose(self, node: str) -> bool:
-        """Whether, with the disk of a node gone, a majority is left of every configuration that may be in force."""
+        """Whether, with the disk of a node gone, a majority is left of every configuration that may be in force.
+
+        A leader may be about to promote a learner whose disk it does not know to be gone: that would be a voter, too.
+        """
         return all(
-            self._keeps_majority(known, node) for group_id in self._world.group_ids for known in self._open(group_id)
+            self._keeps_majority(known.voters | promoted, node)
+            for group_id in self._world.group_ids
+            for known in self._open(group_id)
+            for promoted in [{}, *({learner: disk} for learner, disk in known.learners.items())]
         )
 
     def _open(self, group_id: int) -> list[Configuration]:
@@ -97,9 +109,9 @@ class Members:
         views += [process.log.views[group_id] for process in self._world.processes.values()]
         return [committed, *(known for view in views for index, known in configurations(view) if index > last)]
 
-    def _keeps_majority(self, configuration: Configuration, lost: str) -> bool:
-        voters, disks = configuration.voters.items(), self._world.disks
-        intact = [node for node, disk in voters if node != lost and disks[node].incarnation == disk]
+    def _keeps_majority(self, voters: dict[str, int], lost: str) -> bool:
+        disks = self._world.disks
+        intact = [node for node, disk in voters.items() if node != lost and disks[node].incarnation == disk]
         return 2 * len(intact) > len(voters)
 
 

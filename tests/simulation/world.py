@@ -237,6 +237,7 @@ class World:
         self._numbers = count()
         self.processes: dict[str, Process] = {}
         self.disks = {node: self._new_disk() for node in self.nodes}
+        self._lost: dict[tuple[str, int], Disk] = {}
         self.founders = {node: self.disks[node].incarnation for node in self.nodes[: setting.nodes]}
         self.checker = Checker(self)
         self.network = Network(
@@ -310,7 +311,14 @@ class World:
     def wipe(self, node_id: str) -> None:
         """The node dies, and its disk is replaced by an empty one."""
         self.crash(node_id)
+        lost = self.disks[node_id]
+        self._lost[node_id, lost.incarnation] = lost
         self.disks[node_id] = self._new_disk()
+
+    def disk(self, node_id: str, incarnation: int) -> Disk | None:
+        """A disk that the node has or had."""
+        disk = self.disks[node_id]
+        return disk if disk.incarnation == incarnation else self._lost.get((node_id, incarnation))
 
     def restart(self, node_id: str) -> None:
         if node_id not in self.processes:

@@ -21,6 +21,8 @@ from .tenures import Tenure, Tenures
 
 def is_of_other_topic(grant_id: str, topic_id: int) -> bool:
     """Whether a grant id (``g-<topic id>-<number>``) says that it was issued for another topic."""
+    if grant_id.startswith(f"g-{topic_id}-"):
+        return False
     parts = grant_id.split("-")
     return len(parts) == 3 and parts[0] == "g" and parts[1].isdecimal() and parts[1] != str(topic_id)
 

@@ -161,8 +161,8 @@ class PartitionMachine:
 
     def _judge_topic(self, command: Append | Trim) -> StockadeError | None:
         topic_id = self.config.topic_id
-        is_other = command.topic_id not in (None, topic_id)
-        if is_other or (command.token and is_of_other_topic(command.token.grant_id, topic_id)):
+        is_other = command.topic_id is not None and command.topic_id != topic_id
+        if is_other or (command.token is not None and is_of_other_topic(command.token.grant_id, topic_id)):
             return InconsistentTopicId(topic_id=topic_id)
         if self.config.sealed and isinstance(command, Append):
             return TopicSealed(log_end=self.log_end)

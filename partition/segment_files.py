@@ -193,9 +193,9 @@ def read_messages(batches: Sequence[StoredBatch]) -> list[bytes]:
 
 def write(descriptor: int, data: bytes) -> None:
     """Write all of it; a short write is followed by another, which says what is wrong."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, memoryview(data)[written:])
 
 
 def _open(directory: Path, data: FileExtent, index: FileExtent) -> SegmentIndex:

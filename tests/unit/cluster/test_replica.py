@@ -1,0 +1,276 @@
+"""A replica as the HTTP interface uses it, over a group that commits everything at once."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stockade.cluster.model import Position, ReadGuard, TopicConfig
+from stockade.cluster.replica import AppliedMachine, Replica
+from stockade.partition.commands import InstallFence, InstallReader, Stamp, Token, encode_command
+from stockade.partition.config import PartitionConfig
+from stockade.partition.errors import (
+    InvalidRequest,
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    NotOwner,
+    OffsetOutOfRange,
+    ProducerBusy,
+    TopicSealed,
+)
+from stockade.partition.machine import PartitionMachine
+from stockade.partition.records import Batch, batch_from_columns
+from stockade.partition.segments import SegmentLog
+from stockade.partition.stored import StoredMachine
+from stockade.raft.group import Committed, Outcome, Rejected, Unknown
+
+TOPIC_ID = 812
+RECEIVED_MS = 1_700_000_000_000
+
+
+class Group:
+    """Applies what is proposed; ``lost`` says what becomes of a proposal instead."""
+
+    group_id = 77
+    leader = "n1"
+    ready = True
+
+    def __init__(self, machine: AppliedMachine) -> None:
+        self.machine = machine
+        self.is_leader = True
+        self.term = 3
+        self.index = 0
+        self.lost: Outcome | None = None
+
+    async def propose(self, command: bytes, timeout_s: float) -> Outcome:
+        if self.lost is not None:
+            return self.lost
+        self.index += 1
+        return Committed(self.index, self.term, self.machine.apply(self.index, self.term, command))
+
+    async def read_barrier(self, timeout_s: float) -> None:
+        pass
+
+
+def replica(directory: Path, config: TopicConfig | None = None, segment_bytes_max: int = 1 << 20) -> Replica:
+    log = SegmentLog(segment_bytes_max)
+    log.start(directory)
+    stored = StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log)
+
+    async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
+        return 4, 1000
+
+    return Replica(
+        ("t", TOPIC_ID, 0),
+        config or TopicConfig(),
+        stored,
+        Group,  # type: ignore[arg-type]
+        url_of=lambda node_id: f"http://{node_id}",
+        enrol=enrol,
+        timeout_s=1.0,
+    )
+
+
+def group_of(one: Replica) -> Group:
+    assert isinstance(one.group, Group)
+    return one.group
+
+
+def batch(count: int = 1, received_ms: int = RECEIVED_MS) -> Batch:
+    return batch_from_columns([None] * count, [b"v"] * count, None, None, now_ms=received_ms, batch_bytes_max=1 << 20)
+
+
+async def append(
+    one: Replica, count: int = 1, received_ms: int = RECEIVED_MS, **options: Any
+) -> tuple[int | None, bool]:
+    given = {"topic_id": None, "token": None, "stamp": None, "if_log_end": None} | options
+    answer = await one.append(batch(count, received_ms), **given)
+    return answer.base_offset, answer.duplicate
+
+
+Scenario = Callable[[Path], Coroutine[Any, Any, None]]
+
+
+def scenario(body: Scenario) -> Callable[[Path], None]:
+    """A test that is a coroutine."""
+
+    def test(tmp_path: Path) -> None:
+        asyncio.run(body(tmp_path))
+
+    test.__doc__ = body.__doc__
+    return test
+
+
+@scenario
+async def test_the_configuration_of_the_topic_is_in_force_before_the_first_write(tmp_path: Path) -> None:
+    one = replica(tmp_path, TopicConfig(dedupe_window_ms=1000, max_producers=7))
+    assert not one.is_configured
+    assert await append(one, 2, message_id="m") == (0, False)
+    assert one.is_configured
+    assert await append(one, 2, message_id="m") == (0, True)
+    assert (one.machine.config.max_producers, one.machine.config_order, group_of(one).index) == (7, TOPIC_ID, 3)
+    assert one.status().config_order == TOPIC_ID
+
+
+@scenario
+async def test_a_later_configuration_is_put_in_force_by_the_leader_alone(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    await append(one)
+    one.reconfigure(TopicConfig(), is_sealed=True, order=900)
+    one.reconfigure(TopicConfig(), is_sealed=False, order=899)
+    group_of(one).is_leader = False
+    await one.configure()
+    assert not one.is_configured
+    group_of(one).is_leader = True
+    with pytest.raises(TopicSealed):
+        await append(one)
+    assert one.machine.config_order == 900
+
+
+@scenario
+async def test_a_write_that_found_no_configuration_was_not_proposed(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    group_of(one).lost = Unknown(3)
+    with pytest.raises(LeaderNotAvailable):
+        await append(one)
+    group_of(one).lost = Rejected("n2", 4)
+    with pytest.raises(NotLeaderOrFollower):
+        await append(one)
+
+
+@scenario
+async def test_a_producer_that_is_new_here_is_enrolled_with_the_order_of_the_answer(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    assert await append(one, stamp=Stamp(1001, 4, 0)) == (0, False)
+    entry = one.machine.producer(1001)
+    assert entry is not None
+    assert (entry.run.epoch, entry.order) == (4, 1000)
+
+
+@scenario
+async def test_a_message_id_needs_a_window(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    with pytest.raises(InvalidRequest):
+        await append(one, message_id="m")
+
+
+@scenario
+async def test_a_producer_is_told_as_the_partition_knows_it(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    assert await one.producer(1001) is None
+    await append(one, 3, stamp=Stamp(1001, 4, 0))
+    known = await one.producer(1001)
+    assert known is not None
+    assert (known.topic, known.partition, known.producer_epoch, known.last_seq, known.last_offset) == ("t", 0, 4, 2, 2)
+    assert [(b.first_seq, b.last_seq, b.base_offset, b.timestamp_ms) for b in known.batches] == [(0, 2, 0, RECEIVED_MS)]
+
+
+def install(one: Replica, command: InstallFence | InstallReader) -> None:
+    group_of(one).machine.apply(9, 3, encode_command(command))
+
+
+@scenario
+async def test_041_a_read_under_guard_ends_when_somebody_else_owns_the_partition(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    await append(one)
+    install(one, InstallReader("g", 1))
+
+    async def read(wait_ms: int, start: int = 0) -> int:
+        found = await one.read(
+            start, max_bytes=1000, min_bytes=1, max_wait_ms=wait_ms, local=False, guard=ReadGuard("g", 1)
+        )
+        return found.next_offset
+
+    assert await read(0) == 1
+    waiting = asyncio.ensure_future(read(10_000, start=1))
+    await asyncio.sleep(0)
+    install(one, InstallReader("g", 2))
+    await append(one)
+    with pytest.raises(NotOwner) as refusal:
+        await waiting
+    assert refusal.value.fields == {"fence_epoch": 2, "group": "g", "resource": "t/0"}
+    with pytest.raises(NotOwner):
+        await read(0)
+
+
+@scenario
+async def test_a_position_is_committed_and_found(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    await append(one, 5)
+    assert await one.position("g") == Position(None, None)
+    await one.commit_position("g", 3, "note", None)
+    assert await one.position("g") == Position(3, "note")
+    install(one, InstallReader("g", 1))
+    with pytest.raises(NotOwner) as refusal:
+        await one.commit_position("g", 4, None, None)
+    assert refusal.value.fields["resource"] == "t/0"
+    with pytest.raises(OffsetOutOfRange):
+        await one.commit_position("g", 6, None, 1)
+
+
+@scenario
+async def test_trimming_needs_the_slot_and_tells_where_the_log_begins(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    await append(one, 5)
+    assert await one.trim(2, topic_id=TOPIC_ID, token=None) == (2, 5)
+    install(one, InstallFence("g-812-1", 1, "s", "loader", "Exclusive", 5, "client", 60))
+    with pytest.raises(ProducerBusy):
+        await one.trim(None, topic_id=None, token=None)
+    assert await one.trim(None, topic_id=None, token=Token("g-812-1", 1, "s")) == (5, 5)
+    (present,) = await one.fences()
+    assert (present.grant_id, present.client_id, present.since_ms, present.until_ms) == ("g-812-1", "client", 60, None)
+
+
+@scenario
+async def test_retention_drops_whole_segments_by_size_and_by_age(tmp_path: Path) -> None:
+    one = replica(tmp_path, TopicConfig(retention_ms=1000), segment_bytes_max=2000)
+    for second in range(10):
+        await append(one, received_ms=RECEIVED_MS + 1000 * second)
+    bases = [int(path.stem) for path in sorted(tmp_path.glob("*.arrow"))]
+    assert len(bases) > 3
+    await one.retain(
+        RECEIVED_MS + 1000 * (bases[2] - 1) + 1000
+    )  # the newest of the second segment is just young enough
+    assert one.machine.log_start == bases[1]
+    await one.retain(RECEIVED_MS + 1000 * (bases[2] - 1) + 1001)
+    assert one.machine.log_start == bases[2]
+    one.reconfigure(TopicConfig(retention_bytes=4000), is_sealed=False, order=900)
+    await one.retain(RECEIVED_MS)
+    assert one.machine.log_start in bases
+    kept = [path.stat().st_size for path in sorted(tmp_path.glob("*.arrow")) if int(path.stem) >= one.machine.log_start]
+    assert sum(kept) <= 4000
+    one.reconfigure(TopicConfig(retention_bytes=0, retention_ms=0), is_sealed=False, order=901)
+    await one.retain(RECEIVED_MS)
+    assert one.machine.log_start == bases[-1], "the last segment goes by age alone"
+    await one.retain(RECEIVED_MS + 1_000_000)
+    assert one.machine.log_start == one.machine.log_end == 10
+
+
+@scenario
+async def test_the_lease_clock_goes_on_within_a_term_and_begins_each_where_it_stood(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    install(one, InstallReader("g", 1))
+    one.machine.clock_ms = 5_000
+    first = one.now_ms()
+    assert 5_000 <= first < 6_000
+    one.machine.clock_ms = 90_000
+    assert one.now_ms() >= 90_000, "it was not known yet where the clock stood"
+    group_of(one).term = 4
+    one.machine.clock_ms = 90_001
+    assert 90_001 <= one.now_ms() < 91_000
+
+
+@scenario
+async def test_what_a_follower_is_asked_names_the_leader(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    group_of(one).is_leader = False
+    for step in (
+        append(one),
+        one.trim(None, topic_id=None, token=None),
+        one.commit_position("g", 0, None, None),
+    ):
+        with pytest.raises(NotLeaderOrFollower) as refusal:
+            await step
+        assert refusal.value.fields["leader"] == "http://n1"

@@ -15,6 +15,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """The result of ``work``, or what it raised. What the caller interrupts (Ctrl-C, a timeout) is cancelled."""
@@ -25,11 +26,21 @@ class LoopThread:
             future.cancel()
             raise
 
+    def stop(self) -> None:
+        """End the thread; the next ``run`` starts another one. What still runs there never ends."""
+        with self._starting:
+            loop, self._loop = self._loop, None
+            if loop is not None and self._thread is not None:
+                loop.call_soon_threadsafe(loop.stop)
+                self._thread.join()
+                loop.close()
+
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="stockade.sync", daemon=True).start()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="stockade.sync", daemon=True)
+                self._thread.start()
             return self._loop
 
 

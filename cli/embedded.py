@@ -1,0 +1,144 @@
+"""A whole cluster of one node inside this process, for tests of programs that use Stockade: ``stockade.testing``."""
+
+import asyncio
+import socket
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..client.admin import Client
+from ..client.config import ClientConfig
+from ..client.fencing import Session
+from ..client.loop_thread import LoopThread
+from ..cluster.config import Member, NodeConfig, RaftSection
+from ..cluster.node import Node
+from ..http_api.app import HttpServer, start_http
+
+READY_TIMEOUT_S = 30.0
+_QUICK = RaftSection(election_timeout_min_ms=120, election_timeout_max_ms=240, heartbeat_ms=30)
+_READY_POLL_S = 0.005
+
+
+class Cluster:
+    """A real node on a free port of 127.0.0.1, with its data in a temporary folder: a context manager.
+
+    Whatever it answers is what a production cluster answers, since it is the same code. ``fence``, ``fence_producer``
+    and ``unreachable`` do to the program under test what its users should fear.
+    """
+
+    def __init__(self) -> None:
+        self._thread = LoopThread()
+        self._stack = ExitStack()
+        self._failures: list[BaseException] = []
+        self._node: Node | None = None
+        self._http: HttpServer | None = None
+        self._address = ("127.0.0.1", 0)
+
+    @property
+    def url(self) -> str:
+        """Base URL, as ``bootstrap`` for clients."""
+        host, port = self._address
+        return f"http://{host}:{port}"
+
+    def __enter__(self) -> Self:
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="stockade-testing-"))
+        self._stack.callback(self._thread.stop)
+        try:
+            self._thread.run(self._start(Path(folder)), READY_TIMEOUT_S)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        try:
+            self._thread.run(self._stop(), READY_TIMEOUT_S)
+        finally:
+            self._stack.close()
+        if self._failures:
+            raise RuntimeError("the node failed while the test ran") from self._failures[0]
+
+    def create_topic(self, name: str, *, partitions: int = 1, require_fence: bool = False) -> None:
+        """A topic for a test."""
+
+        async def create(client: Client) -> None:
+            await client.create_topic(name, partitions=partitions, config={"require_fence": require_fence})
+
+        self._with_client(create)
+
+    def fence(self, topic: str, partitions: Sequence[int] | None = None) -> None:
+        """Throw out whoever owns ``partitions`` (None: all), as a newer owner would who leaves again at once.
+
+        When it returns, every older token is dead: a program that goes on is a zombie, and must find that out.
+        """
+
+        async def take_over(client: Client) -> None:
+            async with Session(client, "stockade.testing") as session:
+                await session.acquire(topic, partitions, mode="ExclusiveWithFencing")
+
+        self._with_client(take_over)
+
+    def fence_producer(self, name: str) -> None:
+        """Start a newer instance of the producer ``name`` somewhere else: the running one is refused from now on."""
+
+        async def start_another(client: Client) -> None:
+            await client.init_producer(name)
+
+        self._with_client(start_another)
+
+    @contextmanager
+    def unreachable(self) -> Iterator[None]:
+        """Inside, connections are refused; those that are open are cut, whatever was under way on them."""
+        self._thread.run(self._close_http())
+        try:
+            yield
+        finally:
+            self._thread.run(self._open_http())
+
+    def _with_client(self, work: Callable[[Client], Awaitable[None]]) -> None:
+        async def run() -> None:
+            async with Client(ClientConfig(bootstrap=(self.url,))) as client:
+                await work(client)
+
+        self._thread.run(run())
+
+    async def _start(self, folder: Path) -> None:
+        self._address, raft = _free_address(), _free_address()
+        member = Member("n1", self.url, f"{raft[0]}:{raft[1]}")
+        config = NodeConfig(
+            node_id="n1",
+            cluster_id="testing",
+            data_dir=str(folder),
+            http=f"{self._address[0]}:{self._address[1]}",
+            raft_listen=member.raft,
+            members=[member],
+            raft=_QUICK,
+        )
+        self._node = Node(config, self._failures.append)
+        await self._node.start()
+        await self._open_http()
+        while self._node.service.ready() is not None:  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(_READY_POLL_S)
+
+    async def _stop(self) -> None:
+        await self._close_http()
+        if self._node is not None:
+            await self._node.stop()
+
+    async def _open_http(self) -> None:
+        assert self._node is not None
+        self._http = await start_http(self._node.service, *self._address)
+
+    async def _close_http(self) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.close()
+
+
+def _free_address() -> tuple[str, int]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        host, port = free.getsockname()
+        return host, port

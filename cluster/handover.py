@@ -3,6 +3,9 @@
 from ..partition.errors import NotEnoughReplicas, NotFound, RequestTimedOut
 from ..raft.group import Group
 
+HANDOVER_MAX_S = 3.0
+"""Writers may have to wait for so long, if the node that shall lead has died unnoticed."""
+
 
 async def hand_over(group: Group, node_id: str | None, timeout_s: float) -> None:
     """Let another voter lead a group that this node leads; answers when it does.
@@ -12,7 +15,7 @@ async def hand_over(group: Group, node_id: str | None, timeout_s: float) -> None
     if group.leader == node_id and group.is_leader:
         return
     try:
-        await group.transfer(node_id, timeout_s)
+        await group.transfer(node_id, min(timeout_s, HANDOVER_MAX_S))
     except ValueError as error:
         if node_id is None:
             raise NotEnoughReplicas(str(error)) from error

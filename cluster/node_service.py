@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..partition.errors import InconsistentTopicId, NotLeaderOrFollower, UnknownTopicOrPartition
+from ..partition.errors import InconsistentTopicId, NotEnoughReplicas, NotLeaderOrFollower, UnknownTopicOrPartition
 from ..partition.version import VERSION
 from ..raft.host import RaftHost
 from .book import Book
@@ -179,10 +179,15 @@ class NodeService:
 
     async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
         """Answers when the other replica leads."""
+        office: Control | Replica
         if topic is None or partition is None:
-            return await self._controller().control.hand_over(node_id)
-        replica = await self.partition(topic, partition, None)
-        return await replica.hand_over(node_id)
+            office = self._controller().control
+        else:
+            office = await self.partition(topic, partition, None)
+        is_away = node_id not in {self.node_id, *self._host.connected}
+        if office.group.is_leader and node_id in office.group.voters and is_away:
+            raise NotEnoughReplicas(f"{node_id} is away")
+        return await office.hand_over(node_id)
 
     async def _as_decided(self, controlling: Controlling) -> ClusterInfo:
         """The cluster once this node has taken over what was just decided."""

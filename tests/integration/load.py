@@ -45,7 +45,7 @@ class Load:
     def goes_on(self, more: int = 20) -> None:
         """Return when every partition has taken ``more`` batches since the call."""
         wanted = [len(written) + more for written in self.written]
-        eventually(lambda: all(len(w) >= n for w, n in zip(self.written, wanted, strict=True)) or self.faults, 60)
+        eventually(lambda: self.faults or all(len(w) >= n for w, n in zip(self.written, wanted, strict=True)), 60)
         assert not self.faults, self.faults
 
     def check(self) -> None:

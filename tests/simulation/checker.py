@@ -159,7 +159,9 @@ class Checker:
         leading = group._member.leading
         for follower in leading.followers.values() if leading is not None else ():
             if follower.connected and follower.node_id not in process.pulses.silent:
-                has = self._world.disks[follower.node_id].durable[group.group_id].last_index
+                disk = self._world.disk(follower.node_id, follower.incarnation or 0)  # perhaps lost a moment ago
+                assert disk is not None
+                has = max(disk.durable[group.group_id].last_index, disk.covered(group.group_id))
                 self.require(has >= last_index, f"{process.node_id} rests, and {follower.node_id} lacks {last_index}")
 
     def _check_leader(self, process: "Process", group: Group) -> None:

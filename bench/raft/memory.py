@@ -1,0 +1,26 @@
+"""Whether a node's memory stays bounded while entries come and go for long."""
+
+from fleet import fleet
+from tables import Column, Row, Table
+
+SETTINGS: dict[str, int] = {}
+
+COLUMNS = (
+    Column("entries", "entries"),
+    Column("rss_mb", "RSS MB, max", ".1f"),
+    Column("commits_per_s", "commits/s"),
+)
+
+
+def memory(seconds: float, runs: int, *, short: bool) -> list[Row]:
+    """Commit entries of 1 KiB; checkpoints are taken of every 16 MiB, so that they come round often."""
+    table = Table("Memory of the largest node over entries, checkpoints every 16 MiB", COLUMNS)
+    steps = 4 if short else 20
+    with fleet(settings=SETTINGS) as nodes:
+        nodes.open(1, 1)
+        for _ in range(steps):
+            result = nodes.load([1], size=1024, in_flight=64, seconds=max(seconds, 3.0) * runs, profile=None)
+            states = nodes.ask_all("status").values()
+            entries = max(state["entries"] for state in states)
+            table.add({"entries": entries, "rss_mb": max(state["rss_mb"] for state in states), **result})
+    return table.rows

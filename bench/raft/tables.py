@@ -1,0 +1,46 @@
+"""Rows of figures: printed as a table as they come, kept for the files."""
+
+# ruff: noqa: T201  # it prints tables
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: the key in a row, its heading with the unit, and how a figure is written."""
+
+    key: str
+    heading: str
+    form: str = ".0f"
+
+    def write(self, row: Mapping[str, Any]) -> str:
+        """The figure of a row, or a dash."""
+        value = row.get(self.key)
+        text = "-" if value is None else value if isinstance(value, str) else format(value, self.form)
+        return text.rjust(max(len(self.heading), 9))
+
+
+class Table:
+    """Prints its heading at once, and each row when it is known."""
+
+    def __init__(self, title: str, columns: Sequence[Column]) -> None:
+        self.rows: list[Row] = []
+        self._columns = columns
+        print(f"\n{title}")
+        print("  ".join(column.heading.rjust(9) for column in columns), flush=True)
+
+    def add(self, row: Row) -> None:
+        """One more row."""
+        self.rows.append(row)
+        print("  ".join(column.write(row) for column in self._columns), flush=True)
+
+
+def medians(runs: int, measure: Callable[[], Mapping[str, float]]) -> Row:
+    """Measure so many times; the median of each figure."""
+    results = [measure() for _ in range(runs)]
+    return {key: median(result[key] for result in results) for key in results[0]}

@@ -1,0 +1,56 @@
+"""Commits a second and latencies: by payload and number in flight, by number of groups, with and without fdatasync."""
+
+from fleet import Fleet, fleet
+from tables import Column, Row, Table, medians
+
+PAYLOADS = (100, 1 << 10, 16 << 10, 64 << 10, 512 << 10)
+IN_FLIGHT = (1, 16, 64, 256)
+GROUPS = (1, 16, 64, 256, 1024)
+IN_FLIGHT_BYTES_MAX = 64 << 20
+"""Rows that would have more in flight are left out: the groups refuse it."""
+COLUMNS = (
+    Column("groups", "groups"),
+    Column("size", "bytes"),
+    Column("in_flight", "in flight"),
+    Column("commits_per_s", "commits/s"),
+    Column("mb_per_s", "MB/s", ".1f"),
+    Column("p50_ms", "p50 ms", ".2f"),
+    Column("p99_ms", "p99 ms", ".2f"),
+)
+
+
+def measure(nodes: Fleet, groups: list[int], size: int, in_flight: int, seconds: float, runs: int) -> Row:
+    """The medians of a load."""
+    figures = medians(runs, lambda: nodes.load(groups, size=size, in_flight=in_flight, seconds=seconds, profile=None))
+    return {"groups": len(groups), "size": size, "in_flight": in_flight, **figures}
+
+
+def payloads(seconds: float, runs: int, *, short: bool, fsync: bool = True) -> list[Row]:
+    """One group: every payload with every number in flight."""
+    rows = [(size, flight) for size in PAYLOADS for flight in IN_FLIGHT if size * flight <= IN_FLIGHT_BYTES_MAX]
+    if short:
+        rows = [(100, 1), (100, 256), (16 << 10, 64)]
+    with fleet(fsync=fsync) as nodes:
+        nodes.open(1, 1)
+        nodes.load([1], size=100, in_flight=64, seconds=0.5, profile=None)  # warm up
+        table = Table(f"One group, {'fdatasync before every ack' if fsync else 'NO fdatasync'}", COLUMNS)
+        for size, in_flight in rows:
+            table.add(measure(nodes, [1], size, in_flight, seconds, runs))
+    return table.rows
+
+
+def without_fsync(seconds: float, runs: int, *, short: bool) -> list[Row]:
+    """The same on nodes that do not wait for their disks, which the product never does: what the disk costs."""
+    return payloads(seconds, runs, short=short, fsync=False)
+
+
+def groups(seconds: float, runs: int, *, short: bool) -> list[Row]:
+    """The same load over ever more groups, all led by one node."""
+    table = Table("By number of groups that are proposed to, led by one node", COLUMNS)
+    for count in (1, 64) if short else GROUPS:
+        with fleet() as nodes:
+            nodes.open(1, count)
+            everyone = list(range(1, count + 1))
+            nodes.load(everyone, size=100, in_flight=max(64, count), seconds=0.5, profile=None)
+            table.add(measure(nodes, everyone, 100, 256, seconds, runs))
+    return table.rows

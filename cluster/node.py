@@ -197,6 +197,8 @@ class Node:
             case messages.FollowCatalog(after, wait_ms) if (control := self._seat.control) is not None:
                 newer = await CatalogFollower.newer(control, after, wait_ms / 1000)
                 return newer or messages.Catalog(0, [], control.group.leader, control.group.term)
+            case messages.FollowCatalog():
+                return messages.NotLeading(None)
             case _:
                 raise ValueError(f"{type(request).__name__} is no question for this node")
 

@@ -44,11 +44,6 @@ class Follower:
         """Whether what it has and answers counts as a voter's."""
         return self.is_voter and is_disk(self.member_incarnation, self.incarnation)
 
-    @property
-    def in_flight_bytes(self) -> int:
-        """Bytes of entries that were sent and not acknowledged."""
-        return self._window_bytes
-
     def has_room(self, settings: RaftSettings) -> bool:
         """Whether another message with entries may be sent before an answer."""
         if self.probing:

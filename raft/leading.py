@@ -146,16 +146,16 @@ class Leading:
         return None
 
     def has_caught_up(self, follower: Follower) -> bool:
-        """Whether it has all on disk that was here when this leadership began, and what it lacks since is in flight to
-        it and would fit in one message.
+        """Whether it has all on disk that was here when this leadership began, and what it lacks since was sent to it
+        and would fit in one message.
         """
-        return (
-            follower.connected
-            and not follower.probing
-            and follower.match_index >= self.no_op_index
-            and follower.next_index > self._journal.last_index
-            and follower.in_flight_bytes <= self._settings.message_bytes_max
-        )
+        journal = self._journal
+        if not follower.connected or follower.probing or follower.next_index <= journal.last_index:
+            return False
+        if follower.match_index < max(self.no_op_index, journal.base_index):
+            return False
+        missing = journal.read(follower.match_index + 1, self._settings.message_bytes_max)
+        return not missing or missing[-1][0] == journal.last_index
 
     def heir_is_near(self) -> bool:
         """Whether a handover is under way and hardly anything is missing for it."""

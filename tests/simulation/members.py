@@ -77,18 +77,20 @@ class Members:
         if len(before.voters.items() ^ after.voters.items()) > 1:
             return f"changes more than one voter: {before} to {after}"
         for promoted, incarnation in after.voters.items() - before.voters.items():
-            if self._missing_bytes(view, group_id, promoted, incarnation) > self._world.settings.message_bytes_max:
+            if not self._has_caught_up(view, group_id, promoted, incarnation):
                 return f"promotes {promoted}, which has not caught up"
         return None
 
-    def _missing_bytes(self, view: View, group_id: int, node: str, incarnation: int) -> float:
+    def _has_caught_up(self, view: View, group_id: int, node: str, incarnation: int) -> bool:
+        """Whether what it lacks on disk fits in one message."""
         disk = self._world.disk(node, incarnation)  # lost a moment ago, perhaps, which nobody can know yet
         if disk is None:
-            return float("inf")
+            return False
         at = disk.durable[group_id].last_index
         while at > disk.covered(group_id) and disk.durable[group_id].entry(at) != view.entry(at):
             at -= 1
-        return sum(len(payload) for _, payload in view.entries[max(0, at + 1 - view.first_index) :])
+        missing = [len(payload) for _, payload in view.entries[max(0, at + 1 - view.first_index) :]]
+        return len(missing) <= 1 or sum(missing) <= self._world.settings.message_bytes_max
 
     def may_lose(self, node: str) -> bool:
         """Whether, with the disk of a node gone, a majority is left of every configuration that may be in force.

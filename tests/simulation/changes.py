@@ -109,6 +109,10 @@ class Changes:
             self._later(0.0, 1.0, self.rng.choice([self.remove, self.remove, self.add_learner, self.remove_leader]))
 
     def _change(self, group: Group, change: AddLearner | RemoveMember) -> None:
+        """Nobody removes a node in the moment in which another one loses its disk: two losses are too many."""
+        left = {node: disk for node, disk in group.configuration.voters.items() if node != change.node_id}
+        if isinstance(change, RemoveMember) and not self.world.checker.members.keeps_majority(left):
+            return
         group.submit_change(change, 3.0, lambda _: None)
 
     def transfer(self) -> None:

@@ -98,7 +98,7 @@ class Members:
         A leader may be about to promote a learner whose disk it does not know to be gone: that would be a voter, too.
         """
         return all(
-            self._keeps_majority(known.voters | promoted, node)
+            self.keeps_majority(known.voters | promoted, node)
             for group_id in self._world.group_ids
             for known in self._open(group_id)
             for promoted in [{}, *({learner: disk} for learner, disk in known.learners.items())]
@@ -111,7 +111,8 @@ class Members:
         views += [process.log.views[group_id] for process in self._world.processes.values()]
         return [committed, *(known for view in views for index, known in configurations(view) if index > last)]
 
-    def _keeps_majority(self, voters: dict[str, int], lost: str) -> bool:
+    def keeps_majority(self, voters: dict[str, int], lost: str | None = None) -> bool:
+        """Whether a majority of these voters has the disk that is named, and would have it without one node."""
         disks = self._world.disks
         intact = [node for node, disk in voters.items() if node != lost and disks[node].incarnation == disk]
         return 2 * len(intact) > len(voters)

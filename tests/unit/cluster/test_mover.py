@@ -1,0 +1,197 @@
+"""A leader carries out what the controller wants, and nothing that it wants no more."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from stockade.cluster.catalog import group_id
+from stockade.cluster.commands import encode_result
+from stockade.cluster.membership_commands import Reassign, RegisterNode
+from stockade.cluster.mover import Mover
+from stockade.cluster.moves import Move
+from stockade.partition.errors import LeaderNotAvailable
+from stockade.raft.configuration import AddLearner, Configuration, Promote, RemoveMember, changed
+from stockade.raft.group import Committed, NotLeader
+
+from .driver import Driver
+
+NODES = ["n1", "n2", "n3", "n4"]
+GROUP = group_id(5, 0)
+
+
+class World:
+    """One group, seen alike by all nodes, and a controller. ``take_over`` happens before the controller answers."""
+
+    def __init__(self) -> None:
+        self.controller = Driver()
+        for node_id in NODES:
+            self.controller.do(
+                RegisterNode(
+                    now_ms=0,
+                    node_id=node_id,
+                    url="http://h:1",
+                    raft="h:1",
+                    zone=None,
+                    incarnation=int(node_id[1:]),
+                    controllers=["n1"],
+                )
+            )
+        assert self.controller.topic(partitions=1) == 5
+        self.configuration = Configuration({"n1": 1, "n2": 2, "n3": 3})
+        self.leader = "n1"
+        self.term = 1
+        self.steps: list[Any] = []
+        self.take_over: Callable[[], None] = lambda: None
+        self.is_lost = False
+
+    def reassign(self, *replicas: str) -> None:
+        self.controller.do(Reassign(now_ms=0, topic="t", partition=0, replicas=list(replicas)))
+
+    @property
+    def moves(self) -> list[Move]:
+        """As every node's catalog has them."""
+        return [move for move in self.controller.machine.membership.moves.values() if move.group_id == GROUP]
+
+    @property
+    def controllers(self) -> list[str]:
+        return ["n1"]
+
+    async def propose(self, group: int, controllers: list[str], data: bytes, timeout_s: float) -> bytes:
+        await asyncio.sleep(0)
+        machine = self.controller.machine
+        self.controller.index += 1
+        answer: Any = machine.apply(self.controller.index, 1, data)
+        self.take_over()
+        if self.is_lost:
+            self.is_lost = False
+            raise LeaderNotAvailable
+        return encode_result(answer)
+
+
+class Here:
+    """The group and the host of one node."""
+
+    changing = False
+    group_id = GROUP
+
+    def __init__(self, world: World, node_id: str) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.groups = {GROUP: self}
+        self.connected = set(NODES) - {node_id}
+        self.incarnations = {other: int(other[1:]) for other in self.connected}
+
+    @property
+    def is_leader(self) -> bool:
+        return self.world.leader == self.node_id
+
+    @property
+    def term(self) -> int:
+        return self.world.term
+
+    @property
+    def configuration(self) -> Configuration:
+        return self.world.configuration
+
+    async def change(self, change: AddLearner | RemoveMember, timeout_s: float) -> Committed:
+        self.world.steps.append(change)
+        after = changed(self.world.configuration, change)
+        self.world.configuration = changed(after, Promote(change.node_id)) if isinstance(change, AddLearner) else after
+        return Committed(1, 1, None)
+
+    async def transfer(self, node_id: str, timeout_s: float) -> None:
+        self.world.steps.append(node_id)
+        self.world.leader, self.world.term = node_id, self.world.term + 1
+
+    async def read_barrier(self, timeout_s: float) -> None:
+        if not self.is_leader:
+            raise NotLeader(self.world.leader, self.world.term)
+
+
+def run(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
+    """With a mover on every node."""
+
+    async def scene() -> None:
+        movers = [Mover(n, Here(world, n), world, world) for n in NODES]  # type: ignore[arg-type]
+        tasks = [asyncio.create_task(mover.run()) for mover in movers]
+        await scenario()
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 (any state may be waited for)
+        await asyncio.sleep(0.01)
+
+
+def test_a_group_moves_step_by_step_and_whoever_leads_goes_on() -> None:
+    world = World()
+
+    async def scenario() -> None:
+        world.reassign("n4", "n2", "n3")
+        await until(lambda: not world.moves)
+        assert world.steps == [AddLearner("n4", 4), "n4", RemoveMember("n1")]
+        assert sorted(world.configuration.voters) == ["n2", "n3", "n4"]
+        topic = world.controller.machine.topic("t")
+        assert topic is not None
+        assert topic.placements == [["n4", "n2", "n3"]]
+
+    run(world, scenario)
+
+
+def test_no_step_is_taken_when_the_leader_changed_while_it_asked() -> None:
+    world = World()
+
+    def depose() -> None:
+        world.term += 1
+
+    async def scenario() -> None:
+        world.take_over = depose
+        before = world.term
+        world.reassign("n1", "n2", "n4")
+        await until(lambda: world.term > before + 3)
+        assert world.steps == []
+        world.take_over = lambda: None
+        await until(lambda: not world.moves)
+        assert sorted(world.configuration.voters) == ["n1", "n2", "n4"]
+
+    run(world, scenario)
+
+
+def test_a_move_that_was_called_off_is_undone_also_by_a_leader_with_an_old_catalog() -> None:
+    world = World()
+
+    async def scenario() -> None:
+        world.reassign("n1", "n2", "n4")
+        stale = list(world.moves)
+        world.reassign("n1", "n2", "n3")
+        mover = Mover("n1", Here(world, "n1"), Old(stale), world)  # type: ignore[arg-type]
+        task = asyncio.create_task(mover.run())
+        await until(lambda: not world.moves)
+        assert world.steps == [], "what nobody wants any more is not begun"
+        task.cancel()
+
+    run(world, scenario)
+
+
+class Old:
+    """A catalog of the past."""
+
+    controllers = ("n1",)
+
+    def __init__(self, moves: list[Move]) -> None:
+        self.moves = moves
+
+
+def test_a_step_whose_question_was_lost_is_tried_again() -> None:
+    world = World()
+
+    async def scenario() -> None:
+        world.is_lost = True
+        world.reassign("n1", "n2", "n4")
+        await until(lambda: not world.moves)
+        assert len(world.steps) == 2
+
+    run(world, scenario)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import uvloop
 
+from ..cluster.book import BookDamaged
 from ..cluster.config import ConfigError, NodeConfig, load, parse_address
 from ..cluster.node import Node
 from ..http_api.app import start_http
@@ -35,7 +36,7 @@ def serve(config: Path, check: bool, with_parent: bool) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         sys.exit(uvloop.run(run(settings, with_parent)))
-    except ConfigError as error:
+    except (ConfigError, BookDamaged) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -45,8 +46,9 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    joining = asyncio.ensure_future(joined(settings))
+    watching = asyncio.ensure_future(_watch_parent(stopping)) if with_parent else None
     stopped = asyncio.ensure_future(stopping.wait())
+    joining = asyncio.ensure_future(joined(settings))
     await asyncio.wait((joining, stopped), return_when=asyncio.FIRST_COMPLETED)
     if not joining.done():
         joining.cancel()
@@ -55,17 +57,19 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     await node.start()
     http = await start_http(node.service, *parse_address(settings.http))
     _log.info("node %s listens on http://%s", settings.node_id, settings.http)
-    parent = os.getppid()
-    while not stopping.is_set():
-        if with_parent and os.getppid() != parent:
-            _log.warning("the process that started this node is gone: stopping")
-            break
-        try:
-            await asyncio.wait_for(stopping.wait(), 1.0)
-        except TimeoutError:
-            continue
+    await stopped
+    if watching is not None:
+        watching.cancel()
     await http.close()
     await node.stop()
     if node.failure is not None:
         _log.critical("the node stopped because of a failure: %r", node.failure)
     return 1 if node.failure is not None else 0
+
+
+async def _watch_parent(stopping: asyncio.Event) -> None:
+    parent = os.getppid()
+    while os.getppid() == parent:  # noqa: ASYNC110 (no signal tells)
+        await asyncio.sleep(1.0)
+    _log.warning("the process that started this node is gone: stopping")
+    stopping.set()

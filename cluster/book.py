@@ -107,6 +107,4 @@ def _read(path: Path) -> _Known:
     except FileNotFoundError:
         return _Known()
     except msgspec.DecodeError as error:
-        raise BookDamaged(
-            f"{path} is damaged ({error}); empty this node's data folder and let it join again"
-        ) from error
+        raise BookDamaged(f"{path} is damaged ({error}); run `stockade rebuild` and let the node join again") from error

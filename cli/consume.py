@@ -1,6 +1,8 @@
 """`stockade consume`: records of a topic to standard output."""
 
 import base64
+import os
+import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -45,6 +47,11 @@ class StartType(click.ParamType[Start]):
     type=click.Choice(["text", "json", "raw"]),
     help="text: the value and LF. json: an object a line. raw: the values with nothing between them.",
 )
+@click.option(
+    "--group",
+    help="Read as a member of this group: partitions are shared out among its members, each goes on where the group got"
+    " to, and what was written out is committed. Goes on until Ctrl-C.",
+)
 @click.option("--max", "records_max", type=click.IntRange(1), help="Stop after so many records.")
 @connected
 async def consume(
@@ -53,6 +60,7 @@ async def consume(
     start: Start,
     partitions: Sequence[int],
     form: str,
+    group: str | None,
     records_max: int | None,
     *,
     follow: bool,
@@ -61,18 +69,53 @@ async def consume(
 
     A record without a value is an empty line in text, and nothing in raw.
     """
-    out = sys.stdout.buffer
-    left = records_max
+    shown = Shown(FORMS[form], records_max)
     async with Consumer(config) as consumer:
         await consumer.client.connect()
+        if group is not None:
+            if partitions:
+                raise click.UsageError("--group shares the partitions out by itself: leave --partition away")
+            await _as_member(consumer, group, topic, start, shown)
+            return
         async with consumer.pieces(topic, partitions or None, start, follow=follow) as pieces:
             async for piece in pieces:
-                shown = piece if left is None else replace(piece, batch=piece.batch.slice(0, left))
-                out.write(FORMS[form](shown))
-                out.flush()
-                left = None if left is None else left - shown.batch.num_rows
-                if left == 0:
+                shown.show(piece)
+                if shown.is_full:
                     return
+
+
+class Shown:
+    """Writes pieces to standard output, up to so many records in all."""
+
+    def __init__(self, form: Callable[[Piece], bytes], records_max: int | None) -> None:
+        self._form = form
+        self._left = records_max
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is wanted."""
+        return self._left == 0
+
+    def show(self, piece: Piece) -> int:
+        """Write and flush as much of it as is wanted; answers how many records that was."""
+        part = piece if self._left is None else replace(piece, batch=piece.batch.slice(0, self._left))
+        sys.stdout.buffer.write(self._form(part))
+        sys.stdout.buffer.flush()
+        count: int = part.batch.num_rows
+        self._left = None if self._left is None else self._left - count
+        return count
+
+
+async def _as_member(consumer: Consumer, group: str, topic: str, start: Start, shown: Shown) -> None:
+    """What was written out is committed, so that nobody of the group reads it again."""
+    client_id = f"consume-{socket.gethostname()}-{os.getpid()}"
+    async with consumer.group(group, topic, start=start, client_id=client_id) as reading:
+        async for piece in reading.pieces():
+            count = shown.show(piece)
+            reading.back_to(piece.partition, piece.base_offset + count)
+            await reading.commit()
+            if shown.is_full:
+                return
 
 
 def _text(piece: Piece) -> bytes:

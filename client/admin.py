@@ -13,6 +13,7 @@ from ..partition.commands import Stamp, Token
 from ..partition.errors import StockadeError
 from ..partition.records import STREAM_END, STREAM_START
 from .calls import Calls, decode, present, quoted
+from .claims import Claims
 from .config import DEFAULT_BOOTSTRAP, Bootstrap, ClientConfig
 from .fetched import ARROW_STREAM, Fetched, fetched
 from .metadata import Metadata
@@ -35,7 +36,7 @@ from .operations import Operations
 from .transport import Answer, Request
 
 
-class Client(Operations):
+class Client(Operations, Claims):
     """A connection to one cluster. An async context manager; otherwise ``close`` it.
 
     ``bootstrap``: base URL of some node, several of them, or a ClientConfig.
@@ -210,13 +211,17 @@ class Client(Operations):
         max_wait_ms: int = 0,
         topic_id: int | None = None,
         local_node: str | None = None,
+        guard: tuple[str, int] | None = None,
     ) -> Fetched:
         """One attempt to read committed batches from ``offset`` (a number, earliest, latest).
 
         At the log end the call is held up to ``max_wait_ms``. ``local_node``: base URL of a node that shall answer from
-        its own replica. Raises OffsetOutOfRange.
+        its own replica. ``guard``: a group and the fence_epoch under which the caller owns the partition in it. Raises
+        OffsetOutOfRange, NotOwner.
         """
-        params = {"offset": offset, "max_bytes": max_bytes, "max_wait_ms": max_wait_ms}
+        params: dict[str, Any] = {"offset": offset, "max_bytes": max_bytes, "max_wait_ms": max_wait_ms}
+        if guard is not None:
+            params |= {"group": guard[0], "fence_epoch": guard[1]}
         request = Request(
             method="GET",
             path=f"{_partition(topic, partition)}/records",

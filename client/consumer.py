@@ -7,10 +7,10 @@ between, the same offset is asked for again. Positions are not stored in the clu
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ from .admin import Client
 from .config import DEFAULT_BOOTSTRAP, Bootstrap
 from .fetched import Fetched
 from .retry import backoff_s, is_momentary
+
+if TYPE_CHECKING:
+    from .group import GroupReading
 
 Start = Literal["earliest", "latest"] | int
 PIECES_AHEAD_MAX = 2
@@ -119,6 +122,19 @@ class Consumer:
         finally:
             await reading.stop()
 
+    def group(
+        self, group: str, topic: str, *, start: Start = "earliest", client_id: str = "consumer"
+    ) -> AbstractAsyncContextManager["GroupReading"]:
+        """``async with consumer.group("g", "t") as reading: async for record in reading: ...; await reading.commit()``
+
+        The topic's partitions are shared out among the group's members, and each goes on where the group has committed,
+        at ``start`` where it has not. A member that is stalled for longer than ``session_ttl_ms`` is replaced, and can
+        then neither read on nor commit. Records are handed over at least once.
+        """
+        from .group import reading_as_member  # noqa: PLC0415  # it is made of this module
+
+        return reading_as_member(self.client, group, topic, start, client_id)
+
     async def fetch_arrow(
         self,
         topic: str,
@@ -189,7 +205,7 @@ class _Reading:
         end: int | None = None
         while end is None or self._follow or (isinstance(position, int) and position < end):
             answer = await self._fetch(partition, position)
-            for base, batch in answer.after(_first_offset(position, answer)):
+            for base, batch in answer.after(first_offset(position, answer)):
                 await self._ready.put(Piece(self._topic, partition, base, batch))
             position = answer.next_offset
             end = answer.log_end if end is None else end
@@ -225,7 +241,8 @@ async def fetch_again(client: Client, topic: str, partition: int, offset: Start,
         await asyncio.sleep(pause_s)
 
 
-def _first_offset(position: Start, answer: Fetched) -> int:
+def first_offset(position: Start, answer: Fetched) -> int:
+    """The offset that a reader at ``position`` wants first."""
     if isinstance(position, int):
         return position
     return answer.log_start if position == "earliest" else answer.log_end

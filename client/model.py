@@ -151,6 +151,50 @@ class Tail(msgspec.Struct, frozen=True):
     records: list[TailRecord]
 
 
+class Owned(msgspec.Struct, frozen=True):
+    """The verdict on one claim. ``code`` says why it was refused."""
+
+    resource: str
+    granted: bool
+    generation: int
+    fence_epoch: int
+    code: str | None = None
+
+
+class OwnAnswer(msgspec.Struct, frozen=True):
+    """Verdicts in the order of the claims."""
+
+    group: str
+    results: list[Owned]
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """A resource of a group; ``client_id`` is that of its owner's session."""
+
+    resource: str
+    owned: bool
+    client_id: str | None
+    generation: int
+    fence_epoch: int
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """Every resource ever owned in a group, ascending."""
+
+    group: str
+    resources: list[Resource]
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Where a group goes on in a partition; ``offset`` None: it never committed."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int | None
+    metadata: str | None = None
+
+
 class Controller(msgspec.Struct, frozen=True):
     """Who leads the controller group."""
 

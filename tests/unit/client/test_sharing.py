@@ -1,0 +1,98 @@
+"""Members of a group that each look for themselves end with equal shares, whatever the order in which they look."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stockade.client.model import Resource
+from stockade.client.sharing import SEATS, free_seat, plan
+
+WANTED = [f"t/{partition}" for partition in range(7)]
+
+
+class Group:
+    """The cluster's side: who owns what."""
+
+    def __init__(self) -> None:
+        self.owners: dict[str, str | None] = {}
+
+    def resources(self) -> list[Resource]:
+        return [Resource(name, owner is not None, owner, 1, 1) for name, owner in sorted(self.owners.items())]
+
+    def join(self, member: str) -> None:
+        self.owners[free_seat(self.resources())] = member
+
+    def leave(self, member: str) -> None:
+        self.owners = {name: None if owner == member else owner for name, owner in self.owners.items()}
+
+    def look(self, member: str) -> bool:
+        """One member takes its next step; answers whether it changed anything."""
+        mine = [name for name, owner in self.owners.items() if owner == member]
+        seat = next(name for name in mine if name.startswith(SEATS))
+        step = plan(seat, [name for name in mine if name in WANTED], WANTED, self.resources())
+        for name in step.give_up:
+            assert self.owners[name] == member
+            self.owners[name] = None
+        for name in step.take:
+            if self.owners.get(name) is None:
+                self.owners[name] = member
+        return bool(step.give_up or step.take)
+
+    def shares(self, members: list[str]) -> list[int]:
+        return sorted(sum(self.owners.get(name) == member for name in WANTED) for member in members)
+
+
+def settle(group: Group, members: list[str]) -> None:
+    for _ in range(2 * len(members) + 2):
+        if sum(group.look(member) for member in members) == 0:
+            return
+    raise AssertionError("it does not settle")
+
+
+@given(st.data())
+def test_shares_become_equal_after_any_comings_and_goings(data: st.DataObject) -> None:
+    group, members = Group(), list[str]()
+    for number in range(data.draw(st.integers(1, 8))):
+        if members and data.draw(st.booleans()):
+            group.leave(members.pop(data.draw(st.integers(0, len(members) - 1))))
+        else:
+            members.append(f"m{number}")
+            group.join(members[-1])
+        looks = data.draw(st.lists(st.sampled_from(members), max_size=5)) if members else list[str]()
+        for member in looks:
+            group.look(member)
+    if members:
+        settle(group, members)
+        shares = group.shares(members)
+        assert sum(shares) == len(WANTED)
+        assert shares[-1] - shares[0] <= 1
+
+
+def test_what_a_member_has_and_may_keep_it_keeps() -> None:
+    group = Group()
+    group.join("a")
+    settle(group, ["a"])
+    before = {name for name, owner in group.owners.items() if owner == "a"}
+    group.join("b")
+    settle(group, ["a", "b"])
+    after = {name for name, owner in group.owners.items() if owner == "a"}
+    assert after < before
+    assert group.shares(["a", "b"]) == [3, 4]
+
+
+def test_seats_are_taken_again() -> None:
+    group = Group()
+    for member in ("a", "b", "c"):
+        group.join(member)
+    group.leave("b")
+    group.join("d")
+    assert sorted(name for name in group.owners if name.startswith(SEATS)) == ["members/0", "members/1", "members/2"]
+    assert group.owners["members/1"] == "d"
+
+
+def test_more_members_than_partitions_leave_some_without_and_they_stand_by() -> None:
+    group, members = Group(), [f"m{number}" for number in range(9)]
+    for member in members:
+        group.join(member)
+    settle(group, members)
+    assert group.shares(members) == [0, 0, 1, 1, 1, 1, 1, 1, 1]
+    group.leave(next(member for member in members if group.shares([member]) == [1]))

@@ -52,7 +52,8 @@ def settle(group: Group, members: list[str]) -> None:
 def test_shares_become_equal_after_any_comings_and_goings(data: st.DataObject) -> None:
     group, members = Group(), list[str]()
     for number in range(data.draw(st.integers(1, 8))):
-        if members and data.draw(st.booleans()):
+        leaves: bool = data.draw(st.booleans())
+        if members and leaves:
             group.leave(members.pop(data.draw(st.integers(0, len(members) - 1))))
         else:
             members.append(f"m{number}")

@@ -96,7 +96,7 @@ class RaftHost:
         """Recover the log, then listen and dial. Raises what Wal.open and Transport.start raise."""
         loop = asyncio.get_running_loop()
         log = Wal.open(self._data_dir / "wal", loop, self._fail)
-        self.incarnation = getattr(log, "incarnation", 0)
+        self.incarnation = log.incarnation
         self._node = _Node(self.node_id, self.incarnation, loop, log, self._transport, self._settings, self._fail)
         self._transport.on_frame = self._on_frame
         self._transport.on_up = self._on_up

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from .wal_cache import RecentPayloads
 from .wal_commit import GroupCommit
-from .wal_files import WalReader, WalWriter, lock_directory, sync_directory
+from .wal_files import WalReader, WalWriter, lock_directory, remove_before, sync_directory
+from .wal_places import Places
 from .wal_records import (
     ENTRY,
     ERASE,
@@ -64,7 +65,7 @@ class Wal:
 
         ``file_bytes`` is the size files are preallocated to; a record that needs more gets a file of its own.
         ``cache_bytes_max`` bounds the durable records kept in memory. Raises WalLocked if another process uses
-        the directory, WalCorrupt if records that were on disk are damaged, OSError if the disk refuses.
+        the directory, WalCorrupt if records that were on disk are damaged or missing, OSError if the disk refuses.
         """
         return cls(directory, loop, on_failure, file_bytes, cache_bytes_max)
 
@@ -85,16 +86,21 @@ class Wal:
             undo.pop_all()
         self.recovered = recovery.groups
         self.on_durable = lambda: None
-        self._extents = {
-            group_id: range(group.entries[0].index, group.entries[-1].index + 1)
-            for group_id, group in recovery.groups.items()
-            if group.entries
-        }
+        self._directory = directory
+        self._identity = recovery.identity
+        self._places = Places(recovery.groups)
+        self._sizes = recovery.sizes
         self._is_closed = False
         self._recent = RecentPayloads(cache_bytes_max)
         self._reader = WalReader(directory)
         self._tail = Tail(file_bytes, recovery.number, recovery.end)
-        self._commit = GroupCommit(loop, self._tail, WalWriter(directory), self._settle, on_failure)
+        writer = WalWriter(directory, self._identity.grow)
+        self._commit = GroupCommit(loop, self._tail, writer, self._settle, on_failure)
+
+    @property
+    def incarnation(self) -> int:
+        """Tells this disk from any other: drawn when the directory became a log, from 1 to 2**63 - 1."""
+        return self._identity.incarnation
 
     @property
     def durable_lsn(self) -> int:
@@ -111,42 +117,95 @@ class Wal:
 
         ``index`` is the one after the group's last, if it has any. Raises WalFailed after a failure or close.
         """
-        extent = self._extents.get(group_id) or range(index, index)
-        assert index == extent.stop, f"entry {index} of group {group_id} follows entry {extent.stop - 1}"
+        place = self._places.of(group_id)
+        assert not place.runs or index == place.stop, (
+            f"entry {index} of group {group_id} follows entry {place.stop - 1}"
+        )
         lsn, location = self._add(ENTRY, group_id, index, term, payload)
-        self._extents[group_id] = range(extent.start, index + 1)
+        place.entry(index, self._tail.number)
+        if term > place.term:
+            place.term, place.voted_for, place.state_file = term, None, self._tail.number
         self._recent.add(location, lsn, payload)
         return lsn, location
 
     def truncate(self, group_id: int, from_index: int) -> int:
         """Forget the group's entries from ``from_index`` on; answers the lsn. If none is left, any may follow."""
         lsn, _ = self._add(TRUNCATE, group_id, from_index, 0, b"")
-        extent = self._extents.get(group_id, range(0))
-        self._extents[group_id] = range(extent.start, min(extent.stop, from_index))
+        self._places.of(group_id).cut(from_index)
         return lsn
 
     def reset(self, group_id: int, index: int, term: int) -> int:
         """Forget the group's entries, but not its vote: a checkpoint holds all up to (index, term); answers the lsn."""
         lsn, _ = self._add(RESET, group_id, index, term, b"")
-        self._extents[group_id] = range(index + 1, index + 1)
+        place = self._places.of(group_id)
+        place.runs.clear()
+        place.covered = max(place.covered, index)
         return lsn
 
     def save_vote(self, group_id: int, term: int, voted_for: str | None) -> int:
         """Record the group's current term and whom this node voted for in it; answers the lsn."""
         assert voted_for != "", "the id of a node is not empty"
-        lsn, _ = self._add(VOTE, group_id, 0, term, (voted_for or "").encode())
+        place = self._places.of(group_id)
+        lsn, _ = self._add(VOTE, group_id, place.covered, term, (voted_for or "").encode())
+        place.term, place.voted_for, place.state_file = term, voted_for, self._tail.number
         return lsn
 
     def erase(self, group_id: int) -> int:
         """Forget the group: its entries, its term and its vote; answers the lsn."""
         lsn, _ = self._add(ERASE, group_id, 0, 0, b"")
-        self._extents.pop(group_id, None)
+        self._places.groups.pop(group_id, None)
         return lsn
 
     def read(self, location: Location) -> bytes:
         """The payload of an entry, durable or not. Raises WalCorrupt if the disk returns something else."""
         payload = self._recent.get(location)
         return self._reader.read(location) if payload is None else payload
+
+    async def until_durable(self, lsn: int) -> None:
+        """Return when the record is on disk. Raises WalFailed when it never will be."""
+        await self._commit.until_durable(lsn)
+
+    # Files that are needed no more.
+
+    @property
+    def disk_bytes(self) -> int:
+        """Size of all files, those being preallocated included."""
+        return sum(self._sizes.values())
+
+    def covered(self, group_id: int, index: int) -> None:
+        """A checkpoint on disk holds what the group's entries up to ``index`` did: restarts do not need them."""
+        place = self._places.of(group_id)
+        place.covered = max(place.covered, index)
+
+    def pins_oldest(self) -> int | None:
+        """The group that keeps the oldest file from being removed; None if only the file written to is needed."""
+        oldest = self._places.oldest()
+        return None if oldest is None or oldest[0] >= self._tail.number else oldest[1]
+
+    async def release(self, forget: Callable[[int, int], None]) -> None:
+        """Remove the oldest files, as far as all their entries are covered.
+
+        ``forget`` is called with a group and the last index of it that is about to go, and is read no more. The terms
+        and votes in those files are written again first. Durable in this order, so that a crash between any two steps
+        finds what was there before: those records, that the log begins later, the removal. Not to be called again
+        before it has returned. Raises WalFailed or OSError.
+        """
+        oldest = self._places.oldest()
+        first = min(self._tail.number, oldest[0]) if oldest is not None else self._tail.number
+        if first <= self._identity.first:
+            return
+        lsn = self._tail.lsn
+        for group_id in list(self._places.to_repeat(first)):
+            place = self._places.of(group_id)
+            lsn = self.save_vote(group_id, place.term, place.voted_for)
+        await self.until_durable(lsn)
+        await asyncio.to_thread(self._identity.shrink, first)
+        for group_id, place in self._places.groups.items():
+            if (index := place.drop_before(first)) is not None:
+                forget(group_id, index)
+        self._sizes = {number: size for number, size in self._sizes.items() if number >= first}
+        self._reader.forget_before(first)
+        await asyncio.to_thread(remove_before, self._directory, first)
 
     async def close(self) -> None:
         """Make everything appended durable, then let go of files, thread and lock. Once is enough."""
@@ -163,6 +222,7 @@ class Wal:
         if self._is_closed:
             raise WalFailed("the log is closed")
         location = self._tail.add(kind, group_id, index, term, payload)
+        self._sizes[self._tail.number] = self._tail.file_bytes
         self._commit.request()
         return self._tail.lsn, location
 

@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 from .wal_files import WalWriter
+from .wal_records import WalFailed
 from .wal_tail import Tail
 
 
@@ -38,12 +39,21 @@ class GroupCommit:
         self._idle = asyncio.Event()
         self._idle.set()
         self._is_scheduled = False
+        self._landing: asyncio.Event | None = None
 
     def request(self) -> None:
         """Flush the tail: at the end of this turn of the loop, so that all it appends goes together."""
         if self._idle.is_set() and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._start)
+
+    async def until_durable(self, lsn: int) -> None:
+        """Return when the record is on disk. Raises WalFailed when it never will be."""
+        while self.durable_lsn < lsn:
+            if self.failure is not None:
+                raise WalFailed("the log failed") from self.failure
+            self._landing = self._landing or asyncio.Event()
+            await self._landing.wait()
 
     async def finish(self) -> None:
         """Flush what is left, unless the log has failed, and let go of thread and file."""
@@ -63,6 +73,9 @@ class GroupCommit:
 
     def _landed(self, lsn: int, appended_bytes: int, flight: Future[None]) -> None:
         self._idle.set()
+        if self._landing is not None:
+            self._landing.set()
+            self._landing = None
         self.failure = flight.exception()
         if self.failure is not None:
             self._on_failure(self.failure)

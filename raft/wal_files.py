@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .wal_records import (
@@ -32,6 +32,14 @@ def path_of(directory: Path, number: int) -> Path:
 def numbers_in(directory: Path) -> list[int]:
     """The numbers of the files there are, ascending."""
     return sorted(int(path.stem) for path in directory.glob("*.wal") if path.stem.isdecimal())
+
+
+def remove_before(directory: Path, number: int) -> None:
+    """Remove the files before this one. Any of them may stay when the process dies meanwhile."""
+    for each in numbers_in(directory):
+        if each < number:
+            path_of(directory, each).unlink()
+    sync_directory(directory)
 
 
 def sync_directory(directory: Path) -> None:
@@ -92,8 +100,10 @@ def write_all(fd: int, parts: Sequence[bytes], position: int) -> None:
 class WalWriter:
     """Writes runs and makes them durable. Used by one thread at a time."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, begun: Callable[[int], None]) -> None:
+        """``begun`` is called with the number of a file that was created, before anything is written to it."""
         self._directory = directory
+        self._begun = begun
         self._fd: int | None = None
 
     def write(self, runs: Sequence[Run]) -> None:
@@ -106,6 +116,7 @@ class WalWriter:
             if run.header is not None:
                 self.close()
                 self._fd = create_file(path_of(self._directory, run.number), run.file_bytes, run.header)
+                self._begun(run.number)
             assert self._fd is not None, "the first run of a session creates a file"
             write_all(self._fd, run.parts, run.start)
             os.fdatasync(self._fd)
@@ -133,6 +144,11 @@ class WalReader:
         if record is None or record.length != length:
             raise WalCorrupt(path_of(self._directory, number), position, "a record read back is damaged")
         return data[RECORD_HEADER_BYTES:]
+
+    def forget_before(self, number: int) -> None:
+        """Let go of the files before this one: they are removed."""
+        for each in [each for each in self._open if each < number]:
+            os.close(self._open.pop(each)[0])
 
     def close(self) -> None:
         """Let go of all files."""

@@ -13,12 +13,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from .refusal import DiskRefused
+
 Location = int
 """Where an entry's payload lies: file number, position, length in one integer. Opaque outside the log."""
 
 ENTRY, TRUNCATE, VOTE, ERASE, RESET = 1, 2, 3, 4, 5
-"""Kinds of records. Truncate: ``index`` is the first that goes. Vote: the payload is the id, empty for nobody. Reset:
-all entries go, the next one follows ``index``; the vote stays."""
+"""Kinds of records. Truncate: ``index`` is the first that goes. Vote: the payload is the id, empty for nobody; a
+checkpoint holds all up to ``index``, 0 for none. Reset: all entries go, a checkpoint holds all up to ``index``, which
+the next one follows; the vote stays."""
 
 _MAGIC = b"STOCKADE"
 _VERSION = 1
@@ -53,6 +56,10 @@ class RecoveredGroup(msgspec.Struct):
     term: int = 0
     voted_for: str | None = None
     entries: list[Entry] = msgspec.field(default_factory=list)
+    covered: int = 0
+    """A checkpoint that holds all up to here must be on this disk: entries that it holds may be gone."""
+    state_file: int = 0
+    """Number of the file with the last record that tells the term."""
 
 
 class WalLocked(Exception):
@@ -63,14 +70,12 @@ class WalFailed(Exception):
     """The log takes no more records: an earlier write or fdatasync failed, or the log was closed."""
 
 
-class WalCorrupt(Exception):
+class WalCorrupt(DiskRefused):
     """Records that were on disk are damaged or missing; going on would silently lose them."""
 
     def __init__(self, path: Path, position: int, explanation: str) -> None:
-        super().__init__(f"{path}, position {position}: {explanation}")
-        self.path = path
+        super().__init__(path, f"position {position}: {explanation}")
         self.position = position
-        self.explanation = explanation
 
 
 class FileHeader(NamedTuple):
@@ -111,7 +116,7 @@ def encode_file_header(header: FileHeader) -> bytes:
     return fields + _CRC.pack(zlib.crc32(fields))
 
 
-def decode_file_header(data: bytes) -> FileHeader | None:
+def decode_file_header(data: bytes | memoryview) -> FileHeader | None:
     """The header, or None if these bytes are not an intact one of this version."""
     if len(data) < FILE_HEADER_BYTES:
         return None

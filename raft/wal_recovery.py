@@ -5,11 +5,11 @@ changes nothing. It never drops a record that was reported durable: where one is
 One case cannot be told from a cut: damage to the very last flush, after which nothing was written.
 """
 
-import mmap
 import os
 from pathlib import Path
 
-from .wal_files import numbers_in, path_of, sync_directory
+from .wal_files import numbers_in, path_of, remove_before
+from .wal_identity import Identity, path_in
 from .wal_records import (
     ENTRY,
     ERASE,
@@ -28,67 +28,75 @@ from .wal_records import (
     decode_file_header,
     decode_record,
     locate,
-)
-
-_WHAT_TO_DO = (
-    "Starting would silently lose what this node promised to keep. Move its data folder away (keep it: it may"
-    " still be of use) and start the node with an empty one while all other nodes run, so that it copies theirs."
+    parts_of,
 )
 
 
 def recover(directory: Path) -> "Recovery":
-    """Read all files and cut a torn tail. Raises WalCorrupt rather than lose a record that was on disk."""
-    numbers = numbers_in(directory)
-    if numbers and _never_held_a_record(path_of(directory, numbers[-1])):
-        path_of(directory, numbers.pop()).unlink()
-        sync_directory(directory)
-    recovery = Recovery()
-    for number in numbers:
-        recovery.read(path_of(directory, number), number, is_last=number == numbers[-1])
+    """Read all files and cut a torn tail. Raises WalCorrupt rather than lose a record that was on disk.
+
+    An empty directory becomes a new log. One that was a log once and has lost files, or its identity, is refused.
+    """
+    identity, numbers = Identity.read(directory), numbers_in(directory)
+    if identity is None:
+        if numbers:
+            raise WalCorrupt(path_in(directory), 0, "the file is missing, so nobody knows which log this is")
+        identity = Identity.create(directory)
+    if numbers and numbers[-1] > identity.last:
+        _drop_unused(directory, numbers.pop(), identity)
+    recovery = Recovery(identity)
+    for number in range(identity.first, identity.last + 1):
+        path = path_of(directory, number)
+        if number not in numbers:
+            raise WalCorrupt(path, 0, "the file is missing")
+        recovery.read(path, number, is_last=number == identity.last)
+    remove_before(directory, identity.first)
     return recovery
 
 
-def _never_held_a_record(path: Path) -> bool:
-    """Whether the process died creating this file: records are written only when its header is durable."""
+def _drop_unused(directory: Path, number: int, identity: Identity) -> None:
+    """The process died creating this file. Records are written only when the identity counts it, so it has none."""
+    path = path_of(directory, number)
     with path.open("rb") as file:
-        if decode_file_header(file.read(FILE_HEADER_BYTES)) is not None:
-            return False
+        file.seek(FILE_HEADER_BYTES)
         while chunk := file.read(1 << 20):
             if chunk.strip(b"\0"):
-                return False
-    return True
+                raise WalCorrupt(path, 0, f"the log should end with file {identity.last}: its identity is older")
+    path.unlink()
 
 
 class Recovery:
     """What the files read so far hold: the groups, the last file's number (0: none) and where its records end."""
 
-    def __init__(self) -> None:
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
         self.groups: dict[int, RecoveredGroup] = {}
-        self.number = 0
+        self.number = identity.first - 1
         self.end = 0
+        self.sizes: dict[int, int] = {}
+        """Bytes of each file."""
 
     def read(self, path: Path, number: int, *, is_last: bool) -> None:
         """Read the next file; if it is the last, cut it where its records end and make that durable."""
         with path.open("r+b") as file:
             if is_last:
                 _forget_cached_pages(file.fileno())
-            header = self._check_header(path, number, decode_file_header(file.read(FILE_HEADER_BYTES)))
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
-                self.number, self.end = number, self._read_records(path, view, header)
-                if is_last and _was_synced_later(data, view, self.end, header.marker):
-                    raise _corrupt(path, self.end, "a record is damaged that was on disk before later ones")
+            view = memoryview(file.read())  # not mapped: a disk that fails under a mapping kills the process (D11)
+            header = self._check_header(path, number, decode_file_header(view[:FILE_HEADER_BYTES]))
+            self.number, self.end = number, self._read_records(path, view, header)
+            self.sizes[number] = self.end if is_last else len(view)
             if is_last:
+                if _was_synced_later(view, self.end, header.marker):
+                    raise WalCorrupt(path, self.end, "a record is damaged that was on disk before later ones")
                 os.ftruncate(file.fileno(), self.end)
                 os.fsync(file.fileno())
 
     def _check_header(self, path: Path, number: int, header: FileHeader | None) -> FileHeader:
         if header is None or header.number != number:
-            raise _corrupt(path, 0, "the header of the file is damaged")
-        if number != self.number + 1:
-            raise _corrupt(path, 0, f"the file before this one, number {number - 1}, is missing")
-        if header.previous_end != self.end:
+            raise WalCorrupt(path, 0, "the header of the file is damaged")
+        if number != self.identity.first and header.previous_end != self.end:
             before = path_of(path.parent, self.number)
-            raise _corrupt(
+            raise WalCorrupt(
                 before, self.end, f"a record is damaged or missing; {header.previous_end} is where they ended"
             )
         return header
@@ -101,7 +109,7 @@ class Recovery:
             said = bytes(view[payload : payload + (record.length if record.kind == VOTE else min(1, record.length))])
             fault = self._apply(record, locate(header.number, position, record.length), said)
             if fault is not None:
-                raise _corrupt(path, position, fault)
+                raise WalCorrupt(path, position, fault)
             position = payload + record.length
         return position
 
@@ -120,13 +128,15 @@ class Recovery:
                 return f"entry {record.index} of group {record.group_id} follows entry {entries[-1].index}"
             entries.append(Entry(record.index, record.term, location, said[0] if said else 0))
             if record.term > group.term:
-                group.term, group.voted_for = record.term, None
+                group.term, group.voted_for, group.state_file = record.term, None, parts_of(location)[0]
         elif record.kind == TRUNCATE:
             del entries[max(0, record.index - entries[0].index) if entries else 0 :]
         elif record.kind == RESET:
             entries.clear()
+            group.covered = max(group.covered, record.index)
         elif record.kind == VOTE:
-            group.term, group.voted_for = record.term, said.decode() or None
+            group.term, group.voted_for, group.state_file = record.term, said.decode() or None, parts_of(location)[0]
+            group.covered = max(group.covered, record.index)
         else:
             return f"a record of the unknown kind {record.kind}: a newer version of this software wrote it"
         return None
@@ -141,17 +151,13 @@ def _forget_cached_pages(fd: int) -> None:
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _was_synced_later(data: mmap.mmap, view: memoryview, position: int, marker: int) -> bool:
+def _was_synced_later(view: memoryview, position: int, marker: int) -> bool:
     """Whether an intact record after ``position`` says that ``position`` was on disk before it."""
-    needle = MARKER.pack(marker)
-    found = data.find(needle, position + 1)
+    data, needle = bytes(view[position:]), MARKER.pack(marker)
+    found = data.find(needle, 1)
     while found >= 0:
-        record = decode_record(view, found, marker)
+        record = decode_record(view, position + found, marker)
         if record is not None and record.synced > position:
             return True
         found = data.find(needle, found + 1)
     return False
-
-
-def _corrupt(path: Path, position: int, fault: str) -> WalCorrupt:
-    return WalCorrupt(path, position, f"{fault}. {_WHAT_TO_DO}")

@@ -37,8 +37,9 @@ class Tail:
         """``number`` is the last file there is, ``end`` where its records end; it is never appended to."""
         assert file_bytes <= FILE_BYTES_MAX
         self._file_bytes_min = file_bytes
-        self._file_bytes = 0
-        self._number = number
+        self.file_bytes = 0
+        """The size of the file ``number``."""
+        self.number = number
         self._end = end
         self._marker = 0
         self._runs: list[Run] = []
@@ -49,10 +50,10 @@ class Tail:
         """Put a record at the end; answers where it will lie."""
         assert len(payload) <= PAYLOAD_BYTES_MAX
         record_bytes = RECORD_HEADER_BYTES + len(payload)
-        if self._end + record_bytes > self._file_bytes:
+        if self._end + record_bytes > self.file_bytes:
             self._begin_file(record_bytes)
         elif not self._runs:
-            self._runs.append(Run(self._number, self._end, self._file_bytes, None, []))
+            self._runs.append(Run(self.number, self._end, self.file_bytes, None, []))
         run = self._runs[-1]
         # The run before this one is synced before this one is written.
         record = Record(kind, group_id, index, term, run.start, len(payload))
@@ -62,7 +63,7 @@ class Tail:
         self._end += record_bytes
         self.appended_bytes += record_bytes
         self.lsn += 1
-        return locate(self._number, position, len(payload))
+        return locate(self.number, position, len(payload))
 
     def take(self) -> list[Run]:
         """Hand over everything that was added since the last call, to be written in this order."""
@@ -71,8 +72,8 @@ class Tail:
 
     def _begin_file(self, record_bytes: int) -> None:
         self._marker = 1 + secrets.randbelow((1 << 32) - 1)  # never zero, which is what unwritten space holds
-        self._number += 1
-        header = FileHeader(self._marker, self._number, self._end)
+        self.number += 1
+        header = FileHeader(self._marker, self.number, self._end)
         self._end = FILE_HEADER_BYTES
-        self._file_bytes = max(self._file_bytes_min, self._end + record_bytes)
-        self._runs.append(Run(self._number, self._end, self._file_bytes, header, []))
+        self.file_bytes = max(self._file_bytes_min, self._end + record_bytes)
+        self._runs.append(Run(self.number, self._end, self.file_bytes, header, []))

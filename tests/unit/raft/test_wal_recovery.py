@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stockade.raft.wal import Wal, WalCorrupt
+from stockade.raft.wal_identity import Identity
 from stockade.raft.wal_records import (
     ENTRY,
     FILE_HEADER_BYTES,
@@ -318,7 +319,7 @@ def test_damage_to_what_was_durable_is_refused_with_place_and_advice(
         remembered(tmp_path / "wal", 400)
     assert caught.value.path == tmp_path / "wal" / name
     assert caught.value.position <= position < caught.value.position + RECORD_BYTES
-    assert "Move its data folder away" in str(caught.value)
+    assert "`stockade rebuild --data DIR`" in str(caught.value)
 
 
 def test_a_refusal_changes_no_file_and_leaves_no_lock(tmp_path: Path) -> None:
@@ -357,14 +358,28 @@ def test_a_file_that_was_cut_ends_with_its_records(tmp_path: Path) -> None:
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     files = a_log_of_two_files(tmp_path / "wal")
     restore(tmp_path / "wal", {SECOND: files[SECOND]})
-    with pytest.raises(WalCorrupt, match="the file before this one, number 1, is missing"):
+    with pytest.raises(WalCorrupt, match=f"{FIRST}: position 0: the file is missing"):
+        remembered(tmp_path / "wal", 400)
+
+
+def test_a_missing_last_file_is_refused_though_those_before_it_are_whole(tmp_path: Path) -> None:
+    files = a_log_of_two_files(tmp_path / "wal")
+    restore(tmp_path / "wal", {FIRST: files[FIRST]})
+    with pytest.raises(WalCorrupt, match=f"{SECOND}: position 0: the file is missing"):
         remembered(tmp_path / "wal", 400)
 
 
 def test_a_file_under_another_files_name_is_refused(tmp_path: Path) -> None:
     files = a_log_of_two_files(tmp_path / "wal")
-    restore(tmp_path / "wal", files | {"0000000003.wal": files[SECOND]})
+    restore(tmp_path / "wal", {FIRST: files[SECOND], SECOND: files[FIRST]})
     with pytest.raises(WalCorrupt, match="header of the file is damaged"):
+        remembered(tmp_path / "wal", 400)
+
+
+def test_a_file_with_records_that_the_identity_does_not_know_is_refused(tmp_path: Path) -> None:
+    files = a_log_of_two_files(tmp_path / "wal")
+    restore(tmp_path / "wal", files | {"0000000003.wal": files[SECOND]})
+    with pytest.raises(WalCorrupt, match="the log should end with file 2: its identity is older"):
         remembered(tmp_path / "wal", 400)
 
 
@@ -384,6 +399,7 @@ def a_log_of(directory: Path, *records: Record) -> None:
     data = encode_file_header(FileHeader(MARK, 1, 0))
     data += b"".join(encode_record_header(MARK, record, b"") for record in records)
     directory.mkdir()
+    Identity.create(directory).grow(1)
     restore(directory, {FIRST: data})
 
 

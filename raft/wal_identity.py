@@ -1,0 +1,82 @@
+"""What a write-ahead log knows of itself: which disk it is on, and which files it must have.
+
+Kept in one small file that is replaced as a whole. A file counts from the moment it is named here, before it holds its
+first record, until the moment it is named no more, before it is removed. So a file that is not there was lost, and one
+that should not be there is what a crash left of a creation or a removal.
+"""
+
+import secrets
+import struct
+import zlib
+from pathlib import Path
+from threading import Lock
+
+from .durable import write_durably
+from .refusal import DiskRefused
+
+_MAGIC = b"STOCKDID"
+_VERSION = 1
+_FIELDS = struct.Struct("<8sIQQQ")
+_CRC = struct.Struct("<I")
+IDENTITY_BYTES = _FIELDS.size + _CRC.size
+
+
+class Identity:
+    """The files from number ``first`` to ``last`` make up the log; none if ``last`` is below ``first``.
+
+    ``incarnation``, from 1 to 2**63 - 1, tells this disk from any that the node had before. Changes block until they
+    are on disk, and may come from several threads.
+    """
+
+    def __init__(self, path: Path, incarnation: int, first: int, last: int) -> None:
+        self.incarnation = incarnation
+        self.first = first
+        self.last = last
+        self._path = path
+        self._lock = Lock()
+
+    @classmethod
+    def create(cls, directory: Path) -> "Identity":
+        """Make a new disk of an empty directory."""
+        identity = cls(path_in(directory), 1 + secrets.randbelow((1 << 63) - 1), 1, 0)
+        identity._save()
+        return identity
+
+    @classmethod
+    def read(cls, directory: Path) -> "Identity | None":
+        """That of the log in ``directory``; None if there is no such file. Raises DiskRefused if it is damaged."""
+        path = path_in(directory)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        if len(content) != IDENTITY_BYTES:
+            raise DiskRefused(path, f"it holds {len(content)} bytes in place of {IDENTITY_BYTES}")
+        magic, version, incarnation, first, last = _FIELDS.unpack_from(content)
+        (crc,) = _CRC.unpack_from(content, _FIELDS.size)
+        if (magic, crc) != (_MAGIC, zlib.crc32(content[: _FIELDS.size])):
+            raise DiskRefused(path, "its checksum does not match")
+        if version != _VERSION:
+            raise DiskRefused(path, f"another version of this software wrote it ({version} in place of {_VERSION})")
+        return cls(path, incarnation, first, last)
+
+    def grow(self, last: int) -> None:
+        """The file ``last`` is about to take records."""
+        with self._lock:
+            self.last = last
+            self._save()
+
+    def shrink(self, first: int) -> None:
+        """The files before ``first`` are about to be removed."""
+        with self._lock:
+            self.first = first
+            self._save()
+
+    def _save(self) -> None:
+        fields = _FIELDS.pack(_MAGIC, _VERSION, self.incarnation, self.first, self.last)
+        write_durably(self._path, fields + _CRC.pack(zlib.crc32(fields)))
+
+
+def path_in(directory: Path) -> Path:
+    """Where the identity of the log in ``directory`` is."""
+    return directory / "identity"

@@ -53,7 +53,7 @@ class Enrolments:
 
     def raise_epoch(self, pid: ProducerId, epoch: int) -> None:
         """Every partition where the producer is enrolled has to know this epoch."""
-        for group in self._groups.get(pid, ()):
+        for group in sorted(self._groups.get(pid, ())):
             self.owed.setdefault(group, {})[pid] = epoch
 
     def installed(self, pid: ProducerId, epoch: int, group: GroupId) -> None:

@@ -157,8 +157,9 @@ class Checker:
         last_index = process.log.views[group.group_id].last_index
         self.require(group.commit_index == last_index, f"{process.node_id} rests before {last_index} is committed")
         leading = group._member.leading
+        since = process.time() - self._world.settings.election_timeout_ms_min / 1000
         for follower in leading.followers.values() if leading is not None else ():
-            if follower.connected and follower.node_id not in process.pulses.silent:
+            if follower.connected and process.heard_at(follower.node_id) > since:
                 disk = self._world.disk(follower.node_id, follower.incarnation or 0)  # perhaps lost a moment ago
                 assert disk is not None
                 has = max(disk.durable[group.group_id].last_index, disk.covered(group.group_id))

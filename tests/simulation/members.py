@@ -86,7 +86,7 @@ class Members:
         disk = self._world.disk(node, incarnation)  # lost a moment ago, perhaps, which nobody can know yet
         if disk is None:
             return False
-        at = disk.durable[group_id].last_index
+        at = max(disk.durable[group_id].last_index, disk.covered(group_id))
         while at > disk.covered(group_id) and disk.durable[group_id].entry(at) != view.entry(at):
             at -= 1
         missing = [len(payload) for _, payload in view.entries[max(0, at + 1 - view.first_index) :]]

@@ -184,12 +184,18 @@ class Run:
         """Whether everything that is in a log is on disk, committed and applied everywhere, and no change is left."""
         if any(group._handovers.waiting for group in self._groups()):
             return False
-        if any(group._member.journal.unsynced or group.configuration.learners for group in self._groups()):
+        if any(group._member.journal.unsynced or not self._is_whole(group) for group in self._groups()):
             return False
         ends = {(group.group_id, group._member.journal.last_index) for group in self._groups()}
         return len(ends) == len(self.world.group_ids) and all(
             (group.group_id, group.applied_index) in ends for group in self._groups()
         )
+
+    def _is_whole(self, group: Group) -> bool:
+        """Whether all members are voters, each with the disk that it has."""
+        voters = group.configuration.voters
+        has_learners = len(group.configuration.members) > len(voters)
+        return not has_learners and all(self.world.disks[node].incarnation == disk for node, disk in voters.items())
 
     def _commit_one(self, group_id: int) -> None:
         world, checker = self.world, self.world.checker

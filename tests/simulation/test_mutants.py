@@ -2,6 +2,7 @@
 
 import pytest
 from simulation.checker import Violation
+from simulation.member_mutants import MEMBER_MUTANTS
 from simulation.mutants import MUTANTS, Mutant
 from simulation.schedule import run_seed
 
@@ -18,7 +19,7 @@ ACCIDENTS = {
 """What brings them out soon, for those that are caught late otherwise: within ten or twenty seeds on average."""
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.__name__))
+@pytest.mark.parametrize("mutant", [*MUTANTS, *MEMBER_MUTANTS], ids=lambda mutant: str(mutant.__name__))
 def test_a_broken_engine_is_caught(mutant: Mutant) -> None:
     accident = ACCIDENTS.get(mutant.__name__)
     with mutant(), pytest.raises(Violation):

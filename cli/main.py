@@ -15,6 +15,7 @@ COMMANDS = {
     "certs": ".certs:certs",
     "demo": ".demo:demo",
     "hold": ".hold:hold",
+    "doctor": ".doctor:doctor",
     "chaos": ".chaos:chaos",
 }
 """Name of a subcommand -> module and attribute."""

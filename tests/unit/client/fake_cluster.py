@@ -114,6 +114,7 @@ class FakeCluster(FakeState):
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._answer], client_max_size=64 << 20)
+        app.router.add_get("/readyz", self._get_ready)
         app.router.add_get("/v1/cluster", self._get_cluster)
         app.router.add_get("/v1/topics", self._get_topics)
         app.router.add_post("/v1/topics", self._post_topic)
@@ -144,6 +145,9 @@ class FakeCluster(FakeState):
             return await handler(request)
         except StockadeError as error:
             return problem(error)
+
+    async def _get_ready(self, _: web.Request) -> web.Response:
+        return answer({"status": "ok"})
 
     async def _get_cluster(self, _: web.Request) -> web.Response:
         controller = {"leader": self.nodes[0], "leader_node": "n1", "leader_term": 1}

@@ -99,10 +99,13 @@ class Replica(PartitionGroup):
                 await self._ask(Configure(self.config_order, wanted, self.now_ms()), Configured)
 
     async def retain(self, wall_ms: int) -> None:
-        """Drop what the topic's retention no longer keeps at this wall clock time, if this node leads."""
+        """Drop what the topic's retention no longer keeps at this wall clock time, and let the machine forget what is
+        due on the lease clock, if this node leads.
+        """
         before = self._log.retained_from(wall_ms, self.config.retention_ms, self.config.retention_bytes)
-        if self.group.is_leader and before > self.machine.log_start:
-            await self._ask(Retain(before, self.now_ms()), Trimmed)
+        now_ms = self.now_ms()
+        if self.group.is_leader and (before > self.machine.log_start or self.machine.has_due(now_ms)):
+            await self._ask(Retain(before, now_ms), Trimmed)
 
     async def append(
         self,

@@ -110,6 +110,10 @@ class PartitionMachine:
         """Who holds the slot and who held it, the latest first."""
         return [*reversed(self.fence.present()), *reversed(self.fence.tenures.ended.values())]
 
+    def has_due(self, now_ms: int) -> bool:
+        """Whether something would be forgotten if a command brought this time."""
+        return self.producers.has_idle(now_ms, self.config.producer_ttl_ms) or self.message_ids.has_due(now_ms)
+
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
         """Apply one committed command. Raises only when the bytes are no command or the disk fails."""
         decoded = decode_command(command)

@@ -3,6 +3,8 @@
 "A while" is measured on the lease clock, which goes on only as commands say: replicas forget alike.
 """
 
+from collections import OrderedDict
+
 import msgspec
 
 from .commands import Offset
@@ -24,20 +26,21 @@ class MessageIds:
     """Batches by name, in the order in which they were stored."""
 
     def __init__(self) -> None:
-        self.batches: dict[str, Named] = {}
+        self.batches: OrderedDict[str, Named] = OrderedDict()
 
     def find(self, message_id: str, now_ms: int) -> Named | None:
         """The batch of this name, if it is remembered."""
         named = self.batches.get(message_id)
         return named if named is not None and named.deadline_ms > now_ms else None
 
+    def has_due(self, now_ms: int) -> bool:
+        """Whether the oldest is over."""
+        return bool(self.batches) and next(iter(self.batches.values())).deadline_ms <= now_ms
+
     def forget_due(self, now_ms: int) -> None:
         """Drop what is over, from the oldest on."""
-        while self.batches:
-            oldest = next(iter(self.batches))
-            if self.batches[oldest].deadline_ms > now_ms:
-                return
-            del self.batches[oldest]
+        while self.has_due(now_ms):
+            self.batches.popitem(last=False)
 
     def wait_ms(self, now_ms: int) -> int | None:
         """None when there is room for one more; otherwise until when there is none, at most."""

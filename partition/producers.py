@@ -86,12 +86,14 @@ class Producers:
         while len(self.entries) > producers_max:
             self._forget_oldest()
 
+    def has_idle(self, now_ms: int, ttl_ms: int) -> bool:
+        """Whether one was not used for ``ttl_ms``."""
+        return bool(self.entries) and now_ms - next(iter(self.entries.values())).last_used_ms >= ttl_ms
+
     def forget_idle(self, now_ms: int, ttl_ms: int, is_held: Callable[[str | None], bool]) -> None:
         """Forget what was not used for ``ttl_ms``. The grant under which one writes counts as use, while it is held."""
-        while self.entries:
+        while self.has_idle(now_ms, ttl_ms):
             pid, entry = next(iter(self.entries.items()))
-            if now_ms - entry.last_used_ms < ttl_ms:
-                return
             if is_held(entry.grant_id):
                 self._use(pid, Entry(entry.run, entry.prev, now_ms, entry.order, entry.grant_id))
             else:

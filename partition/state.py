@@ -27,8 +27,8 @@ _HEADER = struct.Struct("<4sHxxI")
 
 
 class State(msgspec.Struct, frozen=True):
-    """Everything that decides future answers. Pairs are in the order in which the machine keeps them: ``producers``
-    the least recently used first, ``message_ids`` and ``tenures`` the oldest first.
+    """Everything that decides future answers, in the order in which the machine keeps it: ``producers`` the least
+    recently used first, ``message_ids`` and ``tenures`` the oldest first.
     """
 
     config: PartitionConfig
@@ -41,12 +41,12 @@ class State(msgspec.Struct, frozen=True):
     slot: InstallFence | None
     seats: list[Seat]
     tenures: list[Tenure]
-    producers: list[tuple[ProducerId, Entry]]
+    producers: dict[ProducerId, Entry]
     max_dropped_pid: ProducerId
     max_dropped_order: int
-    message_ids: list[tuple[str, Named]]
-    fences: list[tuple[str, Reader]]
-    positions: list[tuple[str, Position]]
+    message_ids: dict[str, Named]
+    fences: dict[str, Reader]
+    positions: dict[str, Position]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -66,12 +66,12 @@ def encode(machine: PartitionMachine) -> bytes:
         slot=machine.fence.slot,
         seats=list(machine.fence.seats.values()),
         tenures=list(machine.fence.tenures.ended.values()),
-        producers=list(machine.producers.entries.items()),
+        producers=dict(machine.producers.entries),  # an ordered dictionary would be encoded in another order
         max_dropped_pid=machine.producers.max_dropped_pid,
         max_dropped_order=machine.producers.max_dropped_order,
-        message_ids=list(machine.message_ids.batches.items()),
-        fences=list(machine.readers.fences.items()),
-        positions=list(machine.readers.positions.items()),
+        message_ids=dict(machine.message_ids.batches),
+        fences=machine.readers.fences,
+        positions=machine.readers.positions,
     )
     body = _encoder.encode(state)
     return _HEADER.pack(_MAGIC, _VERSION, zlib.crc32(body)) + body
@@ -106,6 +106,6 @@ def put_back(machine: PartitionMachine, state: State) -> None:
     producers.entries = OrderedDict(state.producers)
     producers.max_dropped_pid = state.max_dropped_pid
     producers.max_dropped_order = state.max_dropped_order
-    machine.message_ids.batches = dict(state.message_ids)
-    machine.readers.fences = dict(state.fences)
-    machine.readers.positions = dict(state.positions)
+    machine.message_ids.batches = OrderedDict(state.message_ids)
+    machine.readers.fences = state.fences
+    machine.readers.positions = state.positions

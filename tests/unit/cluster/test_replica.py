@@ -254,6 +254,18 @@ async def test_retention_drops_whole_segments_by_size_and_by_age(tmp_path: Path)
 
 
 @scenario
+async def test_an_idle_producer_is_forgotten_though_nobody_writes(tmp_path: Path) -> None:
+    one = replica(tmp_path, TopicConfig(producer_ttl_ms=1000))
+    await append(one, stamp=Stamp(1001, 4, 0))
+    proposed = group_of(one).index
+    await one.retain(RECEIVED_MS)
+    assert group_of(one).index == proposed, "nothing was due"
+    one.now_ms = lambda: one.machine.clock_ms + 1000  # type: ignore[method-assign]
+    await one.retain(RECEIVED_MS)
+    assert one.machine.producer(1001) is None
+
+
+@scenario
 async def test_the_lease_clock_goes_on_within_a_term_and_begins_each_where_it_stood(tmp_path: Path) -> None:
     one = replica(tmp_path)
     install(one, InstallReader("g", 1))

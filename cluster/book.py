@@ -45,7 +45,7 @@ class Book:
         self._config = config
         self._path = Path(config.data_dir) / FILE
         self._configured = {m.node_id: NodeEntry(m.node_id, m.url, m.raft, m.zone) for m in config.members}
-        self._known = _read(self._path)
+        self._take(_read(self._path))
         self.moves: list[Move] = []
         self.changed = Signal()
 
@@ -72,8 +72,7 @@ class Book:
 
     def members(self) -> list[NodeEntry]:
         """Ascending by id: those that the controller knows, and those that are configured and may come yet."""
-        entries = self._configured | {entry.node_id: entry for entry in self._known.nodes}
-        return [entries[node_id] for node_id in sorted(entries) if node_id not in self._known.removed]
+        return self._members
 
     def find(self, node_id: str) -> NodeEntry | None:
         """As the controller knows a node."""
@@ -81,7 +80,7 @@ class Book:
 
     def url_of(self, node_id: str | None) -> str | None:
         """Base URL of a node."""
-        return next((entry.url for entry in self.members() if entry.node_id == node_id), None)
+        return self._urls.get(node_id)
 
     def raft_peers(self) -> dict[str, Address]:
         """Raft addresses of the other nodes. This node's configuration may name another way to a node (a proxy)."""
@@ -97,8 +96,14 @@ class Book:
         known = _Known(catalog.index, catalog.nodes, catalog.removed, catalog.controllers)
         if known != self._known:
             await asyncio.to_thread(write_durably, self._path, msgspec.json.encode(known))
-            self._known = known
+            self._take(known)
         self.changed.notify()
+
+    def _take(self, known: _Known) -> None:
+        entries = self._configured | {entry.node_id: entry for entry in known.nodes}
+        self._known = known
+        self._members = [entries[node_id] for node_id in sorted(entries) if node_id not in known.removed]
+        self._urls: dict[str | None, str] = {entry.node_id: entry.url for entry in self._members}
 
 
 def _read(path: Path) -> _Known:

@@ -50,6 +50,7 @@ class Mover:
                 for move in self._book.moves:
                     if len(self._busy) < MOVES_AT_ONCE_MAX and move.group_id not in self._busy and self._led(move):
                         self._start(move)
+                await self._book.changed.until(lambda: True if self._book.moves else None, 60.0)
                 await asyncio.sleep(LOOK_S)
         finally:
             for task in self._busy.values():

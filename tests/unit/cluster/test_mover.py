@@ -9,6 +9,7 @@ from stockade.cluster.commands import encode_result
 from stockade.cluster.membership_commands import Reassign, RegisterNode
 from stockade.cluster.mover import Mover
 from stockade.cluster.moves import Move
+from stockade.cluster.signal import Signal
 from stockade.partition.errors import LeaderNotAvailable
 from stockade.raft.configuration import AddLearner, Configuration, Promote, RemoveMember, changed
 from stockade.raft.group import Committed, NotLeader
@@ -43,9 +44,11 @@ class World:
         self.steps: list[Any] = []
         self.take_over: Callable[[], None] = lambda: None
         self.is_lost = False
+        self.changed = Signal()
 
     def reassign(self, *replicas: str) -> None:
         self.controller.do(Reassign(now_ms=0, topic="t", partition=0, replicas=list(replicas)))
+        self.changed.notify()
 
     @property
     def moves(self) -> list[Move]:
@@ -183,6 +186,7 @@ class Old:
 
     def __init__(self, moves: list[Move]) -> None:
         self.moves = moves
+        self.changed = Signal()
 
 
 def test_a_step_whose_question_was_lost_is_tried_again() -> None:

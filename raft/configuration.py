@@ -18,15 +18,6 @@ CONFIGURATION = b"\x02"
 """The first byte of a log entry that holds a configuration (pysyncobj's MEMBERSHIP)."""
 
 
-ANY = 0
-"""In place of an incarnation: whichever disk the node has. Only until all callers say which disks found a group."""
-
-
-def is_disk(wanted: int | None, incarnation: int | None) -> bool:
-    """Whether a disk of this incarnation is the one that a configuration wants."""
-    return wanted is not None and incarnation is not None and wanted in {ANY, incarnation}
-
-
 class Refused(Exception):
     """A change that makes no sense for this configuration. The text says why."""
 

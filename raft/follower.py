@@ -3,7 +3,6 @@
 import logging
 from collections import deque
 
-from .configuration import is_disk
 from .settings import RaftSettings
 
 _log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ class Follower:
     @property
     def counts(self) -> bool:
         """Whether what it has and answers counts as a voter's."""
-        return self.is_voter and is_disk(self.member_incarnation, self.incarnation)
+        return self.is_voter and self.incarnation == self.member_incarnation
 
     def has_room(self, settings: RaftSettings) -> bool:
         """Whether another message with entries may be sent before an answer."""

@@ -5,7 +5,7 @@ An instance lives as long as one leadership, so nothing learned in one term can 
 
 from collections.abc import Callable
 
-from .configuration import AddLearner, Change, Demote, Promote, is_disk
+from .configuration import AddLearner, Change, Demote, Promote
 from .follower import Follower
 from .journal import Journal
 from .membership import Membership
@@ -138,7 +138,7 @@ class Leading:
             incarnation = follower.incarnation
             if not follower.connected or incarnation is None:
                 continue
-            if not is_disk(follower.member_incarnation, incarnation):
+            if incarnation != follower.member_incarnation:
                 wiped = Demote if follower.is_voter else AddLearner
                 return wiped(follower.node_id, incarnation)
             if not follower.is_voter and self.has_caught_up(follower):

@@ -1,6 +1,6 @@
 """Who counts: the configuration in force, held against the disks that the nodes really have."""
 
-from .configuration import Configuration, is_disk
+from .configuration import Configuration
 from .journal import Journal
 
 
@@ -24,7 +24,7 @@ class Membership:
     @property
     def is_voter(self) -> bool:
         """Whether this node, with the disk that it has, is a voter: it counts itself."""
-        return is_disk(self.configuration.voters.get(self.node_id), self._incarnation)
+        return self.configuration.voters.get(self.node_id) == self._incarnation
 
     def may_campaign(self, commit_index: int) -> bool:
         """Whether this node is a voter, or was one and its removal is not known to be committed.
@@ -33,7 +33,7 @@ class Membership:
         without counting itself, until the others have it.
         """
         before = self._journal.configuration_at(commit_index)
-        return self.is_voter or is_disk(before.voters.get(self.node_id), self._incarnation)
+        return self.is_voter or before.voters.get(self.node_id) == self._incarnation
 
     def has_a_say(self, commit_index: int) -> bool:
         """Whether this node, with the disk that it has, is or was a voter or learner, as above.
@@ -43,7 +43,7 @@ class Membership:
         or knows itself only with another disk, grants nothing.
         """
         known = self._journal.configuration_at(commit_index), self.configuration
-        return any(is_disk(each.members.get(self.node_id), self._incarnation) for each in known)
+        return any(each.members.get(self.node_id) == self._incarnation for each in known)
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -57,10 +57,11 @@ class Membership:
 
     def counts(self, node_id: str) -> bool:
         """Whether what another node says, over its present connection, counts as a voter's word."""
-        return is_disk(self.configuration.voters.get(node_id), self.peers.get(node_id))
+        incarnation = self.peers.get(node_id)
+        return incarnation is not None and incarnation == self.configuration.voters.get(node_id)
 
     def reaches_majority(self, configuration: Configuration) -> bool:
         """Whether a majority of this configuration is connected, or us."""
         here = self.peers | {self.node_id: self._incarnation}
         voters = configuration.voters.items()
-        return 2 * sum(is_disk(incarnation, here.get(node_id)) for node_id, incarnation in voters) > len(voters)
+        return 2 * sum(here.get(node_id) == incarnation for node_id, incarnation in voters) > len(voters)

@@ -19,10 +19,10 @@ from stockade.raft.steering import Steering
 
 def counts_a_wiped_disk() -> Any:
     """Votes, acks and answers count by the node's name, whatever disk it has."""
-    anybody = lambda wanted, incarnation: wanted is not None and incarnation is not None  # noqa: E731
     stack = ExitStack()
-    stack.enter_context(patch("stockade.raft.membership.is_disk", anybody))
-    stack.enter_context(patch("stockade.raft.follower.is_disk", anybody))
+    named = lambda membership, node_id: node_id in membership.configuration.voters  # noqa: E731
+    stack.enter_context(patch.object(Membership, "counts", named))
+    stack.enter_context(patch.object(Follower, "counts", property(lambda follower: follower.is_voter)))
     return stack
 
 

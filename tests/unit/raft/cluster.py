@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stockade.raft.configuration import ANY
 from stockade.raft.group import Committed, Group
 from stockade.raft.host import RaftHost, RaftSettings
 
@@ -50,7 +49,7 @@ class Cluster:
         self.directory = directory
         self.settings = settings
         self.addresses = {f"n{number}": ("127.0.0.1", port) for number, port in enumerate(free_ports(3), 1)}
-        self.founders = dict.fromkeys(self.addresses, ANY)
+        self.founders: dict[str, int] = {}
         self.hosts: dict[str, RaftHost] = {}
         self.machines: dict[str, Remembering] = {}
         self.fatal: list[tuple[str, BaseException]] = []
@@ -58,7 +57,10 @@ class Cluster:
 
     async def __aenter__(self) -> "Cluster":
         for node in self.addresses:
-            await self.start(node)
+            await self._start_host(node)
+        self.founders = {node: host.incarnation for node, host in self.hosts.items()}
+        for node in self.addresses:
+            self._open(node)
         await until(lambda: self.leader() is not None)
         return self
 
@@ -70,6 +72,14 @@ class Cluster:
         return self.directory / f"{node}-{self._lives[node]}"
 
     async def start(self, node: str) -> None:
+        await self._start_host(node)
+        self._open(node)
+
+    def _open(self, node: str) -> None:
+        self.machines[node] = Remembering()
+        self.hosts[node].open_group(GROUP, self.founders, self.machines[node])
+
+    async def _start_host(self, node: str) -> None:
         def on_fatal(error: BaseException) -> None:
             self.fatal.append((node, error))
 
@@ -77,8 +87,6 @@ class Cluster:
         host.on_call = self._answer
         await host.start()
         self.hosts[node] = host
-        self.machines[node] = Remembering()
-        host.open_group(GROUP, self.founders, self.machines[node])
 
     async def _answer(self, node_id: str, payload: bytes) -> bytes:
         return node_id.encode() + b" asked " + payload

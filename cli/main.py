@@ -16,6 +16,7 @@ COMMANDS = {
     "demo": ".demo:demo",
     "hold": ".hold:hold",
     "doctor": ".doctor:doctor",
+    "rebuild": ".rebuild:rebuild",
     "chaos": ".chaos:chaos",
 }
 """Name of a subcommand -> module and attribute."""

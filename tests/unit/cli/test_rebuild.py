@@ -1,0 +1,57 @@
+import os
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from stockade.cli.main import main
+from stockade.raft.wal_files import lock_directory
+
+
+def rebuild(data: Path, *options: str, answer: str = "") -> Result:
+    return CliRunner().invoke(main, ["rebuild", "--data", str(data), *options], input=answer)
+
+
+def filled(tmp_path: Path) -> Path:
+    for folder in ("wal", "groups/0001", "partitions"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("wal/1.wal", "groups/0001/checkpoint", "founders.json", "node.toml"):
+        (tmp_path / file).write_text(file, encoding="utf-8")
+    return tmp_path
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_a_node_stored_is_moved_aside_whole_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    data = filled(tmp_path)
+    done = rebuild(data, "--yes")
+    assert done.exit_code == 0, done.output
+    [aside] = [path for path in data.iterdir() if path.is_dir()]
+    assert names(data) == {aside.name, "node.toml"}
+    assert names(aside) == {"wal", "groups", "partitions", "founders.json"}
+    assert (aside / "groups/0001/checkpoint").read_text(encoding="utf-8") == "groups/0001/checkpoint"
+
+
+def test_nothing_is_moved_without_a_yes(tmp_path: Path) -> None:
+    data = filled(tmp_path)
+    assert rebuild(data, answer="n\n").exit_code == 1
+    assert names(data) == {"wal", "groups", "partitions", "founders.json", "node.toml"}
+
+
+def test_the_data_of_a_running_node_stays(tmp_path: Path) -> None:
+    data = filled(tmp_path)
+    lock = lock_directory(data / "wal")
+    try:
+        done = rebuild(data, "--yes")
+    finally:
+        os.close(lock)
+    assert done.exit_code == 1
+    assert "still runs" in done.output
+    assert "founders.json" in names(data)
+
+
+def test_a_folder_that_is_no_nodes_is_refused(tmp_path: Path) -> None:
+    done = rebuild(tmp_path, "--yes")
+    assert done.exit_code == 1
+    assert "holds nothing" in done.output

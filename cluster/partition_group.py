@@ -43,6 +43,11 @@ class AppliedMachine:
         self.capture = stored.capture
         self.inspect = stored.inspect
 
+    @property
+    def reclaimable(self) -> int:
+        """Bytes on disk that a checkpoint sets free."""
+        return self._stored.reclaimable
+
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, then notify."""
         result = self._stored.apply(index, term, command)

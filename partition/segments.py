@@ -40,6 +40,8 @@ class SegmentLog:
         self._writers: Writers | None = None  # of the last segment
         self._log_start: Offset = 0
         self._dropped: list[Path] = []  # files that only older images need
+        self.reclaimable = 0
+        """Bytes of files that go with the next checkpoint."""
 
     def start(self, directory: Path) -> None:
         """Begin an empty log in an empty directory."""
@@ -56,14 +58,9 @@ class SegmentLog:
 
     def capture(self, state: bytes) -> Image:
         """An image of this ``state`` and of the segments as they are now."""
-        stored = partial(self._forget, list(self._dropped))
+        stored = partial(self._forget, list(self._dropped), self.reclaimable)
         extents = segment_files.extents(self._segments)
         return Image(state, extents, segment_files.Unsynced(self._segments), stored)
-
-    @property
-    def reclaimable(self) -> int:
-        """Bytes of files that go with the next checkpoint."""
-        return sum(path.stat().st_size for path in self._dropped)
 
     @property
     def log_start(self) -> Offset:
@@ -97,6 +94,7 @@ class SegmentLog:
             if not self._segments:
                 self.close()
             self._dropped += segment_files.files_of(segment)
+            self.reclaimable += segment.size + segment.index_size
 
     def retained_from(self, wall_ms: int, retention_ms: int, retention_bytes: int) -> Offset:
         """First offset to be kept when what was received more than ``retention_ms`` before ``wall_ms`` has not to be,
@@ -165,8 +163,11 @@ class SegmentLog:
     def _begin(self, directory: Path, segments: list[SegmentIndex], log_start: Offset) -> None:
         self.close()
         self._directory, self._segments, self._log_start = directory, segments, log_start
-        self._dropped = []
+        self._dropped, self.reclaimable = [], 0
 
-    def _forget(self, dropped: list[Path]) -> None:
-        segment_files.remove(dropped)
-        self._dropped = [path for path in self._dropped if path not in dropped]
+    def _forget(self, dropped: list[Path], size: int) -> None:
+        """Remove the first files to go, ``size`` bytes together, unless another directory took the place of theirs."""
+        if self._dropped[: len(dropped)] == dropped:
+            segment_files.remove(dropped)
+            del self._dropped[: len(dropped)]
+            self.reclaimable -= size

@@ -21,6 +21,11 @@ class StoredMachine:
         self.machine = machine
         self.log = log
 
+    @property
+    def reclaimable(self) -> int:
+        """Bytes of files that go when a checkpoint of the present state is stored."""
+        return self.log.reclaimable
+
     def start(self, directory: Path) -> None:
         """Begin with nothing, in an empty directory."""
         self.log.start(directory)

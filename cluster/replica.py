@@ -157,10 +157,12 @@ class Replica(PartitionGroup):
         local: bool,
         guard: ReadGuard | None = None,
     ) -> Slice:
-        """Committed batches from ``offset`` (None: log end, -1: log start), linearizable unless ``local``."""
-        if not local:
-            await self._barrier()
-        self._check_guard(guard)
+        """Committed batches from ``offset`` (None: log end, -1: log start), linearizable unless ``local``.
+
+        A guard is checked by the leader alone, and again after a wait.
+        """
+        if not local or guard is not None:
+            await self._check_guard(guard)
         machine = self.machine
         start = machine.log_end if offset is None else machine.log_start if offset == -1 else offset
         if not machine.log_start <= start <= machine.log_end:
@@ -177,7 +179,8 @@ class Replica(PartitionGroup):
         if max_wait_ms:
             await self.changed.until(enough, max_wait_ms / 1000)
         self._check_not_ended()
-        self._check_guard(guard)
+        if max_wait_ms and guard is not None:
+            await self._check_guard(guard)
         return msgspec.structs.replace(self._log.read(start, max_bytes), stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
@@ -234,7 +237,9 @@ class Replica(PartitionGroup):
             except RequestTimedOut as error:  # nothing of the write was proposed yet
                 raise LeaderNotAvailable("the topic's configuration could not be put in force in time") from error
 
-    def _check_guard(self, guard: ReadGuard | None) -> None:
+    async def _check_guard(self, guard: ReadGuard | None) -> None:
+        """Raises NotOwner unless the reader owns the partition, with nobody more recent who does."""
+        await self._barrier()
         refusal = None if guard is None else self.machine.readers.judge(guard.group, guard.fence_epoch)
         if refusal is not None:
             raise self._named(refusal)

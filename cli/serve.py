@@ -31,7 +31,8 @@ def serve(config: Path, check: bool, with_parent: bool) -> None:
         faults = "\n".join(f"  - {fault}" for fault in error.faults)
         raise click.ClickException(f"{config} cannot be used:\n{faults}") from error
     if check:
-        click.echo(f"{config} is fine: node {settings.node_id} of {len(settings.members)}")
+        place = f"joins through {', '.join(settings.join)}" if settings.join else f"of {len(settings.members)}"
+        click.echo(f"{config} is fine: node {settings.node_id} {place}")
         return
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:

@@ -1,6 +1,9 @@
 """An operator's day on the command line, against real nodes."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 from click.testing import CliRunner, Result
 
@@ -69,3 +72,27 @@ def test_orders_that_make_no_sense_say_why(cluster: LocalCluster) -> None:
     ]:
         result = ordered(cluster, *words)
         assert (result.exit_code, text in result.stderr) == (code, True), result.output
+
+
+def test_a_node_of_another_cluster_does_not_join(cluster: LocalCluster, data: Path) -> None:
+    data.mkdir()
+    lines = [
+        'node_id = "n4"',
+        'cluster_id = "other"',
+        'data_dir = "."',
+        'http = "127.0.0.1:1"',
+        'raft_listen = "127.0.0.1:2"',
+        f'join = ["{cluster.nodes[0].url}"]',
+        "[[members]]",
+        'node_id = "n4"',
+        'url = "http://127.0.0.1:1"',
+        'raft = "127.0.0.1:2"',
+    ]
+    (data / "node.toml").write_text("\n".join(lines), encoding="utf-8")
+    command = [sys.executable, "-m", "stockade", "serve", "--config", str(data / "node.toml")]
+    checked = subprocess.run([*command, "--check"], capture_output=True, text=True, timeout=30, check=False)
+    assert f"joins through {cluster.nodes[0].url}" in checked.stdout
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert f"{cluster.nodes[0].url} belongs to the cluster local" in ended.stderr
+    assert "n4" not in "".join(said(cluster, "status"))

@@ -57,6 +57,8 @@ def test_every_fault_is_named_at_once() -> None:
         ({"members": [{"node_id": "n1"}]}, "members[0].url"),
         ({"members": [{"node_id": "n1", "url": "ftp://x", "raft": "127.0.0.1:1"}]}, "members"),
         ({"members": [{"node_id": "n1", "url": "http://x", "raft": "127.0.0.1"}]}, "members"),
+        ({"join": ["127.0.0.1:7101"]}, "join"),
+        ({"join": "http://127.0.0.1:7101"}, "join"),
         ({"raft": {"heartbeat_ms": 201}}, "raft.heartbeat_ms"),
         ({"raft": {"election_timeout_max_ms": 600}}, "raft.election_timeout_max_ms"),
         ({"raft": 5}, "raft"),
@@ -161,6 +163,11 @@ def test_a_member_named_twice_is_refused() -> None:
 @pytest.mark.parametrize(("count", "controllers"), [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (9, 5)])
 def test_the_controller_group_has_an_odd_size_of_five_at_most(count: int, controllers: int) -> None:
     assert sized(count).controllers == [f"n{number}" for number in range(1, controllers + 1)]
+
+
+def test_a_node_that_joins_founds_no_controller_group() -> None:
+    member = {"node_id": "n1", "url": "http://x:1", "raft": "127.0.0.1:1"}
+    assert check(configuration(members=[member], join=["http://127.0.0.1:7102"])).controllers == []
 
 
 def test_a_relative_data_folder_is_relative_to_the_file(tmp_path: Path) -> None:

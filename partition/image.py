@@ -16,10 +16,15 @@ class ImageDamaged(Exception):
 
 
 class FileExtent(msgspec.Struct, frozen=True):
-    """The first ``size`` bytes of the file ``name`` (in the machine's directory); they are final."""
+    """The first ``size`` bytes of the file ``name`` (in the machine's directory); they are final.
+
+    ``is_sealed``: nothing is ever appended to the file. Only such a file may be shared with another generation by a hard
+    link: what is not sealed goes on growing, in whichever folder it is.
+    """
 
     name: str
     size: int
+    is_sealed: bool = False
 
 
 def _nothing() -> None:

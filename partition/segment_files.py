@@ -90,12 +90,14 @@ def files_of(segment: SegmentIndex) -> tuple[Path, Path]:
     return data, data.with_suffix(_INDEX)
 
 
-def extents(segments: Iterable[SegmentIndex]) -> tuple[FileExtent, ...]:
-    """What is final now: two files a segment, in the order of offsets."""
+def extents(segments: Sequence[SegmentIndex]) -> tuple[FileExtent, ...]:
+    """What is final now: two files a segment, in the order of offsets. All but the last one are sealed."""
     found = []
     for segment in segments:
         data, index = files_of(segment)
-        found += [FileExtent(data.name, segment.size), FileExtent(index.name, segment.index_size)]
+        is_sealed = segment is not segments[-1]
+        found.append(FileExtent(data.name, segment.size, is_sealed))
+        found.append(FileExtent(index.name, segment.index_size, is_sealed))
     return tuple(found)
 
 

@@ -144,6 +144,11 @@ def test_084_after_a_restore_the_five_newest_batches_are_still_duplicates_at_the
     assert again.machine.log_end == 7
 
 
+def test_all_but_the_last_segment_are_sealed(partition: Partition) -> None:
+    files = partition.checkpoint().files
+    assert [file.is_sealed for file in files] == [True] * (len(files) - 2) + [False] * 2
+
+
 @pytest.mark.parametrize("cut", [0, 1, 11, 12, 40, -1])
 def test_085_a_cut_state_is_refused(partition: Partition, cut: int) -> None:
     image = partition.checkpoint()

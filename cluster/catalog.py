@@ -5,6 +5,8 @@ apply returns them.
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -21,6 +23,7 @@ from . import placement
 from .commands import CreateTopic, GroupId, TopicCreated
 from .model import TopicConfig
 from .nodes import Nodes
+from .topic_commands import ChangeTopic
 
 CONTROLLER_GROUP: GroupId = 0
 """The Raft group of the controller."""
@@ -55,12 +58,14 @@ def topic_partition(group: GroupId) -> tuple[int, int]:
 class Topic(msgspec.Struct):
     """A topic. Entry k of ``placements`` has the node ids of partition k; of ``epochs``, its last fencing
     epoch issued; of ``founders``, the first configuration of its group (node id -> incarnation of its disk), empty
-    once its replicas have moved.
+    once its replicas have moved. ``config_order`` is the log index of the command that last changed ``config`` or
+    ``sealed``.
     """
 
     name: str
     topic_id: int
     config: TopicConfig
+    config_order: int
     replication_factor: int
     sealed: bool
     placements: list[list[str]]
@@ -118,29 +123,45 @@ class Catalog:
             if _definition(existing) != (command.partitions, factor, command.config):
                 raise TopicAlreadyExists(topic_id=existing.topic_id)
             return TopicCreated(existing.topic_id, created=False)
-        self._check_room(command, factor)
+        if len(self._by_name) >= TOPICS_MAX:
+            raise ThrottlingQuotaExceeded(f"there are {TOPICS_MAX} topics", retry_after_ms=RETRY_AFTER_MS)
+        self._check_room(command.partitions, factor, command.nodes)
         placements = placement.place(command.partitions, factor, command.nodes, self._loads())
         self._add(
             Topic(
                 name=command.name,
                 topic_id=index,
                 config=command.config,
+                config_order=index,
                 replication_factor=factor,
                 sealed=False,
                 placements=placements,
                 epochs=[0] * command.partitions,
-                founders=[{node_id: nodes.incarnation(node_id) for node_id in replicas} for replicas in placements],
+                founders=_founders(placements, nodes),
             )
         )
         return TopicCreated(index, created=True)
 
-    def delete(self, name: str, topic_id: int | None) -> Topic:
-        """The topic that is gone now."""
-        topic = self.find(name, topic_id)
-        del self._by_name[name]
+    def change(self, index: int, command: ChangeTopic, nodes: Nodes) -> list[int]:
+        """Make the topic what the command says; the partitions that came by it."""
+        topic = self.find(command.name, command.topic_id)
+        wanted = topic.partitions if command.partitions is None else command.partitions
+        if not topic.partitions <= wanted <= PARTITIONS_PER_TOPIC_MAX:
+            raise InvalidRequest(f"partitions: not in {topic.partitions} to {PARTITIONS_PER_TOPIC_MAX}")
+        config = _merged(topic.config, command.config)
+        more = wanted - topic.partitions
+        if more:
+            self._extend(topic, more, [node for node in command.nodes if not nodes.is_draining(node[0])], nodes)
+        sealed = topic.sealed or command.seal
+        if (config, sealed) != (topic.config, topic.sealed):
+            topic.config, topic.sealed, topic.config_order = config, sealed, index
+        return list(range(wanted - more, wanted))
+
+    def delete(self, topic: Topic) -> None:
+        """The topic is gone."""
+        del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
         self._partitions -= topic.partitions
-        return topic
 
     def find(self, name: str, topic_id: int | None) -> Topic:
         """The topic, or UnknownTopicOrPartition, or InconsistentTopicId when the caller means another
@@ -166,16 +187,34 @@ class Catalog:
         self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         self._partitions += topic.partitions
 
-    def _check_room(self, command: CreateTopic, factor: int) -> None:
-        if factor > len(command.nodes):
-            raise NotEnoughReplicas(f"replication factor {factor} with {len(command.nodes)} nodes")
-        if len(self._by_name) >= TOPICS_MAX:
-            raise ThrottlingQuotaExceeded(f"there are {TOPICS_MAX} topics", retry_after_ms=RETRY_AFTER_MS)
-        if self._partitions + command.partitions > PARTITIONS_MAX:
+    def _extend(self, topic: Topic, more: int, where: list[placement.Node], nodes: Nodes) -> None:
+        self._check_room(more, topic.replication_factor, where)
+        placements = placement.place(more, topic.replication_factor, where, self._loads())
+        topic.placements += placements
+        topic.epochs += [0] * more
+        topic.founders += _founders(placements, nodes)
+        self._partitions += more
+
+    def _check_room(self, partitions: int, factor: int, nodes: list[placement.Node]) -> None:
+        if factor > len(nodes):
+            raise NotEnoughReplicas(f"replication factor {factor} with {len(nodes)} nodes")
+        if self._partitions + partitions > PARTITIONS_MAX:
             raise ThrottlingQuotaExceeded(f"over {PARTITIONS_MAX} partitions", retry_after_ms=RETRY_AFTER_MS)
 
     def _loads(self) -> dict[str, placement.Load]:
         return placement.measure(nodes for topic in self._by_name.values() for nodes in topic.placements)
+
+
+def _founders(placements: list[list[str]], nodes: Nodes) -> list[dict[str, int]]:
+    return [{node_id: nodes.incarnation(node_id) for node_id in replicas} for replicas in placements]
+
+
+def _merged(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
+    """Raises InvalidRequest for what is no configuration."""
+    try:
+        return msgspec.convert({**structs.asdict(config), **changes}, TopicConfig)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"config: {error}") from error
 
 
 def _replication_factor(command: CreateTopic, existing: Topic | None) -> int:

@@ -8,10 +8,21 @@ index, except session ids: they are secrets, so the leader's shell draws them an
 import msgspec
 
 from ..partition.codec import Codec
-from ..partition.commands import ProducerId
+from .group_commands import GroupCommand, Owned
 from .membership_commands import Arranged, MembershipCommand
 from .model import TopicConfig
+from .producer_commands import (
+    Enrol,
+    Enrolled,
+    FenceProducer,
+    InitProducer,
+    ProducerCommand,
+    ProducerFence,
+    ProducerFenceInstalled,
+    ProducerState,
+)
 from .timed import Timed as _Timed
+from .topic_commands import TopicChanged, TopicCommand, TopicFenced
 
 GroupId = int
 """Raft group: 0 is the controller's, the others are partitions' (catalog.group_id)."""
@@ -58,6 +69,12 @@ class RenewSession(_Timed, frozen=True, tag="renew_session"):
     session: str
 
 
+class RenewSessions(_Timed, frozen=True, tag="renew_sessions"):
+    """Deadlines as the leader knows them: it heard of these sessions, and they do not end before. Answers Done."""
+
+    deadlines_ms: list[tuple[str, int]]
+
+
 class CloseSession(_Timed, frozen=True, tag="close_session"):
     """End a session and its grants. Idempotent. Answers Freed."""
 
@@ -65,10 +82,12 @@ class CloseSession(_Timed, frozen=True, tag="close_session"):
 
 
 class Acquire(_Timed, frozen=True, tag="acquire"):
-    """All partitions of the set (None: all that the topic has now) or none (SEMANTICS 5.2).
+    """All partitions of the set (None: all of the topic, also those that come later) or none (SEMANTICS 5.2).
 
-    Answers GrantState, or InvalidRequest, UnknownSession, SessionExpired, UnknownTopicOrPartition,
-    InconsistentTopicId, ProducerFenced, InvalidFencingToken, ProducerBusy.
+    ``ticket_ttl_ms``: how long a ticket stays in line; None: as long as the session. Answers GrantState, TicketState
+    (WaitForExclusive alone), or InvalidRequest, UnknownSession, SessionExpired, UnknownTopicOrPartition,
+    InconsistentTopicId, ProducerFenced, InvalidFencingToken, ProducerBusy, HoldAndWait, WaitQueueFull,
+    ThrottlingQuotaExceeded.
     """
 
     session: str
@@ -78,6 +97,16 @@ class Acquire(_Timed, frozen=True, tag="acquire"):
     producer_name: str
     topic_id: int | None = None
     resume_epoch: int | None = None
+    ticket_ttl_ms: int | None = None
+
+
+class CancelTicket(_Timed, frozen=True, tag="cancel_ticket"):
+    """Leave the line. Answers TicketState (cancelled; also when there is no such ticket), or the GrantState that came
+    first, or UnknownSession, SessionExpired, ProducerFenced.
+    """
+
+    session: str
+    ticket_id: str
 
 
 class Release(_Timed, frozen=True, tag="release"):
@@ -91,55 +120,10 @@ class Release(_Timed, frozen=True, tag="release"):
 
 
 class FenceInstalled(_Timed, frozen=True, tag="fence_installed"):
-    """The partition has committed InstallFence of this grant, answered ``done``. Idempotent. Answers Done."""
+    """The partition's slot is at this place in the order of decisions, or at a later one. Idempotent. Answers Done."""
 
     group_id: GroupId
-    grant_id: str
-
-
-class FenceCleared(_Timed, frozen=True, tag="fence_cleared"):
-    """The partition has committed ClearFence of this grant. Idempotent. Answers Done."""
-
-    group_id: GroupId
-    grant_id: str
-
-
-class InitProducer(_Timed, frozen=True, tag="init_producer"):
-    """InitProducerId (SEMANTICS 6.5). ``pair`` is (pid, epoch) of a caller that was here before.
-
-    Answers ProducerState, or InvalidRequest, InvalidTransactionTimeout, ProducerFenced,
-    ThrottlingQuotaExceeded.
-    """
-
-    name: str | None
-    timeout_ms: int
-    pair: tuple[int, int] | None = None
-    nonce: str | None = None
-
-
-class FenceProducer(_Timed, frozen=True, tag="fence_producer"):
-    """Fence whoever writes under this name (SEMANTICS 5.15). Answers ProducerState, or NotFound."""
-
-    name: str
-
-
-class Enrol(_Timed, frozen=True, tag="enrol"):
-    """A partition asks about a producer that it does not know; from now on it is told every epoch of it.
-
-    Answers Enrolled, or UnknownTopicOrPartition, InvalidProducerIdMapping, ProducerFenced,
-    ThrottlingQuotaExceeded.
-    """
-
-    pid: ProducerId
-    group_id: GroupId
-
-
-class ProducerFenceInstalled(_Timed, frozen=True, tag="producer_fence_installed"):
-    """The partition has committed InstallProducer with this epoch. Idempotent. Answers Done."""
-
-    pid: ProducerId
-    epoch: int
-    group_id: GroupId
+    order: int
 
 
 class Tick(_Timed, frozen=True, tag="tick"):
@@ -151,17 +135,17 @@ Command = (
     | DeleteTopic
     | OpenSession
     | RenewSession
+    | RenewSessions
     | CloseSession
     | Acquire
+    | CancelTicket
     | Release
     | FenceInstalled
-    | FenceCleared
-    | InitProducer
-    | FenceProducer
-    | Enrol
-    | ProducerFenceInstalled
     | Tick
     | MembershipCommand
+    | TopicCommand
+    | GroupCommand
+    | ProducerCommand
 )
 
 
@@ -188,24 +172,31 @@ class SessionState(msgspec.Struct, frozen=True, tag="session"):
     deadline_ms: int
 
 
-class GrantState(msgspec.Struct, frozen=True, tag="grant"):
-    """A live grant. ``grant_index`` is the log index of its acquire.
+class OfTicket(msgspec.Struct, frozen=True):
+    """What became of an acquire."""
 
-    ``pending`` has the partitions that are not known to have the fence yet; both lists ascend.
-    ``all_partitions``: it was asked for the whole topic, not for a list.
+    ticket_id: str
+    session: str
+    topic: str
+    partitions: list[int]
+
+
+class GrantState(OfTicket, frozen=True, tag="grant"):
+    """A live grant. ``grant_index`` is its place in the order of decisions about slots.
+
+    ``epochs`` are those of the partitions, in their order; ``epoch`` is None for Shared. ``pending`` has the partitions
+    that are not known to have the fence yet. All lists ascend by partition. ``all_partitions``: it was asked for the
+    whole topic, not for a list.
     """
 
     grant_id: str
-    ticket_id: str
     grant_index: int
-    session: str
-    topic: str
     topic_id: int
-    partitions: list[int]
     all_partitions: bool
     mode: str
     producer_name: str
-    epoch: int
+    epoch: int | None
+    epochs: list[int]
     pending: list[int]
 
     @property
@@ -214,11 +205,17 @@ class GrantState(msgspec.Struct, frozen=True, tag="grant"):
         return not self.pending
 
 
+class TicketState(OfTicket, frozen=True, tag="ticket"):
+    """A ticket without a grant: in line behind ``position`` others that touch its set, or (None) out of the line."""
+
+    position: int | None
+
+
 class FenceRef(msgspec.Struct, frozen=True):
-    """A freed grant on one partition, whose slot may hold it still (ControllerMachine.is_over tells)."""
+    """A grant left one partition by this decision; its slot may hold it still (ControllerMachine.is_over tells)."""
 
     group_id: GroupId
-    grant_index: int
+    order: int
 
 
 class Freed(msgspec.Struct, frozen=True, tag="freed"):
@@ -227,38 +224,25 @@ class Freed(msgspec.Struct, frozen=True, tag="freed"):
     fences: list[FenceRef]
 
 
-class ProducerFence(msgspec.Struct, frozen=True):
-    """An epoch that a partition must know before the producer's pair is given out (is_installed tells)."""
-
-    pid: ProducerId
-    epoch: int
-    group_id: GroupId
-
-
-class ProducerState(msgspec.Struct, frozen=True, tag="producer"):
-    """The pair of a producer; give it to the client when every one of ``pending`` is installed."""
-
-    pid: ProducerId
-    epoch: int
-    name: str | None
-    pending: list[ProducerFence]
-
-
-class Enrolled(msgspec.Struct, frozen=True, tag="enrolled"):
-    """The epoch to install on the partition that asked: the registry's, or 0 for an anonymous producer. ``order`` is
-    the log index of this answer.
-    """
-
-    pid: ProducerId
-    epoch: int
-    order: int
-
-
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """Noted."""
 
 
-Result = TopicCreated | TopicDeleted | SessionState | GrantState | Freed | ProducerState | Enrolled | Arranged | Done
+Result = (
+    TopicCreated
+    | TopicDeleted
+    | TopicChanged
+    | TopicFenced
+    | SessionState
+    | GrantState
+    | TicketState
+    | Freed
+    | Owned
+    | ProducerState
+    | Enrolled
+    | Arranged
+    | Done
+)
 
 
 _codec: Codec[Command, Result] = Codec(Command, Result)
@@ -266,3 +250,13 @@ encode_command = _codec.encode_command
 decode_command = _codec.decode_command
 encode_result = _codec.encode_result
 decode_result = _codec.decode_result
+
+__all__ = [
+    "Enrol",
+    "Enrolled",
+    "FenceProducer",
+    "InitProducer",
+    "ProducerFence",
+    "ProducerFenceInstalled",
+    "ProducerState",
+]

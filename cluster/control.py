@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,10 +24,11 @@ from ..partition.image import FileExtent
 from ..raft.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
 from . import commands
 from .catalog import Topic
-from .commands import Command, Tick
+from .commands import Command, Done, RenewSessions, Tick
 from .controller import ControllerMachine
 from .handover import hand_over
 from .lease_clock import LeaseClock
+from .leases import RENEWALS_PER_COMMAND_MAX, Leases
 from .messages import Catalog, Placement
 from .model import Leader
 from .signal import Signal
@@ -67,7 +69,14 @@ class AppliedController:
 
 def _placement(topic: Topic) -> Placement:
     return Placement(
-        topic.name, topic.topic_id, topic.config, topic.replication_factor, topic.placements, topic.founders
+        topic.name,
+        topic.topic_id,
+        topic.config,
+        topic.replication_factor,
+        topic.placements,
+        topic.founders,
+        topic.sealed,
+        topic.config_order,
     )
 
 
@@ -88,6 +97,7 @@ class Control:
         self.timeout_s = timeout_s
         self._url_of = url_of
         self._clock = LeaseClock(lambda: self.machine.lease_clock_ms, time.monotonic)
+        self.leases = Leases(lambda: self.machine.sessions)
 
     def leader(self) -> Leader:
         """Who leads the controller group, as far as this node knows."""
@@ -126,9 +136,13 @@ class Control:
         """The lease clock; only the leader's counts."""
         return self._clock.now_ms(self.group.term)
 
+    def stamp_ms(self) -> int:
+        """What a command may say that the lease clock is: not more than the leader may let pass."""
+        return self.leases.stamp(self.group.term, self.now_ms())
+
     async def decide(self, make: Callable[[int], Command], answer: type[_Answer]) -> _Answer:
         """Propose what ``make`` makes of the lease clock."""
-        return await self.propose(make(self.now_ms()), answer)
+        return await self.propose(make(self.stamp_ms()), answer)
 
     async def propose(self, command: Command, answer: type[_Answer]) -> _Answer:
         """Propose a command; its answer, of the type that this command gives.
@@ -166,20 +180,31 @@ class Control:
         return await self.state.changed.until(look, timeout_s)
 
     async def keep_time(self) -> None:
-        """While this node leads, let due sessions expire; the first tick of a term re-arms all of them. Runs for
-        ever.
+        """While this node leads: write down what it heard of sessions in time, and let the others expire. The first
+        tick of a term re-arms all of them. Runs for ever.
         """
-        ticked_term = -1
         while True:
-            if self.group.is_leader and (self.group.term != ticked_term or self._is_due()):
-                term = self.group.term
-                if await quietly(self.decide(lambda now: Tick(now_ms=now), commands.Done)):
-                    ticked_term = term
+            if self.group.is_leader:
+                await quietly(self._keep_leases(self.group.term))
             await asyncio.sleep(TICK_S)
 
-    def _is_due(self) -> bool:
-        deadline = self.machine.next_deadline_ms()
-        return deadline is not None and deadline <= self.now_ms()
+    async def _keep_leases(self, term: int) -> None:
+        if not self.leases.has_begun(term):
+            await self.decide(lambda now: Tick(now_ms=now), Done)
+            self.leases.begin(term, self.machine.lease_clock_ms)
+        horizon_ms, renewals = self.leases.look_ahead(self.now_ms())
+        for start in range(0, len(renewals), RENEWALS_PER_COMMAND_MAX):
+            some = renewals[start : start + RENEWALS_PER_COMMAND_MAX]
+            await self.decide(partial(_renewals, some), Done)
+            self.leases.written(some)
+        self.leases.advance(horizon_ms)
+        deadline_ms = self.machine.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self.now_ms():
+            await self.decide(lambda now: Tick(now_ms=now), Done)
+
+
+def _renewals(renewals: list[tuple[str, int]], now_ms: int) -> RenewSessions:
+    return RenewSessions(now_ms=now_ms, deadlines_ms=renewals)
 
 
 async def quietly(work: Awaitable[object]) -> bool:

@@ -53,7 +53,7 @@ class Enrolments:
 
     def raise_epoch(self, pid: ProducerId, epoch: int) -> None:
         """Every partition where the producer is enrolled has to know this epoch."""
-        for group in sorted(self._groups.get(pid, ())):
+        for group in self.groups(pid):
             self.owed.setdefault(group, {})[pid] = epoch
 
     def installed(self, pid: ProducerId, epoch: int, group: GroupId) -> None:
@@ -73,6 +73,10 @@ class Enrolments:
             self.owed.pop(group, None)
             for pid in sorted(self._pids.get(group, ())):
                 self._remove(pid, group)
+
+    def groups(self, pid: ProducerId) -> list[GroupId]:
+        """Where a producer is enrolled, ascending."""
+        return sorted(self._groups.get(pid, ()))
 
     def pending(self, pids: Iterable[ProducerId]) -> list[ProducerFence]:
         """What has to be installed before these producers are known everywhere to be what the registry says."""

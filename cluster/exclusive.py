@@ -1,7 +1,8 @@
-"""Sessions and grants as the controller's leader serves them. An acquire is answered when its fence is installed
-everywhere.
+"""Sessions, grants and tickets as the controller's leader serves them. An acquire is answered when its fence is
+installed everywhere.
 """
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from typing import Literal
@@ -9,16 +10,20 @@ from typing import Literal
 from ..partition.errors import NotFound, RequestTimedOut, UnknownTopicOrPartition
 from .commands import (
     Acquire,
+    CancelTicket,
     CloseSession,
+    FenceRef,
     Freed,
     GrantState,
+    OfTicket,
     OpenSession,
     Release,
-    RenewSession,
     SessionState,
+    TicketState,
 )
 from .control import Control
 from .model import GrantInfo, Mode, SessionInfo, TicketInfo
+from .renewals import Renewals
 
 INSTALLING_MAX_S = 5.0
 """An acquire that is not in force everywhere after this time is answered with a ticket."""
@@ -27,11 +32,12 @@ SESSION_ID_BYTES = 16
 
 
 class Exclusive:
-    """Sessions, and the exclusive producers that live with them."""
+    """Sessions, and the producers that live with them."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
         self._machine = control.machine
+        self._renewals = Renewals(control)
 
     async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
         """A new session with an id that nobody can guess."""
@@ -44,12 +50,12 @@ class Exclusive:
 
     async def renew_session(self, session: str) -> SessionInfo:
         """Full ttl from now."""
-        state = await self._control.decide(lambda now: RenewSession(now_ms=now, session=session), SessionState)
-        return self._session_info(state)
+        return self._session_info(await self._renewals.renew(session))
 
     async def close_session(self, session: str) -> None:
         """End it; answers when its slots are cleared."""
-        await self._wait_freed(await self._control.decide(lambda now: CloseSession(now_ms=now, session=session), Freed))
+        freed = await self._control.decide(lambda now: CloseSession(now_ms=now, session=session), Freed)
+        await self._wait_over(freed.fences)
 
     async def acquire(
         self,
@@ -61,9 +67,11 @@ class Exclusive:
         *,
         resume_epoch: int | None,
         topic_id: int | None,
+        wait_ms: int = 0,
+        ticket_ttl_ms: int | None = None,
     ) -> GrantInfo | TicketInfo:
-        """The whole set or none of it; a ticket when it is not in force after INSTALLING_MAX_S."""
-        grant = await self._control.decide(
+        """The whole set or none of it; a ticket while it is in line, or not in force after INSTALLING_MAX_S."""
+        decided = await self._control.decide(
             lambda now: Acquire(
                 now_ms=now,
                 session=session,
@@ -73,42 +81,58 @@ class Exclusive:
                 producer_name=producer_name,
                 topic_id=topic_id,
                 resume_epoch=resume_epoch,
+                ticket_ttl_ms=ticket_ttl_ms,
             ),
-            GrantState,
+            OfTicket,
         )
         try:
-            ticket = await self._ticket_when_in_force(grant.ticket_id, session, INSTALLING_MAX_S)
+            await self._until_left(decided.ticket_id, wait_ms / 1000)
+            ticket = await self._settled(decided.ticket_id, session, INSTALLING_MAX_S)
         except NotFound as error:
             # The ticket was made just now: it can only have gone with its topic.
             raise UnknownTopicOrPartition(topic=topic, partition=None) from error
         return ticket.grant if ticket.grant is not None else ticket
 
     async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> TicketInfo:
-        """State of a ticket, held back up to ``wait_ms`` until its grant is in force."""
+        """State of a ticket, held back up to ``wait_ms`` while it is in line or its grant is not in force."""
         await self._control.barrier()
-        return await self._ticket_when_in_force(ticket, session, wait_ms / 1000)
+        self._machine.ticket(ticket, session)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_ms / 1000
+        await self._until_left(ticket, wait_ms / 1000)
+        return await self._settled(ticket, session, deadline - loop.time())
+
+    async def cancel_ticket(self, ticket: str, session: str) -> TicketInfo:
+        """Leave the line; the grant, if that came first."""
+        state = await self._control.decide(
+            lambda now: CancelTicket(now_ms=now, session=session, ticket_id=ticket), OfTicket
+        )
+        return _ticket_info(state)
 
     async def release(self, grant: str, session: str) -> None:
         """End a grant; answers when its slots are cleared."""
-        await self._wait_freed(
-            await self._control.decide(lambda now: Release(now_ms=now, session=session, grant_id=grant), Freed)
-        )
+        freed = await self._control.decide(lambda now: Release(now_ms=now, session=session, grant_id=grant), Freed)
+        await self._wait_over(freed.fences)
 
-    async def _ticket_when_in_force(self, ticket: str, session: str, timeout_s: float) -> TicketInfo:
-        grant_id = self._machine.ticket(ticket, session).grant_id
+    async def _until_left(self, ticket: str, timeout_s: float) -> None:
+        """Until the ticket is not in line any more."""
+        await self._control.until(lambda: None if self._machine.is_waiting(ticket) else True, timeout_s)
 
-        def settled() -> bool | None:
-            return None if self._machine.is_in_force(grant_id) is False else True
+    async def _settled(self, ticket: str, session: str, timeout_s: float) -> TicketInfo:
+        """The ticket; when it has a grant, as soon as that is in force."""
+        found = self._machine.ticket(ticket, session)
+        if isinstance(found, GrantState):
+            grant_id = found.grant_id
 
-        await self._control.until(settled, timeout_s)
-        grant = self._machine.ticket(ticket, session)
-        info = grant_info(grant) if grant.is_in_force else None
-        state: Literal["granted", "installing"] = "granted" if grant.is_in_force else "installing"
-        return TicketInfo(ticket, state, None, grant.topic, grant.partitions, info)
+            def settled() -> bool | None:
+                return None if self._machine.is_in_force(grant_id) is False else True
 
-    async def _wait_freed(self, freed: Freed) -> None:
+            await self._control.until(settled, timeout_s)
+        return _ticket_info(self._machine.ticket(ticket, session))
+
+    async def _wait_over(self, fences: Sequence[FenceRef]) -> None:
         def over() -> bool | None:
-            return True if all(self._machine.is_over(fence) for fence in freed.fences) else None
+            return True if all(self._machine.is_over(fence) for fence in fences) else None
 
         if await self._control.until(over, self._control.timeout_s) is None:
             raise RequestTimedOut("freed, but the slots could not be cleared in time")
@@ -118,9 +142,20 @@ class Exclusive:
         return SessionInfo(state.session, state.client_id, state.ttl_ms, state.deadline_ms, remaining)
 
 
+def _ticket_info(found: OfTicket) -> TicketInfo:
+    """A ticket as its session sees it."""
+    state: Literal["waiting", "installing", "granted", "cancelled"]
+    if isinstance(found, GrantState):
+        state = "granted" if found.is_in_force else "installing"
+        grant = grant_info(found) if found.is_in_force else None
+        return TicketInfo(found.ticket_id, state, None, found.topic, found.partitions, grant)
+    assert isinstance(found, TicketState), found
+    state = "waiting" if found.position is not None else "cancelled"
+    return TicketInfo(found.ticket_id, state, found.position, found.topic, found.partitions, None)
+
+
 def grant_info(grant: GrantState) -> GrantInfo:
     """A grant in force, as its holder sees it."""
-    epochs = {str(partition): grant.epoch for partition in grant.partitions}
     return GrantInfo(
         grant.grant_id,
         grant.topic,
@@ -129,5 +164,5 @@ def grant_info(grant: GrantState) -> GrantInfo:
         grant.producer_name,
         grant.partitions,
         grant.epoch,
-        epochs,
+        {str(partition): epoch for partition, epoch in zip(grant.partitions, grant.epochs, strict=True)},
     )

@@ -1,146 +1,154 @@
-"""What partitions still have to be told about grants, and what is known of what they were told.
+"""What partitions still have to be told about their slots, and what is known of what they were told.
 
-For each partition there is at most one thing to do: install the grant that has it, or clear the last grant
-that had it. Why that is enough, whatever is lost, repeated or late on the way, is argued in ownership.py.
-Pure state of the controller's machine.
+Every decision about a slot has its place in one order. For each partition there is at most one thing to do: bring its
+slot to the last place decided. Why that is enough, whatever is lost, repeated or late on the way, is argued in
+ownership.py. Pure state of the controller's machine.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from .catalog import group_id, topic_partition
-from .commands import FenceRef, GrantState, GroupId
-from .work import ClearFenceWork, InstallFenceWork
+from ..partition.slots import ClearFence, InstallFence, InstallSeats, Seat
+from .catalog import topic_partition
+from .commands import FenceRef, GroupId
+from .grants import Grant, Grants
+from .work import SlotWork
+
+DEPARTED_MAX = 16
+"""Departures remembered of a partition that was not told of them yet; a repeated release or close waits for these."""
 
 
-class Grant(msgspec.Struct):
-    """A grant, which lives and dies as one. ``resume_epoch`` is what its acquire asked for."""
+class Place(msgspec.Struct, frozen=True):
+    """The last decision about a partition's slot: its place (``epoch``, ``order``), and when it was made.
 
-    grant_id: str
-    ticket_id: str
-    grant_index: int
-    session: str
-    topic: str
-    topic_id: int
-    partitions: list[int]
-    all_partitions: bool
-    mode: str
-    producer_name: str
+    ``ends`` says why the one who was there before had to go (None: nobody was), ``departed`` has the grants, with
+    their sessions, that have ended since the partition was known to be as decided.
+    """
+
     epoch: int
-    resume_epoch: int | None
-    pending: set[int]
-
-    def state(self) -> GrantState:
-        """As answered."""
-        return GrantState(
-            grant_id=self.grant_id,
-            ticket_id=self.ticket_id,
-            grant_index=self.grant_index,
-            session=self.session,
-            topic=self.topic,
-            topic_id=self.topic_id,
-            partitions=self.partitions,
-            all_partitions=self.all_partitions,
-            mode=self.mode,
-            producer_name=self.producer_name,
-            epoch=self.epoch,
-            pending=sorted(self.pending),
-        )
-
-    def groups(self) -> list[GroupId]:
-        """The Raft groups of the set, ascending."""
-        return [group_id(self.topic_id, partition) for partition in self.partitions]
+    order: int
+    at_ms: int
+    ends: str | None
+    departed: list[tuple[str, str]]
 
 
 class SavedFences(msgspec.Struct, frozen=True):
-    """Installs by the id of their grant, and clears, both in the order in which they came to be due."""
+    """``due``: in the order in which it came to be due."""
 
-    installs: list[tuple[GroupId, str]]
-    clears: list[tuple[GroupId, Grant]]
-    over_through: list[tuple[GroupId, int]]
+    order: int
+    due: list[tuple[GroupId, Place]]
+    reached: list[tuple[GroupId, int]]
 
 
 class Fences:
-    """The fence protocol's bookkeeping. ``Grant.pending`` is written here only."""
+    """The fence protocol's bookkeeping. ``Grant.pending`` is written here only.
 
-    def __init__(self) -> None:
-        self.installs: dict[GroupId, Grant] = {}
-        self.clears: dict[GroupId, Grant] = {}
-        # Every grant up to this index is known to be over on the partition: its token is refused there for
-        # ever.
-        self._over_through: dict[GroupId, int] = {}
+    ``due`` has the partitions that are not known to be as decided.
+    """
 
-    def seat(self, grant: Grant) -> None:
-        """A new grant: install it everywhere. It outranks whatever was to be cleared, so that is dropped."""
-        grant.pending.update(grant.partitions)
-        for group in grant.groups():
-            self.clears.pop(group, None)
-            self.installs[group] = grant
+    def __init__(self, grants: Grants) -> None:
+        """Reads the live grants."""
+        self._grants = grants
+        self._order = 0
+        self.due: dict[GroupId, Place] = {}
+        # Partitions are known to be at this place or a later one, so what is older is refused there for ever.
+        self._reached: dict[GroupId, int] = {}
 
-    def unseat(self, grant: Grant) -> None:
-        """The grant has ended: clear it everywhere, also where it may never have arrived."""
-        for group in grant.groups():
-            self.installs.pop(group, None)
-            self.clears[group] = grant
+    def next_order(self) -> int:
+        """The place of a new decision."""
+        self._order += 1
+        return self._order
 
-    def installed(self, group: GroupId, grant_id: str) -> None:
-        """The partition has committed the install."""
-        grant = self.installs.get(group)
-        if grant is None or grant.grant_id != grant_id:
+    def seat(self, grant: Grant, group: GroupId, epoch: int, order: int, at_ms: int) -> None:
+        """A grant came to a partition."""
+        grant.pending.add(topic_partition(group)[1])
+        before = self.due.get(group)
+        ends, departed = (before.ends, before.departed) if before is not None else (None, [])
+        self.due[group] = Place(epoch, order, at_ms, ends, departed)
+
+    def unseat(self, grant: Grant, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
+        """A grant has left a partition, or was thrown out; it may never have arrived there."""
+        before = self.due.get(group)
+        departed = [*(before.departed if before is not None else []), (grant.grant_id, grant.session)]
+        if before is not None and before.ends is not None:
+            ends = before.ends
+        self.due[group] = Place(epoch, order, at_ms, ends, departed[-DEPARTED_MAX:])
+
+    def bar(self, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
+        """Nobody is there, and older epochs shall be refused."""
+        before = self.due.get(group)
+        if before is not None and before.ends is not None:
+            ends = before.ends
+        self.due[group] = Place(epoch, order, at_ms, ends, before.departed if before is not None else [])
+
+    def confirmed(self, group: GroupId, order: int) -> None:
+        """The partition is at this place, or at a later one."""
+        place = self.due.get(group)
+        if place is None or place.order < order:
             return
-        del self.installs[group]
-        grant.pending.remove(topic_partition(group)[1])
-        self._over_through[group] = grant.grant_index - 1
-
-    def cleared(self, group: GroupId, grant_id: str) -> None:
-        """The partition has committed the clear."""
-        grant = self.clears.get(group)
-        if grant is None or grant.grant_id != grant_id:
-            return
-        del self.clears[group]
-        self._over_through[group] = grant.grant_index
+        self._reached[group] = max(order, self._reached.get(group, 0))
+        if place.order == order:
+            del self.due[group]
+        for grant in self._grants.on(group):
+            if grant.grant_index <= order:
+                grant.pending.discard(topic_partition(group)[1])
 
     def forget(self, groups: Iterable[GroupId]) -> None:
         """The partitions are no more."""
         for group in groups:
-            self.installs.pop(group, None)
-            self.clears.pop(group, None)
-            self._over_through.pop(group, None)
+            self.due.pop(group, None)
+            self._reached.pop(group, None)
 
     def is_over(self, fence: FenceRef) -> bool:
-        """Whether the partition is known to refuse the token of that grant."""
-        return self._over_through.get(fence.group_id, 0) >= fence.grant_index
+        """Whether the partition is known to have come to that place."""
+        return self._reached.get(fence.group_id, 0) >= fence.order
 
-    def uncleared(self, departed: Callable[[Grant], bool]) -> list[FenceRef]:
-        """Where ended grants of a kind may be in the slot still."""
-        return [FenceRef(group, g.grant_index) for group, g in sorted(self.clears.items()) if departed(g)]
+    def uncleared(self, departed: Callable[[str, str], bool]) -> list[FenceRef]:
+        """Where ended grants may be in the slot still; ``departed`` chooses by grant id and session."""
+        return [
+            FenceRef(group, place.order)
+            for group, place in sorted(self.due.items())
+            if any(departed(*gone) for gone in place.departed)
+        ]
 
-    def work_on(self, group: GroupId) -> InstallFenceWork | ClearFenceWork | None:
+    def work_on(self, group: GroupId) -> SlotWork | None:
         """What to do on a partition now."""
-        grant = self.installs.get(group)
-        if grant is not None:
-            return InstallFenceWork(
-                group_id=group,
-                grant_id=grant.grant_id,
-                grant_index=grant.grant_index,
-                epoch=grant.epoch,
-                session=grant.session,
-                producer_name=grant.producer_name,
-                mode=grant.mode,
+        place = self.due.get(group)
+        return SlotWork(group, place.order, self._wanted(group, place)) if place is not None else None
+
+    def _wanted(self, group: GroupId, place: Place) -> InstallFence | InstallSeats | ClearFence:
+        holder = self._grants.holders.get(group)
+        if holder is not None:
+            return InstallFence(
+                grant_id=holder.grant_id,
+                epoch=place.epoch,
+                session=holder.session,
+                producer_name=holder.producer_name,
+                mode=holder.mode,
+                grant_index=place.order,
+                client_id=holder.client_id,
+                now_ms=place.at_ms,
+                operation=holder.operation,
+                ends=place.ends or "superseded",
             )
-        grant = self.clears.get(group)
-        if grant is not None:
-            return ClearFenceWork(group, grant.grant_id, grant.grant_index, grant.epoch)
-        return None
+        ends = place.ends or "released"
+        seats = self._grants.seats.get(group)
+        if seats is not None:
+            return InstallSeats(place.epoch, place.order, [_seat(grant) for grant in seats.values()], place.at_ms, ends)
+        last = place.departed[-1][0] if place.departed else ""
+        return ClearFence(last, place.epoch, place.order, place.at_ms, ends)
 
     def save(self) -> SavedFences:
         """Everything that decides future answers."""
-        installs = [(group, grant.grant_id) for group, grant in self.installs.items()]
-        return SavedFences(installs, list(self.clears.items()), sorted(self._over_through.items()))
+        return SavedFences(self._order, list(self.due.items()), sorted(self._reached.items()))
 
-    def load(self, saved: SavedFences, grants: Mapping[str, Grant]) -> None:
-        """Inverse of save, into an empty one; ``grants`` are the live ones, by id."""
-        self.installs = {group: grants[grant_id] for group, grant_id in saved.installs}
-        self.clears = dict(saved.clears)
-        self._over_through = dict(saved.over_through)
+    def load(self, saved: SavedFences) -> None:
+        """Inverse of save, into an empty one."""
+        self._order = saved.order
+        self.due = dict(saved.due)
+        self._reached = dict(saved.reached)
+
+
+def _seat(grant: Grant) -> Seat:
+    return Seat(grant.grant_id, grant.session, grant.producer_name, grant.client_id, grant.at_ms)

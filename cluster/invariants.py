@@ -5,10 +5,11 @@
 
 from ..partition.commands import is_named
 from .catalog import PARTITIONS_MAX, TOPICS_MAX, Topic, group_id, topic_partition
-from .commands import GroupId
+from .commands import FenceRef, GroupId
 from .controller import ControllerMachine
 from .enrolments import PRODUCER_EPOCH_FINAL
-from .fences import Grant
+from .grants import Grant
+from .queue import Ticket
 from .registry import Row
 
 
@@ -19,10 +20,12 @@ def check(machine: ControllerMachine) -> None:
     _check_nodes(machine)
     assert len(machine.topics()) <= TOPICS_MAX
     assert sum(topic.partitions for topic in machine.topics()) <= PARTITIONS_MAX
-    for grant in machine.ownership.grants.values():
+    for grant in machine.ownership.grants.by_id.values():
         _check_grant(machine, grant)
     _check_holders(machine)
+    _check_queue(machine)
     _check_fences(machine)
+    _check_resources(machine)
     _check_registry(machine)
 
 
@@ -57,34 +60,63 @@ def _check_grant(machine: ControllerMachine, grant: Grant) -> None:
     assert topic is not None, "a grant on a topic that is gone"
     assert grant.partitions == sorted(set(grant.partitions)) != []
     assert grant.pending <= set(grant.partitions)
-    for partition in grant.partitions:
-        assert machine.ownership.holders[group_id(grant.topic_id, partition)] is grant
-        assert topic.epochs[partition] == grant.epoch, "an epoch was issued over a live grant"
+    assert not grant.all_partitions or len(grant.partitions) == topic.partitions, "a grant did not grow"
+    assert (grant.epoch is None) == (grant.mode == "Shared")
+    for partition, group in zip(grant.partitions, grant.groups(), strict=True):
+        assert any(here is grant for here in machine.ownership.grants.on(group))
+        assert grant.epoch in (None, topic.epochs[partition]), "an epoch was issued over a live grant"
+        assert partition not in grant.pending or group in machine.ownership.fences.due
 
 
 def _check_holders(machine: ControllerMachine) -> None:
-    """I2: one grant at most on a partition, which is true of a map; and it is a live one."""
-    for group, grant in machine.ownership.holders.items():
-        assert machine.ownership.grants[grant.grant_id] is grant
+    """I2: one exclusive grant at most on a partition, which is true of a map, and then nobody shares it."""
+    grants = machine.ownership.grants
+    assert not set(grants.holders) & set(grants.seats), "a seat beside an exclusive grant"
+    here = [(group, grant) for group, grant in grants.holders.items()]
+    here += [(group, grant) for group, seats in grants.seats.items() for grant in seats.values()]
+    for group, grant in here:
+        assert grants.by_id[grant.grant_id] is grant
         assert topic_partition(group)[0] == grant.topic_id
         assert topic_partition(group)[1] in grant.partitions
 
 
+def _check_queue(machine: ControllerMachine) -> None:
+    """I7, and nobody waits for what is free: something stands in the way of every ticket."""
+    queue, grants = machine.ownership.queue, machine.ownership.grants
+    for topic in machine.topics():
+        before: list[Ticket] = []
+        for ticket in queue.of_topic(topic.topic_id):
+            assert queue.of_session(ticket.session) is ticket
+            assert not grants.of_session(ticket.session), "a session waits while it holds"
+            machine.session(ticket.session)
+            assert not ticket.all_partitions or len(ticket.partitions) == topic.partitions, "a ticket did not grow"
+            wanted = set(ticket.partitions)
+            taken = any(grants.on(group_id(topic.topic_id, partition)) for partition in wanted)
+            assert taken or any(wanted & set(other.partitions) for other in before), "waits for what is free"
+            before.append(ticket)
+
+
 def _check_fences(machine: ControllerMachine) -> None:
-    """Installs are of live grants and are what these wait for; clears are of ended ones on free partitions."""
-    fences, holders = machine.ownership.fences, machine.ownership.holders
-    pending = {
-        group_id(grant.topic_id, partition): grant
-        for grant in machine.ownership.grants.values()
-        for partition in grant.pending
-    }
-    assert fences.installs == pending
-    for group, grant in fences.clears.items():
-        assert group not in holders, "a clear beside a live grant"
-        assert grant.grant_id not in machine.ownership.grants
-        assert machine.replicas(group) is not None
+    """Whoever waits for a partition to be told is waited for, and what is to be told is a partition's last place."""
+    fences = machine.ownership.fences
+    for group, place in fences.due.items():
+        located = machine.catalog.locate(group)
+        assert located is not None
+        assert place.epoch == located[0].epochs[located[1]], "an older epoch is still to be told"
+        assert all(grant.grant_index <= place.order for grant in machine.ownership.grants.on(group))
+        assert not fences.is_over(FenceRef(group, place.order))
     worked_on = [work.group_id for work in machine.work()]
-    assert set(worked_on) >= {*fences.installs, *fences.clears}
+    assert set(worked_on) >= {*fences.due, *machine.reader_fences.owed}
+
+
+def _check_resources(machine: ControllerMachine) -> None:
+    """Owners are alive; both ways of looking agree."""
+    for group, rows in machine.resources.rows.items():
+        for resource, row in rows.items():
+            assert row.generation > 0 < row.fence_epoch
+            if row.owner is not None:
+                machine.session(row.owner)
+                assert (group, resource) in machine.resources.owned_by(row.owner)
 
 
 def _check_registry(machine: ControllerMachine) -> None:
@@ -115,6 +147,7 @@ class Ratchet:
         self._clock_ms = 0
         self._epochs: dict[GroupId, int] = {}
         self._producers: dict[int, int] = {}
+        self._fence_epochs: dict[tuple[str, str], int] = {}
 
     def check(self, machine: ControllerMachine) -> None:
         """Raise AssertionError if something went down since the last time."""
@@ -124,6 +157,10 @@ class Ratchet:
             for group, epoch in zip(topic.groups(), topic.epochs, strict=True):
                 assert epoch >= self._epochs.get(group, 0), "a fencing epoch went down"
                 self._epochs[group] = epoch
+        for name, rows in machine.resources.rows.items():
+            for resource, owned in rows.items():
+                assert owned.fence_epoch >= self._fence_epochs.get((name, resource), 0), "a fence_epoch went down"
+                self._fence_epochs[name, resource] = owned.fence_epoch
         for row in machine.registry.rows.values():
             assert row.epoch >= self._producers.get(row.pid, 0), "a producer epoch went down"
             self._producers[row.pid] = row.epoch

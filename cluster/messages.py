@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from .model import TopicConfig
+from .model import PartitionStatus, TopicConfig
 from .moves import Move
 from .nodes import NodeEntry
 
@@ -93,6 +93,19 @@ class AskStatus(msgspec.Struct, frozen=True, tag="ask_status"):
     group_ids: list[int]
 
 
+class AskProducer(msgspec.Struct, frozen=True, tag="ask_producer"):
+    """Ask a node what those of these groups that it leads know of a producer."""
+
+    pid: int
+    group_ids: list[int]
+
+
+class ProducerKnown(msgspec.Struct, frozen=True, tag="producer_known"):
+    """By group, of those that the teller leads. None: not known there."""
+
+    found: list[tuple[int, PartitionStatus | None]]
+
+
 class GroupStatus(msgspec.Struct, frozen=True):
     """What a replica knows of its group. ``leader`` is a node id; ``config_order`` says which configuration of the
     topic is in force.
@@ -122,6 +135,8 @@ Message = (
     | Catalog
     | AskStanding
     | Standing
+    | AskProducer
+    | ProducerKnown
     | AskStatus
     | Status
 )

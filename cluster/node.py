@@ -26,6 +26,7 @@ from .messages import Message
 from .mover import Mover
 from .node_service import NodeService
 from .nodes import NodeEntry
+from .producer_states import ProducerStates
 from .producers import enrol
 from .reconciler import Reconciler
 from .registrar import Registrar
@@ -68,7 +69,10 @@ class Node:
         self._seat = Seat(
             self._book, self._founding, self._open_controller, self._close_group, self._duties, self._timeout_s
         )
-        self.service = NodeService(config, self._host, self._book, self._replicas, self._observer, self._seat)
+        self._producers = ProducerStates(config.node_id, self._router, self._replicas)
+        self.service = NodeService(
+            config, self._host, self._book, self._replicas, self._observer, self._producers, self._seat
+        )
 
     def _make_host(self) -> RaftHost:
         config = self.config
@@ -192,6 +196,8 @@ class Node:
                 return await self._router.propose_here(group, command, timeout_ms / 1000)
             case messages.AskStatus(group_ids):
                 return self._observer.status_here(group_ids)
+            case messages.AskProducer(pid, group_ids):
+                return await self._producers.here(pid, group_ids)
             case messages.AskStanding():
                 return self._founding.standing()
             case messages.FollowCatalog(after, wait_ms) if (control := self._seat.control) is not None:

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from ..partition.errors import InconsistentTopicId, NotEnoughReplicas, NotLeaderOrFollower, UnknownTopicOrPartition
 from ..partition.version import VERSION
 from ..raft.host import RaftHost
@@ -11,54 +9,40 @@ from .book import Book
 from .catalog import group_id
 from .config import NodeConfig
 from .control import Control
-from .exclusive import Exclusive
-from .members import Members
+from .delegating import Controlling, Delegating
 from .messages import Placement
 from .model import (
     ClusterInfo,
-    GrantInfo,
     Leader,
-    Mode,
     NodeInfo,
-    ProducerPair,
     Reassignment,
-    SessionInfo,
-    TicketInfo,
     TopicConfig,
     TopicInfo,
     TopicSummary,
 )
-from .producers import Producers
+from .producer_states import ProducerStates
 from .replica import Replica
 from .replicas import Replicas
 from .seat import Seat
 from .starting import Starting
-from .topics import Observer, Topics
+from .topics import Observer
 
 DECIDED_MAX_S = 1.0
 """How long an answer waits for this node to take over what it tells about."""
 
 
-class Controlling(msgspec.Struct, frozen=True):
-    """The operations of the controller group, on a node that is a member of it."""
-
-    control: Control
-    topics: Topics
-    exclusive: Exclusive
-    producers: Producers
-    members: Members
-
-    @staticmethod
-    def of(control: Control, observer: Observer) -> "Controlling":
-        """All of them over one controller replica."""
-        return Controlling(control, Topics(control, observer), Exclusive(control), Producers(control), Members(control))
-
-
-class NodeService:
+class NodeService(Delegating):
     """Implements service.Service."""
 
     def __init__(
-        self, config: NodeConfig, host: RaftHost, book: Book, replicas: Replicas, observer: Observer, seat: Seat
+        self,
+        config: NodeConfig,
+        host: RaftHost,
+        book: Book,
+        replicas: Replicas,
+        observer: Observer,
+        producers: ProducerStates,
+        seat: Seat,
     ) -> None:
         self.node_id = config.node_id
         self.failure: BaseException | None = None
@@ -71,6 +55,7 @@ class NodeService:
         self._host = host
         self._replicas = replicas
         self._observer = observer
+        self._producers = producers
 
     @property
     def controlling(self) -> Controlling | None:
@@ -79,7 +64,7 @@ class NodeService:
         if control is None:
             self._offices = None
         elif self._offices is None or self._offices.control is not control:
-            self._offices = Controlling.of(control, self._observer)
+            self._offices = Controlling.of(control, self._observer, self._producers)
         return self._offices
 
     def cluster(self) -> ClusterInfo:
@@ -194,48 +179,6 @@ class NodeService:
         index = controlling.control.machine.catalog_index
         await self._book.changed.until(lambda: True if self._book.index >= index else None, DECIDED_MAX_S)
         return self.cluster()
-
-    async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
-        """A new session."""
-        return await self._controller().exclusive.open_session(client_id, ttl_ms)
-
-    async def renew_session(self, session: str) -> SessionInfo:
-        """Full ttl from now."""
-        return await self._controller().exclusive.renew_session(session)
-
-    async def close_session(self, session: str) -> None:
-        """Answers when its slots are cleared."""
-        await self._controller().exclusive.close_session(session)
-
-    async def acquire(
-        self,
-        topic: str,
-        session: str,
-        partitions: Sequence[int] | None,
-        mode: Mode,
-        producer_name: str,
-        *,
-        resume_epoch: int | None,
-        topic_id: int | None,
-    ) -> GrantInfo | TicketInfo:
-        """All partitions of the set or none."""
-        return await self._controller().exclusive.acquire(
-            topic, session, partitions, mode, producer_name, resume_epoch=resume_epoch, topic_id=topic_id
-        )
-
-    async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> TicketInfo:
-        """State of a ticket."""
-        return await self._controller().exclusive.get_ticket(ticket, session, wait_ms)
-
-    async def release(self, grant: str, session: str) -> None:
-        """Answers when the slots are cleared."""
-        await self._controller().exclusive.release(grant, session)
-
-    async def init_producer(
-        self, name: str | None, pair: tuple[int, int] | None, timeout_ms: int, nonce: str | None
-    ) -> ProducerPair:
-        """InitProducerId."""
-        return await self._controller().producers.init_producer(name, pair, timeout_ms, nonce)
 
     def _controller(self) -> Controlling:
         if self.controlling is not None:

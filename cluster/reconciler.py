@@ -102,7 +102,7 @@ class Reconciler:
         answer = decode_result(await self._router.propose(work.group_id, voters, command, STEP_TIMEOUT_S))
         if isinstance(answer, StockadeError):
             raise answer
-        report: Command | None = work.report(answer, self._control.now_ms())  # type: ignore[arg-type]
+        report: Command | None = work.report(answer, self._control.stamp_ms())  # type: ignore[arg-type]
         if report is None:
             return False
         await self._control.propose(report, Done)

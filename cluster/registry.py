@@ -95,7 +95,7 @@ class Registry:
         """
         pid = command.pid
         if not is_named(pid):
-            if not FIRST_ANONYMOUS_PID <= pid < self._next_anonymous:
+            if not self.is_anonymous(pid):
                 raise InvalidProducerIdMapping()
             return Enrolled(pid, 0, index)
         row = self._by_pid.get(pid)
@@ -111,6 +111,10 @@ class Registry:
         still.
         """
         return ProducerState(row.pid, row.epoch, row.name, self.enrolments.pending([*row.retired, row.pid]))
+
+    def is_anonymous(self, pid: ProducerId) -> bool:
+        """Whether this id was given to a producer without a name."""
+        return not is_named(pid) and FIRST_ANONYMOUS_PID <= pid < self._next_anonymous
 
     def by_pid(self, pid: ProducerId) -> Row | None:
         """The name that an id belongs to or belonged to."""

@@ -4,6 +4,7 @@ machine.
 What a session holds is ownership's; whoever removes a session here must end its grants there.
 """
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 import msgspec
@@ -79,6 +80,18 @@ class Sessions:
         found = self.find(session)
         found.deadline_ms = clock_ms + found.ttl_ms
         return found
+
+    def extend(self, deadlines_ms: Iterable[tuple[str, int]]) -> None:
+        """Whoever is alive lives until then at least."""
+        for session, deadline_ms in deadlines_ms:
+            found = self._live.get(session)
+            if found is not None:
+                found.deadline_ms = max(found.deadline_ms, deadline_ms)
+
+    def deadline_ms(self, session: str) -> int | None:
+        """When a session ends unless it is renewed; None: it is not alive."""
+        found = self._live.get(session)
+        return found.deadline_ms if found is not None else None
 
     def close(self, session: str) -> None:
         """Idempotent."""

@@ -13,7 +13,9 @@ from ..partition.image import ImageDamaged
 from .catalog import Topic
 from .membership import SavedMembership
 from .ownership import SavedOwnership
+from .reader_fences import SavedReaderFences
 from .registry import SavedRegistry
+from .resources import Resource
 from .sessions import SavedSessions
 
 _MAGIC = b"StkC"
@@ -32,6 +34,8 @@ class State(msgspec.Struct, frozen=True):
     catalog: list[Topic]
     sessions: SavedSessions
     ownership: SavedOwnership
+    resources: list[tuple[str, list[tuple[str, Resource]]]]
+    reader_fences: SavedReaderFences
     registry: SavedRegistry
     membership: SavedMembership
 

@@ -1,7 +1,8 @@
 """Topics as a node serves them: changes on the controller's leader, descriptions on any node."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from ..partition.errors import RequestTimedOut, UnknownTopicOrPartition
 from . import messages
@@ -12,6 +13,7 @@ from .messages import GroupStatus, Placement
 from .model import Leader, Mode, PartitionInfo, TopicConfig, TopicInfo, TopicSummary
 from .replicas import Replicas
 from .router import Router
+from .topic_commands import ChangeTopic, TopicChanged
 
 ASK_AGAIN_S = 0.05
 """Between two questions whether a new topic's partitions have leaders."""
@@ -46,17 +48,24 @@ class Observer:
         assert isinstance(answer, messages.Status), answer
         return answer
 
-    async def describe(self, topic: Placement) -> TopicInfo:
-        """A topic with the leaders of its partitions, asked of the nodes that hold them."""
+    async def statuses(self, topic: Placement) -> list[GroupStatus | None]:
+        """What is known of each partition of a topic, asked of the nodes that hold them."""
         keys = {group_id(topic.topic_id, partition): replicas for partition, replicas in enumerate(topic.replicas)}
         nodes = sorted({node_id for replicas in topic.replicas for node_id in replicas})
         asked = [[key for key, replicas in keys.items() if node_id in replicas] for node_id in nodes]
         answers = await asyncio.gather(*map(self.status, nodes, asked))
         best = _freshest(status for answer in answers for status in answer.groups)
+        return [best.get(key) for key in keys]
+
+    async def describe(self, topic: Placement) -> TopicInfo:
+        """A topic with the leaders of its partitions."""
+        statuses = await self.statuses(topic)
         partitions = [
-            self._partition(partition, topic.replicas[partition], best.get(key)) for partition, key in enumerate(keys)
+            self._partition(partition, topic.replicas[partition], status) for partition, status in enumerate(statuses)
         ]
-        return TopicInfo(topic.topic, topic.topic_id, topic.replication_factor, False, topic.config, partitions)
+        return TopicInfo(
+            topic.topic, topic.topic_id, topic.replication_factor, topic.is_sealed, topic.config, partitions
+        )
 
     def _partition(self, partition: int, replicas: list[str], status: GroupStatus | None) -> PartitionInfo:
         if status is None:
@@ -114,6 +123,45 @@ class Topics:
             TopicCreated,
         )
         return await self._described_with_leaders(name, created.topic_id), created.created
+
+    async def change(
+        self,
+        name: str,
+        topic_id: int | None,
+        *,
+        partitions: int | None,
+        seal: bool,
+        config: Mapping[str, Any],
+    ) -> TopicInfo:
+        """The topic as it is then; answers when every partition has a leader, and acts by the configuration."""
+        nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.membership.nodes.eligible()]
+        changed = await self._control.decide(
+            lambda now: ChangeTopic(
+                now_ms=now,
+                name=name,
+                topic_id=topic_id,
+                partitions=partitions,
+                seal=seal,
+                config=dict(config),
+                nodes=nodes,
+            ),
+            TopicChanged,
+        )
+        await self._until_configured(name, changed)
+        return await self._described_with_leaders(name, changed.topic_id)
+
+    async def _until_configured(self, name: str, changed: TopicChanged) -> None:
+        deadline = asyncio.get_running_loop().time() + self._control.timeout_s
+        while asyncio.get_running_loop().time() < deadline:
+            placement = self._control.state.placement(name)
+            if placement is None or placement.topic_id != changed.topic_id:
+                return
+            statuses = await self._observer.statuses(placement)
+            orders = [status.config_order if status is not None else -1 for status in statuses]
+            if min(orders) >= changed.config_order:
+                return
+            await asyncio.sleep(ASK_AGAIN_S)
+        raise RequestTimedOut("changed, but not every partition acts by it yet")
 
     async def delete(self, name: str, topic_id: int | None) -> None:
         """Answers when every node that can be reached has dropped its replicas."""

@@ -11,59 +11,33 @@ from ..partition.commands import (
     ClearFence,
     InstallFence,
     InstallProducer,
+    InstallReader,
+    InstallSeats,
     ProducerId,
     ProducerInstalled,
+    ReaderInstalled,
     SlotState,
 )
-from .commands import FenceCleared, FenceInstalled, GroupId, ProducerFenceInstalled
+from .commands import FenceInstalled, GroupId, ProducerFenceInstalled
+from .group_commands import ReaderFenceInstalled
 
 
-class InstallFenceWork(msgspec.Struct, frozen=True):
-    """Install a live grant on one of its partitions."""
+class SlotWork(msgspec.Struct, frozen=True):
+    """Bring the slot of a partition to the last decision about it, whose place in their order is ``order``."""
 
     group_id: GroupId
-    grant_id: str
-    grant_index: int
-    epoch: int
-    session: str
-    producer_name: str
-    mode: str
+    order: int
+    asked: InstallFence | InstallSeats | ClearFence
 
-    def command(self) -> InstallFence:
+    def command(self) -> InstallFence | InstallSeats | ClearFence:
         """To propose to the partition's group."""
-        return InstallFence(
-            grant_id=self.grant_id,
-            epoch=self.epoch,
-            session=self.session,
-            producer_name=self.producer_name,
-            mode=self.mode,
-            grant_index=self.grant_index,
-        )
+        return self.asked
 
     def report(self, answer: SlotState, now_ms: int) -> FenceInstalled | None:
         """To propose to the controller's group; None when the partition refused: this work is out of date."""
         if not answer.done:
             return None
-        return FenceInstalled(now_ms=now_ms, group_id=self.group_id, grant_id=self.grant_id)
-
-
-class ClearFenceWork(msgspec.Struct, frozen=True):
-    """Empty the slot of a partition of a grant that ended."""
-
-    group_id: GroupId
-    grant_id: str
-    grant_index: int
-    epoch: int
-
-    def command(self) -> ClearFence:
-        """To propose to the partition's group."""
-        return ClearFence(grant_id=self.grant_id, epoch=self.epoch, grant_index=self.grant_index)
-
-    def report(self, answer: SlotState, now_ms: int) -> FenceCleared | None:
-        """To propose to the controller's group."""
-        if not answer.done:
-            return None
-        return FenceCleared(now_ms=now_ms, group_id=self.group_id, grant_id=self.grant_id)
+        return FenceInstalled(now_ms=now_ms, group_id=self.group_id, order=self.order)
 
 
 class InstallProducerWork(msgspec.Struct, frozen=True):
@@ -83,4 +57,27 @@ class InstallProducerWork(msgspec.Struct, frozen=True):
         return ProducerFenceInstalled(now_ms=now_ms, pid=self.pid, epoch=answer.epoch, group_id=self.group_id)
 
 
-Work = InstallFenceWork | ClearFenceWork | InstallProducerWork
+class InstallReaderWork(msgspec.Struct, frozen=True):
+    """Tell a partition who may read it as a resource of a group: the owner with this fence_epoch, or nobody."""
+
+    group_id: GroupId
+    group: str
+    fence_epoch: int
+    owned: bool
+
+    def command(self) -> InstallReader:
+        """To propose to the partition's group."""
+        return InstallReader(self.group, self.fence_epoch, self.owned)
+
+    def report(self, answer: ReaderInstalled, now_ms: int) -> ReaderFenceInstalled:
+        """To propose to the controller's group. The partition takes it, or knows a later one."""
+        return ReaderFenceInstalled(
+            now_ms=now_ms,
+            group_id=self.group_id,
+            group=self.group,
+            fence_epoch=self.fence_epoch,
+            owned=self.owned,
+        )
+
+
+Work = SlotWork | InstallProducerWork | InstallReaderWork

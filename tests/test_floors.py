@@ -41,7 +41,10 @@ UNDECLARED = {"multidict", "yarl", "yaml"}
 PURE = [
     *("partition/*", "cluster/catalog.py", "cluster/registry.py", "cluster/ownership.py", "cluster/placement.py"),
     *("cluster/membership.py", "cluster/nodes.py", "cluster/moves.py"),
-    *("cluster/controller.py", "cluster/commands.py", "cluster/model.py", "client/accumulator.py"),
+    *("cluster/controller.py", "cluster/*commands.py", "cluster/model.py", "cluster/parts.py", "cluster/decisions.py"),
+    *("cluster/questions.py", "cluster/acquiring.py", "cluster/grants.py", "cluster/queue.py", "cluster/endings.py"),
+    *("cluster/fences.py", "cluster/resources.py", "cluster/reader_fences.py", "cluster/enrolments.py"),
+    *("cluster/sessions.py", "cluster/state.py", "cluster/work.py", "cluster/leases.py", "client/accumulator.py"),
     *("chaos/checkers.py", "spark/options.py", "spark/ranges.py"),
 ]
 INPUT_OUTPUT = ["partition/segments.py", "partition/segment_files.py", "partition/stored.py"]

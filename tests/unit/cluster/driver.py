@@ -4,10 +4,12 @@ after each, all replicas give one answer, and a refused command changes nothing 
 
 import zlib
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 from stockade.cluster.catalog import group_id, topic_partition
 from stockade.cluster.commands import (
     Acquire,
+    CancelTicket,
     CloseSession,
     Command,
     CreateTopic,
@@ -19,13 +21,16 @@ from stockade.cluster.commands import (
     Release,
     Result,
     Tick,
+    TicketState,
     TopicCreated,
     encode_command,
 )
 from stockade.cluster.controller import ControllerMachine
+from stockade.cluster.group_commands import Disown, Own
 from stockade.cluster.invariants import Ratchet, check
-from stockade.cluster.model import TopicConfig
-from stockade.cluster.work import InstallProducerWork, Work
+from stockade.cluster.model import Claim, Mode, TopicConfig
+from stockade.cluster.topic_commands import ChangeTopic, FenceTopic
+from stockade.cluster.work import Work
 from stockade.partition import commands
 from stockade.partition.errors import ProducerBusy, StockadeError
 from stockade.partition.log import MemoryLog
@@ -33,6 +38,8 @@ from stockade.partition.machine import PartitionConfig, PartitionMachine
 
 NODES: list[tuple[str, str | None]] = [("n1", None), ("n2", None), ("n3", None)]
 TTL_MS = 10_000
+MODES: tuple[Mode, ...] = get_args(Mode)
+EXCLUSIVE_MODES = MODES[1:]
 
 
 class Driver:
@@ -102,6 +109,7 @@ class Driver:
         topic: str = "t",
         topic_id: int | None = None,
         resume: int | None = None,
+        ttl_ms: int | None = None,
     ) -> Result | StockadeError:
         return self.do(
             Acquire(
@@ -113,6 +121,7 @@ class Driver:
                 producer_name=name,
                 topic_id=topic_id,
                 resume_epoch=resume,
+                ticket_ttl_ms=ttl_ms,
             )
         )
 
@@ -127,6 +136,51 @@ class Driver:
         answer = self.acquire(session, partitions, mode, resume=resume)
         assert isinstance(answer, GrantState), answer
         return answer
+
+    def waiting(self, session: str, partitions: Sequence[int] | None = (0,), resume: int | None = None) -> TicketState:
+        """Get in line, and the ticket; anything else fails the test."""
+        answer = self.acquire(session, partitions, "WaitForExclusive", resume=resume)
+        assert isinstance(answer, TicketState), answer
+        return answer
+
+    def cancel(self, session: str, ticket_id: str) -> Result | StockadeError:
+        return self.do(CancelTicket(now_ms=self.now_ms, session=session, ticket_id=ticket_id))
+
+    def own(
+        self,
+        session: str,
+        *claims: str | tuple[str, int | None],
+        group: str = "g",
+        atomic: bool = True,
+        sever: Literal["session", "resource"] = "session",
+    ) -> Result | StockadeError:
+        """Claims are resources, or (resource, generation)."""
+        made = [Claim(claim) if isinstance(claim, str) else Claim(*claim) for claim in claims]
+        return self.do(Own(now_ms=self.now_ms, session=session, group=group, claims=made, atomic=atomic, sever=sever))
+
+    def disown(self, session: str, *resources: str, group: str = "g") -> Result | StockadeError:
+        return self.do(Disown(now_ms=self.now_ms, session=session, group=group, resources=list(resources)))
+
+    def change(
+        self, name: str = "t", partitions: int | None = None, *, seal: bool = False, **config: object
+    ) -> Result | StockadeError:
+        return self.do(
+            ChangeTopic(
+                now_ms=self.now_ms,
+                name=name,
+                topic_id=None,
+                partitions=partitions,
+                seal=seal,
+                config=config,
+                nodes=NODES,
+            )
+        )
+
+    def fence(
+        self, partitions: Sequence[int] | None = None, topic: str = "t", reason: str | None = None
+    ) -> Result | StockadeError:
+        numbers = None if partitions is None else list(partitions)
+        return self.do(FenceTopic(now_ms=self.now_ms, topic=topic, partitions=numbers, reason=reason))
 
     def release(self, session: str, grant_id: str) -> Result | StockadeError:
         return self.do(Release(now_ms=self.now_ms, session=session, grant_id=grant_id))
@@ -170,11 +224,7 @@ class House(Driver):
     def tell(self, work: Work) -> Command | None:
         """What the partition's answer to this work gives to report."""
         answer = self.partition(work.group_id).apply(0, 1, commands.encode_command(work.command()))
-        if isinstance(work, InstallProducerWork):
-            assert isinstance(answer, commands.ProducerInstalled)
-            return work.report(answer, self.now_ms)
-        assert isinstance(answer, commands.SlotState)
-        return work.report(answer, self.now_ms)
+        return work.report(answer, self.now_ms)  # type: ignore[arg-type]
 
     def settle(self) -> None:
         """As the reconciler does when nothing fails, until nothing is left to do."""
@@ -189,13 +239,18 @@ class House(Driver):
         """One batch for topic "t", with the token of this grant, or without."""
         topic = self.machine.topic("t")
         assert topic is not None
-        token = commands.Token(grant.grant_id, grant.epoch, grant.session) if grant is not None else None
+        token = token_of(grant, partition) if grant is not None else None
         batch = commands.Append(b"x", 1, zlib.crc32(b"x"), 0, 0, token=token, stamp=stamp)
         machine = self.partition(group_id(topic.topic_id, partition))
         return machine.apply(0, 1, commands.encode_command(batch))
 
     def may_write(self, grant: GrantState | None, partition: int) -> bool:
         return isinstance(self.append(grant, partition), commands.Appended)
+
+
+def token_of(grant: GrantState, partition: int) -> commands.Token:
+    """What its holder writes with."""
+    return commands.Token(grant.grant_id, grant.epochs[grant.partitions.index(partition)], grant.session)
 
 
 def house(partitions: int = 2, sessions: str = "abc") -> House:
@@ -206,5 +261,5 @@ def house(partitions: int = 2, sessions: str = "abc") -> House:
     return made
 
 
-def busy(epoch: int, mode: str = "Exclusive") -> ProducerBusy:
+def busy(epoch: int | None, mode: str = "Exclusive") -> ProducerBusy:
     return ProducerBusy(reason="exclusive_present", holder_mode=mode, current_epoch=epoch, queue_len=0)

@@ -4,9 +4,8 @@ import random
 from itertools import islice
 
 from stockade.cluster.commands import Enrol, RenewSession
-from stockade.cluster.ownership import MODES_AVAILABLE
 
-from .driver import House
+from .driver import MODES, House
 
 
 def random_life(seed: int, steps: int = 300) -> House:
@@ -35,7 +34,7 @@ def random_step(house: House, rng: random.Random, topic: str, session: str) -> N
             house.close(session)
         case 5 | 6 | 7:
             partitions = rng.sample(range(3), rng.randint(1, 3))
-            house.acquire(session, partitions, rng.choice(MODES_AVAILABLE), topic=topic)
+            house.acquire(session, partitions, rng.choice(MODES), topic=topic)
         case 8:
             house.init(rng.choice(["v", "w", None]), nonce=rng.choice([None, "x", "y"]))
         case 9 if found is not None:

@@ -7,6 +7,7 @@ import pytest
 
 from stockade.cluster.commands import (
     Acquire,
+    CancelTicket,
     CloseSession,
     Command,
     CreateTopic,
@@ -14,7 +15,6 @@ from stockade.cluster.commands import (
     Done,
     Enrol,
     Enrolled,
-    FenceCleared,
     FenceInstalled,
     FenceProducer,
     FenceRef,
@@ -27,9 +27,11 @@ from stockade.cluster.commands import (
     ProducerState,
     Release,
     RenewSession,
+    RenewSessions,
     Result,
     SessionState,
     Tick,
+    TicketState,
     TopicCreated,
     TopicDeleted,
     decode_command,
@@ -37,6 +39,7 @@ from stockade.cluster.commands import (
     encode_command,
     encode_result,
 )
+from stockade.cluster.group_commands import Disown, Own, Owned, ReaderFenceInstalled, ReaderRef, Verdict
 from stockade.cluster.membership_commands import (
     AddNode,
     Arranged,
@@ -46,7 +49,8 @@ from stockade.cluster.membership_commands import (
     RegisterNode,
     RemoveNode,
 )
-from stockade.cluster.model import TopicConfig
+from stockade.cluster.model import Claim, TopicConfig
+from stockade.cluster.topic_commands import ChangeTopic, FencedPartition, FenceTopic, TopicChanged, TopicFenced
 from stockade.partition.errors import (
     InvalidRequest,
     NotEnoughReplicas,
@@ -59,7 +63,25 @@ RESULTS: list[Result] = [
     TopicCreated(812, created=True),
     TopicDeleted(812, 16),
     SessionState("s-1", "loader", 10_000, 734_512),
-    GrantState("g-812-3", "t-812-3", 3, "s-1", "orders", 812, [0, 1], True, "Exclusive", "p", 2**64 - 1, [1]),
+    GrantState(
+        grant_id="g-812-3",
+        ticket_id="t-812-3",
+        grant_index=3,
+        session="s-1",
+        topic="orders",
+        topic_id=812,
+        partitions=[0, 1],
+        all_partitions=True,
+        mode="Exclusive",
+        producer_name="p",
+        epoch=2**64 - 1,
+        epochs=[2**64 - 1, 2**64 - 1],
+        pending=[1],
+    ),
+    TicketState("t-812-4", "s-1", "orders", [0, 1], 7),
+    TopicChanged(812, 815),
+    TopicFenced(812, [FencedPartition(0, 5, 9, ["g-812-3"])]),
+    Owned([Verdict("orders/0", True, 1, 2), Verdict("x", False, 3, 4, "GENERATION_FENCED")], [ReaderRef(1, "g", 2)]),
     Freed([FenceRef(812 << 16, 3)]),
     ProducerState(1001, 4, "mirror", [ProducerFence(1001, 4, 812 << 16)]),
     ProducerState(1000, 0, None, []),
@@ -100,8 +122,14 @@ COMMANDS: list[Command] = [
     ),
     Acquire(now_ms=1, session="s-1", topic="orders", partitions=None, mode="?", producer_name=""),
     Release(now_ms=1, session="s-1", grant_id="g-812-3"),
-    FenceInstalled(now_ms=1, group_id=812 << 16, grant_id="g-812-3"),
-    FenceCleared(now_ms=1, group_id=812 << 16, grant_id="g-812-3"),
+    FenceInstalled(now_ms=1, group_id=812 << 16, order=3),
+    CancelTicket(now_ms=1, session="s-1", ticket_id="t-812-3"),
+    RenewSessions(now_ms=1, deadlines_ms=[("s-1", 10_001)]),
+    ChangeTopic(now_ms=1, name="orders", topic_id=None, partitions=3, seal=True, config={"max_producers": 3}, nodes=[]),
+    FenceTopic(now_ms=1, topic="orders", partitions=[0], reason="drill"),
+    Own(now_ms=1, session="s-1", group="g", claims=[Claim("x", 0), Claim("y")], sever="resource"),
+    Disown(now_ms=1, session="s-1", group="g", resources=["x"]),
+    ReaderFenceInstalled(now_ms=1, group_id=812 << 16, group="g", fence_epoch=2**64 - 1, owned=False),
     InitProducer(now_ms=1, name="mirror", timeout_ms=1, pair=(1001, 4), nonce="n"),
     InitProducer(now_ms=1, name=None, timeout_ms=1),
     FenceProducer(now_ms=1, name="mirror"),

@@ -22,7 +22,8 @@ from stockade.cluster.commands import (
 )
 from stockade.cluster.controller import ControllerMachine
 from stockade.cluster.model import TopicConfig
-from stockade.cluster.work import ClearFenceWork, InstallFenceWork, InstallProducerWork
+from stockade.cluster.work import InstallProducerWork, SlotWork
+from stockade.partition.commands import ClearFence, InstallFence, InstallProducer
 
 from .driver import House
 from .lives import random_life
@@ -71,12 +72,13 @@ def test_on_one_partition_there_is_one_fence_to_do_and_it_comes_before_producers
     house.open("a")
     house.open("b")
     first = house.granted("a")
-    assert [type(work) for work in house.machine.work()] == [InstallFenceWork, InstallProducerWork]
+    assert [type(work.command()) for work in house.machine.work()] == [InstallFence, InstallProducer]
     house.release("a", first.grant_id)
-    assert [type(work) for work in house.machine.work()] == [ClearFenceWork, InstallProducerWork]
+    assert [type(work.command()) for work in house.machine.work()] == [ClearFence, InstallProducer]
     second = house.granted("b")
     fence, producer = house.machine.work()
-    assert fence == InstallFenceWork(group, second.grant_id, second.grant_index, 2, "b", "p", "Exclusive")
+    asked = InstallFence(second.grant_id, 2, "b", "p", "Exclusive", second.grant_index, "c-b", 0, "acquire", "released")
+    assert fence == SlotWork(group, second.grant_index, asked)
     assert producer == InstallProducerWork(group, 1001, 1, house.index)
     assert house.machine.work_on(group) == [fence, producer]
     assert house.machine.work_on(group + 1) == []
@@ -108,8 +110,8 @@ def test_ten_thousand_partitions_are_granted_and_fenced_in_linear_time() -> None
     grant = do(Acquire(now_ms=0, session="a", topic="t", partitions=None, mode="Exclusive", producer_name="p"))
     assert isinstance(grant, GrantState)
     while (work := next(machine.work(), None)) is not None:
-        assert isinstance(work, InstallFenceWork)
+        assert isinstance(work, SlotWork)
         assert machine.is_in_force(grant.grant_id) is False
-        do(FenceInstalled(now_ms=0, group_id=work.group_id, grant_id=work.grant_id))
+        do(FenceInstalled(now_ms=0, group_id=work.group_id, order=work.order))
     assert machine.is_in_force(grant.grant_id) is True
     assert time.process_time() - started_s < 5, "ten times what it takes on a slow machine"

@@ -23,12 +23,11 @@ from stockade.cluster.commands import (
     GroupId,
     ProducerState,
 )
-from stockade.cluster.ownership import MODES_AVAILABLE
 from stockade.cluster.work import InstallProducerWork, Work
-from stockade.partition.commands import PRODUCER_EPOCH_MAX, NotEnrolled, Stamp, Token
+from stockade.partition.commands import PRODUCER_EPOCH_MAX, NotEnrolled, Stamp
 from stockade.partition.errors import StockadeError
 
-from .driver import House
+from .driver import EXCLUSIVE_MODES, House, token_of
 
 PARTITIONS = 2
 SESSIONS = ["a", "b", "c"]
@@ -109,7 +108,7 @@ class FenceProtocol(Postal):
     @rule(
         session=st.sampled_from(SESSIONS),
         partitions=st.sets(st.integers(0, PARTITIONS - 1), min_size=1),
-        mode=st.sampled_from(MODES_AVAILABLE),
+        mode=st.sampled_from(EXCLUSIVE_MODES),
         resume=st.booleans(),
     )
     def acquire(self, session: str, partitions: set[int], mode: str, resume: bool) -> None:
@@ -121,7 +120,7 @@ class FenceProtocol(Postal):
 
     @rule(choice=st.integers(0))
     def release(self, choice: int) -> None:
-        grants = list(self.house.machine.ownership.grants.values())
+        grants = list(self.house.machine.ownership.grants.by_id.values())
         if grants:
             grant = grants[choice % len(grants)]
             self.note_freed(self.house.release(grant.session, grant.grant_id))
@@ -155,6 +154,10 @@ class FenceProtocol(Postal):
 
     @invariant()
     def only_the_holder_writes_once_its_grant_is_in_force(self) -> None:
+        for grant_id in self.house.machine.ownership.grants.by_id:
+            grant = self.house.machine.grant(grant_id)
+            assert grant is not None
+            self.given.setdefault(grant_id, grant)
         for partition, group in enumerate(self.groups):
             holder = self.house.machine.holder(group)
             if holder is None or not self.house.machine.is_in_force(holder.grant_id):
@@ -169,13 +172,15 @@ class FenceProtocol(Postal):
             if self.house.machine.is_over(fence):
                 partition = self.groups.index(fence.group_id)
                 for grant in self.given.values():
-                    if grant.grant_index <= fence.grant_index:
+                    if grant.grant_index < fence.order:
                         assert not self.accepts(fence.group_id, partition, grant.grant_id)
 
     def accepts(self, group: GroupId, partition: int, grant_id: str) -> bool:
         grant = self.given[grant_id]
-        token = Token(grant.grant_id, grant.epoch, grant.session)
-        return partition in grant.partitions and self.house.partition(group).fence.judge(token, False) is None
+        return (
+            partition in grant.partitions
+            and self.house.partition(group).fence.judge(token_of(grant, partition), False) is None
+        )
 
     def check_settled(self) -> None:
         assert list(self.house.machine.work()) == []

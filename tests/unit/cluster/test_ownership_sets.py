@@ -8,14 +8,13 @@ import random
 import pytest
 
 from stockade.cluster.catalog import group_id
-from stockade.cluster.ownership import MODES_AVAILABLE
 from stockade.partition.errors import (
     InvalidRequest,
     ProducerFenced,
     UnknownTopicOrPartition,
 )
 
-from .driver import TTL_MS, Driver, busy, house
+from .driver import EXCLUSIVE_MODES, MODES, TTL_MS, Driver, busy, house
 
 
 def test_all_partitions_are_recorded_as_such() -> None:
@@ -27,7 +26,7 @@ def test_all_partitions_are_recorded_as_such() -> None:
 @pytest.mark.parametrize(
     ("partitions", "name"), [([0], "p"), ([0, 1, 2], "p"), ([0, 1], "q")], ids=["part", "more", "other name"]
 )
-@pytest.mark.parametrize("mode", MODES_AVAILABLE)
+@pytest.mark.parametrize("mode", EXCLUSIVE_MODES)
 def test_a_set_that_overlaps_an_own_grant_is_refused(partitions: list[int], name: str, mode: str) -> None:
     driver = house(partitions=3)
     driver.granted("a", [0, 1])
@@ -121,12 +120,12 @@ def test_27_whatever_many_sessions_ask_for_grants_never_overlap(seed: int) -> No
             driver.acquire(
                 session,
                 rng.sample(range(count), rng.randint(1, count)),
-                rng.choice(MODES_AVAILABLE),
+                rng.choice(MODES),
                 topic=topic,
                 resume=rng.choice([None, None, rng.randint(0, 9)]),
             )
         elif roll < 0.75:
-            grants = list(driver.machine.ownership.grants)
+            grants = list(driver.machine.ownership.grants.by_id)
             if grants:
                 driver.release(session, rng.choice(grants))
         elif roll < 0.85:

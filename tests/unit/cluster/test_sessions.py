@@ -109,9 +109,9 @@ def test_due_sessions_expire_in_the_order_of_deadline_and_id(monkeypatch: pytest
     order: list[str] = []
     end_session = driver.machine.ownership.end_session
 
-    def ended(session: str) -> None:
+    def ended(session: str, ends: str) -> None:
         order.append(session)
-        end_session(session)
+        end_session(session, ends)
 
     monkeypatch.setattr(driver.machine.ownership, "end_session", ended)
     for session, ttl_ms in (("d", 3_000), ("c", 2_000), ("b", 2_000), ("a", 4_000), ("e", 1_500)):

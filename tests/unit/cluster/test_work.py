@@ -1,31 +1,39 @@
 """What a step proposes to a partition, and what it reports of the answer."""
 
-from stockade.cluster.commands import FenceCleared, FenceInstalled, ProducerFenceInstalled
-from stockade.cluster.work import ClearFenceWork, InstallFenceWork, InstallProducerWork
+from stockade.cluster.commands import FenceInstalled, ProducerFenceInstalled
+from stockade.cluster.group_commands import ReaderFenceInstalled
+from stockade.cluster.work import InstallProducerWork, InstallReaderWork, SlotWork
 from stockade.partition.commands import (
     ClearFence,
     InstallFence,
     InstallProducer,
+    InstallReader,
     ProducerInstalled,
+    ReaderInstalled,
     SlotState,
 )
 
 GROUP = 812 << 16 | 1
-INSTALL = InstallFenceWork(GROUP, "g-812-3", 3, 7, "s-1", "p", "Exclusive")
-CLEAR = ClearFenceWork(GROUP, "g-812-3", 3, 7)
+INSTALL = SlotWork(GROUP, 3, InstallFence("g-812-3", 7, "s-1", "p", "Exclusive", 3))
+CLEAR = SlotWork(GROUP, 4, ClearFence("g-812-3", 7, 4))
+READER = InstallReaderWork(GROUP, "g", 5, False)
 PRODUCER = InstallProducerWork(GROUP, 1001, 4, 17)
 
 
 def test_a_step_proposes_what_it_says() -> None:
     assert INSTALL.command() == InstallFence("g-812-3", 7, "s-1", "p", "Exclusive", 3)
-    assert CLEAR.command() == ClearFence("g-812-3", 7, 3)
+    assert CLEAR.command() == ClearFence("g-812-3", 7, 4)
+    assert READER.command() == InstallReader("g", 5, False)
     assert PRODUCER.command() == InstallProducer(1001, 4, 17)
 
 
 def test_a_step_that_was_done_is_reported() -> None:
     done = SlotState(done=True, topic_epoch=7)
-    assert INSTALL.report(done, 5) == FenceInstalled(now_ms=5, group_id=GROUP, grant_id="g-812-3")
-    assert CLEAR.report(done, 5) == FenceCleared(now_ms=5, group_id=GROUP, grant_id="g-812-3")
+    assert INSTALL.report(done, 5) == FenceInstalled(now_ms=5, group_id=GROUP, order=3)
+    assert CLEAR.report(done, 5) == FenceInstalled(now_ms=5, group_id=GROUP, order=4)
+    assert READER.report(ReaderInstalled(5), 5) == ReaderFenceInstalled(
+        now_ms=5, group_id=GROUP, group="g", fence_epoch=5, owned=False
+    )
     assert PRODUCER.report(ProducerInstalled(4), 5) == ProducerFenceInstalled(
         now_ms=5, pid=1001, epoch=4, group_id=GROUP
     )

@@ -1,0 +1,230 @@
+"""Who may have what: the checks of an acquire in their order, and what each mode does (SEMANTICS 5.2, 6.1).
+
+Pure; everything here raises its refusal before anything is changed.
+"""
+
+from typing import get_args
+
+import msgspec
+
+from ..partition.errors import (
+    HoldAndWait,
+    InvalidFencingToken,
+    InvalidRequest,
+    ProducerBusy,
+    ProducerFenced,
+    ThrottlingQuotaExceeded,
+    UnknownTopicOrPartition,
+)
+from .catalog import Catalog, Topic, group_id
+from .commands import Acquire
+from .grants import Grant
+from .model import Mode
+from .ownership import Ownership
+from .queue import Ticket
+
+PRODUCER_NAME_CHARACTERS_MAX = 249
+SEATS_PER_PARTITION_MAX = 1_000
+"""Sessions that share a partition."""
+RETRY_AFTER_MS = 1000
+
+
+def check_shape(command: Acquire) -> None:
+    """Raises InvalidRequest. An unknown mode is an error, never another mode."""
+    if command.mode not in get_args(Mode):
+        raise InvalidRequest(f"mode: not one of {', '.join(get_args(Mode))}")
+    if not 1 <= len(command.producer_name) <= PRODUCER_NAME_CHARACTERS_MAX:
+        raise InvalidRequest(f"producer_name: not 1 to {PRODUCER_NAME_CHARACTERS_MAX} characters")
+    if command.ticket_ttl_ms is not None and command.ticket_ttl_ms < 1:
+        raise InvalidRequest("ticket_ttl_ms: not positive")
+    check_set(command.partitions)
+
+
+def check_set(partitions: list[int] | None) -> None:
+    """Raises InvalidRequest."""
+    if partitions is not None:
+        if not partitions:
+            raise InvalidRequest("partitions: empty")
+        if len(set(partitions)) != len(partitions):
+            raise InvalidRequest("partitions: one is named twice")
+        if min(partitions) < 0:
+            raise InvalidRequest("partitions: one is negative")
+
+
+def resolve(topic: Topic, partitions: list[int] | None) -> list[int]:
+    """The set, ascending; None is all. Raises UnknownTopicOrPartition."""
+    if partitions is None:
+        return list(range(topic.partitions))
+    for partition in sorted(partitions):
+        if partition >= topic.partitions:
+            raise UnknownTopicOrPartition(topic=topic.name, partition=partition)
+    return sorted(partitions)
+
+
+def check_resume(topic: Topic, partitions: list[int], resume_epoch: int | None) -> None:
+    """A lower epoch than the one of any partition was superseded; a higher one was never issued.
+
+    Raises ProducerFenced, InvalidFencingToken.
+    """
+    if resume_epoch is None:
+        return
+    epochs = [topic.epochs[partition] for partition in partitions]
+    if resume_epoch < max(epochs):
+        raise ProducerFenced(reason="superseded", current_epoch=max(epochs))
+    if resume_epoch > min(epochs):
+        raise InvalidFencingToken(current_epoch=min(epochs))
+
+
+class _Scene(msgspec.Struct):
+    """What an acquire meets: grants of others on its set, the first one for each partition, and tickets that touch it.
+
+    ``seats``: the session's own seats on the set, which count as free.
+    """
+
+    topic: Topic
+    holders: list[tuple[int, Grant]]
+    sharers: list[tuple[int, Grant]]
+    seats: list[Grant]
+    tickets: list[Ticket]
+
+
+class Acquiring:
+    """Decides acquires over the state of an Ownership."""
+
+    def __init__(self, catalog: Catalog, ownership: Ownership) -> None:
+        self._catalog = catalog
+        self._ownership = ownership
+
+    def acquire(self, index: int, command: Acquire, client_id: str) -> Grant | Ticket:
+        """The grant of the whole set, or a place in line.
+
+        The caller has called check_shape, knows that the session is alive, and promotes afterwards.
+        """
+        topic = self._catalog.find(command.topic, None)
+        partitions = resolve(topic, command.partitions)
+        self._catalog.find(command.topic, command.topic_id)
+        held = self._held_already(topic, partitions, command)
+        # The repetition of an acquire that fenced somebody would otherwise be told that its own grant
+        # superseded it.
+        if held is None or held.resume_epoch != command.resume_epoch:
+            check_resume(topic, partitions, command.resume_epoch)
+        if held is not None:
+            return held
+        ticket = self._ownership.queue.of_session(command.session)
+        if ticket is not None and command.mode == "WaitForExclusive" and _is_for(ticket, topic, partitions):
+            return ticket
+        scene = self._look(topic, partitions, command.session)
+        if ticket is not None:
+            raise self._hold_and_wait(command.session)
+        return self._decide(
+            _asked(index, topic, partitions, command, client_id, self._ownership.now_ms), command, scene
+        )
+
+    def _held_already(self, topic: Topic, partitions: list[int], command: Acquire) -> Grant | None:
+        """The grant that this command asked for before, or that its session has of the same set and name."""
+        for grant in self._ownership.grants.on(group_id(topic.topic_id, partitions[0])):
+            mine = (grant.session, grant.producer_name) == (command.session, command.producer_name)
+            if mine and grant.partitions == partitions and (not grant.is_shared or command.mode == "Shared"):
+                return grant
+        return None
+
+    def _look(self, topic: Topic, partitions: list[int], session: str) -> _Scene:
+        """Raises InvalidRequest for a set that overlaps an exclusive grant of the session."""
+        scene = _Scene(topic, [], [], [], self._ownership.queue.touching(topic.topic_id, partitions))
+        own: dict[str, Grant] = {}
+        for partition in partitions:
+            for grant in self._ownership.grants.on(group_id(topic.topic_id, partition)):
+                if grant.session != session:
+                    (scene.sharers if grant.is_shared else scene.holders).append((partition, grant))
+                elif grant.is_shared:
+                    own[grant.grant_id] = grant
+                else:
+                    text = "partitions: this session holds some of them under another grant; release it first"
+                    raise InvalidRequest(text)
+        scene.seats = list(own.values())
+        return scene
+
+    def _decide(self, asked: Ticket, command: Acquire, scene: _Scene) -> Grant | Ticket:
+        match command.mode:
+            case "Shared":
+                return self._share(asked, scene)
+            case "ExclusiveWithFencing":
+                return self._throw_out(asked, scene)
+            case "WaitForExclusive" if scene.holders or scene.sharers or scene.tickets:
+                return self._wait(asked)
+            case _:
+                if scene.holders or scene.sharers or scene.tickets:
+                    raise _busy(asked, scene)
+                self._upgrade(scene)
+                return self._ownership.give(asked, command.mode, "acquire", seat_was_free=True)
+
+    def _share(self, asked: Ticket, scene: _Scene) -> Grant:
+        if scene.holders or scene.tickets:
+            raise _busy(asked, scene, sharers_matter=False)
+        grants = self._ownership.grants
+        groups = [group_id(asked.topic_id, partition) for partition in asked.partitions]
+        if any(len(grants.seats.get(group, ())) >= SEATS_PER_PARTITION_MAX for group in groups):
+            text = f"{SEATS_PER_PARTITION_MAX} share a partition"
+            raise ThrottlingQuotaExceeded(text, retry_after_ms=RETRY_AFTER_MS)
+        return self._ownership.give(asked, "Shared", "acquire", seat_was_free=True)
+
+    def _throw_out(self, asked: Ticket, scene: _Scene) -> Grant:
+        for ticket in scene.tickets:
+            self._ownership.leave(ticket, "evicted")
+        victims = {grant.grant_id: grant for _, grant in (*scene.holders, *scene.sharers)}
+        for victim in victims.values():
+            self._ownership.end(victim, "evicted", "evicted")
+        self._upgrade(scene)
+        operation = "eviction" if victims else "acquire"
+        return self._ownership.give(asked, "ExclusiveWithFencing", operation, seat_was_free=not victims)
+
+    def _wait(self, asked: Ticket) -> Ticket:
+        if self._ownership.grants.of_session(asked.session):
+            raise self._hold_and_wait(asked.session)
+        self._ownership.queue.add(asked)
+        return asked
+
+    def _upgrade(self, scene: _Scene) -> None:
+        """The session's own seats make room for its exclusive grant. They end whole, as every grant does."""
+        for seat in scene.seats:
+            self._ownership.end(seat, "superseded", "upgraded")
+
+    def _hold_and_wait(self, session: str) -> HoldAndWait:
+        held = [grant.grant_id for grant in self._ownership.grants.of_session(session)]
+        ticket = self._ownership.queue.of_session(session)
+        return HoldAndWait(held_grants=held, ticket=ticket.ticket_id if ticket is not None else None)
+
+
+def _asked(index: int, topic: Topic, partitions: list[int], command: Acquire, client_id: str, now_ms: int) -> Ticket:
+    ttl_ms = command.ticket_ttl_ms
+    return Ticket(
+        ticket_id=f"t-{topic.topic_id}-{index}",
+        session=command.session,
+        client_id=client_id,
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        partitions=partitions,
+        all_partitions=command.partitions is None,
+        producer_name=command.producer_name,
+        resume_epoch=command.resume_epoch,
+        deadline_ms=now_ms + ttl_ms if ttl_ms is not None else None,
+    )
+
+
+def _is_for(ticket: Ticket, topic: Topic, partitions: list[int]) -> bool:
+    return (ticket.topic_id, ticket.partitions) == (topic.topic_id, partitions)
+
+
+def _busy(asked: Ticket, scene: _Scene, sharers_matter: bool = True) -> ProducerBusy:
+    """Names what stands in the way, the worst first."""
+    in_the_way = scene.holders or (scene.sharers if sharers_matter else [])
+    partition, holder = in_the_way[0] if in_the_way else (asked.partitions[0], None)
+    reason = "waiters_present"
+    if holder is not None:
+        reason = "shared_present" if holder.is_shared else "exclusive_present"
+    return ProducerBusy(
+        reason=reason,
+        holder_mode=holder.mode if holder is not None else None,
+        current_epoch=scene.topic.epochs[partition],
+        queue_len=len(scene.tickets),
+    )

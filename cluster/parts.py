@@ -1,0 +1,65 @@
+"""The parts of the controller's state, made, saved and loaded together."""
+
+from .acquiring import Acquiring
+from .catalog import Catalog
+from .membership import Membership
+from .ownership import Ownership
+from .reader_fences import ReaderFences
+from .registry import Registry
+from .resources import Resources
+from .sessions import Sessions
+from .state import State
+
+
+class Parts:
+    """``lease_clock_ms`` is the replicated clock; ``term`` and ``applied_index`` are the last command's;
+    ``catalog_index`` is that of the last command that changed what nodes must know of topics and of each other. The
+    parts are open to reading: tests and invariants look at them, nobody but apply changes them.
+    """
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget everything."""
+        self.applied_index = 0
+        self.term = 0
+        self.lease_clock_ms = 0
+        self.catalog_index = 0
+        self.catalog = Catalog()
+        self.sessions = Sessions()
+        self.ownership = Ownership(self.catalog)
+        self.acquiring = Acquiring(self.catalog, self.ownership)
+        self.resources = Resources()
+        self.reader_fences = ReaderFences()
+        self.registry = Registry()
+        self.membership = Membership(self.catalog)
+
+    def save(self) -> State:
+        """Everything that decides future answers."""
+        return State(
+            applied_index=self.applied_index,
+            term=self.term,
+            lease_clock_ms=self.lease_clock_ms,
+            catalog_index=self.catalog_index,
+            catalog=self.catalog.save(),
+            sessions=self.sessions.save(),
+            ownership=self.ownership.save(),
+            resources=self.resources.save(),
+            reader_fences=self.reader_fences.save(),
+            registry=self.registry.save(),
+            membership=self.membership.save(),
+        )
+
+    def load(self, state: State) -> None:
+        """Inverse of save, in place of all that is here."""
+        self.begin()
+        self.applied_index, self.term, self.lease_clock_ms = state.applied_index, state.term, state.lease_clock_ms
+        self.catalog_index = state.catalog_index
+        self.catalog.load(state.catalog)
+        self.sessions.load(state.sessions)
+        self.ownership.load(state.ownership)
+        self.resources.load(state.resources)
+        self.reader_fences.load(state.reader_fences)
+        self.registry.load(state.registry)
+        self.membership.load(state.membership)

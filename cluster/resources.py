@@ -1,0 +1,216 @@
+"""What sessions own in groups: any text, with a generation to claim it by and a fence_epoch that only grows
+(SEMANTICS 6.4). Pure state of the controller's machine.
+
+A resource is remembered when nobody owns it any more: a later owner must have a higher fence_epoch.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..partition.errors import GenerationFenced, InvalidRequest, NotOwner, ThrottlingQuotaExceeded
+from .group_commands import Disown, Own, Verdict
+from .model import Claim
+
+RESOURCES_MAX = 1_000_000
+"""Of all groups together, whether owned or not."""
+RESOURCE_BYTES_MAX = 1_024
+CLAIMS_MAX = 10_000
+RETRY_AFTER_MS = 1000
+
+Key = tuple[str, str]
+"""Group and resource."""
+
+
+class Resource(msgspec.Struct):
+    """``owner`` is a session, None when nobody owns it."""
+
+    owner: str | None
+    generation: int
+    fence_epoch: int
+
+
+_NEVER_SEEN = Resource(None, 0, 0)
+
+
+class Owning(msgspec.Struct):
+    """What a command about resources did: verdicts, the keys that changed, and the sessions that lost everything."""
+
+    verdicts: list[Verdict] = []
+    changed: list[Key] = []
+    severed: list[str] = []
+
+
+class Resources:
+    """By group and name, and by owner."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, Resource]] = {}
+        self._owned: dict[str, dict[Key, None]] = {}
+        self._by_topic: dict[str, dict[Key, None]] = {}
+        self._count = 0
+
+    def own(self, command: Own) -> Owning:
+        """Claim by claim; ``atomic``: all or none. The caller knows that the session is alive.
+
+        Raises InvalidRequest, GenerationFenced, ThrottlingQuotaExceeded.
+        """
+        check_names([claim.resource for claim in command.claims])
+        rows = self.rows.get(command.group, {})
+        if self._count + sum(claim.resource not in rows for claim in command.claims) > RESOURCES_MAX:
+            raise ThrottlingQuotaExceeded(f"over {RESOURCES_MAX} resources", retry_after_ms=RETRY_AFTER_MS)
+        if command.atomic:
+            self._check_all(command)
+        done = Owning()
+        for claim in command.claims:
+            wanted = self._judge(command, claim)
+            if wanted is not None:
+                self._take(command, claim.resource, wanted, done)
+            done.verdicts.append(self._verdict(command.group, claim.resource, command.session))
+        return done
+
+    def disown(self, command: Disown) -> Owning:
+        """Give up; what nobody owns is fine. Raises InvalidRequest, NotOwner."""
+        check_names(command.resources)
+        for resource in command.resources:
+            row = self.find(command.group, resource)
+            if row.owner not in (None, command.session):
+                raise NotOwner(fence_epoch=row.fence_epoch, resource=resource, group=command.group)
+        done = Owning()
+        for resource in command.resources:
+            row = self.find(command.group, resource)
+            if row.owner is not None:
+                self._free((command.group, resource))
+                done.changed.append((command.group, resource))
+            done.verdicts.append(Verdict(resource, False, row.generation, row.fence_epoch))
+        return done
+
+    def end_session(self, session: str) -> list[Key]:
+        """Everything that a session owns is free; what that was."""
+        freed = list(self._owned.get(session, ()))
+        for key in freed:
+            self._free(key)
+        return freed
+
+    def find(self, group: str, resource: str) -> Resource:
+        """A resource; generation and fence_epoch are 0 for one that was never owned."""
+        return self.rows.get(group, {}).get(resource, _NEVER_SEEN)
+
+    def of_topic(self, topic: str) -> list[Key]:
+        """The resources that have names of partitions of a topic."""
+        return list(self._by_topic.get(topic, ()))
+
+    def owned_by(self, session: str) -> list[Key]:
+        """The earliest owned first."""
+        return list(self._owned.get(session, ()))
+
+    def save(self) -> list[tuple[str, list[tuple[str, Resource]]]]:
+        """Everything that decides future answers."""
+        return [(group, list(rows.items())) for group, rows in self.rows.items()]
+
+    def load(self, saved: list[tuple[str, list[tuple[str, Resource]]]]) -> None:
+        """Inverse of save, into an empty one."""
+        for group, rows in saved:
+            for resource, row in rows:
+                self._put((group, resource), row)
+
+    def _check_all(self, command: Own) -> None:
+        """Raises GenerationFenced with all verdicts if any claim must be refused."""
+        refused = [claim for claim in command.claims if self._judge(command, claim) is None]
+        if refused:
+            first = self.find(command.group, refused[0].resource)
+            names = {claim.resource for claim in refused}
+            raise GenerationFenced(
+                resource=refused[0].resource,
+                generation=first.generation,
+                fence_epoch=first.fence_epoch,
+                results=[self._preview(command.group, claim.resource, names) for claim in command.claims],
+            )
+
+    def _preview(self, group: str, resource: str, refused: set[str]) -> dict[str, object]:
+        row = self.find(group, resource)
+        preview = {"resource": resource, "granted": False, "generation": row.generation}
+        code = {"code": GenerationFenced.code} if resource in refused else {}
+        return {**preview, "fence_epoch": row.fence_epoch, **code}
+
+    def _judge(self, command: Own, claim: Claim) -> Resource | None:
+        """What the resource becomes; None: the claim is refused."""
+        return judge(self.rows.get(command.group, {}).get(claim.resource), command.session, claim.generation)
+
+    def _take(self, command: Own, resource: str, wanted: Resource, done: Owning) -> None:
+        before, key = self.find(command.group, resource), (command.group, resource)
+        if before == wanted:
+            return
+        victim = before.owner
+        if victim is not None:
+            self._free(key)
+            if victim != command.session and command.sever == "session":
+                done.severed.append(victim)
+                done.changed += self.end_session(victim)
+        self._put(key, wanted)
+        done.changed.append(key)
+
+    def _verdict(self, group: str, resource: str, session: str) -> Verdict:
+        row = self.find(group, resource)
+        granted = row.owner == session
+        return Verdict(resource, granted, row.generation, row.fence_epoch, None if granted else GenerationFenced.code)
+
+    def _put(self, key: Key, row: Resource) -> None:
+        group, resource = key
+        rows = self.rows.setdefault(group, {})
+        if resource not in rows:
+            self._count += 1
+            named = partition_named(resource)
+            if named is not None:
+                self._by_topic.setdefault(named[0], {})[key] = None
+        rows[resource] = row
+        if row.owner is not None:
+            self._owned.setdefault(row.owner, {})[key] = None
+
+    def _free(self, key: Key) -> None:
+        row = self.rows[key[0]][key[1]]
+        assert row.owner is not None
+        owned = self._owned[row.owner]
+        del owned[key]
+        if not owned:
+            del self._owned[row.owner]
+        row.owner = None
+
+
+def judge(row: Resource | None, session: str, requested: int | None) -> Resource | None:
+    """The table: what becomes of a resource that ``session`` claims with this generation; None: refused."""
+    if row is None:
+        return Resource(session, 1, 1)
+    least = row.generation + 1
+    if requested == 0:
+        wanted = 1
+    elif row.owner is None:
+        wanted = max(least, requested or 0)
+    elif row.owner == session:
+        if requested is None or requested < least:
+            return row
+        wanted = requested
+    elif requested is None or requested < row.generation:
+        return None
+    else:
+        wanted = max(least, requested)
+    return Resource(session, wanted, row.fence_epoch + 1)
+
+
+def check_names(resources: Sequence[str]) -> None:
+    """Raises InvalidRequest."""
+    if not 1 <= len(resources) <= CLAIMS_MAX:
+        raise InvalidRequest(f"claims: not 1 to {CLAIMS_MAX}")
+    if len(set(resources)) != len(resources):
+        raise InvalidRequest("claims: a resource is named twice")
+    for resource in resources:
+        if not 1 <= len(resource.encode()) <= RESOURCE_BYTES_MAX:
+            raise InvalidRequest(f"resource: not 1 to {RESOURCE_BYTES_MAX} bytes")
+
+
+def partition_named(resource: str) -> tuple[str, int] | None:
+    """Topic and partition, if the text is ``<topic>/<partition>``."""
+    topic, slash, number = resource.rpartition("/")
+    if not slash or not topic or not number.isdecimal() or str(int(number)) != number:
+        return None
+    return topic, int(number)

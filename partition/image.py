@@ -18,7 +18,7 @@ class ImageDamaged(Exception):
 class FileExtent(msgspec.Struct, frozen=True):
     """The first ``size`` bytes of the file ``name`` (in the machine's directory); they are final.
 
-    ``is_sealed``: nothing is ever appended to the file. Only such a file may be shared with another generation by a hard
+    ``is_sealed``: nothing is ever appended to the file. Only such a file may be shared with another folder by a hard
     link: what is not sealed goes on growing, in whichever folder it is.
     """
 

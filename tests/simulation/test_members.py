@@ -1,0 +1,344 @@
+"""Members that come, go, lose their disks and hand over; and followers that lack what is gone: step by step."""
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from simulation.checker import Attempt
+from simulation.checkpoints import Checkpoints
+from simulation.world import Setting, World
+
+from stockade.raft.configuration import AddLearner, ChangeRefused, Configuration, RemoveMember
+from stockade.raft.group import Committed, NotLeader, Rejected
+from stockade.raft.messages import AppendAck, Offer, PreVote, PreVoteReply, RaftMessage, RequestVote, VoteReply
+
+
+def started(nodes: int = 3, spares: int = 0) -> tuple[World, str, list[str]]:
+    """A cluster at peace, its leader and its followers."""
+    world = World(1, Setting(nodes, spares=spares))
+    world.run_until(lambda: bool(world.leaders()))
+    world.run(0.5)
+    (leader,) = world.leaders()
+    return world, leader, [node for node in world.nodes[:nodes] if node != leader]
+
+
+def propose(world: World, node: str, *commands: str) -> list[Attempt]:
+    return [world.checker.propose(world.processes[node], 1, command.encode(), 10.0) for command in commands]
+
+
+def change(world: World, node: str, wanted: AddLearner | RemoveMember) -> list[Any]:
+    """Ask for a change; what becomes of it is added to the answer."""
+    outcomes: list[Any] = []
+    world.group(node).submit_change(wanted, 5.0, outcomes.append)
+    return outcomes
+
+
+def learner(world: World, node: str) -> AddLearner:
+    return AddLearner(node, world.disks[node].incarnation)
+
+
+def transfer(world: World, node: str, heir: str | None, timeout_s: float = 2.0) -> list[Exception | None]:
+    settled: list[Exception | None] = []
+    world.group(node).submit_transfer(heir, timeout_s, settled.append)
+    return settled
+
+
+def sent_by(world: World, node: str) -> list[RaftMessage]:
+    """Everything that a node sends from now on."""
+    seen: list[RaftMessage] = []
+    check = world.network.on_sent
+
+    def on_sent(source: str, target: str, group_id: int, message: RaftMessage) -> None:
+        check(source, target, group_id, message)
+        if source == node:
+            seen.append(message)
+
+    world.network.on_sent = on_sent
+    return seen
+
+
+def commands(world: World, node: str) -> list[bytes]:
+    return [command for _, _, command in world.processes[node].machines[1].applied]
+
+
+# Coming and going.
+
+
+def test_a_learner_gets_the_log_and_becomes_a_voter_by_itself() -> None:
+    world, leader, _ = started(3, spares=1)
+    propose(world, leader, "before")
+    outcomes = change(world, leader, learner(world, "n4"))
+    world.run_until(lambda: "n4" in world.group(leader).voters and not world.group(leader).changing)
+    world.run(0.5)
+    assert isinstance(outcomes[0], Committed)
+    assert isinstance(outcomes[0].result, Configuration)
+    assert commands(world, "n4") == [b"before"]
+    assert {world.group(node).voters for node in world.nodes} == {("n1", "n2", "n3", "n4")}
+
+
+def test_a_node_that_joins_neither_campaigns_nor_votes() -> None:
+    world, leader, followers = started(3, spares=1)
+    sent = sent_by(world, "n4")
+    world.group("n4").receive("n1", PreVote(50, 100, 49))
+    world.run(0.1)
+    world.group("n4").receive("n1", RequestVote(50, 100, 49))
+    world.run(0.1)
+    for node in (leader, *followers):
+        world.crash(node)
+    world.run(5.0)
+    assert sent == [PreVoteReply(0, False), VoteReply(50, False)]
+    assert world.disks["n4"].durable[1].voted_for is None
+
+
+def test_one_change_at_a_time() -> None:
+    world, leader, _ = started(3, spares=2)
+    first, second = change(world, leader, learner(world, "n4")), change(world, leader, learner(world, "n5"))
+    assert second == [ChangeRefused("another change is under way")]
+    world.run(1.0)
+    assert isinstance(first[0], Committed)
+
+
+def test_a_leader_that_has_committed_nothing_changes_no_members() -> None:
+    world, leader, _ = started(3, spares=1)
+    world.group(leader).step_down()
+    world.run_until(lambda: bool(world.leaders()))
+    (second,) = world.leaders()
+    for node in world.nodes:
+        if node != second:
+            world.network.hold(second, node)
+    assert change(world, second, learner(world, "n4")) == [
+        ChangeRefused("the leader has not committed anything of its term yet")
+    ]
+
+
+def test_a_follower_changes_nothing() -> None:
+    world, leader, (follower, _) = started()
+    assert change(world, follower, RemoveMember(leader)) == [Rejected(leader, 1)]
+
+
+def test_a_change_that_nobody_could_commit_is_refused() -> None:
+    world, leader, (one, other) = started()
+    world.crash(one)
+    world.run(0.2)
+    assert change(world, leader, RemoveMember(other)) == [ChangeRefused("it would leave no majority within reach")]
+
+
+def test_a_removed_node_disturbs_nobody_and_is_needed_by_nobody() -> None:
+    world, leader, (gone, _) = started()
+    outcomes = change(world, leader, RemoveMember(gone))
+    world.run(5.0)
+    assert isinstance(outcomes[0], Committed)
+    assert (world.leaders(), world.group(leader).term) == ([leader], 1)
+    world.crash(gone)
+    attempts = propose(world, leader, "without it")
+    world.run(0.5)
+    assert isinstance(attempts[0].outcome, Committed)
+
+
+def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
+    world, leader, followers = started()
+    outcomes = change(world, leader, RemoveMember(leader))
+    world.run(1.0)
+    assert isinstance(outcomes[0], Committed)
+    assert set(world.leaders()) < set(followers)
+
+
+def test_a_leader_that_dies_while_it_removes_itself_comes_back_and_finishes_that() -> None:
+    """Of two voters it has the only copy of its removal: the other one cannot win against its longer log."""
+    world, leader, (other,) = started(2)
+    world.network.hold(leader, other)
+    change(world, leader, RemoveMember(leader))
+    world.run(0.1)
+    world.crash(leader)
+    world.heal()
+    world.run(3.0)
+    assert world.leaders() == [other]
+    assert world.group(other).voters == (other,)
+
+
+def test_a_promotion_that_has_not_arrived_does_not_cost_the_majority() -> None:
+    """The new voter does not know that it is one; its vote is needed, and given."""
+    world, leader, (second,) = started(2, spares=1)
+    change(world, leader, learner(world, "n3"))
+    world.run_until(lambda: "n3" in world.group(leader).voters)
+    world.network.hold(leader, "n3")
+    world.run_until(lambda: world.group(second).voters == ("n1", "n2", "n3"), 1.0)
+    world.crash(leader)
+    assert world.group("n3").voters == ("n1", "n2")
+    world.run_until(lambda: world.leaders() == [second], 5.0)
+
+
+# Disks.
+
+
+def test_a_wiped_voter_counts_for_nothing_until_it_has_everything_again() -> None:
+    """What the leader and the wiped node had acknowledged is on the leader's disk alone: only it may win."""
+    world, leader, (wiped, behind) = started()
+    world.network.cut(leader, behind)
+    attempts = propose(world, leader, "acknowledged")
+    world.run_until(lambda: attempts[0].outcome is not None)
+    world.crash(leader)
+    world.wipe(wiped)
+    world.restart(wiped)
+    world.run(5.0)
+    assert world.leaders() == []
+    world.heal()
+    world.run(3.0)
+    assert {tuple(commands(world, node)) for node in world.nodes} == {(b"acknowledged",)}
+    (second,) = world.leaders()
+    assert world.group(second).configuration.voters == {node: world.disks[node].incarnation for node in world.nodes}
+
+
+def test_disks_may_be_wiped_one_after_the_other() -> None:
+    world, leader, _ = started()
+    attempts = propose(world, leader, "kept")
+    world.run(0.5)
+    for node in world.nodes:
+        assert world.checker.members.may_lose(node)
+        world.wipe(node)
+        assert not any(world.checker.members.may_lose(other) for other in world.nodes if other != node)
+        world.restart(node)
+        world.run(3.0)
+    assert isinstance(attempts[0].outcome, Committed)
+    assert {tuple(commands(world, node)) for node in world.nodes} == {(b"kept",)}
+
+
+# Handing over.
+
+
+def test_a_leader_hands_over_to_whom_it_is_told_and_loses_no_proposal() -> None:
+    world, leader, (heir, _) = started()
+    before = propose(world, leader, "before")
+    world.run(0.001)
+    settled = transfer(world, leader, heir)
+    held = propose(world, leader, "held")
+    world.run(1.0)
+    assert (settled, world.leaders()) == ([None], [heir])
+    assert isinstance(before[0].outcome, Committed)
+    assert isinstance(held[0].outcome, Committed | Rejected)
+
+
+def test_a_handover_waits_for_an_heir_that_is_behind() -> None:
+    world, leader, (heir, _) = started()
+    world.network.cut(leader, heir)
+    attempts = propose(world, leader, *[f"c{number}" for number in range(50)])
+    world.run(0.3)
+    settled = transfer(world, leader, heir, timeout_s=5.0)
+    meanwhile = propose(world, leader, "meanwhile")
+    world.run(0.3)
+    assert isinstance(meanwhile[0].outcome, Committed), "as long as much is missing, work goes on"
+    assert settled == []
+    world.heal()
+    world.run(2.0)
+    assert (settled, world.leaders()) == ([None], [heir])
+    assert all(isinstance(attempt.outcome, Committed) for attempt in attempts)
+
+
+def test_a_handover_that_takes_too_long_is_given_up_and_what_waited_goes_on() -> None:
+    world, leader, (heir, _) = started()
+    world.network.link(leader, heir).slow_s[heir] = 1000.0
+    settled = transfer(world, leader, heir, timeout_s=0.3)
+    held = propose(world, leader, "held")
+    world.run(1.0)
+    assert isinstance(settled[0], TimeoutError)
+    assert world.leaders() == [leader]
+    assert isinstance(held[0].outcome, Committed)
+
+
+@pytest.mark.parametrize(
+    ("asked", "heir", "error"),
+    [("leader", "n9", ValueError), ("leader", "itself", ValueError), ("follower", None, NotLeader)],
+)
+def test_a_handover_that_makes_no_sense_is_refused(asked: str, heir: str | None, error: type) -> None:
+    world, leader, (follower, _) = started()
+    heir = leader if heir == "itself" else heir
+    settled = transfer(world, leader if asked == "leader" else follower, heir)
+    assert [type(each) for each in settled] == [error]
+
+
+# Followers that lack what is gone.
+
+
+def left_behind(fetch: Callable[..., None] | None = None) -> tuple[World, str, str, str]:
+    """A leader whose log begins at a checkpoint, a follower that lacks what came before, and the other follower."""
+    world, leader, (behind, other) = started()
+    world.crash(behind)
+    propose(world, leader, *[f"c{number}" for number in range(20)])
+    world.run(0.5)
+    world.processes[leader].checkpoints.take(1)
+    world.run(0.5)
+    journal = world.group(leader)._member.journal
+    journal.compact(journal.origin.index)
+    if fetch is not None:
+        with patch.object(Checkpoints, "fetch", fetch):
+            world.restart(behind)
+    else:
+        world.restart(behind)
+    return world, leader, behind, other
+
+
+def test_a_follower_that_lacks_what_is_gone_takes_a_checkpoint() -> None:
+    world, leader, behind, _ = left_behind()
+    world.run(3.0)
+    after = propose(world, leader, "after")
+    world.run(0.5)
+    assert isinstance(after[0].outcome, Committed)
+    assert commands(world, behind) == commands(world, leader)
+    assert world.group(behind)._member.journal.origin.index == 22
+
+
+def test_a_follower_that_is_offered_a_checkpoint_counts_as_heard_and_confirms_reads() -> None:
+    world, leader, _, other = left_behind(lambda *_: None)
+    world.run(1.0)
+    world.crash(other)
+    world.run(2.0)
+    assert world.leaders() == [leader], "it hears from a majority"
+    settled: list[Exception | None] = []
+    world.group(leader).submit_barrier(1.0, settled.append)
+    world.run(0.3)
+    assert settled == [None]
+
+
+def test_an_offer_commits_nothing_and_promises_nothing() -> None:
+    world, leader, (follower, _) = started()
+    world.network.hold(leader, follower)
+    group, sent = world.group(follower), sent_by(world, follower)
+    with patch.object(group._around, "fetch_checkpoint") as fetch:
+        group.receive(leader, Offer(1, 50, 40, 1, 99))
+        world.run(0.01)
+    assert (group.commit_index, group.applied_index) == (2, 2)
+    assert fetch.call_args.args == (1, leader, 40)
+    assert AppendAck(1, False, 3, 99) in sent
+
+
+def test_an_offer_of_an_older_term_is_refused_and_names_no_round() -> None:
+    world, leader, (follower, _) = started()
+    sent = sent_by(world, follower)
+    world.group(follower).receive(leader, Offer(0, 50, 40, 0, 99))
+    world.run(0.001)
+    assert AppendAck(1, False, 3, 0) in sent
+
+
+def test_a_restart_goes_on_from_the_checkpoint() -> None:
+    world, leader, (follower, _) = started()
+    propose(world, leader, *"abc")
+    world.run(0.5)
+    world.processes[follower].checkpoints.take(1)
+    world.run(0.5)
+    world.crash(follower)
+    world.isolate([follower])
+    world.restart(follower)
+    group = world.group(follower)
+    assert (group.commit_index, group.applied_index, commands(world, follower)) == (5, 5, [b"a", b"b", b"c"])
+
+
+def test_a_crash_before_the_rename_leaves_the_checkpoint_before() -> None:
+    world, leader, _ = started()
+    propose(world, leader, "a")
+    world.run(0.5)
+    world.disks[leader].latency_s = lambda: 1.0
+    world.processes[leader].checkpoints.take(1)
+    world.run(0.5)
+    world.crash(leader)
+    assert world.disks[leader].checkpoints == {}

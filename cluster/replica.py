@@ -233,8 +233,9 @@ class Replica(PartitionGroup):
         self._check_leading()
         if not self.is_configured:
             try:
-                await self.configure()
-            except RequestTimedOut as error:  # nothing of the write was proposed yet
+                async with asyncio.timeout(self._timeout_s):
+                    await self.configure()
+            except (TimeoutError, RequestTimedOut) as error:  # nothing of the write was proposed yet
                 raise LeaderNotAvailable("the topic's configuration could not be put in force in time") from error
 
     async def _check_guard(self, guard: ReadGuard | None) -> None:

@@ -43,8 +43,11 @@ class Group:
         self.term = 3
         self.index = 0
         self.lost: Outcome | None = None
+        self.hangs = False
 
     async def propose(self, command: bytes, timeout_s: float) -> Outcome:
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.lost is not None:
             return self.lost
         self.index += 1
@@ -54,7 +57,9 @@ class Group:
         pass
 
 
-def replica(directory: Path, config: TopicConfig | None = None, segment_bytes_max: int = 1 << 20) -> Replica:
+def replica(
+    directory: Path, config: TopicConfig | None = None, segment_bytes_max: int = 1 << 20, timeout_s: float = 1.0
+) -> Replica:
     log = SegmentLog(segment_bytes_max)
     log.start(directory)
     stored = StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log)
@@ -69,7 +74,7 @@ def replica(directory: Path, config: TopicConfig | None = None, segment_bytes_ma
         Group,  # type: ignore[arg-type]
         url_of=lambda node_id: f"http://{node_id}",
         enrol=enrol,
-        timeout_s=1.0,
+        timeout_s=timeout_s,
     )
 
 
@@ -143,6 +148,16 @@ async def test_a_write_that_found_no_configuration_was_not_proposed(tmp_path: Pa
     group_of(one).lost = Rejected("n2", 4)
     with pytest.raises(NotLeaderOrFollower):
         await append(one)
+
+
+@scenario
+async def test_writes_that_wait_for_the_configuration_wait_no_longer_than_one_request(tmp_path: Path) -> None:
+    one = replica(tmp_path, timeout_s=0.05)
+    group_of(one).hangs = True
+    started = asyncio.get_running_loop().time()
+    results = await asyncio.gather(*(append(one) for _ in range(20)), return_exceptions=True)
+    assert all(isinstance(result, LeaderNotAvailable) for result in results)
+    assert asyncio.get_running_loop().time() - started < 0.5
 
 
 @scenario

@@ -119,6 +119,51 @@ def test_a_removed_node_gives_everything_away_first(data: Path) -> None:
         load.check()
 
 
+def test_a_dead_node_is_removed_and_its_place_taken(data: Path) -> None:
+    with LocalCluster(data, port_base=0, restart=False) as cluster:
+        topic = Topic(cluster.nodes[0].url, "mourned")
+        topic.create(partitions=PARTITIONS)
+        with Load(cluster, topic, PARTITIONS) as load:
+            cluster.add_node()
+            cluster.wait_ready()
+            cluster.kill(cluster.nodes[2], signal.SIGKILL)
+            eventually(lambda: remove(cluster.nodes[0], "n3"))
+            members = ["n1", "n2", "n4"]
+            eventually(lambda: [n["node_id"] for n in described(cluster.nodes[0])["nodes"]] == members, 90)
+            load.goes_on()
+            assert [sorted(replicas) for replicas in placed(topic)] == [members] * PARTITIONS
+            cluster.kill(cluster.nodes[1], signal.SIGKILL)
+            load.goes_on()
+        load.check()
+
+
+def remove(node: LocalNode, node_id: str) -> bool:
+    """Whether the order was taken; right after a death there may be nobody to take it."""
+    return call("POST", f"{node.url}/v1/cluster/members", {"action": "remove", "node_id": node_id}).status == 202
+
+
+def test_a_cluster_grows_from_one_node_to_three(data: Path) -> None:
+    with LocalCluster(data, 1, port_base=0) as cluster:
+        first = cluster.nodes[0]
+        topic = Topic(first.url, "grown")
+        topic.create()
+        expect(200, topic.append("alone"))
+        for _ in range(2):
+            cluster.add_node()
+        cluster.wait_ready()
+        move(topic, 0, ["n1", "n2", "n3"])
+        arrived(cluster, topic, 0, ["n1", "n2", "n3"])
+        order = {"topic": None, "partition": None, "node_id": "n3"}
+        eventually(lambda: call("POST", f"{first.url}/v1/cluster/leaders", order).status == 200)
+        cluster.kill(first, signal.SIGKILL)
+        third = topic.at(cluster.nodes[2].url)
+        eventually(lambda: third.append("together").status == 200)
+        assert third.values() == ["alone", "together"]
+        assert [summary["name"] for summary in expect(200, call("GET", f"{third.node}/v1/topics"))["topics"]] == [
+            "grown"
+        ]
+
+
 def wiped(cluster: LocalCluster, node: LocalNode) -> None:
     """Kill a node, and let it come back with nothing but its configuration."""
     cluster.kill(node, signal.SIGKILL)

@@ -5,10 +5,12 @@ import random
 import pytest
 from simulation.disk import Disk, Log
 
-from stockade.raft.configuration import FOUNDING, Configuration
+from stockade.raft.configuration import FOUNDING, Configuration, founded_by
 from stockade.raft.journal import NO_OP, Journal
 from stockade.raft.origin import Origin
 from stockade.raft.wal import Entry, RecoveredGroup
+
+TWO, THREE = founded_by({"a": 1, "b": 2}), founded_by({"a": 1, "b": 2, "c": 3})
 
 
 class Bench:
@@ -120,3 +122,110 @@ def test_a_run_begins_where_its_term_does() -> None:
     journal = Bench("11122444").journal
     assert [journal.run_start(index) for index in range(1, 10)] == [1, 2, 2, 2, 5, 5, 7, 7, 7]
     assert [journal.term_at(index) for index in range(1, 10)] == [0, 1, 1, 1, 2, 2, 4, 4, 4]
+
+
+def checkpointed_at(index: int, terms: str) -> tuple[Bench, Journal]:
+    """A journal of these terms, with a checkpoint on disk and everything up to it dropped."""
+    bench = Bench(terms)
+    bench.journal.checkpointed(index)
+    bench.journal.compact(index)
+    return bench, bench.journal
+
+
+def test_a_compacted_journal_begins_after_its_base_and_still_knows_its_term() -> None:
+    _, journal = checkpointed_at(4, "11223")
+    assert (journal.base_index, journal.last_index, journal.term_at(4)) == (4, 6, 2)
+    assert journal.read(5, 1000) == [(5, 2, b"\x005"), (6, 3, b"\x006")]
+    assert (len(journal), journal[0][1:], journal[-1]) == (3, (4, 2), (b"\x006", 6, 3))
+
+
+@pytest.mark.parametrize(
+    ("prev_index", "prev_term", "next_index"),
+    [(2, 9, None), (3, 1, None), (4, 2, None), (5, 2, None), (6, 2, 6), (7, 3, 7)],
+)
+def test_what_is_compacted_matches_every_leader(prev_index: int, prev_term: int, next_index: int | None) -> None:
+    assert checkpointed_at(4, "11223")[1].conflict(prev_index, prev_term) == next_index
+
+
+def test_nothing_is_compacted_beyond_the_checkpoint() -> None:
+    bench = Bench("111")
+    bench.journal.checkpointed(3)
+    with pytest.raises(AssertionError):
+        bench.journal.compact(4)
+
+
+def test_a_configuration_is_in_force_from_its_append_until_it_is_cut_off() -> None:
+    bench = Bench("1", TWO)
+    bench.journal.add(THREE.entry(), 3, 1)
+    assert (bench.journal.configuration, bench.journal.configuration_index) == (THREE, 3)
+    assert (bench.journal.configuration_at(2), bench.journal.configuration_at(3)) == (TWO, THREE)
+    bench.journal.truncate(3)
+    assert (bench.journal.configuration, bench.journal.configuration_index) == (TWO, 1)
+
+
+def test_a_checkpoint_keeps_the_configuration_that_was_in_force() -> None:
+    bench = Bench("1", TWO)
+    bench.journal.add(THREE.entry(), 3, 1)
+    bench.journal.add(TWO.entry(), 4, 1)
+    bench.journal.checkpointed(3)
+    bench.journal.compact(3)
+    assert bench.journal.origin == Origin(3, 1, THREE)
+    assert (bench.journal.configuration_at(3), bench.journal.configuration) == (THREE, TWO)
+
+
+def test_a_restart_finds_the_configurations_of_the_log() -> None:
+    bench = Bench("1", TWO)
+    bench.journal.setCurrentTerm(1, None)
+    bench.journal.add(THREE.entry(), 3, 1)
+    while bench.syncs:
+        bench.sync()
+    assert bench.restart().configuration == THREE
+
+
+def test_an_installed_checkpoint_replaces_a_journal_that_it_contradicts() -> None:
+    bench = Bench("111")
+    bench.journal.install(Origin(3, 2, THREE))
+    journal = bench.journal
+    assert (journal.base_index, journal.last_index, journal.last_term, journal.durable_index) == (3, 3, 2, 3)
+    assert journal.configuration == THREE
+    journal.add(b"\x00new", 4, 2)
+    assert journal.read(4, 100) == [(4, 2, b"\x00new")]
+
+
+def test_what_follows_an_installed_checkpoint_stays_if_the_journal_has_its_last_entry() -> None:
+    bench = Bench("1122")
+    bench.journal.install(Origin(3, 1, THREE))
+    assert (bench.journal.last_index, bench.journal.configuration, bench.journal.origin.index) == (5, THREE, 3)
+
+
+def recovered(*terms: int, first: int) -> RecoveredGroup:
+    return RecoveredGroup(9, None, [Entry(index, term, 0) for index, term in enumerate(terms, first)])
+
+
+@pytest.mark.parametrize(
+    ("log", "base_index", "last_index"),
+    [
+        (recovered(first=2), 5, 5),
+        (recovered(3, 3, first=6), 5, 7),
+        (recovered(2, 3, 3, first=4), 4, 6),
+        (recovered(1, 1, 2, 3, 3, first=2), 1, 6),
+        (recovered(1, 1, first=3), 5, 5),
+        (recovered(1, 1, 2, 2, first=3), 5, 5),
+    ],
+    ids=["empty", "begins right after", "covers it", "whole", "ends before", "has another entry there"],
+)
+def test_what_the_log_holds_counts_if_it_goes_on_from_the_checkpoint(
+    log: RecoveredGroup, base_index: int, last_index: int
+) -> None:
+    journal = Journal(1, Bench().log, log, Origin(5, 3, THREE))
+    assert (journal.base_index, journal.last_index, journal.term_at(5)) == (base_index, last_index, 3)
+
+
+def test_a_log_that_begins_beyond_the_checkpoint_is_refused() -> None:
+    with pytest.raises(ValueError, match="begins at 7"):
+        Journal(1, Bench().log, recovered(3, first=7), Origin(5, 3, THREE))
+
+
+def test_the_term_is_never_below_that_of_the_checkpoint() -> None:
+    journal = Journal(1, Bench().log, RecoveredGroup(2, "n2", []), Origin(5, 3, THREE))
+    assert (journal.term, journal.voted_for) == (3, None)

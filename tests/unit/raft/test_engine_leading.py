@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stockade.raft.configuration import founded_by
+from stockade.raft.configuration import Configuration, Promote, founded_by
 from stockade.raft.journal import Journal
 from stockade.raft.leading import Leading
 from stockade.raft.membership import Membership
@@ -49,7 +49,9 @@ class Leader:
         self.sent.clear()
         self.leading.broadcast(1, beat=beat)
         return [
-            (message.prev_index, [entry[0] for entry in message.entries]) for node, message in self.sent if node == to
+            (message.prev_index, [entry[0] for entry in message.entries])
+            for node, message in self.sent
+            if node == to and isinstance(message, AppendEntries)
         ]
 
     def ack(self, next_index: int, *, success: bool = True, node: str = "f", round_: int | None = None) -> None:
@@ -185,3 +187,67 @@ def test_a_round_is_answered_by_a_majority_with_the_leader() -> None:
     leader.ack(2, node="b")
     assert leader.leading.majority_round() == leader.leading.round
     assert leader.leading.majority_contact() == 5.0
+
+
+def test_a_follower_that_lacks_what_is_gone_is_offered_the_checkpoint_with_every_heartbeat() -> None:
+    leader = Leader()
+    leader.append(5)
+    leader.journal.checkpointed(4)
+    leader.journal.compact(4)
+    leader.broadcast(beat=True)
+    leader.ack(2, success=False)
+    leader.leading.broadcast(1, beat=False)
+    leader.sent.clear()
+    for _ in range(2):
+        leader.leading.broadcast(4, beat=True)
+    offers = [message for node, message in leader.sent if node == "f"]
+    assert offers == [Offer(1, 4, 4, 1, message.round) for message in offers]
+    assert len(offers) == 2
+
+
+def test_an_answer_to_an_offer_says_where_to_go_on() -> None:
+    leader = Leader()
+    leader.append(5)
+    leader.journal.checkpointed(4)
+    leader.journal.compact(4)
+    follower = leader.leading.followers["f"]
+    leader.broadcast(beat=True)
+    for answered, next_index in [(2, 2), (3, 3), (5, 5)]:
+        leader.ack(answered, success=False)
+        assert (follower.next_index, follower.round) == (next_index, leader.leading.round)
+        leader.broadcast(beat=True)
+    assert leader.broadcast() == []
+    leader.ack(5)
+    assert (follower.match_index, follower.probing) == (4, False)
+
+
+def changed_to(leader: Leader, configuration: Configuration) -> None:
+    leader.journal.add(configuration.entry(), leader.journal.last_index + 1, 1)
+    leader.leading.reconfigure(5.0)
+
+
+def test_what_a_node_said_as_an_earlier_member_says_nothing_of_the_new_one() -> None:
+    leader = Leader()
+    leader.append(2)
+    leader.broadcast()
+    leader.ack(4)
+    leader.append(8)
+    leader.broadcast()
+    late = leader.leading.round
+    changed_to(leader, founded_by({"me": DISK, "g": DISK}))
+    changed_to(leader, Configuration({"me": DISK, "g": DISK}, {"f": DISK}))
+    leader.ack(6, round_=late)
+    assert leader.leading.followers["f"].match_index == 0
+    assert leader.leading.next_change() is None
+
+
+def test_a_learner_is_promoted_when_what_it_lacks_fits_in_one_message() -> None:
+    leader = Leader(peers="f")
+    changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
+    leader.append(4)
+    leader.broadcast()
+    leader.ack(3)
+    assert leader.broadcast() == [(2, [3, 4]), (4, [5, 6])]
+    assert leader.leading.next_change() is None
+    leader.ack(5)
+    assert leader.leading.next_change() == Promote("f")

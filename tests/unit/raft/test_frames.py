@@ -14,6 +14,7 @@ from stockade.raft.messages import (
     Call,
     Hello,
     Message,
+    Offer,
     Ping,
     PreVote,
     PreVoteReply,
@@ -42,6 +43,7 @@ def append_entries(draw: st.DrawFn) -> AppendEntries:
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     append_entries(),
     st.builds(AppendAck, U64, st.booleans(), U64, U64),
+    st.builds(Offer, U64, U64, U64, U64, U64),
     st.builds(PreVote, U64, U64, U64),
     st.builds(PreVoteReply, U64, st.booleans()),
     st.builds(RequestVote, U64, U64, U64, st.booleans()),

@@ -3,6 +3,7 @@
 The twins, on our log, checkpoints and transport, are listed in docs/defects.md.
 """
 
+import asyncio
 import os
 import pickle
 import signal
@@ -20,6 +21,8 @@ import pytest
 from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.journal import FileJournal
 from simulation.stock import acknowledged, stock_cluster
+
+from stockade.raft.transport import Transport
 
 # The library leaves files open.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -201,3 +204,25 @@ def test_d19_stock_runs_a_strangers_code_and_listens_on_every_address(tmp_path: 
                 break
     node.destroy()
     assert trace.exists()
+
+
+def test_d19_ours_drops_a_stranger_that_speaks_pickle_and_listens_where_it_was_told(tmp_path: Path) -> None:
+    trace = tmp_path / "a stranger was here"
+    message = zlib.compress(pickle.dumps(Harmless(trace)))
+
+    async def scenario() -> None:
+        transport = Transport("n1", "house", ("127.0.0.1", 0), {})
+        await transport.start(0)
+        _, port = transport.address
+        for order in ("i", ">I"):  # the length as the library writes it, and as we do
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(struct.pack(order, len(message)) + message)
+            writer.write_eof()
+            await reader.read()  # to its end: they hang up
+            writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.2", port)
+        await transport.stop()
+
+    asyncio.run(scenario())
+    assert not trace.exists()

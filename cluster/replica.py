@@ -102,10 +102,15 @@ class Replica(PartitionGroup):
         """Drop what the topic's retention no longer keeps at this wall clock time, and let the machine forget what is
         due on the lease clock, if this node leads.
         """
-        before = self._log.retained_from(wall_ms, self.config.retention_ms, self.config.retention_bytes)
-        now_ms = self.now_ms()
-        if self.group.is_leader and (before > self.machine.log_start or self.machine.has_due(now_ms)):
-            await self._ask(Retain(before, now_ms), Trimmed)
+        if self.group.is_leader and self.has_due(wall_ms):
+            await self._ask(Retain(self._retained_from(wall_ms), self.now_ms()), Trimmed)
+
+    def has_due(self, wall_ms: int) -> bool:
+        """Whether ``retain`` would have something to do."""
+        return self._retained_from(wall_ms) > self.machine.log_start or self.machine.has_due(self.now_ms())
+
+    def _retained_from(self, wall_ms: int) -> Offset:
+        return self._log.retained_from(wall_ms, self.config.retention_ms, self.config.retention_bytes)
 
     async def append(
         self,

@@ -27,18 +27,14 @@ class Upkeep:
         """Runs until cancelled."""
         looks = 0
         while True:
-            with_retention = looks % RETENTION_LOOKS == 0
             led = [replica for replica in self._replicas.all() if replica.group.is_leader]
-            await asyncio.gather(*(_look_after(replica, with_retention) for replica in led))
+            steps = [_try(replica, replica.configure()) for replica in led if not replica.is_configured]
+            if looks % RETENTION_LOOKS == 0:
+                now_ms = int(time.time() * 1000)
+                steps += [_try(replica, replica.retain(now_ms)) for replica in led if replica.has_due(now_ms)]
+            await asyncio.gather(*steps)
             looks += 1
             await asyncio.sleep(PERIOD_S)
-
-
-async def _look_after(replica: Replica, with_retention: bool) -> None:
-    if not replica.is_configured:
-        await _try(replica, replica.configure())
-    if with_retention:
-        await _try(replica, replica.retain(int(time.time() * 1000)))
 
 
 async def _try(replica: Replica, step: Awaitable[None]) -> None:

@@ -129,9 +129,9 @@ def main() -> None:
     with clusters(revisions) as nodes:
         rows: dict[str, tuple[str, Requests]] = {}
         for revision in revisions:
+            where = nodes[revision].urls
             for topic in ("plain", "fenced"):
-                call("POST", f"{nodes[revision][0]}/v1/topics", {"name": topic})
-            where = nodes[revision]
+                call("POST", f"{where[0]}/v1/topics", {"name": topic})
             name = revision or "working tree"
             rows[f"{name}, plain"] = leader_of(where, "plain"), plain("plain")
             rows[f"{name}, fence and sequence"] = leader_of(where, "fenced"), fenced(where, "fenced", chosen.in_flight)

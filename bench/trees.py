@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PORT_BASE = 17_101
@@ -28,9 +28,20 @@ def call(method: str, url: str, body: Any = None, headers: dict[str, str] | None
         return json.loads(answer.read() or b"null")
 
 
+class Nodes(NamedTuple):
+    """Three nodes: their URLs, and the folders of their data."""
+
+    urls: list[str]
+    data: list[Path]
+
+    def data_of(self, url: str) -> Path:
+        """The folder of a node."""
+        return self.data[self.urls.index(url)]
+
+
 @contextmanager
-def clusters(revisions: Sequence[str]) -> Iterator[dict[str, list[str]]]:
-    """Three nodes of each revision ("": the working tree); their URLs by revision. Gone at the end."""
+def clusters(revisions: Sequence[str]) -> Iterator[dict[str, Nodes]]:
+    """Three nodes of each revision ("": the working tree), by revision. Gone at the end."""
     with tempfile.TemporaryDirectory() as scratch:
         processes = []
         found = {}
@@ -67,12 +78,12 @@ def _sources(revision: str, place: Path) -> Path:
     return place
 
 
-def _ready(listing: Path) -> list[str]:
+def _ready(listing: Path) -> Nodes:
     while True:
         try:
-            nodes = [node["http"] for node in json.loads(listing.read_text(encoding="utf-8"))["nodes"]]
-            for node in nodes:
-                call("GET", f"{node}/readyz")
-            return nodes
+            listed = json.loads(listing.read_text(encoding="utf-8"))["nodes"]
+            for node in listed:
+                call("GET", f"{node['http']}/readyz")
+            return Nodes([node["http"] for node in listed], [Path(node["data"]) for node in listed])
         except (OSError, ValueError):
             time.sleep(0.2)

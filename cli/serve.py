@@ -61,6 +61,8 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     await stopped
     if watching is not None:
         watching.cancel()
+    http.leave()
+    await node.hand_over()
     await http.close()
     await node.stop()
     if node.failure is not None:

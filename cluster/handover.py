@@ -1,7 +1,13 @@
 """Handing the leadership of a group over, for an operator."""
 
+import asyncio
+import logging
+from collections.abc import Iterable
+
 from ..partition.errors import NotEnoughReplicas, NotFound, RequestTimedOut
 from ..raft.group import Group
+
+_log = logging.getLogger(__name__)
 
 HANDOVER_MAX_S = 3.0
 """Writers may have to wait for so long, if the node that shall lead has died unnoticed."""
@@ -22,3 +28,13 @@ async def hand_over(group: Group, node_id: str | None, timeout_s: float) -> None
         raise NotFound(f"{node_id} holds no replica that may lead", what="replica") from error
     except TimeoutError as error:
         raise RequestTimedOut("the other replica was not elected in time") from error
+
+
+async def hand_all_over(groups: Iterable[Group]) -> None:
+    """Let other voters lead those of ``groups`` that this node leads and others can lead. Takes HANDOVER_MAX_S at
+    most; a group that nobody takes over elects a leader when this one is gone.
+    """
+    led = [group for group in groups if group.is_leader and len(group.voters) > 1]
+    outcomes = await asyncio.gather(*(group.transfer(None, HANDOVER_MAX_S) for group in led), return_exceptions=True)
+    kept = sum(isinstance(outcome, BaseException) for outcome in outcomes)
+    _log.info("handed %d groups over, %d were not taken", len(led) - kept, kept)

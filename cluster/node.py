@@ -22,6 +22,7 @@ from .catalog_follower import CatalogFollower
 from .config import NodeConfig, parse_address
 from .control import AppliedController, Control
 from .founding import Founding
+from .handover import hand_all_over
 from .messages import Message
 from .mover import Mover
 from .node_service import NodeService
@@ -112,8 +113,12 @@ class Node:
         self.service.starting = Starting(self._founding, registrar)
         self._spawn(registrar.run())
 
+    async def hand_over(self) -> None:
+        """Let other nodes lead what this one leads, as far as they can soon: for a node that is about to stop."""
+        await hand_all_over(self._host.groups.values())
+
     async def stop(self) -> None:
-        """End the tasks, hand leadership over, close groups, connections and files."""
+        """End the tasks, close groups, connections and files; whatever this node still leads is without a leader."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

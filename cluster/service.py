@@ -53,17 +53,30 @@ class Partition(Protocol):
         token: Token | None,
         stamp: Stamp | None,
         if_log_end: Offset | None,
+        message_id: str | None = None,
+        fence_epoch: int | None = None,
     ) -> Appended:
-        """Propose one validated batch and wait for the verdict of apply (SEMANTICS 5.8)."""
+        """Propose one validated batch and wait for the verdict of apply (SEMANTICS 5.8).
+
+        ``fence_epoch`` is the ownership guard of a topic with a writer_group. Raises InvalidRequest for a
+        ``message_id`` where there is no dedupe_window_ms.
+        """
         ...
 
     async def read(
-        self, offset: Offset | None, *, max_bytes: int, min_bytes: int, max_wait_ms: int, local: bool
+        self,
+        offset: Offset | None,
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        local: bool,
+        guard: ReadGuard | None = None,
     ) -> Slice:
         """Committed batches from ``offset`` (None: log end); linearizable unless ``local`` (SEMANTICS 5.10).
 
-        Waits up to ``max_wait_ms`` until ``min_bytes`` are there. Raises OffsetOutOfRange. ``offset`` -1 means log
-        start.
+        Waits up to ``max_wait_ms`` until ``min_bytes`` are there. ``offset`` -1 means log start. Raises
+        OffsetOutOfRange, and NotOwner for a ``guard`` that is not the current owner's, also after a wait.
         """
         ...
 
@@ -79,8 +92,50 @@ class Partition(Protocol):
         """
         ...
 
+    async def trim(self, before: Offset | None, *, topic_id: int | None, token: Token | None) -> tuple[Offset, Offset]:
+        """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
+        ...
 
-class Service(Operating, Protocol):
+    async def position(self, group: str) -> Position:
+        """The group's committed position; linearizable."""
+        ...
+
+    async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
+        """Raises NotOwner, OffsetOutOfRange."""
+        ...
+
+    async def fences(self) -> list[Tenure]:
+        """Who holds the slot and who held it, the latest first; bounded. Linearizable."""
+        ...
+
+
+class Ownership(Protocol):
+    """Resources of groups (SEMANTICS 6.4)."""
+
+    async def own(
+        self,
+        group: str,
+        session: str,
+        claims: Sequence[Claim],
+        *,
+        atomic: bool,
+        sever: Literal["session", "resource"],
+    ) -> list[OwnResult]:
+        """Verdicts in the order of ``claims``; answers when every partition that is a claimed resource knows its new
+        fence_epoch. Raises GenerationFenced (atomic: with ``results``), UnknownSession, SessionExpired.
+        """
+        ...
+
+    async def disown(self, group: str, session: str, resources: Sequence[str]) -> list[OwnResult]:
+        """Raises NotOwner when one of them is somebody else's; nothing changes then."""
+        ...
+
+    async def list_resources(self, group: str) -> list[ResourceInfo]:
+        """Every resource ever owned in the group, ascending; linearizable."""
+        ...
+
+
+class Service(Operating, Ownership, Protocol):
     """A node, as the HTTP interface sees it."""
 
     node_id: str
@@ -143,9 +198,10 @@ class Service(Operating, Protocol):
         *,
         resume_epoch: int | None,
         topic_id: int | None,
+        ticket_ttl_ms: int | None = None,
     ) -> GrantInfo | TicketInfo:
         """All partitions of the set (None: all of the topic) or none (SEMANTICS 5.2). A ticket after 5 s of
-        installing.
+        installing, or while in line (WaitForExclusive).
         """
         ...
 
@@ -165,90 +221,6 @@ class Service(Operating, Protocol):
         """
         ...
 
-
-# What follows is asked of a node as soon as it is there: each protocol becomes a base of Partition or Service with its
-# implementation. New keywords of methods above have defaults, so that both sides may come first.
-
-
-class FullPartition(Protocol):
-    """The rest of a partition's operations."""
-
-    async def append(
-        self,
-        batch: Batch,
-        *,
-        topic_id: int | None,
-        token: Token | None,
-        stamp: Stamp | None,
-        if_log_end: Offset | None,
-        message_id: str | None = None,
-        fence_epoch: int | None = None,
-    ) -> Appended:
-        """As Partition.append. ``fence_epoch`` is the ownership guard of a topic with a writer_group.
-
-        Raises InvalidRequest for a ``message_id`` where there is no dedupe_window_ms.
-        """
-        ...
-
-    async def read(
-        self,
-        offset: Offset | None,
-        *,
-        max_bytes: int,
-        min_bytes: int,
-        max_wait_ms: int,
-        local: bool,
-        guard: ReadGuard | None = None,
-    ) -> Slice:
-        """As Partition.read; with a ``guard`` that is not the current owner's raises NotOwner, also after a wait."""
-        ...
-
-    async def trim(self, before: Offset | None, *, topic_id: int | None, token: Token | None) -> tuple[Offset, Offset]:
-        """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
-        ...
-
-    async def position(self, group: str) -> Position:
-        """The group's committed position; linearizable."""
-        ...
-
-    async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
-        """Raises NotOwner, OffsetOutOfRange."""
-        ...
-
-    async def fences(self) -> list[Tenure]:
-        """Who holds the slot and who held it, the latest first; bounded. Linearizable."""
-        ...
-
-
-class Ownership(Protocol):
-    """Resources of groups (SEMANTICS 6.4)."""
-
-    async def own(
-        self,
-        group: str,
-        session: str,
-        claims: Sequence[Claim],
-        *,
-        atomic: bool,
-        sever: Literal["session", "resource"],
-    ) -> list[OwnResult]:
-        """Verdicts in the order of ``claims``; answers when every partition that is a claimed resource knows its new
-        fence_epoch. Raises GenerationFenced (atomic: with ``results``), UnknownSession, SessionExpired.
-        """
-        ...
-
-    async def disown(self, group: str, session: str, resources: Sequence[str]) -> list[OwnResult]:
-        """Raises NotOwner when one of them is somebody else's; nothing changes then."""
-        ...
-
-    async def list_resources(self, group: str) -> list[ResourceInfo]:
-        """Every resource ever owned in the group, ascending; linearizable."""
-        ...
-
-
-class FullService(Ownership, Protocol):
-    """The rest of a node's operations."""
-
     async def change_topic(
         self,
         name: str,
@@ -261,22 +233,6 @@ class FullService(Ownership, Protocol):
         """What is given replaces the old; ``config`` has fields of TopicConfig. Raises InvalidRequest for fewer
         partitions, UnknownTopicOrPartition, InconsistentTopicId.
         """
-        ...
-
-    async def acquire(
-        self,
-        topic: str,
-        session: str,
-        partitions: Sequence[int] | None,
-        mode: Mode,
-        producer_name: str,
-        *,
-        resume_epoch: int | None,
-        topic_id: int | None,
-        wait_ms: int = 0,
-        ticket_ttl_ms: int | None = None,
-    ) -> GrantInfo | TicketInfo:
-        """As Service.acquire. WaitForExclusive alone: held up to ``wait_ms`` while its ticket is in line."""
         ...
 
     async def cancel_ticket(self, ticket: str, session: str) -> TicketInfo:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from aiohttp import web
+from msgspec import UNSET
 
 from ..cluster.model import Leader, PartitionInfo, TopicInfo
-from . import bodies, shapes
+from . import bodies, shapes, topic_shapes
 from .call import Call, json_answer
 
 
@@ -16,10 +17,10 @@ async def list_topics(call: Call) -> web.StreamResponse:
 
 async def create_topic(call: Call) -> web.StreamResponse:
     """Create a topic; the same definition again answers the topic that exists."""
-    wanted = shapes.read(await bodies.read_json(call), shapes.NewTopic)
+    wanted = shapes.read(await bodies.read_json(call), topic_shapes.NewTopic)
     wanted.check()
     topic, is_new = await call.service.create_topic(
-        wanted.name, wanted.partitions, shapes.given(wanted.replication_factor), wanted.config.checked()
+        wanted.name, wanted.partitions, shapes.given(wanted.replication_factor), wanted.config.made()
     )
     if not is_new:
         return json_answer(_topic(topic))
@@ -29,6 +30,22 @@ async def create_topic(call: Call) -> web.StreamResponse:
 async def get_topic(call: Call) -> web.StreamResponse:
     """Describe a topic."""
     return json_answer(_topic(await call.service.get_topic(call.parameters.topic())))
+
+
+async def change_topic(call: Call) -> web.StreamResponse:
+    """Add partitions, change configuration, seal."""
+    given = call.parameters
+    name, topic_id = given.topic(), given.topic_id()
+    wanted = shapes.read(await bodies.read_json(call), topic_shapes.TopicPatch)
+    wanted.check()
+    topic = await call.service.change_topic(
+        name,
+        topic_id,
+        partitions=shapes.given(wanted.partitions),
+        seal=wanted.sealed is True,
+        config={} if wanted.config is UNSET else wanted.config.given(),
+    )
+    return json_answer(_topic(topic))
 
 
 async def delete_topic(call: Call) -> web.StreamResponse:

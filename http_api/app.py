@@ -19,8 +19,9 @@ DRAIN_S = 10.0
 class HttpServer:
     """A running interface."""
 
-    def __init__(self, runner: web.AppRunner) -> None:
+    def __init__(self, runner: web.AppRunner, context: Context) -> None:
         self._runner = runner
+        self._context = context
         self._closed = False
 
     @property
@@ -29,18 +30,22 @@ class HttpServer:
         port: int = self._runner.addresses[0][1]
         return port
 
+    def leave(self) -> None:
+        """Say from now on that the node is not ready, so that nobody sends new clients here; go on serving."""
+        self._context.is_leaving = True
+
     async def close(self) -> None:
         """Stop accepting, end followed streams and long waits, let the other requests finish within DRAIN_S.
         Repeating it does nothing.
         """
         if not self._closed:
             self._closed = True
+            self.leave()
             await self._runner.cleanup()
 
 
-def make_app(service: Service) -> web.Application:
-    """The application over ``service``: every route of this version and nothing else."""
-    context = Context(service, Peers(service.node_id))
+def make_app(context: Context) -> web.Application:
+    """The application over a service: every route of this version and nothing else."""
     app = web.Application(middlewares=[observer(context)])
     for route in routes():
         # A path parameter is whatever stands between two slashes; its shape is the handler's to judge.
@@ -63,11 +68,12 @@ def make_app(service: Service) -> web.Application:
 
 async def start_http(service: Service, host: str, port: int) -> HttpServer:
     """Listen on ``host`` and ``port`` (0: any free one). Raises OSError."""
-    runner = Runner(make_app(service), DRAIN_S)
+    context = Context(service, Peers(service.node_id))
+    runner = Runner(make_app(context), DRAIN_S)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()
     except OSError:
         await runner.cleanup()
         raise
-    return HttpServer(runner)
+    return HttpServer(runner, context)

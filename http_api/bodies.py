@@ -26,7 +26,6 @@ async def read(call: Call, bytes_max: int) -> bytes:
     declared = call.request.content_length
     if declared is not None and declared > bytes_max:
         raise MessageTooLarge(limit=bytes_max, unit="bytes")
-    _hold(call, declared or 0)
     try:
         if call.request.content.is_eof():  # it came with its headers: nothing to wait for
             call.body = _whole(call, bytes_max)

@@ -39,8 +39,8 @@ Handler = Callable[["Call"], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Route:
-    """One operation. ``group`` says whose leader decides it; ``query`` are its query parameters;
-    ``answers_json`` whether 406 is due when JSON is not accepted.
+    """One operation. ``group`` says whose leader decides it; ``query`` are its query parameters, ``repeated`` those
+    that may be given several times; ``answers_json`` whether 406 is due when JSON is not accepted.
     """
 
     method: str
@@ -48,6 +48,7 @@ class Route:
     handler: Handler
     group: Literal["controller", "partition", "node"]
     query: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
     answers_json: bool = True
     deadline_s: float = DEADLINE_S
 
@@ -67,6 +68,8 @@ class Call:
         self.route = route
         self.body = b""
         self.held_bytes = 0
+        self.answer_bytes = 0
+        self.places = 0
         self.wait_s = 0.0
         self.partition: Partition | None = None
         self.decided_by: Leader | None = None
@@ -87,7 +90,8 @@ class Call:
         """Read path, query and headers. Raises InvalidRequest when they are not well-formed."""
         request = self.request
         pairs = list(request.query.items()) if "?" in request.raw_path else ()
-        self.parameters = Parameters(request.match_info, pairs, request.headers.items(), self.route.query)
+        route = self.route
+        self.parameters = Parameters(request.match_info, pairs, request.headers.items(), route.query, route.repeated)
 
     @property
     def accept(self) -> str | None:
@@ -116,9 +120,21 @@ class Call:
         return {"Stockade-Leader": leader.url or "", "Stockade-Leader-Term": str(leader.term)}
 
     def give_back(self) -> None:
-        """Free the place of the body."""
+        """Free the places of the request, its body and its answer."""
+        self.context.requests.give_back(self.places)
         self.context.bodies.give_back(self.held_bytes)
-        self.held_bytes = 0
+        self.context.answers.give_back(self.answer_bytes)
+        self.places = self.held_bytes = self.answer_bytes = 0
+
+    def enter(self) -> None:
+        """Take a place among the requests under way. Raises ThrottlingQuotaExceeded."""
+        self.context.requests.take(1)
+        self.places = 1
+
+    def hold_answer(self, count: int) -> None:
+        """Take a place for an answer of about so many bytes. Raises ThrottlingQuotaExceeded."""
+        self.context.answers.take(count)
+        self.answer_bytes += count
 
     def finish_later(self, work: Coroutine[Any, Any, object]) -> None:
         """Let ``work`` go on when the call was answered; its body counts until then. Raises

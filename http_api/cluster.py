@@ -5,7 +5,7 @@ from typing import Any
 from aiohttp import web
 
 from ..cluster.model import ClusterInfo, Leader
-from . import bodies, shapes
+from . import bodies, cluster_shapes, shapes
 from .call import Call, json_answer
 
 
@@ -16,7 +16,7 @@ async def get_cluster(call: Call) -> web.StreamResponse:
 
 async def change_members(call: Call) -> web.StreamResponse:
     """Add or remove a node; GET /v1/cluster tells when it is done."""
-    wanted = shapes.read(await bodies.read_json(call), shapes.MemberChange)
+    wanted = shapes.read(await bodies.read_json(call), cluster_shapes.MemberChange)
     if wanted.action == "remove":
         wanted.check_remove()
         return json_answer(_cluster(await call.service.remove_node(wanted.node_id)), 202)
@@ -27,7 +27,7 @@ async def change_members(call: Call) -> web.StreamResponse:
 
 async def reassign(call: Call) -> web.StreamResponse:
     """Move a partition's replicas; GET /v1/cluster tells when it is done."""
-    wanted = shapes.read(await bodies.read_json(call), shapes.Reassignment)
+    wanted = shapes.read(await bodies.read_json(call), cluster_shapes.Reassignment)
     wanted.check()
     moved = await call.service.reassign(wanted.topic, wanted.partition, wanted.replicas)
     return json_answer({"topic": moved.topic, "partition": moved.partition, "replicas": moved.replicas}, 202)
@@ -35,7 +35,7 @@ async def reassign(call: Call) -> web.StreamResponse:
 
 async def transfer_leader(call: Call) -> web.StreamResponse:
     """Hand leadership over; answers when the new leader is elected."""
-    wanted = shapes.read(await bodies.read_json(call), shapes.LeaderTransfer)
+    wanted = shapes.read(await bodies.read_json(call), cluster_shapes.LeaderTransfer)
     wanted.check()
     if wanted.topic is not None and wanted.partition is not None:
         call.partition = await call.service.partition(wanted.topic, wanted.partition, None)

@@ -13,28 +13,36 @@ from ..cluster.service import Service
 from ..partition.errors import StockadeError, ThrottlingQuotaExceeded
 from .metrics import Metrics
 from .peers import Peers
+from .refused_writes import RefusedWrites
 
 _log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of all bodies that a node holds at one time; beyond it requests are THROTTLING_QUOTA_EXCEEDED."""
+ANSWER_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes of the batches that a node renders as text at one time; likewise. Arrow answers are not held in memory."""
 UNACKED_MAX = 1000
 """Appends with acks=0 that a node works on at one time; likewise."""
+
+REQUESTS_MAX = 10_000
+"""Requests that a node works on at one time, long polls included; likewise."""
 
 _THROTTLED_MS = 250
 
 
 class Budget:
-    """Bytes of bodies in memory, of all requests together."""
+    """Something that all requests together may have only so much of. ``what`` it is, for people."""
 
-    def __init__(self, bytes_max: int = BODY_BYTES_MAX) -> None:
-        self.bytes_max = bytes_max
+    def __init__(self, limit: int, what: str) -> None:
+        self.limit = limit
         self.used = 0
+        self._what = what
 
     def take(self, count: int) -> None:
         """Raises ThrottlingQuotaExceeded when there is not that much left."""
-        if self.used + count > self.bytes_max:
-            raise ThrottlingQuotaExceeded("the node holds too many bodies already", retry_after_ms=_THROTTLED_MS)
+        if self.used + count > self.limit:
+            text = f"the node has too many {self._what} already"
+            raise ThrottlingQuotaExceeded(text, retry_after_ms=_THROTTLED_MS)
         self.used += count
 
     def give_back(self, count: int) -> None:
@@ -83,8 +91,12 @@ class Context:
     service: Service
     peers: Peers
     metrics: Metrics = field(default_factory=Metrics)
-    bodies: Budget = field(default_factory=Budget)
+    bodies: Budget = field(default_factory=lambda: Budget(BODY_BYTES_MAX, "bytes of bodies in memory"))
+    answers: Budget = field(default_factory=lambda: Budget(ANSWER_BYTES_MAX, "bytes of answers in memory"))
+    requests: Budget = field(default_factory=lambda: Budget(REQUESTS_MAX, "requests under way"))
+    is_leaving: bool = False
     background: Background = field(default_factory=Background)
+    refused_writes: RefusedWrites = field(default_factory=RefusedWrites)
     followers: int = 0
     _stopping: asyncio.Future[None] | None = None
 

@@ -4,6 +4,7 @@ Every exception ends here. A StockadeError is answered as the problem that it is
 logged with the request's id and answered INTERNAL_ERROR. A client that went away is no fault of anybody.
 """
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ from ..partition.errors import (
     UnknownTopicOrPartition,
 )
 from . import media, problems
-from .call import Call, Route
+from .call import STALL_S, Call, Route
 from .context import Context
 from .forwarding import pass_on
 from .metrics import NO_ROUTE, OBSERVATION, Observation
@@ -31,6 +32,10 @@ from .metrics import NO_ROUTE, OBSERVATION, Observation
 HEADER_BYTES_MAX = 16 * 1024
 """Largest headers of a request, all together."""
 
+LARGE_BYTES = 64 * 1024
+"""Bodies up to here are left to the kernel at once."""
+SLOWEST_BYTES_PER_S = 64 * 1024
+"""A client that takes a large body more slowly, and STALL_S longer, is cut off."""
 CLIENT_GONE = 499
 """In the log and the metrics, and nowhere else: the client went away before it could be answered."""
 
@@ -46,7 +51,10 @@ def endpoint(route: Route, context: Context) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         call = Call(request, context, route)
         try:
+            call.enter()
             response = await _attempt(call)
+            if isinstance(response, web.Response):
+                await _deliver(call, response)
         except StockadeError as refusal:
             response = _refuse(call, refusal)
         except Exception as error:
@@ -97,6 +105,23 @@ async def _attempt(call: Call) -> web.StreamResponse:
         if call.is_forwarded:
             raise
         return await pass_on(call, moved)
+
+
+async def _deliver(call: Call, response: web.Response) -> None:
+    """Send a large body here, where it has a time limit, and where its place is given back when it is sent."""
+    body = response.body
+    if not isinstance(body, bytes) or len(body) <= LARGE_BYTES:
+        return
+    call.stream = response
+    for name, value in call.leader_headers().items():
+        response.headers.setdefault(name, value)
+    try:
+        async with asyncio.timeout(STALL_S + len(body) / SLOWEST_BYTES_PER_S):
+            await response.prepare(call.request)
+            await response.write_eof()
+    except TimeoutError as error:
+        call.cut_off()
+        raise ConnectionResetError("the client takes its answer too slowly") from error
 
 
 def _refuse(call: Call, refusal: StockadeError) -> web.StreamResponse:

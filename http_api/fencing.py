@@ -1,11 +1,11 @@
-"""Handlers of sessions, grants, tickets and producers: who may write. All are decided by the controller
+"""Handlers of sessions, grants and tickets: who may write. All are decided by the controller
 group.
 """
 
 from aiohttp import web
 
-from ..cluster.model import GrantInfo
-from . import bodies, shapes
+from ..cluster.model import GrantInfo, TicketInfo
+from . import bodies, shapes, topic_shapes
 from .call import Call, json_answer, unless_ended
 
 WAIT_MS_MAX = 60_000
@@ -35,16 +35,21 @@ async def acquire(call: Call) -> web.StreamResponse:
     topic = call.parameters.topic()
     session = call.parameters.session()
     wanted = shapes.read(await bodies.read_json(call), shapes.NewGrant)
-    wanted.check()
+    call.wait_s = wanted.wait_ms / 1000
     answer = await call.service.acquire(
         topic,
         session,
-        None if wanted.partitions == "all" else wanted.partitions,
+        shapes.chosen(wanted.partitions),
         wanted.mode,
         wanted.producer_name,
         resume_epoch=shapes.given(wanted.resume_epoch),
         topic_id=shapes.given(wanted.topic_id),
+        ticket_ttl_ms=shapes.given(wanted.ticket_ttl_ms),
     )
+    if isinstance(answer, TicketInfo) and answer.state == "waiting" and wanted.wait_ms:
+        waiting = call.service.get_ticket(answer.ticket, session, wanted.wait_ms)
+        answer = await unless_ended(call, waiting)
+        answer = answer.grant or answer
     if isinstance(answer, GrantInfo):
         return json_answer(answer, 201)
     return json_answer(answer, 202, {"Location": f"/v1/tickets/{answer.ticket}"})
@@ -59,6 +64,13 @@ async def get_ticket(call: Call) -> web.StreamResponse:
     return json_answer(await unless_ended(call, call.service.get_ticket(ticket, session, wait_ms)))
 
 
+async def cancel_ticket(call: Call) -> web.StreamResponse:
+    """Leave the line, unless the grant came first."""
+    given = call.parameters
+    ticket = await call.service.cancel_ticket(given.path("ticket"), given.session())
+    return json_answer({"ticket": ticket.ticket, "state": ticket.state, "grant": ticket.grant})
+
+
 async def release(call: Call) -> web.StreamResponse:
     """Release a grant; also when there is none."""
     given = call.parameters
@@ -66,9 +78,10 @@ async def release(call: Call) -> web.StreamResponse:
     return web.Response(status=204)
 
 
-async def init_producer(call: Call) -> web.StreamResponse:
-    """Get a producer id and epoch."""
-    wanted = shapes.read(await bodies.read_json(call), shapes.NewProducer)
-    wanted.check()
-    pair = await call.service.init_producer(wanted.name, wanted.pair(), wanted.timeout_ms, shapes.given(wanted.nonce))
-    return json_answer(pair)
+async def fence_topic(call: Call) -> web.StreamResponse:
+    """Throw out whoever may write, on purpose."""
+    topic, topic_id = call.parameters.topic(), call.parameters.topic_id()
+    wanted = shapes.read(await bodies.read_json(call), topic_shapes.TopicFence)
+    partitions = shapes.chosen(wanted.partitions)
+    fenced = await call.service.fence_topic(topic, partitions, topic_id, shapes.given(wanted.reason))
+    return json_answer({"topic": topic, "partitions": fenced})

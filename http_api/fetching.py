@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
+from ..cluster.model import ReadGuard
 from ..cluster.service import Partition
 from ..partition.commands import Offset
 from ..partition.errors import InvalidRequest
@@ -40,12 +41,14 @@ class Wanted(NamedTuple):
     max_wait_ms: int
     meta: bool
     local: bool
+    guard: ReadGuard | None
 
 
 def read_wanted(call: Call) -> Wanted:
     """What a fetch asks for. Raises InvalidRequest, NotAcceptable."""
     given = call.parameters
     follow = given.query_flag("follow")
+    guard = given.read_guard()
     wanted = Wanted(
         form=media.choose(call.accept, _FOLLOWED if follow else _WHOLE),
         follow=follow,
@@ -55,6 +58,7 @@ def read_wanted(call: Call) -> Wanted:
         max_wait_ms=given.query_integer("max_wait_ms", 0, WAIT_MS_MAX, 0),
         meta=given.query_flag("meta"),
         local=given.query_flag("local"),
+        guard=None if guard is None else ReadGuard(*guard),
     )
     if wanted.form == media.ARROW and wanted.meta:
         raise InvalidRequest("meta: not with Arrow, whose batches are sent as they are stored")
@@ -72,10 +76,12 @@ async def fetch_once(call: Call, partition: Partition, wanted: Wanted) -> web.St
         min_bytes=wanted.min_bytes,
         max_wait_ms=wanted.max_wait_ms,
         local=wanted.local,
+        guard=wanted.guard,
     )
     found = await unless_ended(call, reading)
     if wanted.form == media.ARROW:
         return await _arrow(call, found, wanted)
+    call.hold_answer(found.size)
     start = first_offset(found, wanted.offset)
     records = await take(found, start, wanted.max_bytes, with_meta=wanted.meta)
     next_offset = start + len(records)

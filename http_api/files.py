@@ -55,11 +55,10 @@ async def send(call: Call, parts: Sequence[_Part]) -> None:
         # The event loop watches the transport's descriptor itself; a second one of the same socket may be watched too.
         socket = os.dup(transport.get_extra_info("socket").fileno())
         try:
-            for part in parts:
-                await _send_part(socket, *part)
-                call.request.writer.output_size += part[2]
+            await _Sending(socket, parts).done()
         finally:
             os.close(socket)
+        call.request.writer.output_size += sum(length for _, _, length in parts)
     except (TimeoutError, ConnectionError) as error:
         call.cut_off()
         raise ConnectionResetError("the client is gone, or takes nothing") from error
@@ -75,31 +74,56 @@ async def _flush(call: Call, transport: asyncio.Transport) -> None:
         transport.set_write_buffer_limits()
 
 
-async def _send_part(socket: int, file: int, position: int, length: int) -> None:
-    end = position + length
-    while position < end:
+class _Sending:
+    """Sends parts of files whenever the socket takes more, in a callback of the loop: no task is woken for that."""
+
+    def __init__(self, socket: int, parts: Sequence[_Part]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = socket
+        self._waiting = list(reversed(parts))
+        self._file, self._position, self._left = self._waiting.pop()
+        self._finished: asyncio.Future[None] = self._loop.create_future()
+        self._has_moved = False
+        self._watch = self._loop.call_later(STALL_S, self._look)
+
+    async def done(self) -> None:
+        """Returns when all is with the kernel. Raises OSError, and TimeoutError when nothing is taken for STALL_S."""
+        self._loop.add_writer(self._socket, self._send)
         try:
-            sent = os.sendfile(socket, file, position, min(PIECE_BYTES, end - position))
+            await self._finished
+        finally:
+            self._loop.remove_writer(self._socket)
+            self._watch.cancel()
+
+    def _send(self) -> None:
+        if self._finished.done():
+            return
+        try:
+            sent = os.sendfile(self._socket, self._file, self._position, min(PIECE_BYTES, self._left))
         except BlockingIOError:
-            await _until_writable(socket)
-            continue
+            return
+        except OSError as error:
+            self._finished.set_exception(error)
+            return
         if sent == 0:
-            raise OSError("a segment ends inside a batch")
-        position += sent
-        await asyncio.sleep(0)
+            self._finished.set_exception(OSError("a segment ends inside a batch"))
+            return
+        self._has_moved = True
+        self._position += sent
+        self._left -= sent
+        if self._left == 0:
+            self._take_next()
 
+    def _take_next(self) -> None:
+        if self._waiting:
+            self._file, self._position, self._left = self._waiting.pop()
+        else:
+            self._finished.set_result(None)
 
-async def _until_writable(socket: int) -> None:
-    loop = asyncio.get_running_loop()
-    writable: asyncio.Future[None] = loop.create_future()
-    loop.add_writer(socket, _settle, writable)
-    try:
-        async with asyncio.timeout(STALL_S):
-            await writable
-    finally:
-        loop.remove_writer(socket)
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+    def _look(self) -> None:
+        """Called from time to time: has the client taken anything since?"""
+        if self._has_moved:
+            self._has_moved = False
+            self._watch = self._loop.call_later(STALL_S, self._look)
+        elif not self._finished.done():
+            self._finished.set_exception(TimeoutError("the client takes nothing"))

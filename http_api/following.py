@@ -36,7 +36,12 @@ async def follow(call: Call, partition: Partition, wanted: Wanted) -> web.Stream
     context.followers += 1
     try:
         found = await partition.read(
-            wanted.offset, max_bytes=wanted.max_bytes, min_bytes=0, max_wait_ms=0, local=wanted.local
+            wanted.offset,
+            max_bytes=wanted.max_bytes,
+            min_bytes=0,
+            max_wait_ms=0,
+            local=wanted.local,
+            guard=wanted.guard,
         )
         return await _stream(call, partition, wanted, found)
     finally:
@@ -62,7 +67,12 @@ async def _stream(call: Call, partition: Partition, wanted: Wanted, found: Slice
 
 async def _next(partition: Partition, wanted: Wanted, start: Offset) -> Slice:
     return await partition.read(
-        start, max_bytes=wanted.max_bytes, min_bytes=1, max_wait_ms=SILENCE_MS, local=wanted.local
+        start,
+        max_bytes=wanted.max_bytes,
+        min_bytes=1,
+        max_wait_ms=SILENCE_MS,
+        local=wanted.local,
+        guard=wanted.guard,
     )
 
 

@@ -38,6 +38,9 @@ class Metrics:
             registry=self._registry,
         )
         self._refusals = Counter("stockade_http_refusals", "Problems answered.", ["code"], registry=self._registry)
+        self._refused_writes = Counter(
+            "stockade_refused_writes", "Writes that partitions refused.", ["code", "reason"], registry=self._registry
+        )
         self._answered: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._records = Counter("stockade_appended_records", "Records stored by appends here.", registry=self._registry)
         self._bytes = Counter(
@@ -58,6 +61,10 @@ class Metrics:
     def refused(self, code: str) -> None:
         """A problem was answered."""
         self._refusals.labels(code).inc()
+
+    def refused_write(self, code: str, reason: str) -> None:
+        """A partition refused a write."""
+        self._refused_writes.labels(code, reason).inc()
 
     def appended(self, records: int, size: int) -> None:
         """A batch was stored."""

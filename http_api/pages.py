@@ -10,6 +10,7 @@ from ..partition.errors import LeaderNotAvailable
 from . import wire
 from .call import Call, json_answer
 from .metrics import CONTENT_TYPE
+from .refused_writes import REFUSED_WRITES_MAX
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -23,7 +24,7 @@ async def healthz(call: Call) -> web.StreamResponse:
 
 async def readyz(call: Call) -> web.StreamResponse:
     """The node can serve requests."""
-    missing = "the node is stopping" if call.context.stopping.done() else call.service.ready()
+    missing = "the node is stopping" if call.context.is_leaving else call.service.ready()
     if missing is not None:
         raise LeaderNotAvailable(missing, retry_after_ms=_RETRY_AFTER_MS)
     return json_answer({"status": "ok"})
@@ -32,6 +33,12 @@ async def readyz(call: Call) -> web.StreamResponse:
 async def metrics(call: Call) -> web.StreamResponse:
     """Metrics in the Prometheus text format."""
     return web.Response(body=call.context.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+
+async def refused_writes(call: Call) -> web.StreamResponse:
+    """The latest writes that this node's partitions refused."""
+    count = call.parameters.query_integer("n", 1, REFUSED_WRITES_MAX, 100)
+    return json_answer({"node_id": call.service.node_id, "refused_writes": call.context.refused_writes.latest(count)})
 
 
 async def openapi(call: Call) -> web.StreamResponse:

@@ -26,8 +26,8 @@ class Parameters:
     """The parameters of one request.
 
     ``path`` are the decoded path parameters, ``query`` and ``headers`` pairs as they came, ``known`` the
-    query parameters that the route takes. Raises InvalidRequest for an unknown or repeated query parameter
-    and a repeated Stockade-* header.
+    query parameters that the route takes, ``repeated`` those that may be given several times. Raises
+    InvalidRequest for an unknown or repeated query parameter and a repeated Stockade-* header.
     """
 
     def __init__(
@@ -36,8 +36,12 @@ class Parameters:
         query: Sequence[tuple[str, str]],
         headers: Iterable[tuple[str, str]],
         known: Collection[str],
+        repeated: Collection[str] = (),
     ) -> None:
         self._path = path
+        self._lists = {name: [value for other, value in query if other == name] for name in repeated}
+        if self._lists:
+            query = [(name, value) for name, value in query if name not in repeated]
         self._query = dict(query)
         ours = [(name.title(), value) for name, value in headers if name.lower().startswith(_OURS)]
         self._headers = dict(ours)
@@ -47,16 +51,14 @@ class Parameters:
         if len(self._query) < len(query) or len(self._headers) < len(ours):
             name, count = Counter(name for name, _ in [*query, *ours]).most_common(1)[0]
             raise InvalidRequest(f"{name}: given {count} times")
-        for name, value in [*path.items(), *query, *ours]:
+        lists = [(name, value) for name, values in self._lists.items() for value in values]
+        for name, value in [*path.items(), *query, *lists, *ours]:
             if not is_utf8(value):
                 raise InvalidRequest(f"{name}: not UTF-8")
 
     def topic(self) -> str:
         """The topic of the path."""
-        name = self._path["topic"]
-        if not _TOPIC_NAME.fullmatch(name):
-            raise InvalidRequest("topic: not 1 to 249 of letters, digits, '.', '_', '-'")
-        return name
+        return _checked_name("topic", self._path["topic"])
 
     def partition(self) -> int:
         """The partition of the path."""
@@ -95,6 +97,31 @@ class Parameters:
             raise InvalidRequest(f"{name}: neither an integer nor one of {', '.join(words)}")
         return integer(name, text, 0, INT64_MAX)
 
+    def query_list(self, name: str) -> list[str]:
+        """The values of a parameter that may be repeated, at least one."""
+        values = self._lists[name]
+        if not values:
+            raise InvalidRequest(f"{name}: missing")
+        return values
+
+    def group(self) -> str:
+        """The group of the path."""
+        return _checked_name("group", self._path["group"])
+
+    def fence_epoch(self) -> int | None:
+        """The ownership guard of the query."""
+        return self.query_integer("fence_epoch", 0, UINT64_MAX, 0) if "fence_epoch" in self._query else None
+
+    def read_guard(self) -> tuple[str, int] | None:
+        """Group and fence_epoch that guard a read: both or none."""
+        group, fence_epoch = self._query.get("group"), self.fence_epoch()
+        if group is not None and fence_epoch is not None:
+            return _checked_name("group", group), fence_epoch
+        if group is None and fence_epoch is None:
+            return None
+        missing = "group" if group is None else "fence_epoch"
+        raise InvalidRequest(f"{missing}: missing; group and fence_epoch come both or not at all")
+
     def topic_id(self) -> int | None:
         """The guard against another incarnation of the topic."""
         return self.query_integer("topic_id", 0, INT64_MAX, 0) if "topic_id" in self._query else None
@@ -129,6 +156,12 @@ class Parameters:
     def session(self) -> str:
         """The caller's session."""
         return self.text("Stockade-Session")
+
+
+def _checked_name(kind: str, name: str) -> str:
+    if not _TOPIC_NAME.fullmatch(name):
+        raise InvalidRequest(f"{kind}: not 1 to 249 of letters, digits, '.', '_', '-'")
+    return name
 
 
 def integer(name: str, text: str, low: int, high: int) -> int:

@@ -23,7 +23,7 @@ CONNECTIONS_MAX = 4096
 
 FORWARDED_BY = "Stockade-Forwarded-By"
 _HINT_BYTES_MAX = 64 * 1024
-_MUTATING = ("POST", "PUT", "DELETE")
+_MUTATING = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class Message(NamedTuple):

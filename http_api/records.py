@@ -1,16 +1,19 @@
-"""Handlers of one partition's records: append, fetch, find an offset, read the tail."""
+"""Handlers of one partition: append, fetch, find an offset, read the tail, trim, and the history of its slot."""
+
+from typing import Any
 
 from aiohttp import web
 
 from ..cluster.service import Partition
 from ..partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeError
-from . import bodies, wire
+from ..partition.tenures import Tenure
+from . import bodies, shapes, wire
 from .batches import BATCH_BYTES_MAX, FORMS, body_bytes_max, read_batch
 from .call import Call, json_answer
 from .fetching import fetch_once, read_wanted
 from .following import follow
 from .rendering import rows
-from .writing import answer_fields, find_partition, now_ms, read_guards, store
+from .writing import answer_fields, counted, find_partition, now_ms, read_guards, read_token, store
 
 TAIL_MAX = 10_000
 """Most records of a tail."""
@@ -32,7 +35,7 @@ async def append(call: Call) -> web.StreamResponse:
     batch = read_batch(form, body, now_ms=now_ms(), batch_bytes_max=batch_bytes_max)
     if isinstance(found, StockadeError):
         raise found
-    if guards.message_id is not None:
+    if guards.message_id is not None and not found.config.dedupe_window_ms:
         raise InvalidRequest("Stockade-Message-Id: the topic has no dedupe_window_ms")
     if not guards.waits:
         call.finish_later(store(call, found, batch, guards))
@@ -97,6 +100,40 @@ async def read_tail(call: Call) -> web.StreamResponse:
         separator = b","
     await call.write(b"]}")
     return stream
+
+
+async def trim(call: Call) -> web.StreamResponse:
+    """Drop the oldest records."""
+    given = call.parameters
+    topic, number, topic_id, token = given.topic(), given.partition(), given.topic_id(), read_token(given)
+    wanted = shapes.read(await bodies.read_json(call), shapes.TrimBody)
+    call.partition = partition = await call.service.partition(topic, number, topic_id)
+    before = None if wanted.before == -1 else wanted.before
+    with counted(call, partition, token):
+        log_start, log_end = await partition.trim(before, topic_id=topic_id, token=token)
+    return json_answer({"topic": topic, "partition": number, "log_start": log_start, "log_end": log_end})
+
+
+async def list_fences(call: Call) -> web.StreamResponse:
+    """Who holds the slot and who held it, the latest first."""
+    partition = await _partition(call)
+    fences = [_fence(tenure) for tenure in await partition.fences()]
+    return json_answer({"topic": partition.topic, "partition": partition.partition, "fences": fences})
+
+
+def _fence(tenure: Tenure) -> dict[str, Any]:
+    return {
+        "grant": tenure.grant_id,
+        "mode": tenure.mode,
+        "epoch": tenure.epoch,
+        "producer_name": tenure.producer_name,
+        "client_id": tenure.client_id,
+        "operation": tenure.operation,
+        "since_ms": tenure.since_ms,
+        "until_ms": tenure.until_ms,
+        "end": tenure.end,
+        "refused": tenure.refused,
+    }
 
 
 async def _partition(call: Call) -> Partition:

@@ -1,10 +1,10 @@
-"""Every route of this version, and nothing else: what is not here is NOT_FOUND.
+"""Every route, and nothing else: what is not here is NOT_FOUND.
 
 ``assets/openapi.json`` documents the same set; contract.py makes it, and a test compares the two.
 ``/docs/problems`` belongs to ``/docs`` and is not an operation of its own.
 """
 
-from . import admin, cluster, fencing, pages, records
+from . import admin, cluster, fencing, groups, pages, producers, records
 from .call import Route
 from .keyed import KeyedAppend
 
@@ -13,38 +13,73 @@ UNDOCUMENTED = ("/docs/problems",)
 
 _TOPIC = "/v1/topics/{topic}"
 _PARTITION = _TOPIC + "/partitions/{partition}"
+_GROUP = "/v1/groups/{group}"
+_POSITION = _GROUP + "/positions/{topic}/{partition}"
 _RECORDS = _PARTITION + "/records"
 
-_FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "local", "topic_id")
+_GUARD = ("group", "fence_epoch")
+_FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "local", *_GUARD, "topic_id")
 _HANDOVER_S = 15.0  # a node gives up handing over sooner
 _PLACING_S = 30.0  # until every partition of a new topic has a leader
 
 
 def routes() -> list[Route]:
     """The routes of one application."""
+    return [*_topics(), *_owners(), *_cluster(), *_node()]
+
+
+def _topics() -> list[Route]:
     return [
         Route("GET", "/v1/topics", admin.list_topics, "controller"),
         Route("POST", "/v1/topics", admin.create_topic, "controller", deadline_s=_PLACING_S),
         Route("GET", _TOPIC, admin.get_topic, "controller"),
+        Route("PATCH", _TOPIC, admin.change_topic, "controller", ("topic_id",), deadline_s=_PLACING_S),
         Route(
             "DELETE", _TOPIC, admin.delete_topic, "controller", ("topic_id",), answers_json=False, deadline_s=_PLACING_S
         ),
-        Route("POST", _RECORDS, records.append, "partition", ("topic_id", "acks")),
+        Route("POST", _RECORDS, records.append, "partition", ("fence_epoch", "topic_id", "acks")),
         Route("GET", _RECORDS, records.fetch, "partition", _FETCH, answers_json=False),
         Route("POST", _TOPIC + "/records", KeyedAppend(), "partition", ("topic_id", "acks")),
         Route("GET", _PARTITION + "/offsets", records.get_offset, "partition", ("at", "topic_id")),
         Route("GET", _PARTITION + "/tail", records.read_tail, "partition", ("n", "topic_id")),
+        Route("POST", _PARTITION + "/trim", records.trim, "partition", ("topic_id",)),
+        Route("GET", _PARTITION + "/fences", records.list_fences, "partition", ("topic_id",)),
+    ]
+
+
+def _owners() -> list[Route]:
+    return [
         Route("POST", "/v1/sessions", fencing.open_session, "controller"),
         Route("PUT", "/v1/sessions/{session}", fencing.renew_session, "controller"),
         Route("DELETE", "/v1/sessions/{session}", fencing.close_session, "controller", answers_json=False),
         Route("POST", _TOPIC + "/grants", fencing.acquire, "controller"),
+        Route("POST", _TOPIC + "/fence", fencing.fence_topic, "controller", ("topic_id",)),
         Route("GET", "/v1/tickets/{ticket}", fencing.get_ticket, "controller", ("wait_ms",)),
+        Route("DELETE", "/v1/tickets/{ticket}", fencing.cancel_ticket, "controller"),
         Route("DELETE", "/v1/grants/{grant}", fencing.release, "controller", answers_json=False),
-        Route("POST", "/v1/producers", fencing.init_producer, "controller"),
+        Route("POST", _GROUP + "/own", groups.own, "controller"),
+        Route("DELETE", _GROUP + "/own", groups.disown, "controller", repeated=("resource",)),
+        Route("GET", _GROUP + "/resources", groups.list_resources, "controller"),
+        Route("GET", _POSITION, groups.get_position, "partition"),
+        Route("PUT", _POSITION, groups.commit_position, "partition"),
+        Route("POST", "/v1/producers", producers.init_producer, "controller"),
+        Route("GET", "/v1/producers/{producer}", producers.get_producer, "controller"),
+        Route("POST", "/v1/cluster/producer_fences", producers.fence_producer, "controller"),
+    ]
+
+
+def _cluster() -> list[Route]:
+    return [
         Route("GET", "/v1/cluster", cluster.get_cluster, "controller"),
         Route("POST", "/v1/cluster/members", cluster.change_members, "controller"),
         Route("POST", "/v1/cluster/reassignments", cluster.reassign, "controller"),
         Route("POST", "/v1/cluster/leaders", cluster.transfer_leader, "controller", deadline_s=_HANDOVER_S),
+    ]
+
+
+def _node() -> list[Route]:
+    return [
+        Route("GET", "/v1/refused_writes", pages.refused_writes, "node", ("n",)),
         Route("GET", "/healthz", pages.healthz, "node", answers_json=False),
         Route("GET", "/readyz", pages.readyz, "node", answers_json=False),
         Route("GET", "/metrics", pages.metrics, "node", answers_json=False),

@@ -11,6 +11,8 @@ from .dispatch import HEADER_BYTES_MAX
 from .metrics import AccessLogger, access_log
 from .parameters import printable
 
+IDLE_S = 75.0
+"""A connection without a request for so long is closed; also one whose request's headers do not end."""
 HEADERS_MAX = 512
 """Most header lines of a request."""
 
@@ -28,6 +30,7 @@ class Runner(web.AppRunner):
             access_log_class=AccessLogger,
             access_log=access_log,
             shutdown_timeout=drain_s,
+            keepalive_timeout=IDLE_S,
             max_line_size=HEADER_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
             max_headers=HEADERS_MAX,

@@ -5,13 +5,13 @@ join several fields follow in the function that makes a service call of the body
 """
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ..cluster.config import is_address
-from ..cluster.model import Mode, TopicConfig
+from ..cluster.model import Claim, Mode
 from ..partition.commands import PRODUCER_EPOCH_MAX
 from ..partition.errors import InvalidRequest, InvalidTransactionTimeout
 from . import wire
@@ -20,75 +20,32 @@ from .parameters import INT64_MAX, PARTITION_MAX, TOPIC_NAME
 TIMEOUT_MS_MAX = 900_000
 """Greatest timeout_ms of a producer."""
 
+RESOURCE_BYTES_MAX = 1024
+"""Longest name of a resource, in UTF-8."""
+
 _SHOWN_MAX = 200  # characters of a text from outside
 _PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
+OrUnlimited = Annotated[int, Meta(ge=-1, le=INT64_MAX)]
+Name = Annotated[str, Meta(pattern=rf"^{TOPIC_NAME}\Z")]
+"""Name of a topic or a group."""
+Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
+Partitions = Literal["all"] | Annotated[list[Partition], Meta(min_length=1, max_length=10_000)]
+
 _Positive = Annotated[int, Meta(ge=1, le=INT64_MAX)]
 _Natural = Annotated[int, Meta(ge=0, le=INT64_MAX)]
-_OrUnlimited = Annotated[int, Meta(ge=-1, le=INT64_MAX)]
 _Unsigned = Annotated[int, Meta(ge=0)]  # wire.parse lets no integer beyond 64 bits through
-_Name = Annotated[str, Meta(min_length=1, max_length=249)]
-_TopicName = Annotated[str, Meta(pattern=rf"^{TOPIC_NAME}\Z")]
-_Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
+_ClientName = Annotated[str, Meta(min_length=1, max_length=249)]
+_ResourceName = Annotated[str, Meta(min_length=1, max_length=RESOURCE_BYTES_MAX)]
 
-_NodeId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,249}\Z")]
-
-_BASE_URL = re.compile(r"https?://[^/\s]+/?\Z")
 _Shape = TypeVar("_Shape")
-
-
-class ConfigBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Configuration of a new topic."""
-
-    durability: Literal["disk", "replicated"] = "disk"
-    require_fence: bool = False
-    writer_group: _TopicName | None = None
-    strict_sequence: bool = False
-    dedupe_window_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
-    producer_ttl_ms: Annotated[int, Meta(ge=1000, le=INT64_MAX)] = 86_400_000
-    max_producers: Annotated[int, Meta(ge=1, le=1_000_000)] = 100_000
-    retention_ms: _OrUnlimited = -1
-    retention_bytes: _OrUnlimited = -1
-    max_batch_bytes: Annotated[int, Meta(ge=1024, le=16_777_216)] = 1_048_576
-
-    def checked(self) -> TopicConfig:
-        """The configuration, refused where it asks for what this version cannot do.
-
-        ``producer_ttl_ms`` is accepted although it does nothing yet: this version never forgets a producer by
-        age.
-        """
-        for name, offered in _ONLY.items():
-            if getattr(self, name) != offered:
-                only = wire.dump(offered).decode()
-                raise InvalidRequest(f"config.{name}: this version can only do {only}")
-        return TopicConfig(**msgspec.structs.asdict(self))
-
-
-_ONLY = {"durability": "disk", "writer_group": None, "dedupe_window_ms": 0, "retention_ms": -1, "retention_bytes": -1}
-"""Fields of a configuration that have one possible value in this version."""
-
-
-class NewTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/topics."""
-
-    name: _TopicName
-    partitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
-    replication_factor: Annotated[int, Meta(ge=1, le=7)] | UnsetType = UNSET
-    config: ConfigBody = msgspec.field(default_factory=ConfigBody)
-
-    def check(self) -> None:
-        """Rules beyond types and ranges."""
-        if self.name in (".", ".."):
-            raise InvalidRequest("name: must not be '.' or '..'")
-        if self.replication_factor is not UNSET and self.replication_factor % 2 == 0:
-            raise InvalidRequest("replication_factor: must be odd")
 
 
 class NewSession(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/sessions."""
 
-    client_id: _Name
+    client_id: _ClientName
     ttl_ms: _Positive = 10_000
 
 
@@ -97,26 +54,19 @@ class NewGrant(msgspec.Struct, forbid_unknown_fields=True):
     only.
     """
 
-    partitions: Literal["all"] | Annotated[list[_Partition], Meta(min_length=1, max_length=10_000)]
+    partitions: Partitions
     mode: Mode
-    producer_name: _Name
+    producer_name: _ClientName
     resume_epoch: _Unsigned | UnsetType = UNSET
     topic_id: _Natural | UnsetType = UNSET
     wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 0
     ticket_ttl_ms: _Positive | UnsetType = UNSET
 
-    def check(self) -> None:
-        """Rules beyond types and ranges."""
-        if self.mode not in ("Exclusive", "ExclusiveWithFencing"):
-            raise InvalidRequest(f"mode: this version knows Exclusive and ExclusiveWithFencing, not {self.mode} yet")
-        if len(set(self.partitions)) != len(self.partitions) and self.partitions != "all":
-            raise InvalidRequest("partitions: a partition occurs twice")
-
 
 class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/producers."""
 
-    name: _Name | None = None
+    name: _ClientName | None = None
     producer_id: _Natural | UnsetType = UNSET
     producer_epoch: Annotated[int, Meta(ge=0, le=PRODUCER_EPOCH_MAX)] | UnsetType = UNSET
     timeout_ms: int = 60_000
@@ -125,10 +75,7 @@ class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
     def check(self) -> None:
         """Rules beyond types and ranges. Raises InvalidTransactionTimeout too."""
         if self.name is not None:
-            if self.name.isascii() and self.name.isdigit():
-                raise InvalidRequest("name: at least one character must not be a digit")
-            if "/" in self.name or _CONTROL.search(self.name):
-                raise InvalidRequest("name: must not have '/' or control characters")
+            check_producer_name(self.name)
         if (self.producer_id is UNSET) != (self.producer_epoch is UNSET):
             missing = "producer_id" if self.producer_id is UNSET else "producer_epoch"
             raise InvalidRequest(f"{missing}: missing; producer_id and producer_epoch come both or not at all")
@@ -142,56 +89,70 @@ class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
         return self.producer_id, self.producer_epoch
 
 
-class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/cluster/members. Addresses and zone belong to ``add`` alone."""
+class ProducerFence(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/producer_fences."""
 
-    action: Literal["add", "remove"]
-    node_id: _NodeId
-    url: str | UnsetType = UNSET
-    raft_address: str | UnsetType = UNSET
-    zone: str | UnsetType | None = UNSET
-
-    def addresses(self) -> tuple[str, str]:
-        """Base URL and host:port of a node to add. Raises InvalidRequest."""
-        if self.url is UNSET or not _BASE_URL.match(self.url):
-            raise InvalidRequest("url: not http://host:port")
-        if self.raft_address is UNSET or not is_address(self.raft_address):
-            raise InvalidRequest("raft_address: not host:port")
-        return self.url.rstrip("/"), self.raft_address
-
-    def check_remove(self) -> None:
-        """Raises InvalidRequest when there is what only a node to add has."""
-        for name in ("url", "raft_address", "zone"):
-            if getattr(self, name) is not UNSET:
-                raise InvalidRequest(f"{name}: only with the action add")
+    name: _ClientName
 
 
-class Reassignment(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/cluster/reassignments."""
+class TrimBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST …/trim. ``before`` -1: up to the log's end."""
 
-    topic: _TopicName
-    partition: _Partition
-    replicas: Annotated[list[_NodeId], Meta(min_length=1, max_length=7)]
-
-    def check(self) -> None:
-        """Rules beyond types and ranges."""
-        if len(set(self.replicas)) != len(self.replicas):
-            raise InvalidRequest("replicas: a node occurs twice")
-        if len(self.replicas) % 2 == 0:
-            raise InvalidRequest("replicas: their number must be odd")
+    before: OrUnlimited
 
 
-class LeaderTransfer(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/cluster/leaders; topic and partition null: the controller group."""
+class ClaimBody(msgspec.Struct, forbid_unknown_fields=True):
+    """One resource to own."""
 
-    topic: _TopicName | None
-    partition: _Partition | None
-    node_id: str | UnsetType = UNSET
+    resource: _ResourceName
+    generation: _Unsigned | UnsetType = UNSET
 
-    def check(self) -> None:
-        """Rules beyond types and ranges."""
-        if (self.topic is None) != (self.partition is None):
-            raise InvalidRequest("partition: null exactly when topic is null")
+
+class OwnBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/groups/{group}/own."""
+
+    claims: Annotated[list[ClaimBody], Meta(min_length=1, max_length=10_000)]
+    atomic: bool = True
+    sever: Literal["session", "resource"] = "session"
+
+    def made(self) -> list[Claim]:
+        """The claims. Raises InvalidRequest for a resource that is too long, or claimed twice."""
+        names = [claim.resource for claim in self.claims]
+        check_resources("claims", names)
+        return [Claim(claim.resource, given(claim.generation)) for claim in self.claims]
+
+
+class NewPosition(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of PUT …/positions/{topic}/{partition}."""
+
+    offset: _Natural
+    metadata: Annotated[str, Meta(max_length=4096)] | UnsetType = UNSET
+    fence_epoch: _Unsigned | UnsetType = UNSET
+
+
+def chosen(partitions: Literal["all"] | list[int]) -> list[int] | None:
+    """A set of partitions, None for all of them. Raises InvalidRequest when one occurs twice."""
+    if partitions == "all":
+        return None
+    if len(set(partitions)) != len(partitions):
+        raise InvalidRequest("partitions: a partition occurs twice")
+    return list(partitions)
+
+
+def check_producer_name(name: str) -> None:
+    """Rules of producer names beyond their length. Raises InvalidRequest."""
+    if name.isascii() and name.isdigit():
+        raise InvalidRequest("name: at least one character must not be a digit")
+    if "/" in name or _CONTROL.search(name):
+        raise InvalidRequest("name: must not have '/' or control characters")
+
+
+def check_resources(place: str, names: Sequence[str]) -> None:
+    """Rules of names of resources. Raises InvalidRequest."""
+    if any(not 1 <= len(name.encode()) <= RESOURCE_BYTES_MAX for name in names):
+        raise InvalidRequest(f"{place}: a resource is not 1 to {RESOURCE_BYTES_MAX} bytes in UTF-8")
+    if len(set(names)) < len(names):
+        raise InvalidRequest(f"{place}: a resource occurs twice")
 
 
 def given(value: _Shape | UnsetType) -> _Shape | None:

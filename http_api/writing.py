@@ -1,6 +1,9 @@
 """What all appends share: guards in the headers, the way to the partition, and the answer's fields."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from ..cluster.service import Partition
@@ -9,6 +12,7 @@ from ..partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeErro
 from ..partition.records import Batch
 from .call import Call
 from .parameters import INT64_MAX, UINT64_MAX, Parameters
+from .refused_writes import RefusedWrite
 
 _PRODUCER = ("Stockade-Producer-Id", "Stockade-Producer-Epoch", "Stockade-Producer-Seq")
 _FENCE = ("Stockade-Fence-Grant", "Stockade-Fence-Epoch", "Stockade-Session")
@@ -28,6 +32,7 @@ class Guards(NamedTuple):
     stamp: Stamp | None
     if_log_end: int | None
     message_id: str | None
+    fence_epoch: int | None
     waits: bool
 
 
@@ -35,10 +40,11 @@ def read_guards(given: Parameters) -> Guards:
     """The conditions that a request names. Raises InvalidRequest."""
     guards = Guards(
         topic_id=given.topic_id(),
-        token=_token(given),
+        token=read_token(given),
         stamp=_stamp(given),
         if_log_end=given.header_integer(_IF_LOG_END, INT64_MAX),
         message_id=given.header(_MESSAGE_ID),
+        fence_epoch=given.fence_epoch(),
         waits=given.query_choice("acks", ("all", "0"), "all") == "all",
     )
     if guards.message_id is not None and not 1 <= len(guards.message_id) <= _MESSAGE_ID_CHARACTERS_MAX:
@@ -71,16 +77,34 @@ async def find_partition(call: Call, topic: str, partition: int, topic_id: int |
 
 async def store(call: Call, partition: Partition, batch: Batch, guards: Guards) -> Appended:
     """Append and count."""
-    appended = await partition.append(
-        batch,
-        topic_id=guards.topic_id,
-        token=guards.token,
-        stamp=guards.stamp,
-        if_log_end=guards.if_log_end,
-    )
+    with counted(call, partition, guards.token, guards.stamp):
+        appended = await partition.append(
+            batch,
+            topic_id=guards.topic_id,
+            token=guards.token,
+            stamp=guards.stamp,
+            if_log_end=guards.if_log_end,
+            message_id=guards.message_id,
+            fence_epoch=guards.fence_epoch,
+        )
     if not appended.duplicate:
         call.context.metrics.appended(batch.count, len(batch.message))
     return appended
+
+
+@contextmanager
+def counted(call: Call, partition: Partition, token: Token | None, stamp: Stamp | None = None) -> Iterator[None]:
+    """Count a write that the partition refuses, and remember it for people."""
+    try:
+        yield
+    except StockadeError as refusal:
+        if refusal.status < HTTPStatus.INTERNAL_SERVER_ERROR and not refusal.metadata_stale:
+            reason = str(refusal.fields.get("reason", ""))
+            call.context.metrics.refused_write(refusal.code, reason)
+            where = partition.topic, partition.partition
+            refused = RefusedWrite(now_ms(), call.id, *where, refusal.code, reason, token, stamp)
+            call.context.refused_writes.add(refused)
+        raise
 
 
 def answer_fields(appended: Appended, leader_term: int) -> dict[str, Any]:
@@ -100,7 +124,8 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _token(given: Parameters) -> Token | None:
+def read_token(given: Parameters) -> Token | None:
+    """The fencing token that a request names. Raises InvalidRequest."""
     if not given.trio(*_FENCE):
         return None
     grant, epoch, session = _FENCE

@@ -21,7 +21,9 @@ from stockade.cluster.model import (
     Mode,
     NodeInfo,
     PartitionInfo,
+    Position,
     ProducerPair,
+    ReadGuard,
     SessionInfo,
     TicketInfo,
     TopicConfig,
@@ -32,21 +34,26 @@ from stockade.partition.commands import (
     Append,
     Appended,
     ClearFence,
+    CommitPosition,
     InstallFence,
     InstallProducer,
     NotEnrolled,
     Offset,
     Stamp,
     Token,
+    Trim,
+    Trimmed,
     encode_command,
 )
 from stockade.partition.errors import (
+    HoldAndWait,
     InconsistentTopicId,
     NotFound,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     ProducerBusy,
     ProducerFenced,
+    SessionExpired,
     StockadeError,
     TopicAlreadyExists,
     UnknownSession,
@@ -55,8 +62,10 @@ from stockade.partition.errors import (
 from stockade.partition.machine import PartitionConfig, PartitionMachine
 from stockade.partition.records import Batch
 from stockade.partition.segments import SegmentLog, Slice
+from stockade.partition.tenures import Tenure
 
 from .operating import FakeOperating
+from .owning import FakeOwning
 
 TERM = 6
 
@@ -69,6 +78,7 @@ class Topic:
     config: TopicConfig
     machines: list[PartitionMachine]
     leaders: list[str | None]
+    sealed: bool = False
 
 
 @dataclass
@@ -83,6 +93,8 @@ class FakeCluster:
     holders: dict[str, str] = field(default_factory=dict)
     producers: dict[str, ProducerPair] = field(default_factory=dict)
     tickets: dict[str, TicketInfo] = field(default_factory=dict)
+    expired: set[str] = field(default_factory=set)
+    owned: dict[tuple[str, str], tuple[str | None, int, int]] = field(default_factory=dict)
     orders: list[tuple[Any, ...]] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     may_store: asyncio.Event = field(default_factory=asyncio.Event)
@@ -95,6 +107,17 @@ class FakeCluster:
 
     def __post_init__(self) -> None:
         self.may_store.set()
+
+    def partition_config(self, topic: Topic) -> PartitionConfig:
+        config = topic.config
+        return PartitionConfig(
+            topic.topic_id,
+            config.require_fence,
+            config.strict_sequence,
+            dedupe_window_ms=config.dedupe_window_ms,
+            writer_group=config.writer_group,
+            sealed=topic.sealed,
+        )
 
     def log(self, topic_id: int, partition: int) -> SegmentLog:
         directory = Path(self.disk.name) / f"{topic_id}-{partition}"
@@ -141,7 +164,15 @@ class FakePartition:
         return self.cluster.leader(self._shared.leaders[self.partition])
 
     async def append(
-        self, batch: Batch, *, topic_id: int | None, token: Token | None, stamp: Stamp | None, if_log_end: Offset | None
+        self,
+        batch: Batch,
+        *,
+        topic_id: int | None,
+        token: Token | None,
+        stamp: Stamp | None,
+        if_log_end: Offset | None,
+        message_id: str | None = None,
+        fence_epoch: int | None = None,
     ) -> Appended:
         self._check_leading()
         self.cluster.writer_came.set()
@@ -156,6 +187,8 @@ class FakePartition:
             token=token,
             stamp=stamp,
             if_log_end=if_log_end,
+            message_id=message_id,
+            fence_epoch=fence_epoch,
         )
         result = self._apply(command)
         while isinstance(result, NotEnrolled):
@@ -166,10 +199,18 @@ class FakePartition:
         return result
 
     async def read(
-        self, offset: Offset | None, *, max_bytes: int, min_bytes: int, max_wait_ms: int, local: bool
+        self,
+        offset: Offset | None,
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        local: bool,
+        guard: ReadGuard | None = None,
     ) -> Slice:
         if not local:
             self._check_leading()
+        self._check_guard(guard)
         log = self.machine.log
         start = log.log_end if offset is None else log.log_start if offset == -1 else offset
         if not log.log_start <= start <= log.log_end:
@@ -178,6 +219,7 @@ class FakePartition:
             await self._wait(max_wait_ms / 1000)
             if not local:
                 self._check_leading()
+            self._check_guard(guard)
         return msgspec.structs.replace(log.read(start, max_bytes), stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
@@ -189,6 +231,30 @@ class FakePartition:
         log = self.machine.log
         return *log.find_timestamp(timestamp_ms), log.log_start, log.log_end
 
+    async def trim(self, before: Offset | None, *, topic_id: int | None, token: Token | None) -> tuple[Offset, Offset]:
+        self._check_leading()
+        trimmed = self._apply(Trim(before, topic_id, token))
+        assert isinstance(trimmed, Trimmed)
+        return trimmed.log_start, trimmed.log_end
+
+    async def position(self, group: str) -> Position:
+        self._check_leading()
+        known = self.machine.readers.positions.get(group)
+        return Position(None, None) if known is None else Position(known.offset, known.metadata)
+
+    async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
+        self._check_leading()
+        self._apply(CommitPosition(group, offset, metadata, fence_epoch))
+
+    async def fences(self) -> list[Tenure]:
+        self._check_leading()
+        return self.machine.tenures()
+
+    def _check_guard(self, guard: ReadGuard | None) -> None:
+        refusal = None if guard is None else self.machine.readers.judge(guard.group, guard.fence_epoch)
+        if refusal is not None:
+            raise refusal
+
     async def _wait(self, timeout_s: float) -> None:
         self.cluster.reader_came.set()
         try:
@@ -199,7 +265,7 @@ class FakePartition:
         finally:
             self.cluster.reader_left.set()
 
-    def _apply(self, command: Append | InstallProducer) -> object:
+    def _apply(self, command: Append | InstallProducer | Trim | CommitPosition) -> object:
         result = self.machine.apply(self.cluster.next_index(), TERM, encode_command(command))
         if isinstance(result, StockadeError):
             raise result
@@ -211,7 +277,7 @@ class FakePartition:
             raise NotLeaderOrFollower(leader.url, leader.term or None)
 
 
-class FakeService(FakeOperating):
+class FakeService(FakeOperating, FakeOwning):
     """One node."""
 
     def __init__(self, cluster: FakeCluster, node_id: str = "n1") -> None:
@@ -252,7 +318,7 @@ class FakeService(FakeOperating):
             PartitionInfo(k, self.shared.leader(topic.leaders[k]), ["n1"], machine.topic_epoch, _mode(machine))
             for k, machine in enumerate(topic.machines)
         ]
-        return TopicInfo(name, topic.topic_id, topic.replication_factor or 1, False, topic.config, partitions)
+        return TopicInfo(name, topic.topic_id, topic.replication_factor or 1, topic.sealed, topic.config, partitions)
 
     async def create_topic(
         self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
@@ -268,15 +334,10 @@ class FakeService(FakeOperating):
                 raise TopicAlreadyExists(topic_id=known.topic_id)
             return await self.get_topic(name), False
         topic_id = self.shared.next_index()
-        machines = [
-            PartitionMachine(
-                PartitionConfig(topic_id, config.require_fence, config.strict_sequence),
-                self.shared.log(topic_id, number),
-            )
-            for number in range(partitions)
-        ]
-        leaders: list[str | None] = [self.node_id] * partitions
-        self.shared.topics[name] = Topic(name, topic_id, replication_factor, config, machines, leaders)
+        topic = Topic(name, topic_id, replication_factor, config, [], [self.node_id] * partitions)
+        settings = self.shared.partition_config(topic)
+        topic.machines = [PartitionMachine(settings, self.shared.log(topic_id, k)) for k in range(partitions)]
+        self.shared.topics[name] = topic
         return await self.get_topic(name), True
 
     async def delete_topic(self, name: str, topic_id: int | None) -> None:
@@ -310,11 +371,18 @@ class FakeService(FakeOperating):
         *,
         resume_epoch: int | None,
         topic_id: int | None,
+        ticket_ttl_ms: int | None = None,
     ) -> GrantInfo | TicketInfo:
         self._check_controlling()
         self._session(session)
         found = self._topic(topic)
+        if topic_id not in (None, found.topic_id):
+            raise InconsistentTopicId(topic_id=found.topic_id)
         wanted = sorted(partitions) if partitions is not None else list(range(len(found.machines)))
+        if producer_name == "holder":
+            raise HoldAndWait(held_grants=["g-1-1"], ticket=None)
+        if resume_epoch is not None and resume_epoch < max(found.machines[k].topic_epoch for k in wanted) + 1:
+            raise ProducerFenced(current_epoch=1, reason="superseded")
         if producer_name == "slow":
             ticket = TicketInfo("t-1", "installing", None, topic, wanted, None)
             self.shared.tickets[ticket.ticket] = ticket
@@ -328,11 +396,18 @@ class FakeService(FakeOperating):
                 current_epoch=taken.topic_epoch,
                 queue_len=0,
             )
+        if taken is not None and mode == "WaitForExclusive":
+            ticket = TicketInfo(f"t-{self.shared.next_index()}", "waiting", 0, topic, wanted, None)
+            self.shared.tickets[ticket.ticket] = ticket
+            self.shared.holders[ticket.ticket] = session
+            return ticket
         return self._seat(found, session, wanted, mode, producer_name)
 
     async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> TicketInfo:
         self._check_controlling()
         self._session(session)
+        if ticket == "t-fenced":
+            raise ProducerFenced(current_epoch=1, reason="evicted")
         if ticket not in self.shared.tickets:
             raise NotFound(what="ticket")
         return self.shared.tickets[ticket]
@@ -386,11 +461,15 @@ class FakeService(FakeOperating):
         return self.shared.topics[name]
 
     def _session(self, session: str) -> SessionInfo:
+        if session in self.shared.expired:
+            raise SessionExpired
         if session not in self.shared.sessions:
             raise UnknownSession
         return self.shared.sessions[session]
 
     def _check_controlling(self) -> None:
+        if self.bug is not None:
+            raise self.bug
         leader = self.controller()
         if leader.node_id != self.node_id:
             raise NotLeaderOrFollower(leader.url, leader.term or None)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stockade.cluster.model import ClusterInfo, Leader, Reassignment
-from stockade.partition.errors import NotFound, NotLeaderOrFollower
+from stockade.partition.errors import NotFound, NotLeaderOrFollower, UnknownTopicOrPartition
 
 
 class FakeOperating:
@@ -12,6 +12,7 @@ class FakeOperating:
 
     node_id: str
     shared: Any
+    bug: Exception | None
 
     def cluster(self) -> ClusterInfo:
         raise NotImplementedError
@@ -24,13 +25,19 @@ class FakeOperating:
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         self._decided("reassign", *replicas)
+        if topic not in self.shared.topics:
+            raise UnknownTopicOrPartition(topic=topic, partition=None)
         return Reassignment(topic, partition, list(replicas))
 
     async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
         self._decided("transfer", topic, partition, node_id)
+        if topic is not None and topic not in self.shared.topics:
+            raise UnknownTopicOrPartition(topic=topic, partition=None)
         return Leader(node_id or "n1", "http://127.0.0.1:1", 9)
 
     def _decided(self, *order: Any) -> ClusterInfo:
+        if self.bug is not None:
+            raise self.bug
         if self.node_id != self.shared.controller:
             raise NotLeaderOrFollower(self.shared.urls[self.shared.controller], 1)
         if any(isinstance(word, str) and word.startswith("x") for word in order):

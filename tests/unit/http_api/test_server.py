@@ -167,7 +167,7 @@ def test_bodies_in_memory_are_bounded_and_their_place_is_given_back() -> None:
             assert (await node.call("POST", RECORDS, b"{", {"Content-Type": "application/json"})).status == 400
 
     run(test)
-    budget = Budget(10)
+    budget = Budget(10, "things")
     budget.take(10)
     with pytest.raises(Exception, match="THROTTLING_QUOTA_EXCEEDED"):
         budget.take(1)

@@ -98,7 +98,7 @@ def test_the_query_parameters_of_each_route_are_the_documented_ones() -> None:
             continue
         operation = document()["paths"][route.path][route.method.lower()]
         named = [components[p["$ref"].rpartition("/")[2]] for p in operation.get("parameters", ())]
-        assert set(route.query) == {p["name"] for p in named if p["in"] == "query"}, route.path
+        assert {*route.query, *route.repeated} == {p["name"] for p in named if p["in"] == "query"}, route.path
 
 
 def test_every_reference_of_the_document_leads_somewhere() -> None:

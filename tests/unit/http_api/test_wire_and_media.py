@@ -1,6 +1,5 @@
 """The pure parts: JSON as strict as the contract, media types, and the reduction of the contract."""
 
-import copy
 import json
 from typing import Any
 
@@ -9,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stockade.http_api import media, wire
-from stockade.http_api.contract import reduce
 from stockade.http_api.parameters import integer
 from stockade.partition.errors import InvalidRequest, NotAcceptable, UnsupportedMediaType
 
@@ -126,32 +124,3 @@ def test_other_body_types_are_refused_with_those_that_are_taken(content_type: st
     with pytest.raises(UnsupportedMediaType) as refused:
         media.body_type(content_type, encoding, (media.JSON,))
     assert refused.value.fields == {"accepted": [media.JSON]}
-
-
-def test_the_contract_is_reduced_to_what_its_operations_need() -> None:
-    contract = {
-        "info": {"description": "All."},
-        "paths": {
-            "/a": {
-                "get": {"parameters": [{"$ref": "#/components/parameters/OwnEpoch"}], "schema": _refer("A")},
-                "post": {"schema": _refer("B")},
-            },
-            "/b": {"get": {"schema": _refer("B")}},
-        },
-        "components": {
-            "schemas": {"A": {"items": _refer("C")}, "B": {}, "C": _refer("A")},
-            "parameters": {"OwnEpoch": {}},
-            "securitySchemes": {"bearer": {}},
-        },
-    }
-    before = copy.deepcopy(contract)
-    reduced = reduce(contract, {("GET", "/a")})
-    assert contract == before
-    assert reduced["paths"] == {"/a": {"get": {"parameters": [], "schema": _refer("A")}}}
-    assert set(reduced["components"]["schemas"]) == {"A", "C"}
-    assert reduced["components"]["parameters"] == {}
-    assert reduced["components"]["securitySchemes"] == {"bearer": {}}
-
-
-def _refer(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}

@@ -1,0 +1,38 @@
+"""Handlers of producers: identities for idempotent writing."""
+
+from aiohttp import web
+
+from ..partition.errors import InvalidRequest
+from . import bodies, shapes
+from .call import Call, json_answer
+from .parameters import INT64_MAX, integer
+
+NAME_CHARACTERS_MAX = 249
+
+
+async def init_producer(call: Call) -> web.StreamResponse:
+    """Get a producer id and epoch."""
+    wanted = shapes.read(await bodies.read_json(call), shapes.NewProducer)
+    wanted.check()
+    pair = await call.service.init_producer(wanted.name, wanted.pair(), wanted.timeout_ms, shapes.given(wanted.nonce))
+    return json_answer(pair)
+
+
+async def get_producer(call: Call) -> web.StreamResponse:
+    """What is stored of a producer: all digits are an id, anything else is a name."""
+    return json_answer(await call.service.get_producer(_key(call.parameters.path("producer"))))
+
+
+async def fence_producer(call: Call) -> web.StreamResponse:
+    """Raise the epoch of a name, so that the running instance is refused everywhere."""
+    wanted = shapes.read(await bodies.read_json(call), shapes.ProducerFence)
+    shapes.check_producer_name(wanted.name)
+    return json_answer(await call.service.fence_producer(wanted.name))
+
+
+def _key(text: str) -> int | str:
+    if text.isascii() and text.isdigit():
+        return integer("producer", text, 0, INT64_MAX)
+    if len(text) > NAME_CHARACTERS_MAX:
+        raise InvalidRequest(f"producer: not 1 to {NAME_CHARACTERS_MAX} characters")
+    return text

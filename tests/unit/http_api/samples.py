@@ -1,0 +1,264 @@
+"""One good request for every operation of the contract, and requests that lead to its other answers.
+
+A case is a list of requests, of which the last has the status. ``{session}`` and the like stand for what ``prepared``
+made before.
+"""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from .conversation import Conversation
+from .test_appending import arrow_stream
+
+TOPIC = "/v1/topics/orders"
+PARTITION = f"{TOPIC}/partitions/0"
+RECORDS = f"{PARTITION}/records"
+BODY = {"records": [{"value": "x"}]}
+GRANTS = f"{TOPIC}/grants"
+POSITION = "/v1/groups/g/positions/orders/0"
+SESSION = {"Stockade-Session": "{session}"}
+OTHER = {"Stockade-Session": "{other}"}
+NOBODY = {"Stockade-Session": "s-nobody"}
+EXPIRED = {"Stockade-Session": "{expired}"}
+FENCE = SESSION | {"Stockade-Fence-Grant": "{grant}", "Stockade-Fence-Epoch": "1"}
+STALE = {"Stockade-Session": "s-9", "Stockade-Fence-Grant": "x", "Stockade-Fence-Epoch": "0"}
+STAMP = {"Stockade-Producer-Id": "{pid}", "Stockade-Producer-Epoch": "0", "Stockade-Producer-Seq": "0"}
+ARROW_FORM = {"Content-Type": "application/vnd.apache.arrow.stream"}
+
+
+class Request(NamedTuple):
+    """What is sent. ``body`` that is no bytes goes as JSON."""
+
+    method: str
+    path: str
+    body: Any = None
+    headers: Mapping[str, str] = MappingProxyType({})
+
+    def filled(self, known: dict[str, str]) -> "Request":
+        """With what is known in place of names in braces."""
+
+        def fill(text: str) -> str:
+            for name, value in known.items():
+                text = text.replace("{" + name + "}", value)
+            return text
+
+        body = self.body
+        if isinstance(body, dict):
+            body = json.loads(fill(json.dumps(body)))
+        return Request(self.method, fill(self.path), body, {k: fill(v) for k, v in self.headers.items()})
+
+
+def get(path: str, **headers: str) -> Request:
+    return Request("GET", path, None, headers)
+
+
+GRANT = {"partitions": [1], "mode": "Exclusive", "producer_name": "p"}
+TAKEN = {"partitions": [0], "mode": "Exclusive", "producer_name": "p"}
+FETCH = get(RECORDS)
+APPEND = Request("POST", RECORDS, BODY, FENCE)
+KEYED = Request("POST", "/v1/topics/free/records", BODY)
+TRIM = Request("POST", f"{PARTITION}/trim", {"before": 0}, FENCE)
+OWN = Request("POST", "/v1/groups/g/own", {"claims": [{"resource": "printer"}]}, SESSION)
+DISOWN = Request("DELETE", "/v1/groups/g/own?resource=printer&resource=b", None, SESSION)
+COMMIT = Request("PUT", POSITION, {"offset": 0, "metadata": "m"})
+ACQUIRE = Request("POST", GRANTS, GRANT, OTHER)
+RELEASE = Request("DELETE", "/v1/grants/{grant}", None, SESSION)
+TICKET = Request("GET", "/v1/tickets/{ticket}", None, OTHER)
+FENCE_TOPIC = Request("POST", f"{TOPIC}/fence", {"partitions": "all", "reason": "drill"})
+PATCH = Request("PATCH", TOPIC, {"partitions": 3, "config": {"retention_ms": 1000}})
+REASSIGN = Request("POST", "/v1/cluster/reassignments", {"topic": "orders", "partition": 0, "replicas": ["n1"]})
+NODE = {"action": "add", "node_id": "n9", "url": "http://127.0.0.1:7", "raft_address": "127.0.0.1:8"}
+
+GOOD: dict[str, Request] = {
+    "list_topics": get("/v1/topics"),
+    "create_topic": Request("POST", "/v1/topics", {"name": "fresh"}),
+    "get_topic": get(TOPIC),
+    "change_topic": PATCH,
+    "delete_topic": Request("DELETE", TOPIC),
+    "append": APPEND,
+    "fetch": FETCH,
+    "append_by_key": KEYED,
+    "get_offset": get(f"{PARTITION}/offsets"),
+    "read_tail": get(f"{PARTITION}/tail"),
+    "trim": TRIM,
+    "list_fences": get(f"{PARTITION}/fences"),
+    "open_session": Request("POST", "/v1/sessions", {"client_id": "c"}),
+    "renew_session": Request("PUT", "/v1/sessions/{session}"),
+    "close_session": Request("DELETE", "/v1/sessions/{session}"),
+    "acquire": ACQUIRE,
+    "fence_topic": FENCE_TOPIC,
+    "get_ticket": TICKET,
+    "cancel_ticket": TICKET._replace(method="DELETE"),
+    "release": RELEASE,
+    "own": OWN,
+    "disown": DISOWN,
+    "list_resources": get("/v1/groups/g/resources"),
+    "get_position": get(POSITION),
+    "commit_position": COMMIT,
+    "init_producer": Request("POST", "/v1/producers", {"name": "fresh"}),
+    "get_producer": get("/v1/producers/mirror"),
+    "get_cluster": get("/v1/cluster"),
+    "change_members": Request("POST", "/v1/cluster/members", NODE),
+    "reassign": REASSIGN,
+    "transfer_leader": Request("POST", "/v1/cluster/leaders", {"topic": "orders", "partition": 0}),
+    "fence_producer": Request("POST", "/v1/cluster/producer_fences", {"name": "mirror"}),
+    "list_refused_writes": get("/v1/refused_writes"),
+    "healthz": get("/healthz"),
+    "readyz": get("/readyz"),
+    "metrics": get("/metrics"),
+    "openapi": get("/openapi.json"),
+    "docs": get("/docs"),
+    "console": get("/"),
+}
+"""By operationId."""
+
+
+def _at(request: Request, path: str) -> list[Request]:
+    return [request._replace(path=path)]
+
+
+def _as(request: Request, headers: Mapping[str, str]) -> list[Request]:
+    return [request._replace(headers=headers)]
+
+
+def _with(request: Request, body: Any) -> list[Request]:
+    return [request._replace(body=body)]
+
+
+_INCONSISTENT = {
+    name: _at(GOOD[name], GOOD[name].path + "?topic_id=999")
+    for name in (
+        "change_topic",
+        "delete_topic",
+        "append",
+        "fetch",
+        "append_by_key",
+        "get_offset",
+        "read_tail",
+        "trim",
+        "list_fences",
+        "fence_topic",
+    )
+}
+_NOWHERE = {
+    name: _at(GOOD[name], GOOD[name].path.replace("/orders", "/nowhere").replace("/free", "/nowhere"))
+    for name in (*_INCONSISTENT, "get_topic", "acquire", "get_position", "commit_position")
+}
+_SESSIONLESS = ("acquire", "get_ticket", "cancel_ticket", "release", "own", "disown")
+
+CASES: dict[tuple[str, int], list[Request]] = {
+    **{(name, 409): case for name, case in _INCONSISTENT.items()},
+    **{(name, 404): case for name, case in _NOWHERE.items()},
+    **{(name, 410): _as(GOOD[name], EXPIRED) for name in _SESSIONLESS},
+    **{(name, 404): _as(GOOD[name], NOBODY) for name in ("cancel_ticket", "release", "own", "disown", "get_ticket")},
+    ("renew_session", 404): _at(GOOD["renew_session"], "/v1/sessions/s-nobody"),
+    ("renew_session", 410): _at(GOOD["renew_session"], "/v1/sessions/{expired}"),
+    ("create_topic", 200): [GOOD["create_topic"], GOOD["create_topic"]],
+    ("create_topic", 409): _with(GOOD["create_topic"], {"name": "orders", "partitions": 7}),
+    ("append", 202): _at(APPEND, f"{RECORDS}?acks=0"),
+    ("append", 400): [Request("POST", RECORDS, b"nonsense", ARROW_FORM)],
+    ("append", 403): _as(APPEND, FENCE | {"Stockade-Fence-Epoch": "0"}),
+    ("append", 412): _as(APPEND, FENCE | {"Stockade-If-Log-End": "9"}),
+    ("append", 423): _as(APPEND, {}),
+    ("append", 428): _at(KEYED, "/v1/topics/fenced/partitions/0/records"),
+    ("append_by_key", 202): _at(KEYED, KEYED.path + "?acks=0"),
+    ("append_by_key", 403): _at(KEYED, "/v1/topics/guarded/records"),
+    ("append_by_key", 423): _at(KEYED, "/v1/topics/taken/records"),
+    ("append_by_key", 428): _at(KEYED, "/v1/topics/fenced/records"),
+    ("fetch", 403): _at(FETCH, RECORDS + "?group=g&fence_epoch=9"),
+    ("fetch", 406): _as(FETCH, {"Accept": "text/html"}),
+    ("fetch", 410): [APPEND, TRIM._replace(body={"before": -1}), get(RECORDS + "?offset=0")],
+    ("fetch", 416): _at(FETCH, RECORDS + "?offset=99"),
+    ("trim", 403): _as(TRIM, FENCE | {"Stockade-Fence-Epoch": "0"}),
+    ("trim", 416): _with(TRIM, {"before": 99}),
+    ("trim", 423): _as(TRIM, {}),
+    ("trim", 428): _at(TRIM._replace(headers={}), "/v1/topics/fenced/partitions/0/trim"),
+    ("acquire", 202): _with(ACQUIRE, TAKEN | {"mode": "WaitForExclusive"}),
+    ("acquire", 403): _with(ACQUIRE, GRANT | {"resume_epoch": 0, "producer_name": "stale"}),
+    ("acquire", 409): _with(ACQUIRE, GRANT | {"producer_name": "holder"}),
+    ("acquire", 423): _with(ACQUIRE, TAKEN),
+    ("get_ticket", 403): _at(TICKET, "/v1/tickets/t-fenced"),
+    ("cancel_ticket", 403): _as(GOOD["cancel_ticket"], SESSION),
+    ("release", 403): _as(RELEASE, OTHER),
+    ("own", 409): [OWN, OWN._replace(headers=OTHER)],
+    ("disown", 403): [OWN, DISOWN._replace(headers=OTHER)],
+    ("commit_position", 403): [
+        OWN._replace(body={"claims": [{"resource": "orders/0"}]}),
+        COMMIT._replace(body={"offset": 0, "fence_epoch": 9}),
+    ],
+    ("commit_position", 416): _with(COMMIT, {"offset": 99}),
+    ("init_producer", 403): _with(GOOD["init_producer"], {"name": "mirror", "producer_id": 99, "producer_epoch": 0}),
+    ("get_producer", 404): _at(GOOD["get_producer"], "/v1/producers/nobody"),
+    ("change_members", 404): _with(GOOD["change_members"], {"action": "remove", "node_id": "x1"}),
+    ("reassign", 404): _with(REASSIGN, REASSIGN.body | {"replicas": ["x1"]}),
+    ("transfer_leader", 404): _with(GOOD["transfer_leader"], {"topic": "orders", "partition": 0, "node_id": "x1"}),
+    ("fence_producer", 404): _with(GOOD["fence_producer"], {"name": "nobody"}),
+}
+"""By operationId and status; answers that all operations can give in the same way are not here."""
+
+CODES: dict[tuple[str, str], list[Request]] = {
+    ("append", "INVALID_RECORD"): _with(APPEND, {"records": []}),
+    ("append", "CORRUPT_MESSAGE"): [Request("POST", RECORDS, arrow_stream([b"a"])[:-9], ARROW_FORM)],
+    ("append", "INVALID_FENCING_TOKEN"): _as(APPEND, FENCE | {"Stockade-Fence-Epoch": "9"}),
+    ("append", "PRODUCER_FENCED"): CASES["append", 403],
+    ("append", "INCONSISTENT_TOPIC_ID"): CASES["append", 409],
+    ("append", "NOT_OWNER"): _at(KEYED, "/v1/topics/guarded/partitions/0/records?fence_epoch=1"),
+    ("append", "INVALID_PRODUCER_EPOCH"): [
+        APPEND._replace(headers=FENCE | STAMP | {"Stockade-Producer-Epoch": "1"}),
+        APPEND._replace(headers=FENCE | STAMP),
+    ],
+    ("append", "TOPIC_SEALED"): [
+        Request("PATCH", "/v1/topics/free", {"sealed": True}),
+        Request("POST", "/v1/topics/free/partitions/0/records", BODY),
+    ],
+    ("append", "OUT_OF_ORDER_SEQUENCE_NUMBER"): _as(APPEND, FENCE | STAMP | {"Stockade-Producer-Seq": "7"}),
+    ("append_by_key", "INCONSISTENT_TOPIC_ID"): CASES["append_by_key", 409],
+    ("append_by_key", "CORRUPT_MESSAGE"): [KEYED._replace(body=b"nonsense", headers=ARROW_FORM)],
+    ("append_by_key", "INVALID_FENCING_TOKEN"): _as(KEYED, STALE | {"Stockade-Fence-Epoch": "9"}),
+    ("append_by_key", "NOT_OWNER"): CASES["append_by_key", 403],
+    ("append_by_key", "PRODUCER_FENCED"): [KEYED._replace(path="/v1/topics/taken/records", headers=STALE)],
+    ("append_by_key", "TOPIC_SEALED"): [Request("PATCH", "/v1/topics/free", {"sealed": True}), KEYED],
+    ("append_by_key", "INVALID_RECORD"): _with(KEYED, {"records": []}),
+    ("trim", "INVALID_FENCING_TOKEN"): _as(TRIM, FENCE | {"Stockade-Fence-Epoch": "9"}),
+    ("acquire", "UNKNOWN_TOPIC_OR_PARTITION"): CASES["acquire", 404],
+    ("acquire", "INCONSISTENT_TOPIC_ID"): _with(ACQUIRE, GRANT | {"topic_id": 999}),
+    ("acquire", "HOLD_AND_WAIT"): CASES["acquire", 409],
+    ("get_ticket", "UNKNOWN_SESSION"): CASES["get_ticket", 404],
+    ("acquire", "UNKNOWN_SESSION"): _as(ACQUIRE, NOBODY),
+    ("get_ticket", "NOT_FOUND"): _at(TICKET, "/v1/tickets/t-nothing"),
+    ("init_producer", "INVALID_TRANSACTION_TIMEOUT"): _with(GOOD["init_producer"], {"timeout_ms": 900_001}),
+    ("reassign", "NOT_FOUND"): CASES["reassign", 404],
+    ("transfer_leader", "NOT_FOUND"): CASES["transfer_leader", 404],
+    ("transfer_leader", "UNKNOWN_TOPIC_OR_PARTITION"): _with(
+        GOOD["transfer_leader"], {"topic": "nowhere", "partition": 0}
+    ),
+    ("reassign", "UNKNOWN_TOPIC_OR_PARTITION"): _with(REASSIGN, REASSIGN.body | {"topic": "nowhere"}),
+}
+"""By operationId and code, where one status has several."""
+
+
+async def prepared(node: Conversation) -> dict[str, str]:
+    """Topics and identities that the requests speak of; their names and ids."""
+    await node.topic("orders", 2)
+    await node.topic("free")
+    await node.topic("taken")
+    await node.topic("fenced", require_fence=True)
+    await node.topic("guarded", writer_group="g")
+
+    async def made(request: Request, name: str) -> str:
+        answer = await node.call(request.method, request.path, request.body, request.headers)
+        return str(answer.json[name])
+
+    opening = GOOD["open_session"]
+    known = {name: await made(opening, "session") for name in ("session", "other", "expired")}
+    node.service.shared.expired.add(known["expired"])
+    for topic in ("orders", "taken"):
+        taking = Request("POST", f"/v1/topics/{topic}/grants", TAKEN, SESSION).filled(known)
+        known.setdefault("grant", await made(taking, "grant"))
+    waiting = Request("POST", GRANTS, TAKEN | {"mode": "WaitForExclusive"}, OTHER).filled(known)
+    known["ticket"] = await made(waiting, "ticket")
+    await made(Request("POST", "/v1/producers", {"name": "mirror"}), "producer_id")
+    known["pid"] = await made(Request("POST", "/v1/producers", {}), "producer_id")
+    return known

@@ -1,0 +1,222 @@
+"""Walks the contract: every operation, every status and every code that it documents is answered by the server, or it
+is said here why not. The other direction, that nothing else is answered, is checked with every request of these tests.
+"""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stockade.http_api import cluster_shapes, shapes, topic_shapes
+from stockade.http_api.batches import body_bytes_max
+from stockade.http_api.contract import served
+from stockade.http_api.pages import ASSETS
+from stockade.http_api.parameters import INT64_MAX
+from stockade.partition.errors import (
+    LeaderNotAvailable,
+    NotEnoughReplicas,
+    RequestTimedOut,
+    ThrottlingQuotaExceeded,
+)
+
+from .conversation import Answer, Conversation, _resolve, document, nodes
+from .samples import CASES, CODES, GOOD, Request, prepared
+
+SOURCE = Path(__file__).parents[3] / "docs" / "openapi.yaml"
+OPERATIONS = {
+    operation["operationId"]: operation for methods in document()["paths"].values() for operation in methods.values()
+}
+NO_TOKENS = "this version takes no bearer tokens"
+ASKS_NOBODY = "the node answers from what it knows"
+ON_REAL_MACHINES = "decided by the controller's machine: tests/unit/cluster"
+UNREACHED: dict[tuple[str, int | str], str] = {
+    **{(name, status): NO_TOKENS for name in OPERATIONS for status in (401, "UNAUTHENTICATED", "PERMISSION_DENIED")},
+    **{("get_cluster", status): ASKS_NOBODY for status in (421, 429, 500, 503, 504)},
+    ("list_refused_writes", 500): "nothing of it can fail",
+    ("append", "INVALID_PRODUCER_ID_MAPPING"): ON_REAL_MACHINES,
+    ("append", "UNKNOWN_PRODUCER_ID"): "needs a producer that was forgotten: tests/unit/partition",
+    ("acquire", "INVALID_FENCING_TOKEN"): ON_REAL_MACHINES,
+    ("acquire", "WAIT_QUEUE_FULL"): ON_REAL_MACHINES,
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_documented_status_is_answered(name: str) -> None:
+    documented = {int(status) for status in OPERATIONS[name]["responses"]}
+    good = int(min(OPERATIONS[name]["responses"]))
+
+    async def main() -> None:
+        reached = set()
+        for status in sorted(documented):
+            if status == 403 and _only_denied(name):
+                continue
+            if (name, status) in UNREACHED and (name, status) not in CASES:
+                continue
+            answer = await _answered(name, status)
+            assert answer.status == status, (name, status, answer.status, answer.body)
+            reached.add(status)
+        assert good in reached or (name, 201) in CASES
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("name", "code"), CODES)
+def test_every_code_of_a_status_is_answered(name: str, code: str) -> None:
+    async def main() -> None:
+        answer = await _after(CODES[name, code])
+        assert answer.json["code"] == code
+
+    asyncio.run(main())
+
+
+def test_every_documented_code_is_answered_or_it_is_said_why_not() -> None:
+    common = {
+        "INVALID_REQUEST",
+        "MESSAGE_TOO_LARGE",
+        "UNSUPPORTED_MEDIA_TYPE",
+        "NOT_LEADER_OR_FOLLOWER",
+        "THROTTLING_QUOTA_EXCEEDED",
+        "HEADERS_TOO_LARGE",
+        "INTERNAL_ERROR",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_ENOUGH_REPLICAS",
+        "REQUEST_TIMED_OUT",
+    }
+    missing = []
+    for name, operation in OPERATIONS.items():
+        for response in operation["responses"].values():
+            codes = set(_codes(response)) - common
+            if len(codes - {"PERMISSION_DENIED"}) <= 1:
+                continue  # the walk over the statuses has met it
+            missing += [(name, code) for code in codes if (name, code) not in CODES and (name, code) not in UNREACHED]
+    assert not missing, "\n".join(map(str, sorted(missing)))
+
+
+def _only_denied(name: str) -> bool:
+    return set(_codes(OPERATIONS[name]["responses"]["403"])) == {"PERMISSION_DENIED"}
+
+
+def _codes(response: Any) -> list[str]:
+    """Codes of the problems that a response may carry."""
+    schema = _resolve(response).get("content", {}).get("application/problem+json", {}).get("schema", {})
+    problems = [_resolve(one) for one in schema.get("oneOf", [schema]) if one]
+    return [problem["examples"][0]["code"] for problem in problems]
+
+
+async def _answered(name: str, status: int) -> Answer:
+    request = GOOD[name]
+    if (name, status) in CASES:
+        return await _after(CASES[name, status])
+    if status == 400:
+        request = request._replace(path=request.path + ("&" if "?" in request.path else "?") + "zz=1")
+    if status == 413:
+        size = body_bytes_max(1 << 20) + 1 if "records" in request.path else (1 << 20) + 1
+        request = request._replace(body=b" " * size)
+    request = request._replace(headers={**request.headers, **HEADERS.get(status, {})})
+    if status == 421:
+        return await _after([request], of=1)
+    return await _after([request], fault=FAULTS.get(status))
+
+
+HEADERS: dict[int, dict[str, str]] = {
+    413: {"Content-Type": "application/json"},
+    415: {"Content-Type": "text/html"},
+    421: {"Stockade-Forwarded-By": "client"},
+    431: {"X": "x" * 9_000, "Y": "x" * 9_000},
+}
+FAULTS: dict[int, Exception] = {
+    429: ThrottlingQuotaExceeded(retry_after_ms=1),
+    500: ZeroDivisionError(),
+    503: LeaderNotAvailable("none"),
+    504: RequestTimedOut("unknown"),
+}
+
+
+async def _after(requests: list[Request], of: int = 0, fault: Exception | None = None) -> Answer:
+    """The answer to the last of some requests, sent to a cluster of two that was prepared; node n1 leads."""
+    async with nodes(2) as cluster:
+        known = await prepared(cluster[0])
+        cluster[0].service.bug = fault
+        if isinstance(fault, LeaderNotAvailable):
+            cluster[0].service.missing = "loading"
+        for request in requests[:-1]:
+            await _send(cluster[0], request.filled(known))
+        return await _send(cluster[of], requests[-1].filled(known))
+
+
+async def _send(node: Conversation, request: Request) -> Answer:
+    return await node.call(request.method, request.path, request.body, request.headers)
+
+
+def test_a_refusal_for_too_few_replicas_is_documented_wherever_something_is_proposed() -> None:
+    async def main() -> None:
+        for name, operation in OPERATIONS.items():
+            if "NOT_ENOUGH_REPLICAS" in _codes(operation["responses"].get("503", {})):
+                assert (await _after([GOOD[name]], fault=NotEnoughReplicas())).json["code"] == "NOT_ENOUGH_REPLICAS"
+
+    asyncio.run(main())
+
+
+def test_the_served_document_is_the_one_that_people_read() -> None:
+    assert (ASSETS / "openapi.json").read_text(encoding="utf-8") == served(SOURCE.read_text(encoding="utf-8"))
+
+
+BODIES: dict[str, type[msgspec.Struct]] = {
+    "NewTopic": topic_shapes.NewTopic,
+    "TopicConfig": topic_shapes.ConfigBody,
+    "TopicPatch": topic_shapes.TopicPatch,
+    "TopicConfigPatch": topic_shapes.ConfigPatch,
+    "TopicFence": topic_shapes.TopicFence,
+    "NewSession": shapes.NewSession,
+    "NewGrant": shapes.NewGrant,
+    "NewProducer": shapes.NewProducer,
+    "ProducerFence": shapes.ProducerFence,
+    "TrimRequest": shapes.TrimBody,
+    "OwnRequest": shapes.OwnBody,
+    "NewPosition": shapes.NewPosition,
+    "MemberChange": cluster_shapes.MemberChange,
+    "Reassignment": cluster_shapes.Reassignment,
+    "LeaderTransfer": cluster_shapes.LeaderTransfer,
+}
+ELSEWHERE = {("NewProducer", "timeout_ms"), ("TopicPatch", "sealed")}
+"""Fields whose limits are checked after the body was read: with a code of their own, or that no type can say."""
+LIMITS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "enum", "default")
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_is_read_as_it_is_documented(name: str) -> None:
+    documented = document()["components"]["schemas"][name]
+    (read,), definitions = msgspec.json.schema_components([BODIES[name]])
+    read = definitions[read["$ref"].rpartition("/")[2]]
+    assert set(read["properties"]) == set(documented["properties"])
+    assert set(read.get("required", ())) == set(documented.get("required", ()))
+    assert documented["additionalProperties"] is False
+    for field, schema in documented["properties"].items():
+        if (name, field) in ELSEWHERE:
+            continue
+        assert _limits(read["properties"][field], definitions) == _limits(schema, {}), field
+
+
+def _limits(schema: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    """The limits of a value, wherever they stand; those that only say "an integer" are left out."""
+    if "const" in schema:
+        return {"enum": [schema["const"]]}
+    schema = definitions.get(schema.get("$ref", "").rpartition("/")[2]) or _resolve(schema)
+    found = {key: schema[key] for key in LIMITS if key in schema}
+    for part in schema.get("anyOf", schema.get("oneOf", [])):
+        found |= _limits(part, definitions)
+    if found.get("maximum", 0) >= INT64_MAX:
+        del found["maximum"]
+    if "pattern" in found:
+        found["pattern"] = re.sub(r"\\Z|\$$", "", found["pattern"])
+    if "enum" in found:
+        found["enum"] = sorted(found["enum"], key=str)
+    return {key: value for key, value in found.items() if value is not None and value != {}}
+
+
+def test_every_operation_has_a_good_request() -> None:
+    assert set(GOOD) == set(OPERATIONS)
+    assert {name for name, _ in [*CASES, *CODES, *UNREACHED]} <= set(OPERATIONS)

@@ -1,0 +1,183 @@
+"""Slow readers, slow writers and crowds: they have limits, and harm nobody else."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from stockade.http_api import bodies, dispatch, server
+from stockade.http_api import call as calls
+
+from .conversation import RECORDS, TEXT, Conversation, nodes, run
+
+HEAD = f"POST {RECORDS} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n".encode()
+FETCH = f"GET {RECORDS}?max_bytes=67108864 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect(node: Conversation, first: bytes) -> Connection:
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.port, limit=1024)
+    writer.write(first)
+    await writer.drain()
+    return reader, writer
+
+
+async def hang_up(connections: list[Connection]) -> None:
+    for _, writer in connections:
+        writer.transport.abort()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def quick(node: Conversation, count: int = 30) -> float:
+    """Greatest time of some requests of others, in seconds."""
+    worst = 0.0
+    for _ in range(count):
+        began = time.perf_counter()
+        assert (await node.call("POST", RECORDS, b"x\n", TEXT)).status == 200
+        worst = max(worst, time.perf_counter() - began)
+    return worst
+
+
+def alone(test: Callable[[Conversation], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await node.topic(max_batch_bytes=16_777_216)
+            await test(node)
+
+    asyncio.run(main())
+
+
+def test_slow_writers_hold_only_what_they_have_sent_and_nobody_else_waits() -> None:
+    async def test(node: Conversation) -> None:
+        budget = node.server._context.bodies
+        slow = [await connect(node, HEAD + b"Content-Length: 30000000\r\n\r\nabc") for _ in range(50)]
+        await until(lambda: budget.used == 50 * 3)
+        assert await quick(node) < 1.0
+        for _, writer in slow:
+            writer.write(b"d")
+        await until(lambda: budget.used == 50 * 4)
+        await hang_up(slow)
+        await until(lambda: budget.used == 0)
+
+    alone(test)
+
+
+def test_a_writer_of_one_byte_a_second_meets_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "ARRIVAL_S", 0.3)
+
+    async def test(node: Conversation) -> None:
+        reader, writer = await connect(node, HEAD + b"Content-Length: 100\r\n\r\n")
+        began = time.perf_counter()
+        answer = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
+        while not answer.done():  # never long without a byte
+            writer.write(b"x")
+            await asyncio.sleep(0.05)
+        assert (await answer).startswith(b"HTTP/1.1 400 ")
+        assert time.perf_counter() - began < 5
+        await hang_up([(reader, writer)])
+
+    run(test)
+
+
+def test_a_reader_that_takes_its_text_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "STALL_S", 0.2)
+    monkeypatch.setattr(dispatch, "SLOWEST_BYTES_PER_S", 1 << 30)
+
+    async def test(node: Conversation) -> None:
+        for _ in range(4):
+            assert (await node.call("POST", RECORDS, b"x" * 8_000_000, TEXT)).status == 200
+        context = node.server._context
+        reader, writer = await connect(node, FETCH)
+        await until(lambda: context.answers.used > 0)
+        assert await quick(node) < 1.0
+        await until(lambda: context.answers.used == 0 and context.requests.used == 0)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            while True:
+                await reader.readexactly(100_000)
+        await hang_up([(reader, writer)])
+
+    alone(test)
+
+
+def test_a_follower_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "STALL_S", 0.2)
+
+    async def test(node: Conversation) -> None:
+        for _ in range(4):
+            assert (await node.call("POST", RECORDS, b"x" * 8_000_000, TEXT)).status == 200
+        context = node.server._context
+        following = FETCH.replace(b"HTTP/1.1\r\n", b"HTTP/1.1\r\nAccept: text/event-stream\r\n")
+        slow = await connect(node, following)
+        await until(lambda: context.followers == 1)
+        assert await quick(node) < 1.0
+        await until(lambda: context.followers == 0)
+        await hang_up([slow])
+
+    alone(test)
+
+
+def test_text_answers_are_bounded_all_together() -> None:
+    async def test(node: Conversation) -> None:
+        assert (await node.call("POST", RECORDS, b"x" * 100_000, TEXT)).status == 200
+        budget = node.server._context.answers
+        budget.limit = 50_000
+        refused = await node.call("GET", RECORDS)
+        assert (refused.status, refused.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+        assert refused.headers["Retry-After"] == "1"
+        arrow = await node.call("GET", RECORDS, None, {"Accept": "application/vnd.apache.arrow.stream"})
+        assert arrow.status == 200
+        budget.limit = 200_000
+        for _ in range(5):
+            assert (await node.call("GET", RECORDS)).status == 200
+        assert budget.used == 0
+
+    run(test)
+
+
+def test_requests_under_way_are_bounded_and_told_when_to_come_back() -> None:
+    async def test(node: Conversation) -> None:
+        shared, budget = node.service.shared, node.server._context.requests
+        budget.limit = 2
+        waiting = [asyncio.create_task(node.call("GET", f"{RECORDS}?max_wait_ms=60000")) for _ in range(2)]
+        await until(lambda: budget.used == 2)
+        refused = await node.call("GET", "/v1/topics")
+        assert (refused.status, refused.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+        assert "Retry-After" in refused.headers
+        shared.wake()
+        assert [(await one).status for one in waiting] == [200, 200]
+        assert (await node.call("GET", "/v1/topics")).status == 200
+        assert budget.used == 0
+
+    run(test)
+
+
+def test_a_connection_that_never_ends_its_headers_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "IDLE_S", 0.2)
+
+    async def test(node: Conversation) -> None:
+        idle = [await connect(node, first) for first in (b"", HEAD)]
+        async with asyncio.timeout(10):
+            for reader, _ in idle:
+                assert await reader.read() == b""
+        assert (await node.call("GET", "/healthz")).status == 200
+        await hang_up(idle)
+
+    run(test)
+
+
+def test_a_node_that_leaves_says_so_and_goes_on_serving() -> None:
+    async def test(node: Conversation) -> None:
+        node.server.leave()
+        refused = await node.call("GET", "/readyz")
+        assert (refused.status, refused.json["detail"]) == (503, "the node is stopping")
+        assert (await node.call("POST", RECORDS, b"x\n", TEXT)).status == 200
+        assert (await node.call("GET", "/healthz")).status == 200
+
+    run(test)

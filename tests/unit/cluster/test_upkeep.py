@@ -1,0 +1,92 @@
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from stockade.cluster import upkeep
+from stockade.cluster.replicas import Replicas
+from stockade.cluster.upkeep import Upkeep
+from stockade.partition.errors import LeaderNotAvailable
+
+
+class Partition:
+    """A replica that refuses as often as it is told to before it does what it is asked."""
+
+    topic, partition = "t", 0
+
+    def __init__(self, *, leads: bool = True, refusals: int = 0) -> None:
+        self.group = SimpleNamespace(is_leader=leads)
+        self.is_configured = False
+        self.is_old = True
+        self.refusals = refusals
+
+    async def configure(self) -> None:
+        self._refuse()
+        self.is_configured = True
+
+    def has_due(self, wall_ms: int) -> bool:
+        return self.is_old
+
+    async def retain(self, wall_ms: int) -> None:
+        self._refuse()
+        self.is_old = False
+
+    def _refuse(self) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise LeaderNotAvailable()
+
+
+class Held:
+    """What Upkeep needs of Replicas."""
+
+    def __init__(self, *partitions: Partition) -> None:
+        self.partitions = partitions
+        self.looks_left = 0
+        self.seen = asyncio.Event()
+
+    def all(self) -> tuple[Any, ...]:
+        if self.looks_left == 0:
+            self.seen.set()
+            return ()
+        self.looks_left -= 1
+        return self.partitions
+
+
+def look(looks: int, *partitions: Partition) -> None:
+    async def scenario() -> None:
+        held = Held(*partitions)
+        held.looks_left = looks
+        task = asyncio.create_task(Upkeep(cast(Replicas, held)).run())
+        await held.seen.wait()
+        task.cancel()
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "PERIOD_S", 0)
+
+
+def test_a_leader_is_configured_and_drops_what_is_old_at_the_first_look() -> None:
+    led = Partition()
+    look(1, led)
+    assert led.is_configured
+    assert not led.is_old
+
+
+def test_nothing_is_done_where_another_node_leads() -> None:
+    follower = Partition(leads=False)
+    look(12, follower)
+    assert not follower.is_configured
+    assert follower.is_old
+
+
+def test_what_failed_is_tried_again_and_keeps_nobody_else_waiting() -> None:
+    failing, other = Partition(refusals=5), Partition()
+    look(1, failing, other)
+    assert (failing.is_configured, other.is_configured, other.is_old) == (False, True, False)
+    look(2 * upkeep.RETENTION_LOOKS, failing, other)
+    assert (failing.is_configured, failing.is_old) == (True, False)

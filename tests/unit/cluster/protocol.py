@@ -10,18 +10,19 @@ gets what it waits for when the others go.
 from collections.abc import Callable
 
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from stockade.cluster.commands import FenceRef, Freed, GrantState, GroupId, TicketState
+from stockade.cluster.grants import Grant
 from stockade.cluster.group_commands import Owned, ReaderRef
+from stockade.cluster.queue import Ticket
 from stockade.cluster.topic_commands import TopicFenced
 from stockade.partition import commands
 from stockade.partition.errors import GenerationFenced, InvalidRequest, StockadeError
 
-from . import reference
 from .driver import MODES, token_of
 from .postal import Postal
-from .reference import Held, Reference, Waiting
+from .reference import BAD, Held, Reference, Waiting
 
 PARTITIONS = 2
 PARTITIONS_MAX = 4
@@ -43,9 +44,6 @@ class Protocol(Postal):
         self.promises: list[tuple[Callable[[], bool], set[tuple[GroupId, str]]]] = []
         self.readers: list[tuple[Callable[[], bool], ReaderRef]] = []
         self.places: dict[GroupId, tuple[int, int]] = {}
-
-    @initialize()
-    def begin(self) -> None:
         self.house.topic(partitions=PARTITIONS)
         self.open_all()
 
@@ -69,7 +67,9 @@ class Protocol(Postal):
         epochs = self.house.epochs()
         places = range(len(epochs)) if wanted is None else wanted
         resume_epoch = None if resume is None else max(0, max(epochs[place] for place in places) - resume)
-        answer = self.house.acquire(session, wanted and sorted(wanted), mode, name=name, resume=resume_epoch)
+        answer = self.house.acquire(
+            session, None if wanted is None else sorted(wanted), mode, name=name, resume=resume_epoch
+        )
         expected = self.reference.acquire(session, name, wanted, mode, resume_epoch)
         assert told(answer) == told(expected)
 
@@ -109,7 +109,7 @@ class Protocol(Postal):
 
     @rule(partitions=st.none() | st.sets(st.integers(0, PARTITIONS - 1), min_size=1))
     def fence(self, partitions: set[int] | None) -> None:
-        answer = self.house.fence(partitions and sorted(partitions))
+        answer = self.house.fence(None if partitions is None else sorted(partitions))
         assert isinstance(answer, TopicFenced)
         self.reference.fence(set(range(len(self.reference.epochs))) if partitions is None else partitions)
         self.remember()
@@ -164,8 +164,6 @@ class Protocol(Postal):
     @invariant()
     def the_controller_is_what_the_reference_says(self) -> None:
         machine = self.house.machine
-        if not machine.topics():
-            return
         assert self.house.epochs() == self.reference.epochs
         assert sorted(map(told, machine.ownership.grants.by_id.values())) == sorted(map(told, self.reference.grants))
         line = machine.ownership.queue.of_topic(machine.topics()[0].topic_id)
@@ -184,8 +182,6 @@ class Protocol(Postal):
 
     @invariant()
     def what_was_promised_dead_is_dead(self) -> None:
-        if not self.house.machine.topics():
-            return
         self.remember()
         for promise in list(self.promises):
             if promise[0]():
@@ -268,18 +264,19 @@ class Protocol(Postal):
 
 def told(answer: object) -> tuple[object, ...]:
     """What matters of an answer: of the machine's and of the reference's alike."""
-    if isinstance(answer, Held):
-        return "grant", answer.session, answer.name, sorted(answer.places), answer.mode, answer.epoch or 0
-    if isinstance(answer, Waiting):
-        return "ticket", answer.session, sorted(answer.places)
-    if isinstance(answer, InvalidRequest):
-        return (reference.BAD,)
-    if isinstance(answer, StockadeError):
-        return (answer.code,)
-    if isinstance(answer, str):
-        return (answer,)
-    if hasattr(answer, "grant_id"):
-        mode, epoch = answer.mode, answer.epoch or 0
-        return "grant", answer.session, answer.producer_name, sorted(answer.partitions), mode, epoch
-    assert hasattr(answer, "ticket_id"), answer
-    return "ticket", answer.session, sorted(answer.partitions)
+    match answer:
+        case Held():
+            return "grant", answer.session, answer.name, sorted(answer.places), answer.mode, answer.epoch or 0
+        case GrantState() | Grant():
+            mode, epoch = answer.mode, answer.epoch or 0
+            return "grant", answer.session, answer.producer_name, sorted(answer.partitions), mode, epoch
+        case Waiting():
+            return "ticket", answer.session, sorted(answer.places)
+        case TicketState() | Ticket():
+            return "ticket", answer.session, sorted(answer.partitions)
+        case InvalidRequest():
+            return (BAD,)
+        case StockadeError():
+            return (answer.code,)
+        case _:
+            return (answer,)

@@ -156,7 +156,8 @@ class Reference:
     def grow(self) -> None:
         number = len(self.epochs)
         self.epochs.append(0)
-        for thing in (*self.grants, *self.line):
+        things: list[Held | Waiting] = [*self.grants, *self.line]
+        for thing in things:
             if thing.whole:
                 thing.places.add(number)
         for grant in self.grants:

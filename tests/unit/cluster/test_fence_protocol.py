@@ -5,4 +5,4 @@ from hypothesis import settings
 from .protocol import Protocol
 
 TestFenceProtocol = Protocol.TestCase
-TestFenceProtocol.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestFenceProtocol.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

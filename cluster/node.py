@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -149,10 +148,6 @@ class Node:
         log = SegmentLog(self.config.limits.segment_bytes_max)
         machine = PartitionMachine(PartitionConfig(assignment.topic_id), log)
         stored = StoredMachine(machine, log)
-        # As long as groups do not restore checkpoints, they apply their whole log to an empty machine.
-        shutil.rmtree(directory / "log", ignore_errors=True)
-        (directory / "log").mkdir(parents=True)
-        stored.start(directory / "log")
 
         async def enrol_here(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
             return await enrol(self._router, self._book.controllers, pid, group, timeout_s)

@@ -9,18 +9,17 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from .configuration import founded_by
+from .checkpointer import Checkpointer
 from .frames import encode
 from .group import Group
-from .journal import Journal
+from .keeper import Keeper
 from .machine import Machine
 from .messages import RaftMessage
-from .origin import Origin
 from .pulse import Times
 from .settings import RaftSettings
 from .tls import Tls, TlsFault, TlsFiles
 from .transport import Address, Transport
-from .wal import RecoveredGroup, Wal, WalFailed
+from .wal import Wal
 
 __all__ = ["RaftHost", "RaftSettings", "Tls", "TlsFault", "TlsFiles"]
 
@@ -67,7 +66,8 @@ class RaftHost:
         self._transport = Transport(node_id, cluster_id, listen, peers, tls=tls, plaintext=plaintext, times=times)
         self.on_call = self._transport.on_call
         self._node: _Node | None = None
-        self._journals: dict[int, Journal] = {}
+        self._keeper: Keeper | None = None
+        self._checkpointer = Checkpointer(self.groups, settings, self._fail, self._has_failed)
 
     @property
     def connected(self) -> set[str]:
@@ -95,7 +95,7 @@ class RaftHost:
     async def start(self) -> None:
         """Recover the log, then listen and dial. Raises what Wal.open and Transport.start raise."""
         loop = asyncio.get_running_loop()
-        log = Wal.open(self._data_dir / "wal", loop, self._fail)
+        log = Wal.open(self._data_dir / "wal", loop, self._fail, self._settings.wal_file_bytes)
         self.incarnation = log.incarnation
         self._node = _Node(self.node_id, self.incarnation, loop, log, self._transport, self._settings, self._fail)
         self._transport.on_frame = self._on_frame
@@ -105,17 +105,23 @@ class RaftHost:
         self._transport.on_heard = self._on_heard
         self._transport.on_call = self.on_call
         try:
+            self._keeper = Keeper(self._data_dir, log, self._settings.checkpoint_bytes, self._checkpointer.due)
             await self._transport.start(self.incarnation)
         except BaseException:
             await log.close()
             raise
+        self._checkpointer.start(self._keeper)
+        log.on_durable = self._on_durable
 
     async def stop(self) -> None:
         """Close every group (what is under way ends as Unknown), the connections and the log. Idempotent."""
+        await self._checkpointer.stop()
         for group in self.groups.values():
             group.close()
         self.groups.clear()
         await self._transport.stop()
+        if self._keeper is not None:
+            await self._keeper.close()
         if self._node is not None:
             await self._node.log.close()
 
@@ -124,18 +130,17 @@ class RaftHost:
 
         ``founders`` are the first voters, with the incarnations of the disks that they had then: the same map on each
         of them, whenever it opens the group. ``{}`` is for a node that joins: it knows nothing, and neither votes nor
-        campaigns, until the group's leader has told it more. What the log holds of the group is applied to ``machine``
-        (a fresh one) once a leader shows it to be committed. Raises ValueError if the group is open already.
+        campaigns, until the group's leader has told it more. ``machine``, a fresh one, is started or restored here;
+        what the log holds beyond its checkpoint is applied once a leader shows it to be committed. Of a machine that is
+        no CheckpointedMachine, the whole log is kept. Raises ValueError if the group is open already, DiskRefused if
+        what the disk holds of it is damaged.
         """
         assert self._node is not None, "not started"
+        assert self._keeper is not None
         if group_id in self.groups:
             raise ValueError(f"group {group_id} is open already on {self.node_id}")
-        journal = self._journals.get(group_id)
-        if journal is None:
-            recovered = self._node.log.recovered.pop(group_id, None) or RecoveredGroup()
-            origin = Origin(configuration=founded_by(founders))
-            journal = self._journals[group_id] = Journal(group_id, self._node.log, recovered, origin)
-        group = self.groups[group_id] = Group(group_id, machine, journal, self._settings, self._node)
+        kept = self._keeper.open(group_id, founders, machine)
+        group = self.groups[group_id] = Group(group_id, kept, kept.journal, self._settings, self._node)
         for node_id, incarnation in self.incarnations.items():
             group.peer_up(node_id, incarnation)
         return group
@@ -144,15 +149,14 @@ class RaftHost:
         """Stop the replica. With ``erase`` its entries and vote are forgotten, durably: only for a group that is gone
         for good, since a voter that forgot its vote may vote twice. Unknown groups are ignored, so it may be repeated.
         """
-        assert self._node is not None, "not started"
+        assert self._keeper is not None, "not started"
         group = self.groups.pop(group_id, None)
         if group is not None:
             group.close()
-        if erase:
-            opened = self._journals.pop(group_id, None)
-            recovered = self._node.log.recovered.pop(group_id, None)
-            if opened is not None or recovered is not None:
-                await self._node.durable(self._node.log.erase(group_id))
+        async with self._keeper.lock:
+            self._keeper.kept.pop(group_id, None)
+            if erase:
+                await self._keeper.erase(group_id)
 
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
         """Ask another node; its ``on_call`` answers.
@@ -182,6 +186,14 @@ class RaftHost:
     def _on_heard(self, node_id: str) -> None:
         for group in self.groups.values():
             group.peer_heard(node_id)
+
+    def _on_durable(self) -> None:
+        assert self._node is not None
+        self._node.disk_moved_on()
+        self._checkpointer.log_moved_on()
+
+    def _has_failed(self) -> bool:
+        return self._node is None or self._node.failure is not None
 
     def _fail(self, error: BaseException) -> None:
         assert self._node is not None
@@ -263,12 +275,3 @@ class _Node:
         wakes, self._wakes = self._wakes, {}
         for wake in wakes:
             wake()
-
-    async def durable(self, lsn: int) -> None:
-        """Return when the record is on disk. Raises WalFailed when it never will be."""
-        while self.log.durable_lsn < lsn:
-            if self.failure is not None:
-                raise WalFailed("the log failed") from self.failure
-            moved = asyncio.Event()
-            self.wake_when_durable(moved.set)
-            await moved.wait()

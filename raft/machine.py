@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..partition.image import FileExtent, Image, ImageDamaged
 
@@ -25,6 +25,7 @@ class Machine(Protocol):
         ...
 
 
+@runtime_checkable
 class CheckpointedMachine(Machine, Protocol):
     """A machine whose state can be kept in a checkpoint, and sent to others.
 

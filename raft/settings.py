@@ -34,6 +34,13 @@ class RaftSettings:
     unsynced_bytes_max: int = 256 << 20
     """Bytes of all groups of the node that wait for the disk: beyond it, nothing more is taken in."""
 
+    checkpoint_bytes: int = 64 << 20
+    """A checkpoint of a group is taken when it has applied so many bytes of commands since the last one."""
+    wal_bytes_max: int = 512 << 20
+    """Beyond this size of the log, checkpoints are taken of the groups that keep its oldest files."""
+    wal_file_bytes: int = 64 << 20
+    """Size of one file of the log."""
+
     def __post_init__(self) -> None:
         if not 0 < 3 * self.heartbeat_ms <= self.election_timeout_ms_min < self.election_timeout_ms_max:
             raise ValueError("3 * heartbeat_ms <= election_timeout_ms_min < election_timeout_ms_max must hold")

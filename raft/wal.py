@@ -103,6 +103,11 @@ class Wal:
         return self._identity.incarnation
 
     @property
+    def is_new(self) -> bool:
+        """Whether this directory has never held a record."""
+        return self._identity.last == 0
+
+    @property
     def durable_lsn(self) -> int:
         """Every record up to and including this one is on disk. 0 at opening: what was recovered is on disk."""
         return self._commit.durable_lsn

@@ -1,11 +1,13 @@
 """A Raft host in memory: one node leads every group, a proposal is applied at once. Attributes inject faults."""
 
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from stockade.raft.configuration import Configuration
 from stockade.raft.group import Committed, NotLeader, Outcome, Rejected, Unknown
-from stockade.raft.machine import Machine
+from stockade.raft.machine import CheckpointedMachine, Machine
 
 
 class FakeGroup:
@@ -74,7 +76,8 @@ class FakeGroup:
 class FakeHost:
     """The part of RaftHost that the cluster floor uses."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratch: Path | None = None) -> None:
+        """Machines with files keep them in ``scratch``."""
         self.groups: dict[int, FakeGroup] = {}
         self.incarnation = 11
         self.incarnations: dict[str, int] = {}
@@ -82,8 +85,11 @@ class FakeHost:
         self.on_call: Callable[[str, bytes], Awaitable[bytes]] | None = None
         self.connected: set[str] = set()
         self.calls: list[str] = []
+        self._scratch = scratch
 
     def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> FakeGroup:
+        if isinstance(machine, CheckpointedMachine):
+            machine.start(Path(tempfile.mkdtemp(dir=self._scratch)))
         group = FakeGroup(group_id, founders, machine)
         self.groups[group_id] = group
         return group

@@ -31,7 +31,7 @@ Scenario = Callable[[NodeService, FakeHost], Awaitable[None]]
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario) -> None:
     """One node over a host in memory, with a topic ``t`` of two partitions."""
-    host = FakeHost()
+    host = FakeHost(tmp_path)
     monkeypatch.setattr("stockade.cluster.node.RaftHost", lambda *_, **__: host)
     members = [Member("n1", "http://127.0.0.1:1", "127.0.0.1:2")]
     config = NodeConfig("n1", "c", str(tmp_path), "127.0.0.1:1", "127.0.0.1:2", members)

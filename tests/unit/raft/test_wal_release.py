@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -174,16 +175,18 @@ Snapshot = Callable[[], None]
 
 @contextmanager
 def before_each_step(snapshot: Snapshot) -> Iterator[None]:
-    """Call ``snapshot`` before and after everything that changes a disk."""
+    """Call ``snapshot`` before and after everything that changes a disk; threads take turns."""
+    turn = threading.Lock()
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in [(os, "fsync"), (os, "fdatasync"), (os, "pwrite"), (Path, "unlink"), (Path, "rename")]:
             real: Any = getattr(owner, name)
 
             def step(*arguments: Any, real: Any = real) -> Any:
-                snapshot()
-                result = real(*arguments)
-                snapshot()
-                return result
+                with turn:
+                    snapshot()
+                    result = real(*arguments)
+                    snapshot()
+                    return result
 
             patch.setattr(owner, name, step)
         yield

@@ -1,0 +1,142 @@
+"""What a node keeps of its groups on disk, log and checkpoints, brought together when a group is opened.
+
+One lock guards the checkpoints of all groups: whoever replaces one, or removes one, holds it. Blocking work runs in
+threads of the keeper's own, which ``close`` waits for.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from .checkpoints import Checkpoint, CheckpointDamaged, CheckpointStore
+from .configuration import founded_by
+from .journal import Journal
+from .machine import CheckpointedMachine, ImageDamaged, Machine
+from .origin import FIRST_INDEX, Origin
+from .refusal import DiskRefused
+from .wal import RecoveredGroup, Wal
+
+_Result = TypeVar("_Result")
+THREADS = 2
+
+
+class Kept:
+    """A group that is open here. It counts what its machine applies."""
+
+    def __init__(self, machine: Machine, journal: Journal, due: Callable[[], None], checkpoint_bytes: int) -> None:
+        self.machine = machine
+        self.journal = journal
+        self.generation = 1
+        """Which folder the machine's files are in."""
+        self.applied_bytes = 0
+        """Of commands, since the last checkpoint."""
+        self._due = due
+        self._checkpoint_bytes = checkpoint_bytes
+        if isinstance(machine, CheckpointedMachine):
+            self.capture = machine.capture
+            self.restore = machine.restore
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so much was applied that a checkpoint should be taken."""
+        return self.applied_bytes >= self._checkpoint_bytes
+
+    def apply(self, index: int, term: int, command: bytes) -> object:
+        """Apply, and count."""
+        self.applied_bytes += len(command)
+        if self.applied_bytes >= self._checkpoint_bytes:
+            self._due()
+        return self.machine.apply(index, term, command)
+
+
+class Keeper:
+    """Log and checkpoints of a node. ``due`` is called when a group's checkpoint should be taken."""
+
+    def __init__(self, data: Path, log: Wal, checkpoint_bytes: int, due: Callable[[], None]) -> None:
+        """Raises DiskRefused if there are checkpoints, but a log that never held anything."""
+        self.log = log
+        self.store = CheckpointStore(data / "groups")
+        self.lock = asyncio.Lock()
+        self.kept: dict[int, Kept] = {}
+        self._checkpoint_bytes = checkpoint_bytes
+        self._due = due
+        self._journals: dict[int, Journal] = {}
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="checkpoints")
+        if log.is_new and self.store.group_ids():
+            raise DiskRefused(data / "wal", "the log is missing, though there are checkpoints of groups")
+
+    async def run(self, work: Callable[[], _Result]) -> _Result:
+        """Do blocking work in a thread. It goes on if the caller is cancelled."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def close(self) -> None:
+        """Wait for the threads."""
+        await asyncio.to_thread(self._threads.shutdown)
+
+    def open(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> Kept:
+        """Bring a machine, and the journal after it, to where the checkpoint ends. Blocks while it reads.
+
+        Raises DiskRefused.
+        """
+        journal = self._journals.get(group_id)
+        if journal is None and group_id not in self.log.recovered:
+            self.store.erase(group_id)  # what a crash left of an erased group
+        checkpoint = self.store.read(group_id)
+        if journal is None:
+            journal = self._journals[group_id] = self._journal(group_id, founders, checkpoint)
+        elif checkpoint is not None and checkpoint.index > journal.origin.index:
+            journal.install(checkpoint.origin)
+        kept = self.kept[group_id] = Kept(machine, journal, self._due, self._checkpoint_bytes)
+        if isinstance(machine, CheckpointedMachine):
+            self._begin(group_id, kept, machine, checkpoint)
+        return kept
+
+    def _journal(self, group_id: int, founders: Mapping[str, int], checkpoint: Checkpoint | None) -> Journal:
+        recovered = self.log.recovered.pop(group_id, None) or RecoveredGroup()
+        origin = Origin(configuration=founded_by(founders)) if checkpoint is None else checkpoint.origin
+        path = self.store.path(group_id)
+        if recovered.covered > max(origin.index, FIRST_INDEX):
+            there = f"it ends at {origin.index}" if checkpoint is not None else "it is missing"
+            raise CheckpointDamaged(path, f"{there}, and the log builds upon a checkpoint at {recovered.covered}")
+        try:
+            return Journal(group_id, self.log, recovered, origin)
+        except ValueError as error:
+            raise CheckpointDamaged(path, str(error)) from error
+
+    def _begin(self, group_id: int, kept: Kept, machine: CheckpointedMachine, checkpoint: Checkpoint | None) -> None:
+        self.store.tidy(group_id, None if checkpoint is None else checkpoint.generation)
+        if checkpoint is None:
+            machine.start(self.store.begin(group_id, kept.generation))
+            return
+        kept.generation = checkpoint.generation
+        directory = self.store.files(group_id, checkpoint.generation)
+        try:
+            machine.restore(directory, checkpoint.state, checkpoint.files)
+        except (ImageDamaged, FileNotFoundError) as error:
+            raise CheckpointDamaged(directory, str(error)) from error
+        self.log.covered(group_id, checkpoint.index)
+
+    def replaced(self, group_id: int, index: int) -> None:
+        """A checkpoint at ``index``, of a state that this node has reached, is on disk."""
+        journal = self._journals[group_id]
+        journal.checkpointed(index)
+        self.log.covered(group_id, index)
+
+    async def release(self) -> None:
+        """Remove what the log holds and nobody needs."""
+        await self.log.release(self._forget)
+
+    def _forget(self, group_id: int, index: int) -> None:
+        journal = self._journals.get(group_id)
+        if journal is not None:
+            journal.compact(index)
+
+    async def erase(self, group_id: int) -> None:
+        """Forget a group: first its promises, then what it stored. It must not be open."""
+        opened = self._journals.pop(group_id, None)
+        recovered = self.log.recovered.pop(group_id, None)
+        if opened is not None or recovered is not None:
+            await self.log.until_durable(self.log.erase(group_id))
+        await self.run(lambda: self.store.erase(group_id))

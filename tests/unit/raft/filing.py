@@ -1,0 +1,148 @@
+"""A machine that keeps its commands in files, as a partition does, and hosts of one node that run it."""
+
+import os
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from stockade.raft.group import Committed, Group
+from stockade.raft.host import RaftHost, RaftSettings
+from stockade.raft.machine import FileExtent, Image, ImageDamaged
+
+from .cluster import GROUP, free_ports, until
+
+COMMANDS_PER_FILE = 5
+SMALL = RaftSettings(
+    election_timeout_ms_min=60,
+    election_timeout_ms_max=120,
+    heartbeat_ms=20,
+    checkpoint_bytes=2000,
+    wal_bytes_max=1 << 20,
+    wal_file_bytes=4096,
+)
+
+
+class Filing:
+    """Appends each command to a file, a new one after every COMMANDS_PER_FILE; its state is how many and their CRC."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.crc = 0
+        self.applied: list[int] = []
+        """Indexes applied in this life."""
+        self.captures = 0
+        self.directory = Path()
+        self._file: IO[bytes] | None = None
+
+    def start(self, directory: Path) -> None:
+        assert list(directory.iterdir()) == []
+        self.directory = directory
+
+    def apply(self, index: int, term: int, command: bytes) -> object:
+        if self._file is None or self.count % COMMANDS_PER_FILE == 0:
+            self.close()
+            self._file = (self.directory / f"{self.count // COMMANDS_PER_FILE:06d}").open("ab")
+        self._file.write(command + b"\n")
+        self._file.flush()
+        self.crc = zlib.crc32(command + b"\n", self.crc)
+        self.count += 1
+        self.applied.append(index)
+        return self.count
+
+    def capture(self) -> Image:
+        self.captures += 1
+        paths = sorted(self.directory.iterdir())
+
+        def sync() -> None:
+            for path in paths:
+                fd = os.open(path, os.O_RDONLY)
+                os.fsync(fd)
+                os.close(fd)
+
+        files = tuple(FileExtent(path.name, path.stat().st_size) for path in paths)
+        return Image(msgspec.msgpack.encode((self.count, self.crc)), files, sync)
+
+    def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
+        self.close()
+        self.directory = directory
+        self.count, self.crc = msgspec.msgpack.decode(state, type=tuple[int, int])
+        sizes = {extent.name: extent.size for extent in files}
+        for path in list(directory.iterdir()):
+            if path.name not in sizes:
+                path.unlink()
+        for name, size in sizes.items():
+            if (directory / name).stat().st_size < size:
+                raise ImageDamaged(f"{directory / name} is shorter than {size} bytes")
+            os.truncate(directory / name, size)
+        if files:
+            self._file = (directory / files[-1].name).open("ab")
+
+    def inspect(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
+        crc = 0
+        for extent in files:
+            crc = zlib.crc32((directory / extent.name).read_bytes()[: extent.size], crc)
+        if crc != msgspec.msgpack.decode(state, type=tuple[int, int])[1]:
+            raise ImageDamaged(f"the files in {directory} are not what they were")
+
+    def commands(self) -> list[bytes]:
+        content = b"".join(path.read_bytes() for path in sorted(self.directory.iterdir()))
+        return content.split(b"\n")[:-1]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Alone:
+    """A host of one node and what it runs."""
+
+    def __init__(self, data: Path, settings: RaftSettings = SMALL) -> None:
+        self.fatal: list[BaseException] = []
+        address = ("127.0.0.1", free_ports(1)[0])
+        self.host = RaftHost("n1", "house", address, {}, data, settings, self.fatal.append)
+        self.machines: dict[int, Filing] = {}
+
+    def open(self, group_id: int = GROUP) -> Group:
+        machine = self.machines[group_id] = Filing()
+        return self.host.open_group(group_id, {"n1": self.host.incarnation}, machine)
+
+    @property
+    def machine(self) -> Filing:
+        return self.machines[GROUP]
+
+    @property
+    def group(self) -> Group:
+        return self.host.groups[GROUP]
+
+    async def commit(self, count: int, group_id: int = GROUP, size: int = 100) -> list[bytes]:
+        """Commit so many commands, one after the other."""
+        group, machine = self.host.groups[group_id], self.machines[group_id]
+        await until(lambda: group.is_leader and group.ready)
+        commands = [b"%0*d" % (size, machine.count + number) for number in range(count)]
+        for command in commands:
+            assert isinstance(await group.propose(command, 5.0), Committed)
+        return commands
+
+
+@asynccontextmanager
+async def alone(data: Path, settings: RaftSettings = SMALL, groups: Sequence[int] = (GROUP,)) -> AsyncIterator[Alone]:
+    """A started host of one node, with these groups open."""
+    node = Alone(data, settings)
+    await node.host.start()
+    try:
+        for group_id in groups:
+            node.open(group_id)
+        yield node
+    finally:
+        await node.host.stop()
+        for machine in node.machines.values():
+            machine.close()
+
+
+def wal_numbers(data: Path) -> list[int]:
+    return sorted(int(path.stem) for path in (data / "wal").glob("*.wal"))

@@ -1,0 +1,261 @@
+"""Checkpoints are taken while a group works; a restart begins where the last one ends, and the log stays short."""
+
+import asyncio
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stockade.raft.checkpoints import CheckpointDamaged, CheckpointStore
+from stockade.raft.group import Rejected
+from stockade.raft.host import RaftSettings
+from stockade.raft.refusal import DiskRefused
+
+from .cluster import GROUP, until
+from .filing import SMALL, Filing, alone, wal_numbers
+from .test_wal_release import before_each_step
+
+
+def test_a_restart_applies_only_what_follows_the_checkpoint(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with alone(tmp_path) as node:
+            commands = await node.commit(50)
+            await until(lambda: node.group._member.journal.origin.index > 20)
+            origin = node.group._member.journal.origin.index
+        async with alone(tmp_path) as node:
+            assert node.group.applied_index >= origin
+            assert node.group.voters == ("n1",)
+            commands += await node.commit(10)
+            assert node.machine.commands() == commands
+            assert min(node.machine.applied) > origin
+
+    asyncio.run(scenario())
+
+
+def test_the_log_and_what_is_remembered_of_it_stay_short_however_much_is_written(tmp_path: Path) -> None:
+    """D12: the stock library's journal never shrinks, and keeps all its entries in memory."""
+
+    async def scenario() -> None:
+        async with alone(tmp_path) as node:
+            commands = await node.commit(400)
+            await until(lambda: len(wal_numbers(tmp_path)) <= 3)
+            journal = node.group._member.journal
+            assert (node.machine.count, journal.last_index >= 400) == (400, True)
+            assert len(journal._locations) < 100
+            assert wal_numbers(tmp_path)[0] > 10
+        async with alone(tmp_path) as node:
+            assert node.group.applied_index > 300
+            await node.commit(1)
+            assert node.machine.commands()[:400] == commands
+
+    asyncio.run(scenario())
+
+
+def test_a_group_that_pins_a_log_that_is_too_long_is_checkpointed(tmp_path: Path) -> None:
+    settings = RaftSettings(60, 120, 20, checkpoint_bytes=1 << 30, wal_bytes_max=40_000, wal_file_bytes=4096)
+
+    async def scenario() -> None:
+        async with alone(tmp_path, settings, (GROUP, 8)) as node:
+            await node.commit(3, 8)
+            await node.commit(400)
+            await until(lambda: node.host._keeper.log.disk_bytes <= 48_000)  # type: ignore[union-attr]
+            assert node.machines[8].captures == 1
+            assert node.machines[GROUP].captures >= 1
+        async with alone(tmp_path, settings, (GROUP, 8)) as node:
+            await until(lambda: node.host.groups[8].ready and node.group.ready)
+            assert (node.machines[8].count, node.machine.count) == (3, 400)
+
+    asyncio.run(scenario())
+
+
+def test_only_one_generation_of_files_outlives_an_opening(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with alone(tmp_path) as node:
+            await node.commit(50)
+            await until(lambda: node.machine.captures > 0)
+        folder = CheckpointStore(tmp_path / "groups").folder(GROUP)
+        (folder / "files-7").mkdir()
+        (folder / "files-7" / "half").write_text("fetched")
+        (folder / "checkpoint.new").write_text("half")
+        async with alone(tmp_path):
+            assert {path.name for path in folder.iterdir()} == {"checkpoint", "files-1"}
+
+    asyncio.run(scenario())
+
+
+def test_an_erased_group_leaves_nothing_and_remains_of_one_are_removed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        folder = CheckpointStore(tmp_path / "groups").folder(GROUP)
+        async with alone(tmp_path) as node:
+            await node.commit(50)
+            await until((folder / "checkpoint").exists)
+            shutil.copytree(folder, tmp_path / "kept")
+            await node.host.close_group(GROUP, erase=True)
+            node.machine.close()
+            assert not folder.exists()
+            node.open()
+            assert node.group.applied_index == 1
+            await node.host.close_group(GROUP, erase=True)
+            shutil.copytree(tmp_path / "kept", folder)
+        async with alone(tmp_path) as node:
+            assert node.group.applied_index == 1
+            assert not (folder / "checkpoint").exists()
+
+    asyncio.run(scenario())
+
+
+def test_a_closed_group_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with alone(tmp_path) as node:
+            commands = await node.commit(50)
+            await until(lambda: node.machine.captures > 0)
+            await node.host.close_group(GROUP, erase=False)
+            node.machine.close()
+            node.open()
+            commands += await node.commit(1)
+            assert node.machine.commands() == commands
+            assert len(node.machine.applied) < 40
+
+    asyncio.run(scenario())
+
+
+def written(data: Path) -> list[bytes]:
+    """A data folder with a checkpoint, and entries beyond it; the commands in it."""
+
+    async def scenario() -> list[bytes]:
+        async with alone(data) as node:
+            commands = await node.commit(60)
+            await until(lambda: wal_numbers(data)[0] > 1)
+            return commands
+
+    return asyncio.run(scenario())
+
+
+def refusal(data: Path) -> DiskRefused:
+    async def scenario() -> DiskRefused:
+        with pytest.raises(DiskRefused) as caught:
+            async with alone(data):
+                raise AssertionError("it started")
+        return caught.value
+
+    found = asyncio.run(scenario())
+    assert "stockade rebuild --data DIR" in str(found)
+    return found
+
+
+def flip(path: Path, at: float) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(at * (len(content) - 1))] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.05, 0.3, 0.7, 1.0])
+def test_an_unreadable_checkpoint_is_refused_and_never_taken_for_an_empty_state(tmp_path: Path, at: float) -> None:
+    """D9: the stock library logs it and goes on, with nothing."""
+    written(tmp_path)
+    path = CheckpointStore(tmp_path / "groups").path(GROUP)
+    flip(path, at)
+    assert refusal(tmp_path).path == path
+
+
+def test_a_missing_checkpoint_is_refused_even_where_the_log_holds_no_entry(tmp_path: Path) -> None:
+    """D10: the stock library drops entries whose only snapshot is in memory, and starts empty."""
+    written(tmp_path)
+    path = CheckpointStore(tmp_path / "groups").path(GROUP)
+    path.unlink()
+    found = refusal(tmp_path)
+    assert found.path == path
+    assert "it is missing, and the log builds upon a checkpoint at" in found.fault
+
+
+def test_a_cut_checkpoint_is_refused(tmp_path: Path) -> None:
+    written(tmp_path)
+    path = CheckpointStore(tmp_path / "groups").path(GROUP)
+    path.write_bytes(path.read_bytes()[:-3])
+    assert "it ends after" in refusal(tmp_path).fault
+
+
+def test_a_missing_or_cut_file_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    written(tmp_path)
+    first = CheckpointStore(tmp_path / "groups").files(GROUP, 1) / "000000"
+    content = first.read_bytes()
+    first.write_bytes(content[:-1])
+    assert isinstance(refusal(tmp_path), CheckpointDamaged)
+    first.unlink()
+    assert "000000" in refusal(tmp_path).fault
+
+
+def test_checkpoints_without_their_log_are_refused(tmp_path: Path) -> None:
+    written(tmp_path)
+    shutil.rmtree(tmp_path / "wal")
+    assert "the log is missing" in refusal(tmp_path).fault
+
+
+def test_dying_at_any_step_of_a_checkpoint_and_of_the_removal_after_it_loses_nothing(tmp_path: Path) -> None:
+    """D7: the stock library rewrites its journal in place, and killed midway loses what was committed."""
+    data = tmp_path / "data"
+    copies: list[Path] = []
+
+    def snapshot() -> None:
+        if node_is_checkpointing:
+            copies.append(tmp_path / f"copy{len(copies)}")
+            shutil.copytree(data, copies[-1])
+
+    node_is_checkpointing = False
+
+    async def write() -> list[bytes]:
+        nonlocal node_is_checkpointing
+        async with alone(data, replace(SMALL, checkpoint_bytes=3500)) as node:
+            commands = await node.commit(34)
+            with before_each_step(snapshot):
+                node_is_checkpointing = True
+                commands += await node.commit(1)
+                await until(lambda: wal_numbers(data)[0] == 2)
+                await node.host.stop()
+            return commands
+
+    async def check(copy: Path) -> None:
+        async with alone(copy) as node:
+            await until(lambda: node.group.ready)
+            assert node.machine.commands() in (commands, commands[:-1])  # the last one is committed meanwhile
+
+    commands = asyncio.run(write())
+    assert len(copies) > 20
+    assert len({tuple(wal_numbers(copy)) for copy in copies}) > 1
+    for copy in copies:
+        asyncio.run(check(copy))
+
+
+def test_a_disk_that_fails_under_a_checkpoint_stops_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def scenario() -> None:
+        async with alone(tmp_path) as node:
+            monkeypatch.setattr(CheckpointStore, "write", fail)
+            await node.commit(20)
+            await until(lambda: bool(node.fatal))
+            assert wal_numbers(tmp_path) == [1]
+            assert isinstance(await node.group.propose(b"later", 5.0), Rejected)
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_captured_of_a_machine_that_failed(tmp_path: Path) -> None:
+    class Poisoned(Filing):
+        def apply(self, index: int, term: int, command: bytes) -> object:
+            self.count += 1  # half done
+            raise ZeroDivisionError
+
+    async def scenario() -> None:
+        async with alone(tmp_path, groups=()) as node:
+            machine = Poisoned()
+            group = node.host.open_group(GROUP, {"n1": node.host.incarnation}, machine)
+            await until(lambda: group.is_leader)
+            await group.propose(bytes(SMALL.checkpoint_bytes), 5.0)
+            assert [type(error) for error in node.fatal] == [ZeroDivisionError]
+            await asyncio.sleep(0)
+            assert machine.captures == 0
+
+    asyncio.run(scenario())

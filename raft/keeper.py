@@ -40,15 +40,17 @@ class Kept:
 
     @property
     def is_due(self) -> bool:
-        """Whether so much was applied that a checkpoint should be taken."""
-        return self.applied_bytes >= self._checkpoint_bytes
+        """Whether so much was applied, or would be set free on disk, that a checkpoint should be taken."""
+        reclaimable: int = getattr(self.machine, "reclaimable", 0)
+        return self.applied_bytes + reclaimable >= self._checkpoint_bytes
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, and count."""
         self.applied_bytes += len(command)
-        if self.applied_bytes >= self._checkpoint_bytes:
+        result = self.machine.apply(index, term, command)
+        if self.is_due:
             self._due()
-        return self.machine.apply(index, term, command)
+        return result
 
 
 class Keeper:

@@ -29,6 +29,9 @@ class Machine(Protocol):
 class CheckpointedMachine(Machine, Protocol):
     """A machine whose state can be kept in a checkpoint, and sent to others.
 
+    It may have an attribute ``reclaimable``: bytes of its files that only older images need, and that go when a
+    checkpoint of the present state is stored. They bring the next checkpoint nearer, as commands do.
+
     It keeps its files in one directory, flat. Everything but ``inspect`` and ``Image.sync`` runs on the event loop.
     """
 

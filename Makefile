@@ -4,7 +4,7 @@ TOX := .tools/tox/bin/tox
 STOCKADE := .venv/bin/stockade
 DATA ?= examples/data
 
-.PHONY: cluster demo test simulate bench lint types format clean
+.PHONY: cluster demo test simulate bench fuzz lint types format clean
 
 cluster: .venv/.ready
 	@$(STOCKADE) cluster --nodes 3 --data ./data
@@ -21,7 +21,7 @@ FROM ?= 0
 simulate: $(TOX)
 	@$(TOX) run -qq -e simulate -- --seeds $(SEEDS) --from $(FROM) --failures simulation-failures.txt
 
-bench lint types format: $(TOX)
+bench fuzz lint types format: $(TOX)
 	@$(TOX) run -q -e $@
 
 # The environment that runs a cluster. tox makes it once; after that a start needs neither tox nor the network.

@@ -349,6 +349,7 @@ class FakeService(FakeOperating, FakeOwning):
 
     async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
         self._check_controlling()
+        ttl_ms = min(ttl_ms, 300_000)
         session = SessionInfo(f"s-{self.shared.next_index()}", client_id, ttl_ms, 1000 + ttl_ms, ttl_ms)
         self.shared.sessions[session.session] = session
         return session

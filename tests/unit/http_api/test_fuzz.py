@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -45,6 +46,16 @@ FIELDS = [
     "timestamp_ms",
     "max_batch_bytes",
     "durability",
+    "claims",
+    "resource",
+    "generation",
+    "sealed",
+    "before",
+    "offset",
+    "metadata",
+    "fence_epoch",
+    "action",
+    "node_id",
 ]
 OBJECTS = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=4), VALUES, max_size=4)
 BODIES = (
@@ -75,6 +86,7 @@ QUERIES = st.dictionaries(
             "wait_ms",
             "group",
             "fence_epoch",
+            "resource",
             "zz",
         ]
     ),
@@ -119,6 +131,20 @@ OPERATIONS = st.sampled_from(
         ("DELETE", "/v1/sessions/{}"),
         ("POST", "/v1/topics/{}/grants"),
         ("GET", "/v1/tickets/{}"),
+        ("DELETE", "/v1/tickets/{}"),
+        ("PATCH", "/v1/topics/{}"),
+        ("POST", "/v1/topics/{}/fence"),
+        ("POST", "/v1/topics/{}/partitions/{}/trim"),
+        ("GET", "/v1/topics/{}/partitions/{}/fences"),
+        ("POST", "/v1/groups/{}/own"),
+        ("DELETE", "/v1/groups/{}/own"),
+        ("GET", "/v1/groups/{}/resources"),
+        ("GET", "/v1/groups/g/positions/{}/{}"),
+        ("PUT", "/v1/groups/g/positions/{}/{}"),
+        ("GET", "/v1/producers/{}"),
+        ("POST", "/v1/cluster/producer_fences"),
+        ("POST", "/v1/cluster/members"),
+        ("GET", "/v1/refused_writes"),
         ("DELETE", "/v1/grants/{}"),
         ("POST", "/v1/producers"),
         ("GET", "/v1/cluster"),
@@ -136,7 +162,7 @@ def running() -> Iterator[tuple[asyncio.Runner, Conversation]]:
         runner.run(context.__aexit__(None, None, None))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300 * int(os.environ.get("FUZZ_FACTOR", "1")), deadline=None)
 @given(
     operation=OPERATIONS,
     names=st.tuples(NAMES | st.just("orders"), NAMES | st.just("0")),
@@ -160,6 +186,8 @@ def test_every_request_has_a_documented_answer(
         return
     path = template.format(*names)
     asked = path + "".join(f"{'&' if place else '?'}{k}={quote(v)}" for place, (k, v) in enumerate(query.items()))
-    answer = runner.run(node.call(method, asked, body if method == "POST" else None, headers | kind, valid=False))
+    answer = runner.run(
+        node.call(method, asked, body if method in ("POST", "PUT", "PATCH") else None, headers | kind, valid=False)
+    )
     assert answer.status != 500, (method, asked, headers, body, answer.body)
     check(method, path, answer)

@@ -123,10 +123,9 @@ class Engine(SyncObj):  # type: ignore[misc]
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Append the queue if we lead. Otherwise reject it: a deposed leader forwards nothing (D20)."""
-        rejected = Rejected(self.leader, self.term)
         for command, proposal in self._queued():
             if self.leading is None:
-                proposal.settle(rejected)
+                proposal.settle(Rejected(self.leader, self.term))
             else:
                 self._append(command, proposal)
 
@@ -152,11 +151,14 @@ class Engine(SyncObj):  # type: ignore[misc]
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
         """Apply what is committed, at least one entry, while there is time; answers whether something is left."""
-        until = self._ports.apply_until() if self.applied_index < self.commit_index else 0.0
+        if self.applied_index == self.commit_index:
+            return False
+        until = self._ports.apply_until()
         while self.applied_index < self.commit_index:
             self._apply(self.applied_index + 1)
             if self._ports.clock() >= until:
                 break
+        self._ports.applied()
         return self.applied_index < self.commit_index
 
     def _apply(self, index: int) -> None:

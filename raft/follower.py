@@ -8,6 +8,10 @@ from .settings import RaftSettings
 _log = logging.getLogger(__name__)
 
 
+FEW_ENTRIES, FEW_BYTES = 8, 16 << 10
+"""So few entries, so few bytes in flight: too little for a message of their own while another is not answered."""
+
+
 class Follower:
     """A voter or learner. What is known of it was learned from one disk: of another, nothing is known."""
 
@@ -43,9 +47,13 @@ class Follower:
         """Whether what it has and answers counts as a voter's."""
         return self.is_voter and self.incarnation == self.member_incarnation
 
-    def has_room(self, settings: RaftSettings) -> bool:
-        """Whether another message with entries may be sent before an answer."""
-        if self.probing:
+    def has_room(self, settings: RaftSettings, waiting: int) -> bool:
+        """Whether another message, of ``waiting`` entries if they fit, may be sent before an answer.
+
+        Few small ones wait until the message before them is answered, and go together: with many groups on a node it is
+        messages that cost, not entries.
+        """
+        if self.probing or (waiting < FEW_ENTRIES and self._window_bytes < FEW_BYTES):
             return not self._window
         return self._window_bytes < settings.window_bytes_max and len(self._window) < settings.window_messages_max
 

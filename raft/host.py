@@ -230,7 +230,9 @@ class _Node:
         self.rng = random.SystemRandom().random
         self._transport = transport
         self._unsynced_bytes_max = settings.unsynced_bytes_max
-        self._apply_end: float | None = None
+        self._is_sliced = False
+        self._slice_left_s = 0.0
+        self._apply_began = 0.0
         self._wakes: dict[Callable[[], None], None] = {}
         self._encoded: tuple[int, RaftMessage, bytes] | None = None
         log.on_durable = self.disk_moved_on
@@ -257,14 +259,23 @@ class _Node:
         return self.log.pending_bytes > self._unsynced_bytes_max
 
     def apply_until(self) -> float:
-        """All groups share one slice of a turn of the loop, so that catching up delays nobody's heartbeats."""
-        if self._apply_end is None:
-            self._apply_end = self.time() + APPLY_SLICE_S
+        """All groups share one slice of a turn of the loop, so that catching up delays nobody's heartbeats.
+
+        Only applies use it up: what else a turn has to do for many groups must not cut their applies into pieces.
+        """
+        if not self._is_sliced:
+            self._is_sliced = True
+            self._slice_left_s = APPLY_SLICE_S
             self.call_soon(self._end_slice)
-        return self._apply_end
+        self._apply_began = self.time()
+        return self._apply_began + self._slice_left_s
+
+    def applied(self) -> None:
+        """A group has stopped applying."""
+        self._slice_left_s -= self.time() - self._apply_began
 
     def _end_slice(self) -> None:
-        self._apply_end = None
+        self._is_sliced = False
 
     def wake_when_durable(self, wake: Callable[[], None]) -> None:
         """Call once, after the next disk sync."""

@@ -64,7 +64,10 @@ class Leading:
                     self._put(follower, commit_index, shared, empty=True)
 
     def _feed(self, follower: Follower, commit_index: int, shared: Shared) -> None:
-        while follower.next_index <= self._journal.last_index and follower.has_room(self._settings):
+        last_index = self._journal.last_index
+        while follower.next_index <= last_index and follower.has_room(
+            self._settings, last_index + 1 - follower.next_index
+        ):
             if not self._put(follower, commit_index, shared, empty=False):
                 return
 
@@ -146,11 +149,11 @@ class Leading:
         return None
 
     def has_caught_up(self, follower: Follower) -> bool:
-        """Whether it has all on disk that was here when this leadership began, and what it lacks since was sent to it
-        and would fit in one message.
+        """Whether it has all on disk that was here when this leadership began, and what it lacks since would fit in one
+        message.
         """
         journal = self._journal
-        if not follower.connected or follower.probing or follower.next_index <= journal.last_index:
+        if not follower.connected or follower.probing:
             return False
         if follower.match_index < max(self.no_op_index, journal.base_index):
             return False
@@ -189,6 +192,16 @@ class Leading:
             values.append(float("inf"))
         values.sort(reverse=True)
         return values[self._majority_others]
+
+    def has_news(self, commit_index: int) -> bool:
+        """Whether there may be something to commit, to send, to change or to hand over."""
+        last_index = self._journal.last_index
+        return (
+            self.majority_index() > commit_index
+            or any(follower.next_index <= last_index for follower in self.followers.values())
+            or len(self.followers) > len(self._voters)
+            or self.heir is not None
+        )
 
     def forgive(self, seconds: float) -> None:
         """Do not count so much of the followers' silence."""

@@ -23,13 +23,22 @@ class Member(Steering):
         Answers whether it must be called again, because applies are left to do.
         """
         self._gate.release()
-        self._voting.count_own_vote()
+        if self.leading is None:
+            self._voting.count_own_vote()
         if self.leading is None:
             self._following.acknowledge(beat=False)
         more = self._onTick()
-        self._leave()
-        self._push_heir()
+        if self.leading is not None:
+            self._leave()
+            self._push_heir()
         return more
+
+    def has_work(self) -> bool:
+        """Whether ``progress`` would do anything after an ack, or after the disk moved on while this node leads.
+
+        With many groups, most acks change nothing: the first of a majority did.
+        """
+        return self.leading is None or self._beat_is_wanted or self.leading.has_news(self.commit_index)
 
     def propose(self, command: bytes, proposal: Proposal) -> None:
         """Queue a command: the next ``progress`` appends it, or rejects it if this node does not lead then."""

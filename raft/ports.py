@@ -46,7 +46,11 @@ class Ports(Protocol):
         ...
 
     def apply_until(self) -> float:
-        """When applies, of all groups together, have to give others a turn."""
+        """A group begins to apply: when it has to give others a turn. All groups share a slice of each turn."""
+        ...
+
+    def applied(self) -> None:
+        """The group that began to apply has stopped."""
         ...
 
     def heard_at(self, node_id: str) -> float:
@@ -84,7 +88,11 @@ class Surroundings(Protocol):
         ...
 
     def apply_until(self) -> float:
-        """When applies, of all groups together, have to give others a turn."""
+        """A group begins to apply: when it has to give others a turn. All groups share a slice of each turn."""
+        ...
+
+    def applied(self) -> None:
+        """The group that began to apply has stopped."""
         ...
 
     def heard_at(self, node_id: str) -> float:

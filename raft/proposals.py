@@ -107,31 +107,32 @@ class Barriers:
     """The barriers of a group, in the order in which they become true: rounds and indexes only grow."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Barrier] = deque()
+        self.waiting: deque[Barrier] = deque()
+        """Those that are not settled. Do not change it."""
         self.next_deadline = float("inf")
 
     def add(self, barrier: Barrier) -> None:
         """Wait for one more."""
-        self._waiting.append(barrier)
+        self.waiting.append(barrier)
         self.next_deadline = min(self.next_deadline, barrier.deadline)
 
     def check(self, leading: Leading | None, applied_index: int, refusal: NotLeader) -> None:
         """Settle those that have become true, and those whose leadership is over."""
-        while self._waiting and self._waiting[0].leading is not leading:
-            self._waiting.popleft().settle(refusal)
-        if leading is None or not self._waiting:
+        while self.waiting and self.waiting[0].leading is not leading:
+            self.waiting.popleft().settle(refusal)
+        if leading is None or not self.waiting:
             return
         answered_round = leading.majority_round()
-        while self._waiting and self._waiting[0].round <= answered_round and self._waiting[0].index <= applied_index:
-            self._waiting.popleft().settle(None)
+        while self.waiting and self.waiting[0].round <= answered_round and self.waiting[0].index <= applied_index:
+            self.waiting.popleft().settle(None)
 
     def expire(self, now: float) -> None:
         """Settle those whose deadline has passed."""
         if now < self.next_deadline:
             return
-        late = [barrier for barrier in self._waiting if barrier.deadline <= now]
-        self._waiting = deque(barrier for barrier in self._waiting if barrier.deadline > now)
-        earliest = min((barrier.deadline for barrier in self._waiting), default=float("inf"))
+        late = [barrier for barrier in self.waiting if barrier.deadline <= now]
+        self.waiting = deque(barrier for barrier in self.waiting if barrier.deadline > now)
+        earliest = min((barrier.deadline for barrier in self.waiting), default=float("inf"))
         self.next_deadline = max(earliest, now + EXPIRY_STEP_S)
         for barrier in late:
             barrier.settle(TimeoutError("no majority confirmed the leader in time"))

@@ -12,7 +12,7 @@ from .configuration import Configuration
 from .hibernation import Hibernating
 from .journal import Journal
 from .machine import Machine
-from .messages import RaftMessage
+from .messages import AppendAck, AppendEntries, RaftMessage
 from .outcomes import NotLeader
 from .ports import Surroundings, Timer
 from .proposals import Barriers, Handovers, Proposals
@@ -111,7 +111,14 @@ class Replica:
 
     def receive(self, node_id: str, message: RaftMessage) -> None:
         """A message for this group arrived."""
-        self._run(lambda: self._member.receive(node_id, message))
+        if self._is_stopped:
+            return
+        try:
+            self._member.receive(node_id, message)
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._react(message)
 
     def peer_up(self, node_id: str, incarnation: int) -> None:
         """A connection came up, to a node whose disk has this incarnation."""
@@ -139,16 +146,24 @@ class Replica:
         except Exception as error:
             self._fail(error)
             return
-        self._barriers.check(self._member.leading, self.applied_index, NotLeader(self.leader, self.term))
-        self._handovers.check(self._around.node_id, self.leader, self.term)
+        if self._barriers.waiting:
+            self._barriers.check(self._member.leading, self.applied_index, NotLeader(self.leader, self.term))
+        if self._handovers.waiting:
+            self._handovers.check(self._around.node_id, self.leader, self.term)
         self._tell()
         if self._is_stopped:  # by whoever was told
             return
         if self._member.journal.unsynced:
-            self._around.wake_when_durable(self.progress)
+            self._around.wake_when_durable(self._disk_moved_on)
         if more:
             self._schedule()
         self._arm()
+
+    def _disk_moved_on(self) -> None:
+        if self._member.leading is None or self._member.has_work():
+            self.progress()
+        elif self._member.journal.unsynced:
+            self._around.wake_when_durable(self._disk_moved_on)
 
     def close(self) -> None:
         """Stop this replica; what waits is settled, nothing is sent or applied any more."""
@@ -166,6 +181,17 @@ class Replica:
         self._handovers.expire(float("inf"))
 
     # Inside.
+
+    def _react(self, message: RaftMessage) -> None:
+        """See to what a message may have brought about. With many groups on a node it matters that most need nothing.
+
+        The entries of a leader that is known wait for the disk; most acks come when a majority has answered already.
+        """
+        kind, member = type(message), self._member
+        if kind is AppendEntries and member.journal.unsynced and self._told_role == self._role():
+            self._around.wake_when_durable(self._disk_moved_on)
+        elif kind is not AppendAck or self._barriers.waiting or member.has_work():
+            self._schedule()
 
     def _run(self, event: Callable[[], None]) -> None:
         if self._is_stopped:
@@ -250,6 +276,7 @@ class _Ports:
         self.rng = surroundings.rng
         self.log_is_full = surroundings.log_is_full
         self.apply_until = surroundings.apply_until
+        self.applied = surroundings.applied
         self.heard_at = surroundings.heard_at
 
     def send(self, node_id: str, message: RaftMessage) -> bool:

@@ -65,10 +65,10 @@ def save(results: dict[str, Any]) -> None:
     print(f"\nsaved {RESULTS / name}.json and .svg")
 
 
-def single(row: str, seconds: float, profile: str | None) -> None:
+def single(row: str, seconds: float, profile: str | None, *, fsync: bool) -> None:
     """One load, given as BYTESxINFLIGHTxGROUPS, perhaps with a profile of the leader."""
     size, in_flight, count = map(int, row.split("x"))
-    with fleet() as nodes:
+    with fleet(fsync=fsync) as nodes:
         nodes.open(1, count)
         load = {"size": size, "in_flight": in_flight, "profile": None}
         everyone = list(range(1, count + 1))
@@ -84,10 +84,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="how often each load is repeated (3)")
     parser.add_argument("--short", action="store_true", help="a few rows of each section, one run of each")
     parser.add_argument("--load", help="only one load, as BYTESxINFLIGHTxGROUPS")
+    parser.add_argument("--without-fsync", action="store_true", help="with --load: nodes do not wait for their disks")
     parser.add_argument("--profile", help="with --load: file for a profile of the leader")
     arguments = parser.parse_args()
     if arguments.load:
-        single(arguments.load, arguments.seconds, arguments.profile)
+        single(arguments.load, arguments.seconds, arguments.profile, fsync=not arguments.without_fsync)
         return
     names = arguments.only.split(",") if arguments.only else list(SECTIONS)
     unknown = [name for name in names if name not in SECTIONS]

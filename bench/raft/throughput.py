@@ -16,6 +16,7 @@ COLUMNS = (
     Column("mb_per_s", "MB/s", ".1f"),
     Column("p50_ms", "p50 ms", ".2f"),
     Column("p99_ms", "p99 ms", ".2f"),
+    Column("cpu_us", "CPU us"),
 )
 
 

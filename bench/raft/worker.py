@@ -73,6 +73,7 @@ class Load:
         self._latencies.sort()
         count = len(self._latencies)
         return {
+            "commits": count,
             "commits_per_s": count / took,
             "mb_per_s": count * len(self._command) / took / 1e6,
             "p50_ms": self._latencies[count // 2] * 1e3,

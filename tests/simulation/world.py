@@ -151,6 +151,9 @@ class Process:
     def apply_until(self) -> float:
         return self.time() + 0.005
 
+    def applied(self) -> None:
+        """Each group has a slice of its own here."""
+
     def heard_at(self, node_id: str) -> float:
         return self.pulses.heard_at(node_id)
 

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from stockade.raft.configuration import Configuration, Promote, founded_by
+from stockade.raft.follower import FEW_BYTES, FEW_ENTRIES
 from stockade.raft.journal import Journal
 from stockade.raft.leading import Leading
 from stockade.raft.membership import Membership
@@ -61,11 +64,37 @@ class Leader:
 
 def test_the_first_message_is_alone_until_it_is_answered() -> None:
     leader = Leader()
-    leader.append(6)
+    leader.append(12)
     assert leader.broadcast() == [(1, [2, 3])]
     assert leader.broadcast() == []
     leader.ack(4)
     assert leader.broadcast() == [(3, [4, 5]), (5, [6, 7])]
+
+
+@pytest.mark.parametrize("more, messages", [(FEW_ENTRIES - 1, 0), (FEW_ENTRIES, 1)])
+def test_few_entries_wait_for_the_answer_and_go_together(more: int, messages: int) -> None:
+    leader = Leader(settings=RaftSettings())
+    leader.append(1)
+    leader.broadcast()
+    leader.ack(3)
+    leader.append(1)
+    assert leader.broadcast() == [(2, [3])]
+    leader.append(more)
+    assert len(leader.broadcast()) == messages
+    leader.ack(4)
+    assert len(leader.broadcast()) == 1 - messages
+
+
+@pytest.mark.parametrize("size, messages", [(FEW_BYTES - 1, 0), (FEW_BYTES, 1)])
+def test_a_single_entry_does_not_wait_behind_many_bytes(size: int, messages: int) -> None:
+    leader = Leader(settings=RaftSettings())
+    leader.append(1)
+    leader.broadcast()
+    leader.ack(3)
+    leader.journal.add(b"\x00" * size, 3, 1)
+    leader.broadcast()
+    leader.append(1)
+    assert len(leader.broadcast()) == messages
 
 
 def test_the_window_bounds_what_is_in_flight() -> None:
@@ -247,7 +276,7 @@ def test_a_learner_is_promoted_when_what_it_lacks_fits_in_one_message() -> None:
     leader.append(4)
     leader.broadcast()
     leader.ack(3)
-    assert leader.broadcast() == [(2, [3, 4]), (4, [5, 6])]
+    assert leader.broadcast() == [(2, [3, 4])]
     assert leader.leading.next_change() is None
     leader.ack(5)
     assert leader.leading.next_change() == Promote("f")

@@ -93,6 +93,34 @@ def test_a_dead_leader_is_replaced_before_the_shortest_election_timeout(tmp_path
     run(scenario)
 
 
+def test_a_leader_that_fails_at_rest_falls_silent_and_is_replaced(tmp_path: Path, run: Run) -> None:
+    """Its process may take its time to end: its connections stay meanwhile, and nothing but its silence tells."""
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            leader = cluster.leader()
+            assert leader is not None
+            await until(lambda: all(cluster.group(node)._member.is_resting for node in cluster.hosts))
+            cluster.hosts[leader]._fail(OSError(5, "Input/output error"))
+            rest = [node for node in cluster.hosts if node != leader]
+            await until(lambda: any(cluster.group(node).is_leader for node in rest), 4.0)
+            assert leader in cluster.hosts[rest[0]].connected
+
+    run(scenario)
+
+
+def test_groups_rest_over_real_connections_and_wake_when_something_is_proposed(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            for _ in range(2):
+                await until(lambda: all(cluster.group(node)._member.is_resting for node in cluster.hosts))
+                index = await cluster.commit(b"wake")
+                await until(lambda: all(cluster.group(node).applied_index == index for node in cluster.hosts))  # noqa: B023
+            assert {cluster.group(node).term for node in cluster.hosts} == {cluster.group("n1").term}
+
+    run(scenario)
+
+
 def test_a_disk_that_fails_stops_the_node_and_acks_nothing_more(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:

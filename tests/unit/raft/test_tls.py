@@ -1,9 +1,12 @@
 """The files of a node, tried before it starts, and the encryption of one connection without a socket."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stockade.raft.frames import encode
 from stockade.raft.messages import Hello
@@ -104,3 +107,31 @@ def test_no_introduction_is_taken_for_tls_nor_tls_for_one(issuer: Issuer, plain:
     with pytest.raises(NotTls):
         issuer.tls("n1").session(dialled=False).receive(plain)
     assert looks_like_tls(issuer.tls("n1").session(dialled=True).outgoing())
+
+
+@pytest.mark.parametrize("dialled", [True, False])
+@given(
+    st.lists(st.binary(max_size=200), max_size=6), st.sampled_from([b"", b"\x16\x03\x01", b"\x16\x03\x03\x00\x20\x02"])
+)
+def test_garbage_before_the_handshake_is_a_fault_or_not_enough_and_nothing_else(
+    issuer: Issuer, dialled: bool, pieces: list[bytes], start: bytes
+) -> None:
+    session = issuer.tls("n1").session(dialled=dialled)
+    with suppress(TlsFault):
+        for piece in [start, *pieces]:
+            assert session.receive(piece) == b""
+    assert not session.established
+    assert session.names == frozenset()
+
+
+@given(st.integers(0, 400), st.integers(1, 255))
+def test_a_damaged_handshake_establishes_nothing_that_was_not_meant(issuer: Issuer, place: int, flip: int) -> None:
+    dialler, acceptor = issuer.tls("n2").session(dialled=True), issuer.tls("n1").session(dialled=False)
+    with suppress(TlsFault):
+        dialler.receive(b"")
+        hello = bytearray(dialler.outgoing())
+        hello[place % len(hello)] ^= flip
+        assert acceptor.receive(bytes(hello)) == b""
+        dialler.receive(acceptor.outgoing())
+        acceptor.receive(dialler.outgoing())
+    assert not acceptor.established

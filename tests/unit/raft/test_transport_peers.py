@@ -7,7 +7,7 @@ import pytest
 
 from stockade.raft.frames import encode
 from stockade.raft.messages import Refusal, TimeoutNow
-from stockade.raft.pulse import Times
+from stockade.raft.pulse import DEFAULT_TIMES, Times
 from stockade.raft.transport import Address
 
 from .nodes import UNSET, Node, Peer, Run, hello
@@ -90,6 +90,20 @@ def test_a_removed_node_is_disconnected_and_refused_from_then_on(run: Run, by: s
             remover.transport.set_peer(removed.node_id, removed.transport.address)
             await removed.until_events(3)
             assert removed.events[-1] == f"up {remover.node_id}"
+
+    run(scenario)
+
+
+def test_a_lost_connection_is_back_within_half_a_second_as_nodes_are_set_by_default(run: Run) -> None:
+    async def scenario() -> None:
+        addresses: dict[str, Address] = {}
+        async with Node("n1", addresses, DEFAULT_TIMES) as n1, Node("n2", addresses, DEFAULT_TIMES) as n2:
+            await n2.until(lambda: n2.events == ["up n1"])
+            (connection,) = n1.transport._open
+            began = asyncio.get_running_loop().time()
+            connection.abort()
+            await n2.until(lambda: n2.events == ["up n1", "down n1", "up n1"])
+            assert asyncio.get_running_loop().time() - began < 0.5
 
     run(scenario)
 

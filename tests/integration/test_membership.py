@@ -99,6 +99,9 @@ def test_a_removed_node_gives_everything_away_first(data: Path) -> None:
         with Load(cluster, topic, PARTITIONS) as load:
             cluster.add_node()
             cluster.wait_ready()
+            leading = {"topic": None, "partition": None, "node_id": "n3"}
+            expect(200, call("POST", f"{topic.node}/v1/cluster/leaders", leading))
+            handed_over(topic, 0, "n3")
             order = {"action": "remove", "node_id": "n3"}
             expect(202, call("POST", f"{topic.node}/v1/cluster/members", order))
             members = ["n1", "n2", "n4"]

@@ -52,7 +52,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
     return _HEADER.pack(_MAGIC, _VERSION, zlib.crc32(body), len(body)) + body
 
 
-def decode(content: bytes) -> Checkpoint:
+def decode(content: bytes | bytearray) -> Checkpoint:
     """The checkpoint in a file. Raises ValueError, which says what is wrong."""
     if len(content) < _HEADER.size:
         raise ValueError(f"it ends after {len(content)} bytes")

@@ -12,9 +12,11 @@ from pathlib import Path
 from .checkpointer import Checkpointer
 from .frames import encode
 from .group import Group
+from .installer import Installer
 from .keeper import Keeper
 from .machine import Machine
 from .messages import RaftMessage
+from .offers import Offers
 from .pulse import Times
 from .settings import RaftSettings
 from .tls import Tls, TlsFault, TlsFiles
@@ -24,6 +26,8 @@ from .wal import Wal
 __all__ = ["RaftHost", "RaftSettings", "Tls", "TlsFault", "TlsFiles"]
 
 APPLY_SLICE_S = 0.005
+FOR_CLUSTER, FOR_COPIES = b"\0", b"\1"
+"""The first byte of a call: for ``on_call``, or a question of pulls.py."""
 
 
 class RaftHost:
@@ -67,6 +71,8 @@ class RaftHost:
         self.on_call = self._transport.on_call
         self._node: _Node | None = None
         self._keeper: Keeper | None = None
+        self._offers: Offers | None = None
+        self._installer: Installer | None = None
         self._checkpointer = Checkpointer(self.groups, settings, self._fail, self._has_failed)
 
     @property
@@ -103,7 +109,7 @@ class RaftHost:
         self._transport.on_down = self._on_down
         self._transport.on_silent = self._on_silent
         self._transport.on_heard = self._on_heard
-        self._transport.on_call = self.on_call
+        self._transport.on_call = self._answer
         try:
             self._keeper = Keeper(self._data_dir, log, self._settings.checkpoint_bytes, self._checkpointer.due)
             await self._transport.start(self.incarnation)
@@ -111,11 +117,16 @@ class RaftHost:
             await log.close()
             raise
         self._checkpointer.start(self._keeper)
+        self._offers = Offers(self._keeper)
+        self._installer = Installer(self._keeper, self.groups, self._ask_for_copy, self._fail)
+        self._node.fetch_checkpoint = self._installer.fetch
         log.on_durable = self._on_durable
 
     async def stop(self) -> None:
         """Close every group (what is under way ends as Unknown), the connections and the log. Idempotent."""
         await self._checkpointer.stop()
+        if self._installer is not None:
+            await self._installer.stop()
         for group in self.groups.values():
             group.close()
         self.groups.clear()
@@ -153,6 +164,8 @@ class RaftHost:
         group = self.groups.pop(group_id, None)
         if group is not None:
             group.close()
+        if self._installer is not None:
+            await self._installer.give_up(group_id)
         async with self._keeper.lock:
             self._keeper.kept.pop(group_id, None)
             if erase:
@@ -164,7 +177,15 @@ class RaftHost:
         Raises ConnectionError when the call was surely not sent, TimeoutError when its outcome is unknown, CallFailed
         when the other node's handler failed.
         """
-        return await self._transport.call(node_id, payload, timeout_s)
+        return await self._transport.call(node_id, FOR_CLUSTER + payload, timeout_s)
+
+    async def _ask_for_copy(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
+        return await self._transport.call(node_id, FOR_COPIES + payload, timeout_s)
+
+    async def _answer(self, node_id: str, payload: bytes) -> bytes:
+        if payload[:1] == FOR_COPIES and self._offers is not None:
+            return await self._offers.answer(payload[1:])
+        return await self.on_call(node_id, payload[1:])
 
     def _on_frame(self, node_id: str, group_id: int, message: RaftMessage) -> None:
         group = self.groups.get(group_id)
@@ -228,6 +249,7 @@ class _Node:
         self.call_soon = loop.call_soon
         self.call_at = loop.call_at
         self.rng = random.SystemRandom().random
+        self.fetch_checkpoint: Callable[[int, str, int], None] = lambda *_: None
         self._transport = transport
         self._unsynced_bytes_max = settings.unsynced_bytes_max
         self._is_sliced = False
@@ -245,10 +267,6 @@ class _Node:
         if last is None or last[1] is not message or last[0] != group_id:
             last = self._encoded = group_id, message, encode(group_id, message)
         return self._transport.send(node_id, last[2])
-
-    def fetch_checkpoint(self, group_id: int, node_id: str, index: int) -> None:
-        """No checkpoints are made, so none is ever offered."""
-        raise AssertionError(f"{node_id} offers a checkpoint of group {group_id}")
 
     def heard_at(self, node_id: str) -> float:
         """When a connected node gave its last sign of life."""

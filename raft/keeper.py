@@ -5,6 +5,7 @@ threads of the keeper's own, which ``close`` waits for.
 """
 
 import asyncio
+import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -44,6 +45,11 @@ class Kept:
         reclaimable: int = getattr(self.machine, "reclaimable", 0)
         return self.applied_bytes + reclaimable >= self._checkpoint_bytes
 
+    def make_due(self) -> None:
+        """Have a checkpoint taken soon, whatever was applied."""
+        self.applied_bytes += self._checkpoint_bytes
+        self._due()
+
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, and count."""
         self.applied_bytes += len(command)
@@ -65,16 +71,28 @@ class Keeper:
         self._checkpoint_bytes = checkpoint_bytes
         self._due = due
         self._journals: dict[int, Journal] = {}
+        self._is_closed = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="checkpoints")
         if log.is_new and self.store.group_ids():
             raise DiskRefused(data / "wal", "the log is missing, though there are checkpoints of groups")
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
-        """Do blocking work in a thread. It goes on if the caller is cancelled."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        """Do blocking work in a thread. A caller that is cancelled waits until it is done all the same."""
+        done = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            await asyncio.wait([done])
+            raise
+
+    def discard(self, path: Path) -> None:
+        """Remove a folder that nobody needs, some time. What stays when the node dies goes when the group is opened."""
+        if not self._is_closed:
+            self._threads.submit(shutil.rmtree, path, ignore_errors=True)
 
     async def close(self) -> None:
         """Wait for the threads."""
+        self._is_closed = True
         await asyncio.to_thread(self._threads.shutdown)
 
     def open(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> Kept:

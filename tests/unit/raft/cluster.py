@@ -45,13 +45,16 @@ def free_ports(count: int) -> list[int]:
 class Cluster:
     """Nodes n1, n2, n3, each with one group. Use it as an async context manager."""
 
-    def __init__(self, directory: Path, settings: RaftSettings = FAST) -> None:
+    def __init__(
+        self, directory: Path, settings: RaftSettings = FAST, machine: Callable[[], Any] = Remembering
+    ) -> None:
         self.directory = directory
         self.settings = settings
         self.addresses = {f"n{number}": ("127.0.0.1", port) for number, port in enumerate(free_ports(3), 1)}
         self.founders: dict[str, int] = {}
         self.hosts: dict[str, RaftHost] = {}
-        self.machines: dict[str, Remembering] = {}
+        self.machines: dict[str, Any] = {}
+        self._machine = machine
         self.fatal: list[tuple[str, BaseException]] = []
         self._lives = dict.fromkeys(self.addresses, 0)
 
@@ -76,7 +79,7 @@ class Cluster:
         self._open(node)
 
     def _open(self, node: str) -> None:
-        self.machines[node] = Remembering()
+        self.machines[node] = self._machine()
         self.hosts[node].open_group(GROUP, self.founders, self.machines[node])
 
     async def _start_host(self, node: str) -> None:

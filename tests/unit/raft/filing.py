@@ -5,7 +5,6 @@ import zlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
@@ -36,18 +35,14 @@ class Filing:
         """Indexes applied in this life."""
         self.captures = 0
         self.directory = Path()
-        self._file: IO[bytes] | None = None
 
     def start(self, directory: Path) -> None:
         assert list(directory.iterdir()) == []
         self.directory = directory
 
     def apply(self, index: int, term: int, command: bytes) -> object:
-        if self._file is None or self.count % COMMANDS_PER_FILE == 0:
-            self.close()
-            self._file = (self.directory / f"{self.count // COMMANDS_PER_FILE:06d}").open("ab")
-        self._file.write(command + b"\n")
-        self._file.flush()
+        with (self.directory / f"{self.count // COMMANDS_PER_FILE:06d}").open("ab") as file:
+            file.write(command + b"\n")
         self.crc = zlib.crc32(command + b"\n", self.crc)
         self.count += 1
         self.applied.append(index)
@@ -67,7 +62,6 @@ class Filing:
         return Image(msgspec.msgpack.encode((self.count, self.crc)), files, sync)
 
     def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
-        self.close()
         self.directory = directory
         self.count, self.crc = msgspec.msgpack.decode(state, type=tuple[int, int])
         sizes = {extent.name: extent.size for extent in files}
@@ -78,8 +72,6 @@ class Filing:
             if (directory / name).stat().st_size < size:
                 raise ImageDamaged(f"{directory / name} is shorter than {size} bytes")
             os.truncate(directory / name, size)
-        if files:
-            self._file = (directory / files[-1].name).open("ab")
 
     def inspect(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
         crc = 0
@@ -91,11 +83,6 @@ class Filing:
     def commands(self) -> list[bytes]:
         content = b"".join(path.read_bytes() for path in sorted(self.directory.iterdir()))
         return content.split(b"\n")[:-1]
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 class Alone:
@@ -140,8 +127,6 @@ async def alone(data: Path, settings: RaftSettings = SMALL, groups: Sequence[int
         yield node
     finally:
         await node.host.stop()
-        for machine in node.machines.values():
-            machine.close()
 
 
 def wal_numbers(data: Path) -> list[int]:

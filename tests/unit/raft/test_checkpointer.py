@@ -92,7 +92,6 @@ def test_an_erased_group_leaves_nothing_and_remains_of_one_are_removed(tmp_path:
             await until((folder / "checkpoint").exists)
             shutil.copytree(folder, tmp_path / "kept")
             await node.host.close_group(GROUP, erase=True)
-            node.machine.close()
             assert not folder.exists()
             node.open()
             assert node.group.applied_index == 1
@@ -111,7 +110,6 @@ def test_a_closed_group_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
             commands = await node.commit(50)
             await until(lambda: node.machine.captures > 0)
             await node.host.close_group(GROUP, erase=False)
-            node.machine.close()
             node.open()
             commands += await node.commit(1)
             assert node.machine.commands() == commands

@@ -1,0 +1,281 @@
+"""A follower that lacks what is gone everywhere copies a checkpoint; nothing of it counts before all of it is here."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stockade.raft import installer, offers
+from stockade.raft.checkpoints import Checkpoint, CheckpointStore
+from stockade.raft.configuration import FOUNDING
+from stockade.raft.installer import CopyFailed
+from stockade.raft.pulls import NothingHeld
+
+from .cluster import FAST, GROUP, Cluster, until
+from .filing import Filing, wal_numbers
+
+SETTINGS = replace(FAST, checkpoint_bytes=2000, wal_bytes_max=1 << 20, wal_file_bytes=4096)
+
+
+class Filers(Cluster):
+    """Three nodes with checkpoints and files."""
+
+    async def __aenter__(self) -> "Filers":
+        await super().__aenter__()
+        return self
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, SETTINGS, Filing)
+
+    def data(self, node: str) -> Path:
+        return self._data(node)
+
+    async def write(self, count: int) -> list[bytes]:
+        commands = [b"%0100d" % number for number in range(count)]
+        for command in commands:
+            await self.commit(command)
+        return commands
+
+    def is_at_end(self, node: str) -> bool:
+        leader = self.leader()
+        return leader is not None and self.group(node).applied_index >= self.group(leader).commit_index
+
+
+@asynccontextmanager
+async def behind(directory: Path) -> AsyncIterator[tuple[Filers, str]]:
+    """A cluster, and a node of it that is down and lacks entries which are gone on the others."""
+    async with Filers(directory) as cluster:
+        node = next(each for each in cluster.hosts if each != cluster.leader())
+        await cluster.write(3)
+        await until(lambda: cluster.machines[node].count >= 3)
+        await cluster.stop(node)
+        await cluster.write(100)
+        await until(lambda: all(wal_numbers(cluster.data(each))[0] > 2 for each in cluster.hosts))
+        yield cluster, node
+
+
+async def agrees(cluster: Filers, node: str) -> None:
+    """Wait until the node holds what the leader holds."""
+    leader = cluster.leader()
+    assert leader is not None
+    await until(lambda: cluster.is_at_end(node))
+    assert cluster.machines[node].commands() == cluster.machines[leader].commands()
+    assert cluster.fatal == []
+
+
+def test_a_follower_that_lacks_what_is_gone_is_filled_and_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with behind(tmp_path) as (cluster, node):
+            await cluster.start(node)
+            await agrees(cluster, node)
+            machine = cluster.machines[node]
+            assert min(machine.applied, default=1000) > 50  # the rest came as files
+            await cluster.write(30)
+            await agrees(cluster, node)
+            await cluster.stop(node)
+            await cluster.start(node)
+            await agrees(cluster, node)
+            folder = CheckpointStore(cluster.data(node) / "groups").folder(GROUP)
+            assert len(list(folder.glob("files-*"))) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_node_with_an_empty_disk_is_filled(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with behind(tmp_path) as (cluster, node):
+            shutil.rmtree(cluster.data(node))
+            await cluster.start(node)
+            await agrees(cluster, node)
+
+    asyncio.run(scenario())
+
+
+def test_files_that_are_here_already_are_linked_and_not_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    read_piece = offers.read_piece
+
+    def spy(path: Path, position: int, size: int) -> bytes:
+        asked.append(path.name)
+        return read_piece(path, position, size)
+
+    monkeypatch.setattr(offers, "read_piece", spy)
+
+    async def scenario() -> None:
+        async with Filers(tmp_path) as cluster:
+            node = next(each for each in cluster.hosts if each != cluster.leader())
+            await cluster.write(30)
+            await until(lambda: cluster.machines[node].count == 30)
+            await cluster.stop(node)
+            await cluster.write(100)
+            await until(lambda: all(wal_numbers(cluster.data(each))[0] > 3 for each in cluster.hosts))
+            await cluster.start(node)
+            await agrees(cluster, node)
+            assert "checkpoint" in asked
+            assert "000000" not in asked
+            assert "000015" in asked
+
+    asyncio.run(scenario())
+
+
+STEPS: list[tuple[Any, str]] = [
+    (installer._Copy, "_checkpoint"),
+    (CheckpointStore, "begin"),
+    (installer._Copy, "_file"),
+    (installer._Copy, "_verify"),
+    (installer._Copy, "_install"),
+    (CheckpointStore, "write"),
+    (Filing, "inspect"),
+]
+
+
+@pytest.mark.parametrize("owner, name", STEPS)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_dying_at_any_step_of_a_copy_leaves_a_node_that_starts_and_copies_again(
+    tmp_path: Path, owner: Any, name: str, when: str
+) -> None:
+    """The node stands still there for ever, is killed, and lives again with the disk as it was then."""
+
+    async def scenario() -> None:
+        async with behind(tmp_path) as (cluster, node):
+            reached: list[str] = []
+            with pytest.MonkeyPatch.context() as patch:
+                real = getattr(owner, name)
+
+                def stop_here(self: Any, *arguments: Any) -> Any:
+                    if owner is CheckpointStore and getattr(arguments[-1], "generation", arguments[-1]) != 2:
+                        return real(self, *arguments)  # not of a copy
+                    if when == "after" and not asyncio.iscoroutinefunction(real):
+                        real(self, *arguments)
+                    reached.append(name)
+                    raise ConnectionError("killed here")
+
+                async def stop_here_later(self: Any, *arguments: Any) -> Any:
+                    if when == "after":
+                        await real(self, *arguments)
+                    reached.append(name)
+                    raise ConnectionError("killed here")
+
+                patch.setattr(owner, name, stop_here_later if asyncio.iscoroutinefunction(real) else stop_here)
+                patch.setattr("stockade.raft.keeper.Keeper.discard", lambda *_: None)
+                patch.setattr(installer, "PAUSE_S", 60.0)
+                await cluster.start(node)
+                await until(lambda: bool(reached))
+                await cluster.kill(node)
+            await cluster.start(node)
+            await agrees(cluster, node)
+            folder = CheckpointStore(cluster.data(node) / "groups").folder(GROUP)
+            assert {path.name for path in folder.glob("offer-*")} == set()
+
+    asyncio.run(scenario())
+
+
+def test_a_copy_that_came_damaged_does_not_count_and_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged: list[str] = []
+    read_piece = offers.read_piece
+
+    def damage(path: Path, position: int, size: int) -> bytes:
+        data = read_piece(path, position, size)
+        if len(damaged) < 2 and path.name != (damaged[-1] if damaged else ""):
+            damaged.append(path.name)
+            return bytes([data[0] ^ 1]) + data[1:]
+        return data
+
+    async def scenario() -> None:
+        async with behind(tmp_path) as (cluster, node):
+            monkeypatch.setattr(offers, "read_piece", damage)
+            await cluster.start(node)
+            await agrees(cluster, node)
+            assert damaged[0] == "checkpoint"
+            assert len(damaged) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_copy_outlives_newer_checkpoints_at_its_source_and_is_given_up_when_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offers, "IDLE_S", 0.2)
+    copied = asyncio.Event()
+    go_on = asyncio.Event()
+    real = installer._Copy._file
+    held: list[set[str]] = []
+
+    async def scenario() -> None:
+        async with behind(tmp_path) as (cluster, node):
+            leader = cluster.leader()
+            assert leader is not None
+            folder = CheckpointStore(cluster.data(leader) / "groups").folder(GROUP)
+
+            async def wait(self: Any, *arguments: Any) -> None:
+                copied.set()
+                await go_on.wait()
+                await real(self, *arguments)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(offers, "IDLE_S", 60.0)
+                patch.setattr(installer._Copy, "_file", wait)
+                await cluster.start(node)
+                await copied.wait()
+                await cluster.write(60)
+                held.append({path.name for path in folder.glob("offer-*")})
+                go_on.set()
+                await agrees(cluster, node)
+            assert len(held[0]) == 1
+
+    asyncio.run(scenario())
+
+
+def test_an_offer_that_nobody_uses_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "IDLE_S", 0.1)
+
+    async def scenario() -> None:
+        async with behind(tmp_path) as (cluster, node):
+            await cluster.start(node)
+            await agrees(cluster, node)
+            groups = [CheckpointStore(cluster.data(each) / "groups").folder(GROUP) for each in cluster.hosts]
+            await until(lambda: not any(list(folder.glob("offer-*")) for folder in groups))
+
+    asyncio.run(scenario())
+
+
+def test_a_group_that_got_there_by_itself_takes_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Filers(tmp_path) as cluster:
+            leader = cluster.leader()
+            assert leader is not None
+            node = next(each for each in cluster.hosts if each != leader)
+            await cluster.write(100)
+            await until(lambda: all(wal_numbers(cluster.data(each))[0] > 2 for each in cluster.hosts))
+            await until(lambda: cluster.is_at_end(node))
+            host = cluster.hosts[node]
+            assert host._keeper is not None
+            ask = lambda question: host._installer._ask(leader, question)  # type: ignore[union-attr] # noqa: E731
+            copy = installer._Copy(host._keeper, cluster.group(node), host._keeper.kept[GROUP], ask)
+            with pytest.raises(CopyFailed, match="went on without it"):
+                await copy.run(2)
+            assert len(list(host._keeper.store.folder(GROUP).glob("files-*"))) <= 2
+            await agrees(cluster, node)
+
+    asyncio.run(scenario())
+
+
+def test_names_that_lead_elsewhere_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_bytes(b"")
+    offer = offers._Offer(tmp_path, _checkpoint(), 0)
+    for name in ("../checkpoint", "/etc/passwd", "x"):
+        with pytest.raises(NothingHeld):
+            offer.path(name)
+
+
+def _checkpoint() -> Any:
+    return Checkpoint(1, 2, 3, FOUNDING, 1, b"", ())

@@ -26,4 +26,3 @@ def test_what_a_checkpoint_would_set_free_counts_as_what_was_applied(tmp_path: P
     assert (asked, kept.is_due) == ([5], True)
     machine.reclaimable = 0
     assert not kept.is_due
-    machine.close()

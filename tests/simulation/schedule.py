@@ -6,10 +6,12 @@ from dataclasses import replace
 from itertools import count
 
 from simulation.changes import Changes
-from simulation.checker import Violation
+from simulation.checker import Attempt, Violation
 from simulation.nemesis import FAULTS, Nemesis
 from simulation.plan import Plan
-from simulation.world import Setting, World
+from simulation.real_load import RealLoad
+from simulation.real_machines import RealWorld
+from simulation.world import Process, Setting, World
 
 from stockade.raft.group import Committed, Group
 from stockade.raft.settings import RaftSettings
@@ -19,6 +21,8 @@ HEAL_S = 6.0
 LOOK_EVERY_S = 0.02
 LONG_PEACE = 0.05
 """So often, peace is watched for all of that time, in which nobody may ask for an election."""
+REAL = 0.25
+"""So often, a partition and the controller are what the groups run."""
 CHANGES = 0.5
 """So often, members change and checkpoints are taken."""
 CHANGES_FROM = 1000
@@ -68,12 +72,20 @@ class Run:
         nodes = plan.nodes or (5 if plan.accident else setting.nodes)
         self.setting = replace(setting, nodes=nodes, groups=plan.groups or setting.groups)
         self.rng = random.Random(f"load {plan.seed}")
-        self.world = World(random.Random(f"latencies {plan.seed} {plan.luck}").getrandbits(64), self.setting)
+        luck = random.Random(f"latencies {plan.seed} {plan.luck}").getrandbits(64)
+        self.world, self._load_real = self._world(luck, rng.random() < REAL)
         self.nemesis = Nemesis(self.world, rng, self._burst, [plan.accident] if plan.accident else FAULTS)
         self.changes = Changes(self.world, rng, self.nemesis.later) if has_changes else None
         self._commands = (f"c{number}".encode() for number in count())
         self.struck: list[int] = []
         """The numbers of the strikes that were not left out."""
+
+    def _world(self, seed: int, is_real: bool) -> tuple[World, RealLoad | None]:
+        if not is_real:
+            return World(seed, self.setting), None
+        raft = replace(self.setting.raft, entry_bytes_max=1000)
+        world = RealWorld(seed, replace(self.setting, raft=raft))
+        return world, RealLoad(world, self.rng)
 
     def go(self) -> None:
         self._repeat(self.rng.choice([0.01, 0.05, 0.3]), self.rng, self._load)
@@ -122,14 +134,18 @@ class Run:
             if self.rng.random() < 0.2:
                 self.world.checker.barrier(process, group_id, timeout_s)
             else:
-                command = next(self._commands) + b"." * self.rng.choice([0, 10, 200])
-                self.world.checker.propose(process, group_id, command, timeout_s)
+                self._propose(process, group_id, timeout_s, b"." * self.rng.choice([0, 10, 200]))
 
     def _burst(self, node: str, count: int) -> None:
         process = self.world.processes.get(node)
         if process is not None and 1 in process.groups and not process.is_paused:
             for _ in range(count):
-                self.world.checker.propose(process, 1, next(self._commands), 3.0)
+                self._propose(process, 1, 3.0)
+
+    def _propose(self, process: Process, group_id: int, timeout_s: float, padding: bytes = b"") -> Attempt:
+        if self._load_real is not None:
+            return self._load_real.propose(process, group_id, timeout_s)
+        return self.world.checker.propose(process, group_id, next(self._commands) + padding, timeout_s)
 
     def _settle(self) -> None:
         """With nothing in the way, every group commits a new command, every node applies it, and nobody waits."""
@@ -150,6 +166,8 @@ class Run:
         groups = self._groups()
         world.checker.require(all(group.ready for group in groups), "a group is not ready everywhere")
         world.checker.check_answers()
+        if isinstance(world, RealWorld):
+            world.check_ends()
 
     def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
         """Let time pass until a condition holds. It is looked at now and then, since it costs more than an event."""
@@ -202,7 +220,7 @@ class Run:
         leaders = world.leaders(group_id)
         checker.require(len(leaders) == 1, f"group {group_id} has leaders {leaders} after healing")
         process = world.processes[leaders[0]]
-        attempt = checker.propose(process, group_id, next(self._commands), CATCH_UP_S)
+        attempt = self._propose(process, group_id, CATCH_UP_S)
         passed = checker.barriers_passed
         checker.barrier(process, group_id, CATCH_UP_S)
         world.run_until(lambda: attempt.outcome is not None and checker.barriers_passed > passed, CATCH_UP_S)

@@ -98,7 +98,7 @@ class Process:
 
     def open_group(self, group_id: int) -> None:
         """From its checkpoint, or its founding; a node that is no founder, or not with this disk, joins."""
-        machine = self.machines[group_id] = Machine(self)
+        machine = self.machines[group_id] = self.world.new_machine(self, group_id)
         is_founder = self.world.founders.get(self.node_id) == self.incarnation
         origin = Origin(configuration=founded_by(self.world.founders if is_founder else {}))
         checkpoint = self.world.disks[self.node_id].checkpoints.get(group_id)
@@ -258,6 +258,10 @@ class World:
 
     def _draw(self, between: tuple[float, float]) -> float:
         return between[0] + (between[1] - between[0]) * self.rng.random()
+
+    def new_machine(self, process: Process, group_id: int) -> Machine:
+        """What a group runs."""
+        return Machine(process)
 
     def _new_disk(self) -> Disk:
         return Disk(self.rng, lambda: self._draw(self.disk_s))

@@ -1,0 +1,118 @@
+"""Partition and controller on a simulated Raft, and mistakes in them that must be caught there."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from simulation.checker import Violation
+from simulation.plan import Plan
+from simulation.real_machines import CONTROLLER, PARTITION, RealWorld
+from simulation.schedule import Run, run_seed
+
+from stockade.partition import state
+from stockade.partition.commands import Appended, InstallFence, SlotState
+from stockade.partition.errors import StockadeError
+from stockade.partition.fence import Fence
+from stockade.partition.machine import PartitionMachine
+from stockade.partition.producers import Producers
+from stockade.partition.sequences import Repeated
+
+SEEDS = 150
+
+
+@pytest.fixture(autouse=True)
+def _always_real() -> Any:
+    with patch("simulation.schedule.REAL", 1.0):
+        yield
+
+
+def test_the_runs_reach_what_they_are_for() -> None:
+    """Appends are stored, repeated and refused, sessions and grants come and go, checkpoints are restored."""
+    answers: set[tuple[int, str]] = set()
+    duplicates = captured = 0
+    for seed in range(12):
+        run = Run(Plan(seed))
+        run.go()
+        assert isinstance(run.world, RealWorld)
+        captured += len(run.world.captured)
+        for (group_id, _), answer in run.world.results.items():
+            answers.add((group_id, type(answer).__name__))
+            duplicates += isinstance(answer, Appended) and answer.duplicate
+    names = "Appended SlotState ProducerInstalled NotEnrolled ProducerFenced OutOfOrderSequence OffsetMismatch"
+    assert {(PARTITION, name) for name in names.split()} <= answers
+    assert {(CONTROLLER, name) for name in ["SessionState", "GrantState", "TopicCreated", "Freed"]} <= answers
+    assert duplicates > 5
+    assert captured > 20
+
+
+def fence_is_off() -> Any:
+    return patch.object(Fence, "judge", lambda *_: None)
+
+
+def late_installs_are_seated() -> Any:
+    def install(fence: Fence, command: InstallFence) -> SlotState:
+        fence.slot, fence.topic_epoch, fence.grant_index = command, command.epoch, command.grant_index
+        return SlotState(done=True, topic_epoch=fence.topic_epoch)
+
+    return patch.object(Fence, "install", install)
+
+
+def repetitions_are_stored_again() -> Any:
+    judge = Producers.judge
+
+    def forgetful(*arguments: Any) -> Any:
+        verdict = judge(*arguments)
+        return None if isinstance(verdict, Repeated) else verdict
+
+    return patch.object(Producers, "judge", forgetful)
+
+
+def refused_appends_leave_a_trace() -> Any:
+    append = PartitionMachine._append
+
+    def careless(machine: PartitionMachine, command: Any) -> Any:
+        answer = append(machine, command)
+        if isinstance(answer, StockadeError):
+            machine.log.append(command, machine.topic_epoch)
+        return answer
+
+    return patch.object(PartitionMachine, "_append", careless)
+
+
+def checkpoints_forget_the_fence() -> Any:
+    put_back = state.put_back
+
+    def forgetful(machine: PartitionMachine, captured: state.State) -> None:
+        put_back(machine, captured)
+        machine.fence.topic_epoch = 0
+
+    return patch.object(state, "put_back", forgetful)
+
+
+def replicas_differ() -> Any:
+    """Something that no command carries decides."""
+    numbers = count()
+
+    def install(_: Producers, *__: Any) -> int:
+        return next(numbers)
+
+    return patch.object(Producers, "install", install)
+
+
+MISTAKES: tuple[Callable[[], Any], ...] = (
+    fence_is_off,
+    late_installs_are_seated,
+    repetitions_are_stored_again,
+    refused_appends_leave_a_trace,
+    checkpoints_forget_the_fence,
+    replicas_differ,
+)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: str(mistake.__name__))
+def test_a_broken_machine_is_caught(mistake: Callable[[], Any]) -> None:
+    with mistake(), pytest.raises(Violation):
+        for seed in range(SEEDS):
+            run_seed(seed)

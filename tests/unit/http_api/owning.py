@@ -85,6 +85,8 @@ class FakeOwning:
         wanted = claim.generation
         if wanted == 0:
             return OwnResult(claim.resource, True, 1, fence_epoch + 1)
+        if not fence_epoch:
+            return OwnResult(claim.resource, True, 1, 1)
         if owner is None:
             return OwnResult(claim.resource, True, max(generation + 1, wanted or 1), fence_epoch + 1)
         if owner == session:

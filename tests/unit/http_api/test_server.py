@@ -187,6 +187,24 @@ def test_a_connection_is_kept_for_the_next_request() -> None:
     run(test)
 
 
+def test_115_behind_a_refused_append_of_a_stream_everything_is_refused_and_nothing_stored() -> None:
+    async def test(node: Conversation) -> None:
+        pid = (await node.call("POST", "/v1/producers", {})).json["producer_id"]
+        head = b"POST " + PATH + b" HTTP/1.1\r\n" + HOST + b"Content-Type: text/plain\r\nContent-Length: 2\r\n"
+        stamp = f"Stockade-Producer-Id: {pid}\r\nStockade-Producer-Epoch: 0\r\n".encode()
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+        for sequence in (0, 2, 3, 4):  # 1 was lost on its way
+            writer.write(head + stamp + b"Stockade-Producer-Seq: %d\r\n\r\nx\n" % sequence)
+        answers = [await read_answer(reader) for _ in range(4)]
+        assert [answer.status for answer in answers] == [200, 409, 409, 409]
+        assert [answer.json["expected_seq"] for answer in answers[1:]] == [1, 1, 1]
+        assert await node.values() == ["x"]
+        writer.close()
+        await writer.wait_closed()
+
+    run(test)
+
+
 def test_closing_lets_requests_finish_and_takes_no_new_ones() -> None:
     async def main() -> None:
         async with nodes(1) as (node,), asyncio.timeout(5):

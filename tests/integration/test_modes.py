@@ -1,0 +1,198 @@
+"""Access modes, the line and sets of partitions on three real nodes: cases of SEMANTICS 11, numbered in the names."""
+
+from typing import Any
+
+from stockade.cli.local_cluster import LocalCluster
+
+from .api import Answer, Topic, Writer, call, expect
+
+WAIT, SHARED, FENCING = "WaitForExclusive", "Shared", "ExclusiveWithFencing"
+
+
+def created(cluster: LocalCluster, name: str, partitions: int = 1) -> Topic:
+    topic = Topic(cluster.nodes[0].url, name)
+    topic.create(partitions=partitions)
+    return topic
+
+
+def release(writer: Writer) -> None:
+    grant = (writer.answer.json.get("grant") if writer.answer.status == 201 else None) or granted(writer)["grant"]
+    headers = {"Stockade-Session": writer.session}
+    assert call("DELETE", f"{writer.topic.node}/v1/grants/{grant}", headers=headers).status == 204
+
+
+def ticket(writer: Writer, wait_ms: int = 0) -> Answer:
+    path = f"/v1/tickets/{writer.answer.json['ticket']}?wait_ms={wait_ms}"
+    return call("GET", writer.topic.node + path, headers={"Stockade-Session": writer.session})
+
+
+def granted(writer: Writer) -> Any:
+    """The grant of one that was in line; it must come within ten seconds."""
+    answer = expect(200, ticket(writer, 10_000))
+    assert answer["state"] == "granted", answer
+    return answer["grant"]
+
+
+def waits(writer: Writer) -> bool:
+    return bool(expect(200, ticket(writer))["state"] == "waiting")
+
+
+def close(writer: Writer) -> None:
+    assert call("DELETE", f"{writer.topic.node}/v1/sessions/{writer.session}").status == 204
+
+
+def writes(writer: Writer, grant: Any, text: str = "x", partition: int = 0) -> Answer:
+    fence = {"Stockade_Session": writer.session, "Stockade_Fence_Grant": grant["grant"]}
+    epoch = str(grant["epochs"][str(partition)])
+    return writer.topic.append(text, partition, Stockade_Fence_Epoch=epoch, **fence)
+
+
+def refused(status: int, code: str, answer: Answer) -> Any:
+    assert (answer.status, answer.json["code"]) == (status, code), answer.body
+    return answer.json
+
+
+def test_001_002_one_who_holds_alone_keeps_others_out_also_those_who_would_share(cluster: LocalCluster) -> None:
+    topic = created(cluster, "one")
+    first = Writer(topic, "one-1", [0])
+    for mode in ("Exclusive", SHARED):
+        busy = refused(423, "PRODUCER_BUSY", Writer(topic, f"one-{mode}", [0], mode).answer)
+        assert (busy["reason"], busy["holder_mode"]) == ("exclusive_present", "Exclusive")
+    assert writes(first, first.answer.json).status == 200
+
+
+def test_005_whoever_forces_the_way_throws_out_the_holder_and_the_line(cluster: LocalCluster) -> None:
+    topic = created(cluster, "force")
+    holder, waiter = Writer(topic, "force-4", [0]), Writer(topic, "force-5", [0], WAIT)
+    assert expect(202, waiter.answer)["state"] == "waiting"
+    forcing = Writer(topic, "force-6", [0], FENCING)
+    refused(403, "PRODUCER_FENCED", writes(holder, holder.answer.json))
+    refused(403, "PRODUCER_FENCED", ticket(waiter))
+    assert writes(forcing, expect(201, forcing.answer)).status == 200
+
+
+def test_006_012_the_line_moves_on_one_by_one(cluster: LocalCluster) -> None:
+    topic = created(cluster, "line")
+    first = Writer(topic, "line-1", [0], FENCING)
+    second, third = Writer(topic, "line-2", [0], WAIT), Writer(topic, "line-3", [0], WAIT)
+    assert [w.answer.json["position"] for w in (second, third)] == [0, 1]
+    close(first)
+    assert writes(second, granted(second)).status == 200
+    assert waits(third)
+    close(second)
+    assert writes(third, granted(third)).status == 200
+
+
+def test_008_016_neither_those_who_share_nor_the_line_is_passed_by(cluster: LocalCluster) -> None:
+    topic = created(cluster, "pass", 2)
+    seat = Writer(topic, "pass-seat", [0], SHARED)
+    expect(201, seat.answer)
+    busy = refused(423, "PRODUCER_BUSY", Writer(topic, "pass-alone", [0]).answer)
+    assert busy["reason"] == "shared_present"
+    expect(202, Writer(topic, "pass-line", [0, 1], WAIT).answer)
+    for mode in ("Exclusive", SHARED):
+        busy = refused(423, "PRODUCER_BUSY", Writer(topic, f"pass-{mode}", [1], mode).answer)
+        assert (busy["reason"], busy["queue_len"]) == ("waiters_present", 1)
+
+
+def test_013_a_place_in_line_is_told_at_once_and_outlives_the_patience_of_a_request(cluster: LocalCluster) -> None:
+    topic = created(cluster, "patience")
+    first, waiter = Writer(topic, "patience-1", [0]), Writer(topic, "patience-2", [0], WAIT)
+    expect(202, waiter.answer)
+    assert expect(200, ticket(waiter, 1500))["state"] == "waiting"
+    release(first)
+    assert granted(waiter)["epoch"] == 2
+
+
+def test_014_who_was_refused_leaves_nothing_behind(cluster: LocalCluster) -> None:
+    topic = created(cluster, "nothing")
+    first, other = Writer(topic, "nothing-1", [0]), Writer(topic, "nothing-2", [0])
+    refused(423, "PRODUCER_BUSY", other.answer)
+    close(other)
+    assert refused(423, "PRODUCER_BUSY", Writer(topic, "nothing-3", [0]).answer)["queue_len"] == 0
+    release(first)
+    expect(201, Writer(topic, "nothing-4", [0]).answer)
+
+
+def test_018_one_who_was_overtaken_in_line_is_fenced_and_lowers_nothing(cluster: LocalCluster) -> None:
+    topic = created(cluster, "overtaken")
+    first, second = Writer(topic, "overtaken-1", [0]), Writer(topic, "overtaken-2", [0], WAIT)
+    stale = Writer(topic, "overtaken-3", [0])
+    stale.answer = stale.acquire([0], WAIT, resume_epoch=1)
+    expect(202, stale.answer)
+    release(first)
+    assert granted(second)["epoch"] == 2
+    release(second)
+    fenced = refused(403, "PRODUCER_FENCED", ticket(stale, 10_000))
+    assert fenced["current_epoch"] == 2
+    assert expect(201, Writer(topic, "overtaken-4", [0]).answer)["epoch"] == 3
+
+
+def test_020_one_in_line_behind_two_who_share_comes_when_both_have_left(cluster: LocalCluster) -> None:
+    topic = created(cluster, "behind")
+    seats = [Writer(topic, f"behind-{k}", [0], SHARED) for k in range(2)]
+    waiter = Writer(topic, "behind-waiter", [0], WAIT)
+    release(seats[0])
+    assert waits(waiter)
+    release(seats[1])
+    assert granted(waiter)["epoch"] == 1
+
+
+def test_021_who_left_the_line_is_skipped_and_costs_no_epoch(cluster: LocalCluster) -> None:
+    topic = created(cluster, "skipped")
+    first, gone = Writer(topic, "skipped-1", [0]), Writer(topic, "skipped-2", [0], WAIT)
+    waiter = Writer(topic, "skipped-3", [0], WAIT)
+    close(gone)
+    release(first)
+    assert granted(waiter)["epoch"] == 2
+
+
+def test_028_123_nobody_waits_while_holding_nor_holds_while_waiting(cluster: LocalCluster) -> None:
+    topic = created(cluster, "both", 2)
+    holder, other = Writer(topic, "both-1", [0]), Writer(topic, "both-2", [1])
+    held = refused(409, "HOLD_AND_WAIT", holder.acquire([1], WAIT))
+    assert held["held_grants"] == [holder.answer.json["grant"]]
+    waiter = Writer(topic, "both-3", [0], WAIT)
+    release(other)
+    assert refused(409, "HOLD_AND_WAIT", waiter.acquire([1], "Exclusive"))["ticket"] == waiter.answer.json["ticket"]
+
+
+def test_029_the_line_blocks_only_where_sets_meet(cluster: LocalCluster) -> None:
+    topic = created(cluster, "sets", 4)
+    Writer(topic, "sets-holder", [0])
+    wide, behind = Writer(topic, "sets-x", [0, 1], WAIT), Writer(topic, "sets-y", [1, 2], WAIT)
+    apart = Writer(topic, "sets-z", [3], WAIT)
+    assert expect(201, apart.answer)["partitions"] == [3]
+    assert waits(wide)
+    assert waits(behind)
+
+
+def test_120_two_who_share_cannot_both_wait_to_be_alone(cluster: LocalCluster) -> None:
+    topic = created(cluster, "upgrade")
+    for seat in [Writer(topic, f"upgrade-{k}", [0], SHARED) for k in range(2)]:
+        refused(409, "HOLD_AND_WAIT", seat.acquire([0], WAIT))
+
+
+def test_015_readers_change_no_verdict(cluster: LocalCluster) -> None:
+    topic = created(cluster, "read")
+    first = Writer(topic, "read-1", [0])
+    for text in ("a", "b"):
+        assert writes(first, first.answer.json, text).status == 200
+        assert topic.values()[-1] == text
+        refused(423, "PRODUCER_BUSY", Writer(topic, f"read-{text}", [0], SHARED).answer)
+    taking = Writer(topic, "read-2", [0], FENCING)
+    refused(403, "PRODUCER_FENCED", writes(first, first.answer.json, "late"))
+    assert writes(taking, taking.answer.json, "c").status == 200
+    assert topic.values() == ["a", "b", "c"]
+
+
+def test_030_a_grant_of_a_whole_topic_grows_with_it(cluster: LocalCluster) -> None:
+    topic = created(cluster, "grows", 2)
+    holder = Writer(topic, "grows-1", [0])
+    release(holder)
+    grant = expect(201, holder.acquire("all", "Exclusive"))
+    expect(200, call("PATCH", topic.url, {"partitions": 3}))
+    again = expect(201, holder.acquire("all", "Exclusive"))
+    assert (again["grant"], again["partitions"]) == (grant["grant"], [0, 1, 2])
+    assert writes(holder, again, partition=2).status == 200
+    refused(423, "PRODUCER_BUSY", topic.append("x", 2))

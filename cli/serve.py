@@ -14,6 +14,8 @@ from ..cluster.book import BookDamaged
 from ..cluster.config import ConfigError, NodeConfig, load, parse_address
 from ..cluster.node import Node
 from ..http_api.app import start_http
+from ..raft.refusal import DiskRefused
+from ..raft.wal import WalLocked
 from .joining import joined
 
 _log = logging.getLogger("stockade")
@@ -37,7 +39,7 @@ def serve(config: Path, check: bool, with_parent: bool) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         sys.exit(uvloop.run(run(settings, with_parent)))
-    except (ConfigError, BookDamaged) as error:
+    except (ConfigError, BookDamaged, DiskRefused, WalLocked) as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -5,12 +5,10 @@ them together when one of them, or the log, fails.
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from .checkpointer import Checkpointer
-from .frames import encode
 from .group import Group
 from .installer import Installer
 from .keeper import Keeper
@@ -19,13 +17,13 @@ from .messages import RaftMessage
 from .offers import Offers
 from .pulse import Times
 from .settings import RaftSettings
+from .surrounded import Surrounded
 from .tls import Tls, TlsFault, TlsFiles
 from .transport import Address, Transport
 from .wal import Wal
 
 __all__ = ["RaftHost", "RaftSettings", "Tls", "TlsFault", "TlsFiles"]
 
-APPLY_SLICE_S = 0.005
 FOR_CLUSTER, FOR_COPIES = b"\0", b"\1"
 """The first byte of a call: for ``on_call``, or a question of pulls.py."""
 
@@ -69,7 +67,7 @@ class RaftHost:
         times = Times(pulse_s=settings.heartbeat_ms / 1000, silent_s=settings.election_timeout_ms_min / 1000)
         self._transport = Transport(node_id, cluster_id, listen, peers, tls=tls, plaintext=plaintext, times=times)
         self.on_call = self._transport.on_call
-        self._node: _Node | None = None
+        self._node: Surrounded | None = None
         self._keeper: Keeper | None = None
         self._offers: Offers | None = None
         self._installer: Installer | None = None
@@ -103,7 +101,7 @@ class RaftHost:
         loop = asyncio.get_running_loop()
         log = Wal.open(self._data_dir / "wal", loop, self._fail, self._settings.wal_file_bytes)
         self.incarnation = log.incarnation
-        self._node = _Node(self.node_id, self.incarnation, loop, log, self._transport, self._settings, self._fail)
+        self._node = Surrounded(self.node_id, self.incarnation, loop, log, self._transport, self._settings, self._fail)
         self._transport.on_frame = self._on_frame
         self._transport.on_up = self._on_up
         self._transport.on_down = self._on_down
@@ -225,82 +223,3 @@ class RaftHost:
                 group.halt()
             self._node.disk_moved_on()
             self._on_fatal(error)
-
-
-class _Node:
-    """What the groups see of their node."""
-
-    def __init__(
-        self,
-        node_id: str,
-        incarnation: int,
-        loop: asyncio.AbstractEventLoop,
-        log: Wal,
-        transport: Transport,
-        settings: RaftSettings,
-        fail: Callable[[BaseException], None],
-    ) -> None:
-        self.node_id = node_id
-        self.incarnation = incarnation
-        self.log = log
-        self.failure: BaseException | None = None
-        self.fail = fail
-        self.time = loop.time
-        self.call_soon = loop.call_soon
-        self.call_at = loop.call_at
-        self.rng = random.SystemRandom().random
-        self.fetch_checkpoint: Callable[[int, str, int], None] = lambda *_: None
-        self._transport = transport
-        self._unsynced_bytes_max = settings.unsynced_bytes_max
-        self._is_sliced = False
-        self._slice_left_s = 0.0
-        self._apply_began = 0.0
-        self._wakes: dict[Callable[[], None], None] = {}
-        self._encoded: tuple[int, RaftMessage, bytes] | None = None
-        log.on_durable = self.disk_moved_on
-
-    def send(self, node_id: str, group_id: int, message: RaftMessage) -> bool:
-        """Send to a node. What goes to several nodes is encoded once."""
-        if self.failure is not None:
-            return False
-        last = self._encoded
-        if last is None or last[1] is not message or last[0] != group_id:
-            last = self._encoded = group_id, message, encode(group_id, message)
-        return self._transport.send(node_id, last[2])
-
-    def heard_at(self, node_id: str) -> float:
-        """When a connected node gave its last sign of life."""
-        return self._transport.pulses.heard_at(node_id)
-
-    def log_is_full(self) -> bool:
-        """Whether too much waits for the disk."""
-        return self.log.pending_bytes > self._unsynced_bytes_max
-
-    def apply_until(self) -> float:
-        """All groups share one slice of a turn of the loop, so that catching up delays nobody's heartbeats.
-
-        Only applies use it up: what else a turn has to do for many groups must not cut their applies into pieces.
-        """
-        if not self._is_sliced:
-            self._is_sliced = True
-            self._slice_left_s = APPLY_SLICE_S
-            self.call_soon(self._end_slice)
-        self._apply_began = self.time()
-        return self._apply_began + self._slice_left_s
-
-    def applied(self) -> None:
-        """A group has stopped applying."""
-        self._slice_left_s -= self.time() - self._apply_began
-
-    def _end_slice(self) -> None:
-        self._is_sliced = False
-
-    def wake_when_durable(self, wake: Callable[[], None]) -> None:
-        """Call once, after the next disk sync."""
-        self._wakes[wake] = None
-
-    def disk_moved_on(self) -> None:
-        """A disk sync is done: wake whoever waits for one."""
-        wakes, self._wakes = self._wakes, {}
-        for wake in wakes:
-            wake()

@@ -150,12 +150,13 @@ class Leading:
 
     def has_caught_up(self, follower: Follower) -> bool:
         """Whether it has all on disk that was here when this leadership began, and what it lacks since would fit in one
-        message.
+        message. It must have the configuration that names it, too: a disk that does not know that it is a member does
+        not vote, and as a voter it may be needed before it gets another message.
         """
         journal = self._journal
         if not follower.connected or follower.probing:
             return False
-        if follower.match_index < max(self.no_op_index, journal.base_index):
+        if follower.match_index < max(self.no_op_index, journal.base_index, journal.configuration_index):
             return False
         missing = journal.read(follower.match_index + 1, self._settings.message_bytes_max)
         return not missing or missing[-1][0] == journal.last_index

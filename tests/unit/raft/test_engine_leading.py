@@ -280,3 +280,14 @@ def test_a_learner_is_promoted_when_what_it_lacks_fits_in_one_message() -> None:
     assert leader.leading.next_change() is None
     leader.ack(5)
     assert leader.leading.next_change() == Promote("f")
+
+
+def test_a_learner_is_promoted_only_when_it_knows_that_it_is_one() -> None:
+    leader = Leader(peers="f", settings=RaftSettings())
+    leader.append(1)
+    changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
+    leader.broadcast()
+    leader.ack(3)
+    assert leader.leading.next_change() is None
+    leader.ack(4)
+    assert leader.leading.next_change() == Promote("f")

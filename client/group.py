@@ -6,9 +6,10 @@ that ownership. So a member that was replaced while it stood still can neither r
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from ..partition.errors import NotOwner, StockadeError
 from .admin import Client
@@ -50,6 +51,7 @@ class GroupReading:
         self._seat = ""
         self._claims: dict[str, _Claim] = {}
         self._ready: asyncio.Queue[tuple[_Claim | None, Piece | Exception]] = asyncio.Queue(PIECES_AHEAD_MAX)
+        self._at: tuple[_Claim, Piece, Iterator[ConsumedRecord]] | None = None
         self._sharing: asyncio.Task[None] | None = None
 
     @property
@@ -64,26 +66,39 @@ class GroupReading:
 
     async def pieces(self) -> AsyncIterator[Piece]:
         """Arrow batches as they come, of whatever this member owns. Never ends; raises when the session is lost."""
-        async for claim, piece in self._handed_over():
+        while True:
+            claim, piece = await self._next_piece()
             claim.position = piece.base_offset + piece.batch.num_rows
             yield piece
 
-    async def __aiter__(self) -> AsyncIterator[ConsumedRecord]:
-        async for claim, piece in self._handed_over():
-            for record in piece.records():
-                if claim.is_over:  # what is left of the piece is somebody else's by now
-                    break
-                claim.position = record.offset + 1
-                yield record
+    def __aiter__(self) -> Self:
+        return self
 
-    async def _handed_over(self) -> AsyncIterator[tuple[_Claim, Piece]]:
+    async def __anext__(self) -> ConsumedRecord:
         while True:
-            claim, ready = await self._ready.get()
+            if self._at is None:
+                claim, piece = await self._next_piece()
+                self._at = claim, piece, piece.records()
+            claim, _, records = self._at
+            record = None if claim.is_over else next(records, None)  # the rest may be somebody else's by now
+            if record is not None:
+                claim.position = record.offset + 1
+                return record
+            self._at = None
+
+    async def _next_piece(self) -> tuple[_Claim, Piece]:
+        """What is left of the one at hand, or the next."""
+        if self._at is not None:
+            (claim, piece, _), self._at = self._at, None
+            done = (claim.position or piece.base_offset) - piece.base_offset
+            if not claim.is_over and done < piece.batch.num_rows:
+                return claim, replace(piece, base_offset=piece.base_offset + done, batch=piece.batch.slice(done))
+        while True:
+            owner, ready = await self._ready.get()
             if isinstance(ready, Exception):
                 raise ready
-            assert claim is not None
-            if not claim.is_over:
-                yield claim, ready
+            if owner is not None and not owner.is_over:
+                return owner, ready
 
     def back_to(self, partition: int, offset: int) -> None:
         """Of what was handed over, nothing from ``offset`` on is done: ``commit`` leaves it to the next reader."""

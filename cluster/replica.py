@@ -27,6 +27,7 @@ from ..partition.errors import (
     LeaderNotAvailable,
     NotOwner,
     OffsetOutOfRange,
+    ProducerFenced,
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
@@ -262,6 +263,9 @@ class Replica(PartitionGroup):
             remaining = deadline - asyncio.get_running_loop().time()
             epoch, order = await self._enrol(pid, self.group.group_id, remaining)
             await self._propose(InstallProducer(pid, epoch, order, self.now_ms()), deadline)
+        except ProducerFenced as refusal:  # by the registry, of a producer that is not known here
+            unknown = {"state": "unknown", "base_offset": None, "last_offset": None}
+            raise ProducerFenced(**refusal.fields, outcome=unknown) from None
         except RequestTimedOut as error:
             raise LeaderNotAvailable("the producer could not be looked up in time") from error
         except UnknownTopicOrPartition as error:

@@ -18,6 +18,7 @@ from stockade.partition.errors import (
     NotOwner,
     OffsetOutOfRange,
     ProducerBusy,
+    ProducerFenced,
     TopicSealed,
 )
 from stockade.partition.machine import PartitionMachine
@@ -167,6 +168,19 @@ async def test_a_producer_that_is_new_here_is_enrolled_with_the_order_of_the_ans
     entry = one.machine.producer(1001)
     assert entry is not None
     assert (entry.run.epoch, entry.order) == (4, 1000)
+
+
+@scenario
+async def test_a_producer_that_the_registry_refuses_is_told_that_its_batch_is_unknown_here(tmp_path: Path) -> None:
+    async def refuse(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
+        raise ProducerFenced(reason="identity", current_epoch=3)
+
+    one = replica(tmp_path)
+    one._enrol = refuse
+    with pytest.raises(ProducerFenced) as refusal:
+        await append(one, stamp=Stamp(1001, 4, 0))
+    assert refusal.value.fields["outcome"] == {"state": "unknown", "base_offset": None, "last_offset": None}
+    assert (refusal.value.fields["reason"], refusal.value.fields["current_epoch"]) == ("identity", 3)
 
 
 @scenario

@@ -59,7 +59,7 @@ class Protocol(Postal):
         session=sessions,
         name=st.sampled_from(["p", "q"]),
         wanted=st.none() | st.sets(st.integers(0, PARTITIONS - 1), min_size=1),
-        mode=st.sampled_from(MODES),
+        mode=st.sampled_from([*MODES, "Shared", "WaitForExclusive", "WaitForExclusive"]),
         resume=st.sampled_from([None, None, None, 0, 1, 2]),
     )
     def acquire(self, session: str, name: str, wanted: set[int] | None, mode: str, resume: int | None) -> None:
@@ -99,6 +99,7 @@ class Protocol(Postal):
 
     @rule(session=sessions)
     def expire_the_others(self, session: str) -> None:
+        self.house.tick(self.house.now_ms)  # the first command of a term gives everybody a full ttl
         self.house.now_ms += TTL_MS - 1
         self.close(session)
         self.house.tick(self.house.now_ms + 1)
@@ -117,6 +118,11 @@ class Protocol(Postal):
             group = self.groups_now[item.partition]
             dead = {(group, grant_id) for grant_id, grant in self.given.items() if grant.grant_index < item.order}
             self.promises.append((self.over([FenceRef(group, item.order)]), dead))
+
+    @rule()
+    def calm(self) -> None:
+        """For once everything arrives, and what was sent before is still under way."""
+        self.house.settle()
 
     @precondition(lambda self: len(self.reference.epochs) < PARTITIONS_MAX)
     @rule()
@@ -262,7 +268,7 @@ class Protocol(Postal):
             self.house.release(holder.session, holder.grant_id)
 
 
-def told(answer: object) -> tuple[object, ...]:
+def told(answer: object) -> tuple[object, ...]:  # noqa: PLR0911 (a line for each kind)
     """What matters of an answer: of the machine's and of the reference's alike."""
     match answer:
         case Held():

@@ -18,6 +18,7 @@ class Held:
     mode: str
     epoch: int | None
     whole: bool
+    resume: int | None
 
 
 @dataclass
@@ -56,7 +57,7 @@ class Reference:
         mine = [grant for grant in self.grants if grant.session == session]
         same = [grant for grant in mine if (grant.name, grant.places) == (name, places)]
         same = [grant for grant in same if grant.mode != "Shared" or mode == "Shared"]
-        if resume is not None and not same:
+        if resume is not None and not (same and same[0].resume == resume):
             if any(resume < self.epochs[place] for place in places):
                 return FENCED
             if any(resume > self.epochs[place] for place in places):
@@ -102,7 +103,7 @@ class Reference:
             epoch = asked.resume if asked.resume is not None and free else epoch
             for place in asked.places:
                 self.epochs[place] = epoch
-        held = Held(asked.session, asked.name, asked.places, mode, epoch, asked.whole)
+        held = Held(asked.session, asked.name, asked.places, mode, epoch, asked.whole, asked.resume)
         self.grants.append(held)
         if epoch is not None:
             self.promote()  # an upgrade may have freed more than it took
@@ -121,7 +122,8 @@ class Reference:
                 epoch = ticket.resume if ticket.resume is not None else 1 + max(self.epochs[p] for p in ticket.places)
                 for place in ticket.places:
                     self.epochs[place] = epoch
-                held = Held(ticket.session, ticket.name, ticket.places, "WaitForExclusive", epoch, ticket.whole)
+                mode = "WaitForExclusive"
+                held = Held(ticket.session, ticket.name, ticket.places, mode, epoch, ticket.whole, ticket.resume)
                 self.grants.append(held)
 
     def end(self, session: str, places: set[int], name: str, mode: str) -> None:

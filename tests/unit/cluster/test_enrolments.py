@@ -124,7 +124,7 @@ def test_enrolments_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert enrol(driver, PID, group_id(topic_id, 2)) == Enrolled(PID, 0, 0)
 
 
-def test_59_no_partition_takes_an_old_instance_also_where_the_new_one_never_was() -> None:
+def test_059_no_partition_takes_an_old_instance_also_where_the_new_one_never_was() -> None:
     house = House()
     topic_id = house.topic()
     house.init("w")

@@ -44,7 +44,7 @@ def test_a_grant_says_what_was_granted() -> None:
     assert driver.epochs() == [1, 0, 1]
 
 
-def test_1_a_second_exclusive_is_refused_and_the_first_still_writes() -> None:
+def test_001_a_second_exclusive_is_refused_and_the_first_still_writes() -> None:
     driver = house()
     grant = driver.granted("a")
     driver.settle()
@@ -53,7 +53,7 @@ def test_1_a_second_exclusive_is_refused_and_the_first_still_writes() -> None:
     assert not driver.may_write(None, 0)
 
 
-def test_3_after_the_holder_closed_the_next_one_is_granted_the_next_epoch() -> None:
+def test_003_after_the_holder_closed_the_next_one_is_granted_the_next_epoch() -> None:
     driver = house()
     grant = driver.granted("a")
     driver.settle()
@@ -62,7 +62,7 @@ def test_3_after_the_holder_closed_the_next_one_is_granted_the_next_epoch() -> N
     assert (grant.epoch, driver.granted("b").epoch) == (1, 2)
 
 
-def test_4_fencing_throws_the_holder_out_and_its_next_append_is_refused() -> None:
+def test_004_fencing_throws_the_holder_out_and_its_next_append_is_refused() -> None:
     driver = house()
     victim = driver.granted("a")
     driver.settle()
@@ -72,7 +72,7 @@ def test_4_fencing_throws_the_holder_out_and_its_next_append_is_refused() -> Non
     assert driver.may_write(winner, 0)
 
 
-def test_7_a_fenced_producer_is_refused_every_time_and_never_disturbs_the_new_one() -> None:
+def test_007_a_fenced_producer_is_refused_every_time_and_never_disturbs_the_new_one() -> None:
     driver = house()
     victim = driver.granted("a")
     driver.settle()
@@ -84,7 +84,7 @@ def test_7_a_fenced_producer_is_refused_every_time_and_never_disturbs_the_new_on
     assert driver.partition(group_id(victim.topic_id, 0)).log_end == 5
 
 
-def test_9_a_holder_that_comes_back_resumes_its_epoch() -> None:
+def test_009_a_holder_that_comes_back_resumes_its_epoch() -> None:
     driver = house(partitions=3)
     for mode in EXCLUSIVE_MODES:
         for partitions in ([0], [0, 1, 2]):
@@ -100,7 +100,7 @@ def test_9_a_holder_that_comes_back_resumes_its_epoch() -> None:
 
 
 @pytest.mark.parametrize("mode", EXCLUSIVE_MODES)
-def test_10_a_holder_whose_epoch_was_passed_cannot_come_back(mode: Mode) -> None:
+def test_010_a_holder_whose_epoch_was_passed_cannot_come_back(mode: Mode) -> None:
     driver = house()
     first = driver.granted("a", mode=mode)
     driver.close("a")
@@ -111,7 +111,7 @@ def test_10_a_holder_whose_epoch_was_passed_cannot_come_back(mode: Mode) -> None
     )
 
 
-def test_17_a_stale_resume_is_refused_before_anybody_is_thrown_out() -> None:
+def test_017_a_stale_resume_is_refused_before_anybody_is_thrown_out() -> None:
     driver = house()
     for _ in range(7):
         holder = driver.granted("a", mode="ExclusiveWithFencing")
@@ -126,7 +126,7 @@ def test_17_a_stale_resume_is_refused_before_anybody_is_thrown_out() -> None:
 
 @pytest.mark.parametrize("mode", EXCLUSIVE_MODES)
 @pytest.mark.parametrize("resume", [1, 2**63, 2**64 - 1])
-def test_19_an_epoch_that_was_never_issued_is_refused_and_not_stored(mode: str, resume: int) -> None:
+def test_019_an_epoch_that_was_never_issued_is_refused_and_not_stored(mode: str, resume: int) -> None:
     driver = house()
     assert driver.acquire("b", mode=mode, resume=resume) == InvalidFencingToken(current_epoch=0)
     driver.granted("a")
@@ -160,7 +160,7 @@ def test_resuming_over_somebody_else_takes_a_new_epoch_and_may_be_repeated() -> 
 
 
 @pytest.mark.parametrize("mode", EXCLUSIVE_MODES)
-def test_23_a_repeated_acquire_is_the_same_grant(mode: str) -> None:
+def test_023_a_repeated_acquire_is_the_same_grant(mode: str) -> None:
     driver = house()
     grant = driver.granted("a", [0, 1])
     driver.settle()

@@ -19,7 +19,7 @@ from .driver import house
 
 
 @pytest.mark.parametrize("late", ["close", "release", "expire"])
-def test_22_the_late_end_of_the_evicted_one_leaves_the_new_holder_alone(late: str) -> None:
+def test_022_the_late_end_of_the_evicted_one_leaves_the_new_holder_alone(late: str) -> None:
     driver = house(sessions="b")
     driver.open("a", ttl_ms=2_000)
     victim = driver.granted("a")
@@ -146,7 +146,7 @@ def test_an_expired_session_holds_nothing() -> None:
     assert driver.granted("b", [0, 1]).epoch == 2
 
 
-def test_11_a_deleted_topic_takes_its_grants_along_and_its_successor_starts_anew() -> None:
+def test_011_a_deleted_topic_takes_its_grants_along_and_its_successor_starts_anew() -> None:
     driver = house()
     old = driver.granted("a", [0, 1])
     driver.settle()

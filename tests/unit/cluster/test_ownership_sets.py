@@ -44,7 +44,7 @@ def test_a_session_may_hold_several_disjoint_grants() -> None:
     assert driver.holders() == [None, None]
 
 
-def test_26_of_two_that_ask_for_the_same_set_at_once_one_wins_and_the_other_holds_nothing() -> None:
+def test_026_of_two_that_ask_for_the_same_set_at_once_one_wins_and_the_other_holds_nothing() -> None:
     driver = house()
     for seed in range(1_000):
         order = random.Random(seed).sample("ab", 2)
@@ -55,7 +55,7 @@ def test_26_of_two_that_ask_for_the_same_set_at_once_one_wins_and_the_other_hold
         driver.release(winner, grant.grant_id)
 
 
-def test_30_fenced_on_one_partition_the_victim_loses_the_others_too() -> None:
+def test_030_fenced_on_one_partition_the_victim_loses_the_others_too() -> None:
     driver = house()
     victim = driver.granted("a", [0, 1])
     driver.settle()
@@ -79,7 +79,7 @@ def test_one_fencing_acquire_may_throw_out_several_holders() -> None:
     assert (grant.epoch, driver.epochs()) == (2, [2, 2, 2, 1, 1])
 
 
-def test_31_a_set_with_an_unknown_partition_moves_no_epoch() -> None:
+def test_031_a_set_with_an_unknown_partition_moves_no_epoch() -> None:
     driver = house()
     driver.granted("b", [0])
     refusal = driver.acquire("a", [2, 0], "ExclusiveWithFencing")
@@ -103,7 +103,7 @@ def test_118_after_a_release_both_tokens_are_dead_and_both_epochs_kept() -> None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_27_whatever_many_sessions_ask_for_grants_never_overlap(seed: int) -> None:
+def test_027_whatever_many_sessions_ask_for_grants_never_overlap(seed: int) -> None:
     """The driver checks I1, I2 and I3 after every command."""
     rng = random.Random(seed)
     driver = Driver(replicas=2)

@@ -20,13 +20,13 @@ from .driver import Driver
 from .producers import EXHAUSTED, PID, at, fence, fenced, producer, row_of
 
 
-def test_43_without_a_name_every_call_gives_another_id_of_epoch_0() -> None:
+def test_043_without_a_name_every_call_gives_another_id_of_epoch_0() -> None:
     driver = Driver()
     assert [driver.init(None) for _ in range(3)] == [producer(pid, 0, None) for pid in (1000, 1002, 1004)]
     assert driver.init(None, pair=(1000, 0), nonce="n", timeout_ms=0) == producer(1006, 0, None)
 
 
-def test_44_an_empty_name_is_refused() -> None:
+def test_044_an_empty_name_is_refused() -> None:
     assert isinstance(Driver().init(""), InvalidRequest)
 
 
@@ -42,7 +42,7 @@ def test_the_timeout_is_kept_with_the_name(timeout_ms: int) -> None:
     assert row_of(driver).timeout_ms == timeout_ms
 
 
-def test_45_a_new_name_has_epoch_0_and_names_have_odd_ids() -> None:
+def test_045_a_new_name_has_epoch_0_and_names_have_odd_ids() -> None:
     driver = Driver()
     assert driver.init("w") == producer(1001, 0)
     assert driver.init("v") == producer(1003, 0, "v")
@@ -51,17 +51,17 @@ def test_45_a_new_name_has_epoch_0_and_names_have_odd_ids() -> None:
     assert driver.machine.producer_by_pid(1000) is None
 
 
-def test_46_an_unknown_name_with_a_pair_gets_a_fresh_id() -> None:
+def test_046_an_unknown_name_with_a_pair_gets_a_fresh_id() -> None:
     assert Driver().init("w", pair=(77, 5)) == producer(PID, 0)
 
 
-def test_47_without_a_pair_the_epoch_is_bumped_and_the_old_pair_is_fenced() -> None:
+def test_047_without_a_pair_the_epoch_is_bumped_and_the_old_pair_is_fenced() -> None:
     driver = at(10)
     assert driver.init("w") == producer(PID, 11)
     assert driver.init("w", pair=(PID, 10)) == fenced(11)
 
 
-def test_48_with_the_own_pair_the_epoch_is_bumped_once_however_often_it_is_asked() -> None:
+def test_048_with_the_own_pair_the_epoch_is_bumped_once_however_often_it_is_asked() -> None:
     driver = at(10)
     assert driver.init("w", pair=(PID, 10)) == producer(PID, 11)
     assert driver.init("w", pair=(PID, 10)) == producer(PID, 11)
@@ -69,40 +69,40 @@ def test_48_with_the_own_pair_the_epoch_is_bumped_once_however_often_it_is_asked
     assert driver.init("w", pair=(PID, 10)) == fenced(12)
 
 
-def test_49_one_behind_without_a_last_pair_is_fenced() -> None:
+def test_049_one_behind_without_a_last_pair_is_fenced() -> None:
     assert at(10).init("w", pair=(PID, 9)) == fenced(10)
 
 
 @pytest.mark.parametrize("pair", [(PID + 2, 10), (PID - 2, 10), (PID, 11), (PID, 32767)])
-def test_50_a_pair_of_another_id_or_never_issued_is_fenced(pair: tuple[int, int]) -> None:
+def test_050_a_pair_of_another_id_or_never_issued_is_fenced(pair: tuple[int, int]) -> None:
     assert at(10).init("w", pair=pair) == fenced(10)
 
 
-def test_51_with_epochs_used_up_and_no_pair_there_is_a_new_id() -> None:
+def test_051_with_epochs_used_up_and_no_pair_there_is_a_new_id() -> None:
     driver = at(EXHAUSTED)
     assert driver.init("w") == producer(PID + 2, 0)
     assert driver.init("w", pair=(PID, EXHAUSTED)) == fenced(0)
 
 
-def test_52_with_epochs_used_up_the_own_pair_gets_a_new_id_and_its_retry_the_same() -> None:
+def test_052_with_epochs_used_up_the_own_pair_gets_a_new_id_and_its_retry_the_same() -> None:
     driver = at(EXHAUSTED)
     assert driver.init("w", pair=(PID, EXHAUSTED)) == producer(PID + 2, 0)
     assert driver.init("w", pair=(PID, EXHAUSTED)) == producer(PID + 2, 0)
 
 
-def test_53_after_the_rotation_an_older_pair_is_fenced() -> None:
+def test_053_after_the_rotation_an_older_pair_is_fenced() -> None:
     driver = at(EXHAUSTED)
     driver.init("w", pair=(PID, EXHAUSTED))
     assert driver.init("w", pair=(PID, EXHAUSTED - 1)) == fenced(0)
 
 
-def test_54_the_retry_of_the_last_bump_is_answered_though_the_epochs_are_used_up() -> None:
+def test_054_the_retry_of_the_last_bump_is_answered_though_the_epochs_are_used_up() -> None:
     driver = at(EXHAUSTED - 1)
     assert driver.init("w", pair=(PID, EXHAUSTED - 1)) == producer(PID, EXHAUSTED)
     assert driver.init("w", pair=(PID, EXHAUSTED - 1)) == producer(PID, EXHAUSTED)
 
 
-def test_55_a_fence_takes_the_epoch_kept_for_the_server_and_then_rotates() -> None:
+def test_055_a_fence_takes_the_epoch_kept_for_the_server_and_then_rotates() -> None:
     driver = at(EXHAUSTED, last=(PID, EXHAUSTED - 1))
     assert fence(driver) == producer(PID, 32767)
     assert driver.init("w", pair=(PID, EXHAUSTED - 1)) == fenced(32767)
@@ -124,7 +124,7 @@ def test_an_unknown_name_cannot_be_fenced() -> None:
     assert fence(Driver()) == NotFound(what="producer")
 
 
-def test_56_every_replica_gives_the_same_answer_to_a_retry() -> None:
+def test_056_every_replica_gives_the_same_answer_to_a_retry() -> None:
     driver = Driver(replicas=3)
     driver.init("w", nonce="n")
     driver.term = 2
@@ -135,7 +135,7 @@ def test_56_every_replica_gives_the_same_answer_to_a_retry() -> None:
     assert len({machine.capture().state for machine in driver.machines}) == 1
 
 
-def test_58_a_first_call_repeated_with_its_nonce_bumps_once() -> None:
+def test_058_a_first_call_repeated_with_its_nonce_bumps_once() -> None:
     driver = Driver()
     driver.init("w")
     assert driver.init("w", nonce="n") == producer(PID, 1)

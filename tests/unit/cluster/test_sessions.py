@@ -45,7 +45,7 @@ def test_a_session_lives_up_to_its_deadline_and_no_longer() -> None:
         driver.machine.session("s")
 
 
-def test_92_a_renewal_before_the_expiry_wins_and_one_after_it_revives_nothing() -> None:
+def test_092_a_renewal_before_the_expiry_wins_and_one_after_it_revives_nothing() -> None:
     driver = Driver(replicas=3)
     driver.open("s")
     driver.now_ms = TTL_MS - 1
@@ -58,7 +58,7 @@ def test_92_a_renewal_before_the_expiry_wins_and_one_after_it_revives_nothing() 
     assert len({machine.capture().state for machine in driver.machines}) == 1
 
 
-def test_92_replicas_whose_leaders_had_skewed_clocks_hold_equal_state() -> None:
+def test_092_replicas_whose_leaders_had_skewed_clocks_hold_equal_state() -> None:
     """The clock that counts is in the log: a replica that applies it all at once agrees with one that followed."""
     driver = Driver(replicas=3)
     driver.topic(partitions=4)
@@ -74,7 +74,7 @@ def test_92_replicas_whose_leaders_had_skewed_clocks_hold_equal_state() -> None:
     assert {machine.capture().state for machine in driver.machines} == {late.machine.capture().state}
 
 
-def test_93_a_time_without_a_leader_costs_no_holder_its_grant() -> None:
+def test_093_a_time_without_a_leader_costs_no_holder_its_grant() -> None:
     driver = Driver()
     driver.topic()
     driver.open("s")
@@ -96,7 +96,7 @@ def test_the_first_command_of_a_term_rearms_whatever_it_is() -> None:
     assert [driver.machine.session(s).deadline_ms for s in "srq"] == [2 * TTL_MS, TTL_MS + TTL_MS_MIN, 2 * TTL_MS]
 
 
-def test_57_a_command_stamped_earlier_than_the_clock_is_accepted_and_turns_nothing_back() -> None:
+def test_057_a_command_stamped_earlier_than_the_clock_is_accepted_and_turns_nothing_back() -> None:
     driver = Driver()
     driver.tick(5_000)
     driver.now_ms = 10

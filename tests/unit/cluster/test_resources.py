@@ -1,0 +1,248 @@
+"""Owned resources (SEMANTICS 6.4). Numbers in names are those of SEMANTICS 11."""
+
+import pytest
+
+from stockade.cluster.catalog import group_id
+from stockade.cluster.group_commands import Owned, ReaderRef, Verdict
+from stockade.cluster.resources import CLAIMS_MAX, Resource, judge
+from stockade.partition import commands
+from stockade.partition.errors import (
+    GenerationFenced,
+    InvalidRequest,
+    NotOwner,
+    StockadeError,
+    ThrottlingQuotaExceeded,
+    UnknownSession,
+)
+
+from .driver import House, house
+
+
+def owned(driver: House, session: str, resource: str, generation: int | None = None, **more: str) -> tuple[int, int]:
+    """Generation and fence_epoch of a claim that is granted."""
+    answer = driver.own(session, (resource, generation), **more)  # type: ignore[arg-type]
+    assert isinstance(answer, Owned), answer
+    assert answer.verdicts[0].granted
+    return answer.verdicts[0].generation, answer.verdicts[0].fence_epoch
+
+
+def owner(driver: House, resource: str, group: str = "g") -> str | None:
+    return driver.machine.resources.find(group, resource).owner
+
+
+@pytest.mark.parametrize("requested", [None, 0, 1, 7])
+def test_032_the_first_claim_gets_generation_1(requested: int | None) -> None:
+    assert owned(house(), "a", "r", requested) == (1, 1)
+
+
+@pytest.mark.parametrize("requested", [4, None])
+def test_033_a_lower_claim_on_a_live_owner_is_refused(requested: int | None) -> None:
+    driver = house()
+    owned(driver, "a", "r")
+    owned(driver, "a", "r", 5)
+    refusal = driver.own("b", ("r", requested))
+    assert refusal == GenerationFenced(
+        resource="r",
+        generation=5,
+        fence_epoch=2,
+        results=[{"resource": "r", "granted": False, "generation": 5, "fence_epoch": 2, "code": "GENERATION_FENCED"}],
+    )
+    assert owner(driver, "r") == "a"
+
+
+def test_034_a_higher_claim_severs_the_owner() -> None:
+    driver = house()
+    owned(driver, "a", "r")
+    owned(driver, "a", "r", 5)
+    assert owned(driver, "b", "r", 6) == (6, 3)
+    assert owner(driver, "r") == "b"
+
+
+def test_035_an_equal_claim_severs_too_and_its_victim_cannot_do_the_same() -> None:
+    driver = house()
+    owned(driver, "a", "r")
+    owned(driver, "a", "r", 5)
+    assert owned(driver, "b", "r", 5) == (6, 3)
+    assert isinstance(driver.own("a", ("r", 5)), GenerationFenced)
+
+
+def test_036_generation_0_always_wins_and_leaves_the_fence_epoch_growing() -> None:
+    driver = house()
+    owned(driver, "a", "r")
+    owned(driver, "a", "r", 9)
+    assert owned(driver, "b", "r", 0) == (1, 3)
+    assert owned(driver, "b", "r", 0) == (1, 4), "also of the owner itself"
+
+
+@pytest.mark.parametrize("sever", ["session", "resource"])
+def test_037_the_severed_session_loses_everything_or_this_resource_alone(sever: str) -> None:
+    driver = house()
+    for resource in ("r", "s", "u"):
+        owned(driver, "a", resource)
+    grant = driver.granted("a", [1])
+    owned(driver, "b", "r", 1, sever=sever)
+    left = [owner(driver, resource) for resource in ("r", "s", "u")]
+    if sever == "session":
+        assert (left, driver.holders()) == (["b", None, None], [None, None])
+        assert driver.machine.grant(grant.grant_id) is None
+    else:
+        assert (left, driver.holders()) == (["b", "a", "a"], [None, "a"])
+    assert driver.machine.session("a").session == "a", "the session itself lives"
+
+
+def test_037_the_severed_session_loses_its_place_in_line_too() -> None:
+    driver = house()
+    driver.granted("c", [0])
+    driver.waiting("a", [0])
+    owned(driver, "a", "r")
+    owned(driver, "b", "r", 1)
+    assert driver.machine.ownership.queue.of_session("a") is None
+
+
+def test_038_groups_know_nothing_of_each_other() -> None:
+    driver = house()
+    owned(driver, "a", "x", group="g")
+    owned(driver, "b", "x", group="h")
+    assert (owner(driver, "x", "g"), owner(driver, "x", "h")) == ("a", "b")
+
+
+@pytest.mark.parametrize("resource", ["not/a/partition", "t/00", "t/9", "no/0", "/0", "t/", "t/-1", "Ä", " "])
+def test_039_any_text_is_a_resource(resource: str) -> None:
+    driver = house()
+    assert owned(driver, "a", resource) == (1, 1)
+    assert owned(driver, "b", resource, 1) == (2, 2)
+    assert list(driver.machine.work()) == [], "no partition has to be told"
+
+
+def test_040_of_an_atomic_claim_nothing_is_done_when_one_is_refused() -> None:
+    driver = house()
+    owned(driver, "a", "s")
+    owned(driver, "a", "s", 3)
+    refusal = driver.own("b", "r", ("s", 2))
+    assert isinstance(refusal, GenerationFenced)
+    assert [result["granted"] for result in refusal.fields["results"]] == [False, False]
+    assert (owner(driver, "r"), owner(driver, "s")) == (None, "a")
+    answer = driver.own("b", "r", ("s", 2), atomic=False)
+    assert isinstance(answer, Owned)
+    assert answer.verdicts == [Verdict("r", True, 1, 1), Verdict("s", False, 3, 2, "GENERATION_FENCED")]
+
+
+def test_041_when_another_owns_a_partition_its_older_reader_is_refused_before_the_new_one_is_told() -> None:
+    driver = house()
+    group = group_id(driver.machine.topics()[0].topic_id, 0)
+    first = owned(driver, "a", "t/0")
+    driver.settle()
+    readers = driver.partition(group).readers
+    assert readers.judge("g", first[1]) is None
+    answer = driver.own("b", ("t/0", 1))
+    assert isinstance(answer, Owned)
+    assert answer.pending == [ReaderRef(group, "g", 2)]
+    assert not driver.machine.is_reader_installed(answer.pending[0])
+    driver.settle()
+    assert driver.machine.is_reader_installed(answer.pending[0])
+    assert readers.judge("g", first[1]) == NotOwner(fence_epoch=2, group="g")
+    assert readers.judge("g", 2) is None
+
+
+def test_042_after_an_expiry_and_a_reclaim_the_fence_epoch_has_grown_and_the_old_owner_is_refused() -> None:
+    driver = house(sessions="b")
+    driver.open("a", ttl_ms=2_000)
+    group = group_id(driver.machine.topics()[0].topic_id, 0)
+    old = owned(driver, "a", "t/0")
+    driver.settle()
+    driver.tick(2_000)
+    driver.settle()
+    readers = driver.partition(group).readers
+    assert isinstance(readers.judge("g", old[1]), NotOwner), "refused as soon as the partition knows of the expiry"
+    new = owned(driver, "b", "t/0")
+    driver.settle()
+    assert new > old
+    assert isinstance(readers.judge("g", old[1]), NotOwner)
+    answer = driver.partition(group).apply(0, 1, commands.encode_command(commands.CommitPosition("g", 0, None, old[1])))
+    assert isinstance(answer, NotOwner)
+
+
+def test_an_ownerless_resource_is_remembered() -> None:
+    driver = house()
+    owned(driver, "a", "r")
+    assert driver.disown("a", "r") == Owned([Verdict("r", False, 1, 1)], [])
+    assert owned(driver, "b", "r") == (2, 2)
+    driver.close("b")
+    assert owned(driver, "a", "r", 9) == (9, 3)
+
+
+@pytest.mark.parametrize(
+    ("row", "requested", "expected"),
+    [
+        (None, 5, (1, 1)),
+        (Resource("s", 4, 7), None, (4, 7)),
+        (Resource("s", 4, 7), 4, (4, 7)),
+        (Resource("s", 4, 7), 5, (5, 8)),
+        (Resource("s", 4, 7), 0, (1, 8)),
+        (Resource(None, 4, 7), None, (5, 8)),
+        (Resource(None, 4, 7), 3, (5, 8)),
+        (Resource(None, 4, 7), 9, (9, 8)),
+        (Resource("o", 4, 7), None, None),
+        (Resource("o", 4, 7), 3, None),
+        (Resource("o", 4, 7), 4, (5, 8)),
+        (Resource("o", 4, 7), 6, (6, 8)),
+        (Resource("o", 4, 7), 0, (1, 8)),
+    ],
+)
+def test_every_row_of_the_table(row: Resource | None, requested: int | None, expected: tuple[int, int] | None) -> None:
+    judged = judge(row, "s", requested)
+    assert (judged and (judged.generation, judged.fence_epoch)) == expected
+
+
+def test_disowning_what_is_somebody_elses_changes_nothing() -> None:
+    driver = house()
+    owned(driver, "a", "r")
+    owned(driver, "b", "s")
+    assert driver.disown("b", "s", "r") == NotOwner(fence_epoch=1, resource="r", group="g")
+    assert owner(driver, "s") == "b"
+    answer = driver.disown("b", "s", "never")
+    assert answer == Owned([Verdict("s", False, 1, 1), Verdict("never", False, 0, 0)], [])
+
+
+@pytest.mark.parametrize(
+    ("claims", "group", "session", "refusal"),
+    [
+        ([], "g", "a", InvalidRequest),
+        (["r", "r"], "g", "a", InvalidRequest),
+        ([""], "g", "a", InvalidRequest),
+        (["é" * 513], "g", "a", InvalidRequest),
+        (["r"], "g/h", "a", InvalidRequest),
+        (["r"], "", "a", InvalidRequest),
+        ([f"r{number}" for number in range(CLAIMS_MAX + 1)], "g", "a", InvalidRequest),
+        (["r"], "g", "nobody", UnknownSession),
+    ],
+    ids=["none", "twice", "empty", "long", "group", "no group", "many", "session"],
+)
+def test_what_is_malformed_is_refused(
+    claims: list[str], group: str, session: str, refusal: type[StockadeError]
+) -> None:
+    assert isinstance(house().own(session, *claims, group=group), refusal)
+
+
+def test_resources_are_bounded_and_known_ones_may_still_be_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockade.cluster.resources.RESOURCES_MAX", 1)
+    driver = house()
+    owned(driver, "a", "r")
+    assert driver.own("a", "s") == ThrottlingQuotaExceeded(retry_after_ms=1_000)
+    assert owned(driver, "b", "r", 1) == (2, 2)
+
+
+def test_a_partition_made_again_learns_who_owned_it() -> None:
+    driver = house()
+    owned(driver, "a", "t/0")
+    driver.disown("a", "t/0")
+    owned(driver, "b", "t/2")
+    driver.settle()
+    driver.delete()
+    topic_id = driver.topic(partitions=2)
+    driver.settle()
+    readers = driver.partition(group_id(topic_id, 0)).readers
+    assert isinstance(readers.judge("g", 1), NotOwner), "also that nobody owns it, so that no old position is taken"
+    driver.change(partitions=3)
+    driver.settle()
+    assert driver.partition(group_id(topic_id, 2)).readers.judge("g", 1) is None

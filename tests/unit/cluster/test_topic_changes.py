@@ -1,0 +1,168 @@
+"""Topics that grow or change, and fences on purpose (SEMANTICS 7.4)."""
+
+from stockade.cluster.catalog import group_id
+from stockade.cluster.commands import FenceRef, GrantState, TicketState
+from stockade.cluster.topic_commands import FencedPartition, TopicChanged, TopicFenced
+from stockade.partition.errors import InconsistentTopicId, InvalidRequest, ProducerFenced, UnknownTopicOrPartition
+
+from .driver import house
+
+
+def test_a_grant_of_all_partitions_grows_and_an_ordinary_one_does_not() -> None:
+    driver = house(partitions=1)
+    grant = driver.granted("a", None)
+    driver.settle()
+    driver.change(partitions=3)
+    grown = driver.machine.grant(grant.grant_id)
+    assert grown is not None
+    assert (grown.partitions, grown.epochs, grown.pending) == ([0, 1, 2], [1, 1, 1], [1, 2])
+    driver.settle()
+    assert driver.may_write(grown, 2)
+    assert not driver.may_write(None, 2)
+    assert driver.acquire("a", None) == driver.machine.grant(grant.grant_id), "the same again is the same grant"
+
+
+def test_seats_on_all_partitions_grow() -> None:
+    driver = house(partitions=1)
+    seat = driver.granted("a", None, "Shared")
+    listed = driver.granted("b", [0], "Shared")
+    driver.change(partitions=2)
+    driver.settle()
+    grown = driver.machine.grant(seat.grant_id)
+    assert grown is not None
+    assert driver.may_write(grown, 1)
+    assert driver.machine.grant(listed.grant_id) is not None
+    assert driver.machine.ownership.grants.of_session("b")[0].partitions == [0]
+
+
+def test_a_ticket_for_all_partitions_grows() -> None:
+    driver = house(partitions=1, sessions="abc")
+    driver.granted("a", [0])
+    ticket = driver.waiting("b", None)
+    driver.change(partitions=2)
+    assert driver.waiting("c", [1]).position == 1, "the new partition is waited for too"
+    driver.close("a")
+    granted = driver.machine.ticket(ticket.ticket_id, "b")
+    assert isinstance(granted, GrantState)
+    assert granted.partitions == [0, 1]
+
+
+def test_a_new_partition_is_free_when_nobody_has_all() -> None:
+    driver = house(partitions=1)
+    driver.granted("a", [0])
+    driver.change(partitions=2)
+    assert driver.holders() == ["a", None]
+    assert driver.granted("b", [1]).epoch == 1
+
+
+def test_a_change_says_what_shall_be() -> None:
+    driver = house(partitions=2)
+    topic = driver.machine.topics()[0]
+    same = driver.change(partitions=2, seal=False, require_fence=False)
+    assert same == TopicChanged(topic.topic_id, topic.topic_id), "nothing changed, so nobody has to be told"
+    changed = driver.change(require_fence=True, seal=True)
+    assert changed == TopicChanged(topic.topic_id, driver.index)
+    assert (topic.config.require_fence, topic.sealed) == (True, True)
+    assert driver.change(seal=False) == changed, "unsealing does not exist"
+    assert driver.machine.catalog_index == driver.index
+
+
+def test_a_change_that_is_refused_changes_nothing() -> None:
+    driver = house(partitions=2)
+    assert isinstance(driver.change(partitions=1, require_fence=True), InvalidRequest)
+    assert isinstance(driver.change(partitions=10_001), InvalidRequest)
+    assert isinstance(driver.change(no_such_field=1), InvalidRequest)
+    assert isinstance(driver.change(max_producers="many"), InvalidRequest)
+    assert isinstance(driver.change("no"), UnknownTopicOrPartition)
+    assert not driver.machine.topics()[0].config.require_fence
+
+
+def test_a_fence_on_purpose_evicts_whole_grants_and_seats_nobody() -> None:
+    driver = house(partitions=3)
+    victim = driver.granted("a", [0, 1])
+    seat = driver.granted("b", [2], "Shared")
+    driver.settle()
+    topic = driver.machine.topics()[0]
+    answer = driver.fence([1, 2], reason="drill")
+    assert isinstance(answer, TopicFenced)
+    order = answer.partitions[0].order
+    assert answer.partitions == [
+        FencedPartition(1, 2, order, [victim.grant_id]),
+        FencedPartition(2, 1, order, [seat.grant_id]),
+    ]
+    assert (driver.holders(), driver.epochs()) == ([None, None, None], [1, 2, 1])
+    refs = [FenceRef(group_id(topic.topic_id, partition), order) for partition in (1, 2)]
+    assert not any(driver.machine.is_over(ref) for ref in refs)
+    driver.settle()
+    assert all(driver.machine.is_over(ref) for ref in refs)
+    assert driver.append(victim, 1) == ProducerFenced(current_epoch=2, reason="superseded")
+    assert driver.append(victim, 0) == ProducerFenced(current_epoch=1, reason="slot_free")
+    assert driver.append(seat, 2) == ProducerFenced(current_epoch=1, reason="superseded")
+    tenure = driver.partition(refs[0].group_id).tenures()[0]
+    assert (tenure.client_id, tenure.end, tenure.refused) == ("c-a", "fenced: drill", 1)
+
+
+def test_a_fence_on_purpose_promotes_who_waits() -> None:
+    driver = house()
+    driver.granted("a", [0])
+    ticket = driver.waiting("b", [0])
+    driver.fence()
+    granted = driver.machine.ticket(ticket.ticket_id, "b")
+    assert isinstance(granted, GrantState)
+    assert (granted.epoch, driver.epochs()) == (3, [3, 1])
+
+
+def test_who_was_fenced_on_purpose_cannot_resume() -> None:
+    driver = house()
+    grant = driver.granted("a")
+    driver.fence([0])
+    assert driver.acquire("a", resume=grant.epoch) == ProducerFenced(current_epoch=2, reason="superseded")
+
+
+def test_a_fence_that_is_refused_changes_nothing() -> None:
+    driver = house()
+    driver.granted("a")
+    assert isinstance(driver.fence([2]), UnknownTopicOrPartition)
+    assert isinstance(driver.fence([]), InvalidRequest)
+    assert isinstance(driver.fence(topic="no"), UnknownTopicOrPartition)
+    assert isinstance(driver.fence(reason="x" * 201), InvalidRequest)
+    assert driver.holders() == ["a", None]
+
+
+def test_the_history_of_a_slot_names_owner_operation_and_end() -> None:
+    driver = house(partitions=1, sessions="abcd")
+    first = driver.granted("a")
+    driver.settle()
+    driver.granted("b", mode="ExclusiveWithFencing")
+    driver.settle()
+    driver.waiting("c")
+    driver.close("b")
+    driver.settle()
+    driver.close("c")
+    driver.settle()
+    driver.granted("d", resume=3)
+    driver.settle()
+    tenures = driver.partition(group_id(first.topic_id, 0)).tenures()
+    assert [(tenure.client_id, tenure.operation, tenure.end) for tenure in tenures] == [
+        ("c-d", "resume", None),
+        ("c-c", "promotion", "closed"),
+        ("c-b", "eviction", "closed"),
+        ("c-a", "acquire", "evicted"),
+    ]
+
+
+def test_tickets_of_other_topics_are_left_alone() -> None:
+    driver = house()
+    driver.topic("u")
+    driver.granted("a", [0])
+    driver.acquire("b", [0], "Exclusive", topic="u")
+    answer = driver.acquire("c", [0], "WaitForExclusive", topic="u")
+    assert isinstance(answer, TicketState)
+    driver.close("a")
+    assert driver.machine.is_waiting(answer.ticket_id)
+
+
+def test_a_change_of_another_incarnation_is_refused() -> None:
+    driver = house()
+    answer = driver.acquire("a", topic_id=99)
+    assert isinstance(answer, InconsistentTopicId)

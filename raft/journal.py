@@ -6,29 +6,21 @@ index is not kept: after a restart it is the origin, and what a leader has prove
 """
 
 from collections import deque
-from typing import Any, Protocol
+from typing import Any
 
 from .configuration import CONFIGURATION, Configuration
-from .origin import FIRST_INDEX, FOUNDED_BY_NOBODY, Origin
+from .history import Configurations
+from .origin import FIRST_INDEX, FOUNDED_BY_NOBODY, NEVER_LEFT, Left, Origin, going_on
+from .ports import Log
 from .terms import Terms
 from .wal_records import Entry, Location, RecoveredGroup
 
 NO_OP = b"\x01"
 """pysyncobj's no-op, as its constructor would write it at index 1."""
+FORGOTTEN = "?"
+"""In place of a vote: perhaps there was one, for nobody knows whom, so there will be none in that term."""
 ENTRIES_MAX = 8192
 """Entries in one message."""
-
-
-class Log(Protocol):
-    """What a journal uses of the node's write-ahead log (wal.py says what it means)."""
-
-    @property
-    def durable_lsn(self) -> int: ...  # noqa: D102
-    def append(self, group_id: int, index: int, term: int, payload: bytes) -> tuple[int, Location]: ...  # noqa: D102
-    def truncate(self, group_id: int, from_index: int) -> int: ...  # noqa: D102
-    def reset(self, group_id: int, index: int, term: int) -> int: ...  # noqa: D102
-    def save_vote(self, group_id: int, term: int, voted_for: str | None) -> int: ...  # noqa: D102
-    def read(self, location: Location) -> bytes: ...  # noqa: D102
 
 
 class Journal:
@@ -38,14 +30,27 @@ class Journal:
     entries below the origin may stay for followers that lack them.
     """
 
-    def __init__(self, group_id: int, log: Log, recovered: RecoveredGroup, origin: Origin = FOUNDED_BY_NOBODY) -> None:
-        """``recovered`` is what the log holds. Raises ValueError if that does not follow the origin."""
+    def __init__(
+        self,
+        group_id: int,
+        log: Log,
+        recovered: RecoveredGroup,
+        origin: Origin = FOUNDED_BY_NOBODY,
+        left: Left = NEVER_LEFT,
+    ) -> None:
+        """``recovered`` is what the log holds, ``left`` what a replica that was erased here had promised.
+
+        Raises ValueError if what the log holds does not follow the origin.
+        """
         self._group_id = group_id
         self._log = log
         self.term = recovered.term
         self.voted_for = recovered.voted_for
         if origin.term > self.term:
             self.term, self.voted_for = origin.term, None  # no vote of that term has left this node: none is saved
+        if left.term >= self.term:
+            self.term, self.voted_for = left.term, FORGOTTEN if left.term else None
+        self._left = left
         self.origin = origin
         """What this log builds upon. Everything up to it is committed."""
         self._state_lsn = 0
@@ -58,45 +63,28 @@ class Journal:
         self.base_index = index
         self._locations: list[Location] = []
         self._terms = Terms(index, term)
-        self._configurations: list[tuple[int, Configuration]] = [(index, configuration)]
+        self._configurations = Configurations(index, configuration)
         self._unsynced: deque[tuple[int, int]] = deque()
         self._durable_index = index
 
     def _recover(self, entries: list[Entry]) -> None:
-        """Take in what the log holds, unless the origin replaced it.
-
-        Entries beyond the origin count only if the log holds the origin's own entry or begins right after it: an
-        installed checkpoint may have overtaken a log that went astray.
-        """
-        if not entries:
+        """Take in what the log holds, as far as it goes on from the origin."""
+        found = going_on(entries, self.origin)
+        if found is None:
+            if entries:
+                self._log.reset(self._group_id, self.origin.index, self.origin.term)
             return
-        origin, first = self.origin, entries[0].index
-        if first > origin.index + 1:
-            raise ValueError(
-                f"group {self._group_id}: the log begins at {first}, what is before ends at {origin.index}"
-            )
-        at_origin = origin.index - first
-        if at_origin >= len(entries) or (at_origin >= 0 and entries[at_origin].term != origin.term):
-            self._log.reset(self._group_id, origin.index, origin.term)
-            return
-        if at_origin >= 0:
-            self._reach_back(entries[0])
-        for entry in entries:
-            if entry.index > self.base_index:
-                self._check_order(entry.index, entry.term)
-                self._place(entry.index, entry.term, entry.location)
-                if entry.index > origin.index and entry.type == CONFIGURATION[0]:
-                    self._configure(entry.index, self._log.read(entry.location))
+        self.base_index, base_term, kept = found
+        self._terms = Terms(self.base_index, base_term)
+        for entry in kept:
+            self._check_order(entry.index, entry.term)
+            self._place(entry.index, entry.term, entry.location)
+            if entry.index > self.origin.index and entry.type == CONFIGURATION[0]:
+                self._configurations.add(entry.index, self._log.read(entry.location))
         if self.last_term > self.term:
             raise ValueError(
                 f"group {self._group_id}: an entry of term {self.last_term}, but the current term is {self.term}"
             )
-
-    def _reach_back(self, first: Entry) -> None:
-        """The log begins below the origin: keep what it has, its first entry excepted unless that is the group's."""
-        whole = first.index == FIRST_INDEX + 1
-        self.base_index = FIRST_INDEX if whole else first.index
-        self._terms = Terms(self.base_index, 0 if whole else first.term)
 
     @property
     def last_index(self) -> int:
@@ -109,6 +97,21 @@ class Journal:
         return self._terms.last
 
     @property
+    def end(self) -> tuple[int, int]:
+        """Term and index of the last entry: the longer of two journals is that with the later end."""
+        return self.last_term, self.last_index
+
+    @property
+    def promised_end(self) -> tuple[int, int]:
+        """No journal may be supported whose end is before this."""
+        return max(self.end, (self._left.last_term, self._left.last_index))
+
+    def leave(self) -> Left:
+        """What has to be remembered of this journal when it is erased."""
+        last_term, last_index = self.promised_end
+        return Left(self.term, last_term, last_index)
+
+    @property
     def durable_index(self) -> int:
         """Every entry up to and including this index is on disk."""
         unsynced, durable_lsn = self._unsynced, self._log.durable_lsn
@@ -119,17 +122,17 @@ class Journal:
     @property
     def configuration(self) -> Configuration:
         """The configuration in force: the latest in the journal, committed or not."""
-        return self._configurations[-1][1]
+        return self._configurations.latest[1]
 
     @property
     def configuration_index(self) -> int:
         """Where it lies. While that is not committed, the configuration is being changed."""
-        return self._configurations[-1][0]
+        return self._configurations.latest[0]
 
     def configuration_at(self, index: int) -> Configuration:
         """The configuration in force at ``index``, which must not lie before the origin."""
         assert index >= self.origin.index, index
-        return next(known for at, known in reversed(self._configurations) if at <= index)
+        return self._configurations.at(index)
 
     @property
     def is_new(self) -> bool:
@@ -197,8 +200,7 @@ class Journal:
         self._log.truncate(self._group_id, from_index)
         del self._locations[from_index - self.base_index - 1 :]
         self._terms.cut(from_index)
-        while self._configurations[-1][0] >= from_index:
-            self._configurations.pop()
+        self._configurations.cut(from_index)
         while self._unsynced and self._unsynced[-1][1] >= from_index:
             self._unsynced.pop()
         self._durable_index = min(self._durable_index, from_index - 1)
@@ -231,8 +233,7 @@ class Journal:
 
     def _rebase(self, origin: Origin) -> None:
         """Build upon this origin, which lies within the journal."""
-        later = [(index, known) for index, known in self._configurations if index > origin.index]
-        self._configurations = [(origin.index, origin.configuration), *later]
+        self._configurations.begin_at(origin.index, origin.configuration)
         self.origin = origin
 
     def _check_order(self, index: int, term: int) -> None:
@@ -244,9 +245,6 @@ class Journal:
         self._locations.append(location)
         self._terms.add(index, term)
 
-    def _configure(self, index: int, payload: bytes) -> None:
-        self._configurations.append((index, Configuration.of_entry(payload)))
-
     # What follows is the contract of pysyncobj, by its names; positions are list positions.
 
     def add(self, command: bytes, idx: int, term: int) -> None:
@@ -256,7 +254,7 @@ class Journal:
         self._place(idx, term, location)
         self._unsynced.append((lsn, idx))
         if command.startswith(CONFIGURATION):
-            self._configure(idx, command)
+            self._configurations.add(idx, command)
 
     def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802
         """Drop the entries from this position on."""

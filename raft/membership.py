@@ -32,6 +32,8 @@ class Membership:
         A leader that removes itself may die with the only copy of that: then nobody else can win, and it must lead,
         without counting itself, until the others have it.
         """
+        if self._journal.end < self._journal.promised_end:
+            return False  # it would not vote for itself
         before = self._journal.configuration_at(commit_index)
         return self.is_voter or before.voters.get(self.node_id) == self._incarnation
 

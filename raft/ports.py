@@ -5,6 +5,7 @@ from typing import Protocol
 
 from .messages import RaftMessage
 from .outcomes import Outcome
+from .wal_records import Location
 
 
 class Proposal(Protocol):
@@ -56,6 +57,18 @@ class Ports(Protocol):
     def heard_at(self, node_id: str) -> float:
         """When a connected node gave its last sign of life, as ``clock`` has it; minus infinity for others."""
         ...
+
+
+class Log(Protocol):
+    """What a journal uses of the node's write-ahead log (wal.py says what it means)."""
+
+    @property
+    def durable_lsn(self) -> int: ...  # noqa: D102
+    def append(self, group_id: int, index: int, term: int, payload: bytes) -> tuple[int, Location]: ...  # noqa: D102
+    def truncate(self, group_id: int, from_index: int) -> int: ...  # noqa: D102
+    def reset(self, group_id: int, index: int, term: int) -> int: ...  # noqa: D102
+    def save_vote(self, group_id: int, term: int, voted_for: str | None) -> int: ...  # noqa: D102
+    def read(self, location: Location) -> bytes: ...  # noqa: D102
 
 
 class Timer(Protocol):

@@ -103,7 +103,7 @@ class Voting:
         return self._membership.has_a_say(self._seat.commit_index) and self._is_up_to_date(message)
 
     def _is_up_to_date(self, message: PreVote | RequestVote) -> bool:
-        return (message.last_term, message.last_index) >= (self._journal.last_term, self._journal.last_index)
+        return (message.last_term, message.last_index) >= self._journal.promised_end
 
     def on_prevote(self, node_id: str, question: PreVote) -> None:
         """Would we vote for it? Nothing is promised by the answer."""

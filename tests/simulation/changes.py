@@ -11,7 +11,7 @@ from stockade.raft.group import Group
 MEMBER_FAULTS = (
     *("checkpoint", "checkpoint", "checkpoint_everywhere"),
     *("wipe", "wipe", "wipe", "add_learner", "add_learner", "remove", "remove", "remove_leader", "move", "move"),
-    *("transfer", "transfer", "wipe_and_isolate"),
+    *("transfer", "transfer", "wipe_and_isolate", "erase", "erase", "stray_change", "stray_change"),
 )
 KINDS = 4
 """Kinds of these in a run."""
@@ -108,12 +108,32 @@ class Changes:
         for _ in range(self.rng.randint(1, 8)):
             self._later(0.0, 1.0, self.rng.choice([self.remove, self.remove, self.add_learner, self.remove_leader]))
 
+    def stray_change(self) -> None:
+        """A leader that nobody hears begins a change, is replaced, and meets the others again."""
+        group = self._leading()
+        if group is not None:
+            leader = self._node_of(group)
+            for node in self.world.nodes:
+                if node != leader:
+                    self.world.network.hold(leader, node)
+            self.rng.choice([self.add_learner, self.remove, self.remove])()
+            self._later(0.5, 2.0, self.world.heal)
+
     def _change(self, group: Group, change: AddLearner | RemoveMember) -> None:
         """Nobody removes a node in the moment in which another one loses its disk: two losses are too many."""
         left = {node: disk for node, disk in group.configuration.voters.items() if node != change.node_id}
         if isinstance(change, RemoveMember) and not self.world.checker.members.keeps_majority(left):
             return
         group.submit_change(change, 3.0, lambda _: None)
+
+    def erase(self) -> None:
+        """A node that no group wants forgets it; later it may be taken in again."""
+        process = self.world.processes.get(self.rng.choice(self.world.nodes))
+        group_id = self.rng.choice(self.world.group_ids)
+        if process is not None and not process.is_paused and group_id in process.groups:
+            identity = self.world.checker.members.identity(process.node_id)
+            if not self.world.checker.members.is_wanted(group_id, identity):
+                process.erase_group(group_id)
 
     def transfer(self) -> None:
         group = self._leading()

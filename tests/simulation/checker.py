@@ -25,6 +25,7 @@ from stockade.raft.configuration import CONFIGURATION, Configuration
 from stockade.raft.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
 from stockade.raft.leading import Leading
 from stockade.raft.messages import AppendAck, PreVote, PreVoteReply, RaftMessage, RequestVote, VoteReply
+from stockade.raft.origin import NEVER_LEFT
 
 if TYPE_CHECKING:
     from simulation.world import Process, World
@@ -252,7 +253,10 @@ class Checker:
             return
         durable = self._world.disks[source].durable[group_id]
         name = type(message).__name__
-        self.require(durable.term >= message.term, f"{source}: {name} before its term {message.term} was on disk")
+        kept = self._world.disks[source].left.get(group_id, NEVER_LEFT).term
+        self.require(
+            max(durable.term, kept) >= message.term, f"{source}: {name} before its term {message.term} was on disk"
+        )
         if isinstance(message, RequestVote) or (isinstance(message, VoteReply) and message.granted):
             candidate = source if isinstance(message, RequestVote) else target
             vote = (durable.term, durable.voted_for)

@@ -53,12 +53,15 @@ class Checkpoints:
         self._world.at(self._disk.latency_s(), lambda: self._taken(group, checkpoint), self._process)
 
     def _taken(self, group: Group, checkpoint: Checkpoint) -> None:
-        group_id = group.group_id
-        self._busy.discard(group_id)
-        self._disk.checkpoints[group_id] = checkpoint
-        if self._process.groups.get(group_id) is group:
+        self._busy.discard(group.group_id)
+        if self._is_open(group):
+            self._disk.checkpoints[group.group_id] = checkpoint
             group.checkpointed(checkpoint.index)
             self._compact(group)
+
+    def _is_open(self, group: Group) -> bool:
+        """Whether it was neither closed nor erased meanwhile."""
+        return self._process.groups.get(group.group_id) is group
 
     def _compact(self, group: Group) -> None:
         """Drop some entries that the checkpoint covers, in memory and perhaps on disk; some may stay for followers."""
@@ -73,29 +76,29 @@ class Checkpoints:
         connection = self._world.network.link(self._process.node_id, node_id).connection
         if group_id not in self._busy and connection is not None:
             self._busy.add(group_id)
-            call = lambda: self._fetched(group_id, node_id, index, connection)  # noqa: E731
+            group = self._process.groups[group_id]
+            call = lambda: self._fetched(group, node_id, index, connection)  # noqa: E731
             self._world.at(self._world.rng.uniform(*FETCH_S), call, self._process)
 
-    def _fetched(self, group_id: int, node_id: str, index: int, connection: "Connection") -> None:
+    def _fetched(self, group: Group, node_id: str, index: int, connection: "Connection") -> None:
         link = self._world.network.link(self._process.node_id, node_id)
-        checkpoint = self._world.disks[node_id].checkpoints.get(group_id)
+        checkpoint = self._world.disks[node_id].checkpoints.get(group.group_id)
         lost = not connection.is_open or link.connection is not connection or link.is_held
         if lost or checkpoint is None or checkpoint.index < index or self._world.rng.random() < FAILURES:
-            self._busy.discard(group_id)
+            self._busy.discard(group.group_id)
         else:
-            call = lambda: self._written(group_id, checkpoint)  # noqa: E731
+            call = lambda: self._written(group, checkpoint)  # noqa: E731
             self._world.at(self._disk.latency_s(), call, self._process)
 
-    def _written(self, group_id: int, checkpoint: Checkpoint) -> None:
+    def _written(self, group: Group, checkpoint: Checkpoint) -> None:
         """It is synced: the rename makes it count, and in a later turn of the loop the group takes it in."""
-        if checkpoint.index > self._disk.covered(group_id):
-            self._disk.checkpoints[group_id] = checkpoint
-            self._world.at(1e-5, lambda: self._install(group_id, checkpoint), self._process)
+        if self._is_open(group) and checkpoint.index > self._disk.covered(group.group_id):
+            self._disk.checkpoints[group.group_id] = checkpoint
+            self._world.at(1e-5, lambda: self._install(group, checkpoint), self._process)
         else:
-            self._busy.discard(group_id)
+            self._busy.discard(group.group_id)
 
-    def _install(self, group_id: int, checkpoint: Checkpoint) -> None:
-        self._busy.discard(group_id)
-        group = self._process.groups.get(group_id)
-        if group is not None:
+    def _install(self, group: Group, checkpoint: Checkpoint) -> None:
+        self._busy.discard(group.group_id)
+        if self._is_open(group):
             group.install(checkpoint, NOWHERE)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from simulation.checkpoints import Checkpoint
 
 from stockade.raft.configuration import CONFIGURATION
+from stockade.raft.origin import Left
 from stockade.raft.wal import Entry, RecoveredGroup
 
 FIRST_INDEX = 2
@@ -99,6 +100,8 @@ class Disk:
         self.durable: defaultdict[int, View] = defaultdict(View)
         self.checkpoints: dict[int, Checkpoint] = {}
         """The one that counts of each group: durable, since a rename puts it here."""
+        self.left: dict[int, Left] = {}
+        """What replicas that were erased here had promised."""
         self._rng = rng
 
     def sync(self, count: int) -> None:

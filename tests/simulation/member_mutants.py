@@ -9,11 +9,12 @@ from simulation.mutants import Mutant
 from stockade.raft.configuration import Change, Configuration, Demote
 from stockade.raft.follower import Follower
 from stockade.raft.following import Following
+from stockade.raft.history import Configurations
 from stockade.raft.journal import Journal
 from stockade.raft.leading import Leading
 from stockade.raft.membership import Membership
 from stockade.raft.messages import AppendAck, Offer
-from stockade.raft.origin import Origin
+from stockade.raft.origin import Left, Origin
 from stockade.raft.steering import Steering
 
 
@@ -114,14 +115,7 @@ def gives_up_when_it_left() -> Any:
 
 def truncates_no_configuration() -> Any:
     """A configuration stays in force when its entry is cut off."""
-    truncate = Journal.truncate
-
-    def keeping(journal: Journal, from_index: int) -> None:
-        kept = list(journal._configurations)
-        truncate(journal, from_index)
-        journal._configurations = kept
-
-    return patch.object(Journal, "truncate", keeping)
+    return patch.object(Configurations, "cut", lambda *_: None)
 
 
 def forgets_configurations() -> Any:
@@ -129,10 +123,15 @@ def forgets_configurations() -> Any:
     recover = Journal._recover
 
     def forgetful(journal: Journal, entries: Any) -> None:
-        with patch.object(Journal, "_configure", lambda *_: None):
+        with patch.object(Configurations, "add", lambda *_: None):
             recover(journal, entries)
 
     return patch.object(Journal, "_recover", forgetful)
+
+
+def forgets_what_it_had_promised() -> Any:
+    """A replica that was erased, and joins again with the same disk, votes as if it had never been there."""
+    return patch.object(Journal, "leave", lambda _: Left(1, 0, 0))
 
 
 def offers_commit() -> Any:

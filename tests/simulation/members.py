@@ -104,6 +104,10 @@ class Members:
             for promoted in [{}, *({learner: disk} for learner, disk in known.learners.items())]
         )
 
+    def is_wanted(self, group_id: int, identity: Identity) -> bool:
+        """Whether a configuration that is, or may come into force, names a node with this disk."""
+        return any(identity in known.members.items() for known in self._open(group_id))
+
     def _open(self, group_id: int) -> list[Configuration]:
         committed = self.committed.get(group_id) or founded_by(self._world.founders)
         last = self._world.checker.history[group_id].commit_index

@@ -5,18 +5,22 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from simulation.checker import Attempt
+from simulation.checker import Attempt, Violation
 from simulation.checkpoints import Checkpoints
+from simulation.member_mutants import forgets_what_it_had_promised
 from simulation.world import Setting, World
 
 from stockade.raft.configuration import AddLearner, ChangeRefused, Configuration, RemoveMember
 from stockade.raft.group import Committed, NotLeader, Rejected
 from stockade.raft.messages import AppendAck, Offer, PreVote, PreVoteReply, RaftMessage, RequestVote, VoteReply
+from stockade.raft.settings import RaftSettings
+
+DEFAULTS = RaftSettings()
 
 
-def started(nodes: int = 3, spares: int = 0) -> tuple[World, str, list[str]]:
+def started(nodes: int = 3, spares: int = 0, raft: RaftSettings = DEFAULTS) -> tuple[World, str, list[str]]:
     """A cluster at peace, its leader and its followers."""
-    world = World(1, Setting(nodes, spares=spares))
+    world = World(1, Setting(nodes, spares=spares, raft=raft))
     world.run_until(lambda: bool(world.leaders()))
     world.run(0.5)
     (leader,) = world.leaders()
@@ -342,3 +346,50 @@ def test_a_crash_before_the_rename_leaves_the_checkpoint_before() -> None:
     world.run(0.5)
     world.crash(leader)
     assert world.disks[leader].checkpoints == {}
+
+
+# Erased replicas.
+
+
+def a_stale_candidate_asks_a_replica_that_was_erased() -> World:
+    """n3 was a voter, acknowledged something, was removed and erased, and joins again with the same disk.
+
+    While it copies the log it meets its old configuration. The follower that was cut off at that time asks it for a
+    vote: together they would be a majority of that configuration.
+    """
+    one_by_one = RaftSettings(message_bytes_max=1, window_messages_max=1)
+    world, leader, (stale,) = started(2, spares=2, raft=one_by_one)
+    change(world, leader, learner(world, "n3"))
+    world.run_until(lambda: "n3" in world.group(stale).voters)
+    promoted = world.group(leader).configuration
+    index = world.group(leader)._member.journal.configuration_index
+    world.run(0.5)
+    world.isolate([stale])
+    propose(world, leader, "acknowledged")
+    change(world, leader, learner(world, "n4"))
+    world.run_until(lambda: "n4" in world.group(leader).voters and not world.group(leader).changing)
+    change(world, leader, RemoveMember("n3"))
+    world.run_until(lambda: "n3" not in world.group(leader).voters and not world.group(leader).changing)
+    world.processes["n3"].erase_group(1)
+    world.run(0.5)
+    change(world, leader, learner(world, "n3"))
+    world.run_until(lambda: world.group("n3")._member.journal.last_index == index)
+    assert world.group("n3").configuration == promoted
+    world.isolate(["n3"])
+    world.network.mend("n3", stale)
+    world.run(5.0)
+    return world
+
+
+def test_a_replica_that_joins_again_supports_nobody_who_lacks_what_it_had() -> None:
+    world = a_stale_candidate_asks_a_replica_that_was_erased()
+    (leader,) = world.leaders()
+    world.heal()
+    world.run(3.0)
+    assert world.leaders() == [leader]
+    assert {tuple(commands(world, node)) for node in world.nodes} == {(b"acknowledged",)}
+
+
+def test_a_replica_that_forgot_what_it_had_promised_would_elect_the_stale_one() -> None:
+    with forgets_what_it_had_promised(), pytest.raises(Violation, match="lacks committed entry"):
+        a_stale_candidate_asks_a_replica_that_was_erased()

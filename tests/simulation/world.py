@@ -22,7 +22,7 @@ from stockade.raft.group import Group
 from stockade.raft.journal import Journal
 from stockade.raft.machine import FileExtent, Image
 from stockade.raft.messages import Ping, RaftMessage
-from stockade.raft.origin import Origin
+from stockade.raft.origin import NEVER_LEFT, Origin
 from stockade.raft.pulse import Pulses, Times
 from stockade.raft.settings import RaftSettings
 from stockade.raft.wal import RecoveredGroup
@@ -100,15 +100,17 @@ class Process:
         """From its checkpoint, or its founding; a node that is no founder, or not with this disk, joins."""
         machine = self.machines[group_id] = self.world.new_machine(self, group_id)
         is_founder = self.world.founders.get(self.node_id) == self.incarnation
-        origin = Origin(configuration=founded_by(self.world.founders if is_founder else {}))
-        checkpoint = self.world.disks[self.node_id].checkpoints.get(group_id)
+        disk = self.world.disks[self.node_id]
+        left = disk.left.get(group_id, NEVER_LEFT)
+        origin = Origin(configuration=founded_by(self.world.founders if is_founder and not left.term else {}))
+        checkpoint = disk.checkpoints.get(group_id)
         if checkpoint is not None:
             machine.restore(NOWHERE, checkpoint.state, checkpoint.files)
             origin = checkpoint.origin
         journal = self._journals.get(group_id)
         if journal is None:
             recovered = self.log.recovered.pop(group_id, None) or RecoveredGroup()
-            journal = self._journals[group_id] = Journal(group_id, self.log, recovered, origin)
+            journal = self._journals[group_id] = Journal(group_id, self.log, recovered, origin, left)
         elif journal.origin.index < origin.index:
             journal.install(origin)
         group = self.groups[group_id] = Group(group_id, machine, journal, self.world.settings, self)
@@ -122,6 +124,15 @@ class Process:
         group = self.groups.pop(group_id, None)
         if group is not None:
             group.close()
+
+    def erase_group(self, group_id: int) -> None:
+        """Forget a replica, but not what it had promised; the node may join again."""
+        self.close_group(group_id)
+        disk = self.world.disks[self.node_id]
+        disk.left[group_id] = self._journals.pop(group_id).leave()
+        disk.checkpoints.pop(group_id, None)
+        self.log.erase(group_id)
+        self.open_group(group_id)
 
     # Surroundings of the groups.
 

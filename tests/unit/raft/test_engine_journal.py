@@ -7,7 +7,7 @@ from simulation.disk import Disk, Log
 
 from stockade.raft.configuration import FOUNDING, Configuration, founded_by
 from stockade.raft.journal import NO_OP, Journal
-from stockade.raft.origin import Origin
+from stockade.raft.origin import Left, Origin
 from stockade.raft.wal import Entry, RecoveredGroup
 
 TWO, THREE = founded_by({"a": 1, "b": 2}), founded_by({"a": 1, "b": 2, "c": 3})
@@ -229,3 +229,21 @@ def test_a_log_that_begins_beyond_the_checkpoint_is_refused() -> None:
 def test_the_term_is_never_below_that_of_the_checkpoint() -> None:
     journal = Journal(1, Bench().log, RecoveredGroup(2, "n2", []), Origin(5, 3, THREE))
     assert (journal.term, journal.voted_for) == (3, None)
+
+
+def test_what_an_erased_replica_had_promised_binds_the_next_one() -> None:
+    bench = Bench("112")
+    bench.journal.setCurrentTerm(5, "n2")
+    left = bench.journal.leave()
+    assert left == Left(5, 2, 4)
+    joined = Journal(1, Bench().log, RecoveredGroup(), left=left)
+    assert (joined.term, joined.end, joined.promised_end) == (5, (0, 1), (2, 4))
+    assert joined.voted_for not in {None, "n2"}, "it may have voted in that term"
+    joined.add(b"\x00", 2, 5)
+    assert joined.promised_end == (5, 2)
+    assert joined.leave() == Left(5, 5, 2)
+
+
+def test_a_vote_in_a_later_term_is_remembered_as_ever() -> None:
+    journal = Journal(1, Bench().log, RecoveredGroup(6, "n3", []), left=Left(5, 2, 4))
+    assert (journal.term, journal.voted_for, journal.promised_end) == (6, "n3", (2, 4))

@@ -16,6 +16,13 @@ CONTROLLERS_MAX = 5
 """The controller group has 1, 3 or 5 members; other nodes follow it."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 _URL = re.compile(r"https?://[^/\s]+\Z")
+_LIMITS = {
+    "request_timeout_ms": (100, 300_000),
+    "segment_bytes_max": (1 << 20, 1 << 31),
+    "wal_file_bytes": (1 << 20, 1 << 30),
+    "wal_bytes_max": (1 << 22, 1 << 40),
+    "checkpoint_bytes": (1 << 20, 1 << 40),
+}
 _Section = TypeVar("_Section", bound=msgspec.Struct)
 Address = tuple[str, int]
 
@@ -62,12 +69,15 @@ class RaftSection(msgspec.Struct, frozen=True):
 
 
 class LimitsSection(msgspec.Struct, frozen=True):
-    """[limits]: how long a request may take before its outcome is called unknown, and how large a segment file
-    grows.
+    """[limits]: when the outcome of a request is called unknown; sizes of files; the size of the log beyond which
+    groups take checkpoints to shorten it, and the bytes of commands after which a group takes one anyway.
     """
 
     request_timeout_ms: int = 10_000
     segment_bytes_max: int = 64 * 1024 * 1024
+    wal_file_bytes: int = 64 * 1024 * 1024
+    wal_bytes_max: int = 512 * 1024 * 1024
+    checkpoint_bytes: int = 64 * 1024 * 1024
 
 
 class NodeConfig(msgspec.Struct, frozen=True):
@@ -95,9 +105,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
 
     @property
     def controllers(self) -> list[str]:
-        """Ids of the nodes that found the controller group: the first 1, 3 or 5 of the members by id; none of them
-        for a node that joins.
-        """
+        """Who founds the controller group: the first 1, 3 or 5 members by id; for a node that joins, nobody."""
         if self.join:
             return []
         ids = sorted(member.node_id for member in self.members)
@@ -252,10 +260,8 @@ def _check_timing(raft: RaftSection | None, limits: LimitsSection | None, faults
         if not raft.election_timeout_min_ms < raft.election_timeout_max_ms <= 60_000:
             faults.append("raft.election_timeout_max_ms: above raft.election_timeout_min_ms, at most 60000")
     if limits is not None:
-        if not 100 <= limits.request_timeout_ms <= 300_000:
-            faults.append("limits.request_timeout_ms: between 100 and 300000")
-        if not 1 << 20 <= limits.segment_bytes_max <= 1 << 31:
-            faults.append("limits.segment_bytes_max: between 1048576 and 2147483648")
+        sizes = [(name, getattr(limits, name), *bounds) for name, bounds in _LIMITS.items()]
+        faults.extend(f"limits.{name}: {low} to {high}" for name, size, low, high in sizes if not low <= size <= high)
 
 
 def _check_addresses(values: dict[str, Any], is_exposed: bool, faults: list[str]) -> None:

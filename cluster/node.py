@@ -80,6 +80,9 @@ class Node:
             election_timeout_ms_min=config.raft.election_timeout_min_ms,
             election_timeout_ms_max=config.raft.election_timeout_max_ms,
             heartbeat_ms=config.raft.heartbeat_ms,
+            wal_file_bytes=config.limits.wal_file_bytes,
+            wal_bytes_max=config.limits.wal_bytes_max,
+            checkpoint_bytes=config.limits.checkpoint_bytes,
         )
         return RaftHost(
             config.node_id,

@@ -167,6 +167,46 @@ def test_a_cluster_grows_from_one_node_to_three(data: Path) -> None:
         ]
 
 
+SMALL = """[limits]
+segment_bytes_max = 1048576
+wal_file_bytes = 1048576
+wal_bytes_max = 4194304
+checkpoint_bytes = 1048576
+"""
+"""So that little data is enough to take checkpoints, and to let go of the log before them."""
+
+
+def test_what_is_no_longer_in_any_log_is_copied_from_checkpoints(data: Path) -> None:
+    """To a node that lost its disk, and to one that was never there; under writers."""
+    with LocalCluster(data, port_base=0, restart=False, settings=SMALL) as cluster:
+        topic = Topic(cluster.nodes[0].url, "long")
+        topic.create(partitions=PARTITIONS + 1)
+        lines = ["x" * 999] * 500
+        for number in range(60):
+            expect(200, topic.append("\n".join([*lines, str(number)]), PARTITIONS))
+        with Load(cluster, topic, PARTITIONS) as load:
+            wiped(cluster, cluster.nodes[2])
+            eventually(partial(whole, cluster, topic, "n3", PARTITIONS + 1), 60)
+            load.goes_on()
+            cluster.add_node()
+            cluster.wait_ready()
+            move(topic, PARTITIONS, ["n4", "n2", "n3"])
+            arrived(cluster, topic, PARTITIONS, ["n4", "n2", "n3"])
+            handed_over(topic, PARTITIONS, "n4")
+            load.goes_on()
+            cluster.kill(cluster.nodes[0], signal.SIGKILL)
+            cluster.kill(cluster.nodes[1], signal.SIGKILL)
+            third = topic.at(cluster.nodes[3].url)
+            for number in range(60):
+                query = f"offset={number * 501}&max_bytes=1048576"
+                assert eventually(partial(third.values, PARTITIONS, query))[:501] == [*lines, str(number)]
+            cluster.start_node(cluster.nodes[0])
+            cluster.start_node(cluster.nodes[1])
+            cluster.wait_ready()
+            load.goes_on()
+        load.check()
+
+
 def wiped(cluster: LocalCluster, node: LocalNode) -> None:
     """Kill a node, and let it come back with nothing but its configuration."""
     cluster.kill(node, signal.SIGKILL)
@@ -195,10 +235,10 @@ def test_a_node_that_lost_its_disk_comes_back_and_counts_again(data: Path) -> No
         load.check()
 
 
-def whole(cluster: LocalCluster, topic: Topic, name: str) -> bool:
+def whole(cluster: LocalCluster, topic: Topic, name: str, partitions: int = PARTITIONS) -> bool:
     """Whether every group can be led by this node: only a voter can, and only one that has everything."""
     node = next(node.url for node in cluster.nodes if node.pid is not None)
-    orders = [(topic.name, partition) for partition in range(PARTITIONS)] + [(None, None)]
+    orders = [(topic.name, partition) for partition in range(partitions)] + [(None, None)]
     for topic_name, partition in orders:
         order = {"topic": topic_name, "partition": partition, "node_id": name}
         if call("POST", f"{node}/v1/cluster/leaders", order).status != 200:

@@ -41,6 +41,7 @@ class Options(msgspec.Struct, frozen=True):
     seed: int
     partitions: int = 6
     batch_records: int = 2
+    record_bytes: int = 100
     pace_ms: int = 20
 
 
@@ -93,7 +94,7 @@ async def run_rounds(
     async with transport, Client(config) as client:
         topic = f"rounds-{time.time_ns() // 1_000_000}"
         await client.create_topic(topic, partitions=options.partitions, config=TopicConfig(require_fence=True))
-        streams = steady_streams(options.partitions)
+        streams = steady_streams(options.partitions, options.record_bytes)
         load = SteadyLoad(config, history, topic, streams, pace_s=options.pace_ms / 1000, count=options.batch_records)
         async with load:
             struck = await _strike_all(options, strike, load, processes, history, on_round)

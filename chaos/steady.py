@@ -19,18 +19,21 @@ RECORDS_MAX = 1 << 40
 """No stream of ours gets there."""
 LINES = 251
 """Different values of a stream; a prime, so that no batch size hides a shift."""
-LINE_BYTES = 100
 START_TIMEOUT_S = 60.0
 """An exclusive writer must have its seat after this time."""
 
 
-def steady_streams(partitions: int) -> list[Stream]:
-    """One stream a partition."""
-    return [Stream(f"steady-{p}", p, [_line(p, k) for k in range(LINES)], RECORDS_MAX) for p in range(partitions)]
+def steady_streams(partitions: int, record_bytes: int) -> list[Stream]:
+    """One stream a partition, of records of this length."""
+    numbers = range(LINES)
+    return [
+        Stream(f"steady-{p}", p, [_line(p, number, record_bytes) for number in numbers], RECORDS_MAX)
+        for p in range(partitions)
+    ]
 
 
-def _line(partition: int, number: int) -> bytes:
-    return (f"{partition}:{number};".encode() * LINE_BYTES)[:LINE_BYTES]
+def _line(partition: int, number: int, length: int) -> bytes:
+    return (f"{partition}:{number};".encode() * length)[:length]
 
 
 class SteadyLoad:

@@ -43,6 +43,13 @@ def chaos() -> None:
 @click.option("--rounds", default=20, show_default=True, type=click.IntRange(1), help="How often to strike.")
 @click.option("--nodes", default=3, show_default=True, type=click.IntRange(3, 9), help="Nodes of the cluster started.")
 @click.option("--partitions", default=6, show_default=True, type=click.IntRange(1, 64), help="Each has one writer.")
+@click.option(
+    "--record-bytes",
+    default=100,
+    show_default=True,
+    type=click.IntRange(16, 100_000),
+    help="Longer records make checkpoints and the recycling of logs more frequent.",
+)
 @click.option("--seed", default=1, show_default=True, help="Draws what is struck, and when.")
 @click.option("--settings", default="", help="Lines of TOML for every node's configuration.")
 @click.option(
@@ -56,14 +63,22 @@ def chaos() -> None:
     "--keep", type=click.Path(file_okay=False, path_type=Path), help="Folder for the nodes' data, kept afterwards."
 )
 def rounds(
-    fault: str, rounds: int, nodes: int, partitions: int, seed: int, settings: str, history: Path, keep: Path | None
+    fault: str,
+    rounds: int,
+    nodes: int,
+    partitions: int,
+    record_bytes: int,
+    seed: int,
+    settings: str,
+    history: Path,
+    keep: Path | None,
 ) -> None:
     """Strike a cluster of its own ROUNDS times under load, then read every replica back and judge.
 
     Exit code 1 after a violation, 2 when the run could not be carried out.
     """
     console = Console(highlight=False)
-    options = Options(rounds, seed, partitions)
+    options = Options(rounds, seed, partitions, record_bytes=record_bytes)
     try:
         with ExitStack() as stack:
             folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stockade-chaos-")))

@@ -1,6 +1,7 @@
 """`stockade serve`: one node, for real deployments."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -17,6 +18,9 @@ from ..http_api.app import start_http
 from ..raft.refusal import DiskRefused
 from ..raft.wal import WalLocked
 from .joining import joined
+
+GARBAGE_THRESHOLD = 50_000
+"""Objects made, less those freed, between two looks for cycles. Requests make many objects and few cycles."""
 
 _log = logging.getLogger("stockade")
 
@@ -58,6 +62,8 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
         return 0
     node = Node(joining.result(), on_failure=lambda _: stopping.set())
     await node.start()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_THRESHOLD)
     http = await start_http(node.service, *parse_address(settings.http))
     _log.info("node %s listens on http://%s", settings.node_id, settings.http)
     await stopped

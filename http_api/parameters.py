@@ -7,6 +7,7 @@ Every reason begins with the name of the parameter or header that is wrong.
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from ..partition.errors import InvalidRequest
 
@@ -40,10 +41,10 @@ class Parameters:
     ) -> None:
         self._path = path
         self._lists = {name: [value for other, value in query if other == name] for name in repeated}
-        if self._lists:
+        if repeated:
             query = [(name, value) for name, value in query if name not in repeated]
         self._query = dict(query)
-        ours = [(name.title(), value) for name, value in headers if name.lower().startswith(_OURS)]
+        ours = [(own, value) for name, value in headers if (own := _own_name(name))]
         self._headers = dict(ours)
         for name in self._query:
             if name not in known:
@@ -51,9 +52,9 @@ class Parameters:
         if len(self._query) < len(query) or len(self._headers) < len(ours):
             name, count = Counter(name for name, _ in [*query, *ours]).most_common(1)[0]
             raise InvalidRequest(f"{name}: given {count} times")
-        lists = [(name, value) for name, values in self._lists.items() for value in values]
-        for name, value in [*path.items(), *query, *lists, *ours]:
-            if not is_utf8(value):
+        lists = [(name, value) for name, values in self._lists.items() for value in values] if repeated else ()
+        for name, value in (*path.items(), *query, *lists, *ours):
+            if not value.isascii() and not is_utf8(value):
                 raise InvalidRequest(f"{name}: not UTF-8")
 
     def topic(self) -> str:
@@ -137,10 +138,12 @@ class Parameters:
 
     def trio(self, first: str, second: str, third: str) -> bool:
         """Whether these headers are there. All three or none, or InvalidRequest."""
-        missing = [name for name in (first, second, third) if name not in self._headers]
-        if len(missing) in (1, 2):
-            raise InvalidRequest(f"{missing[0]}: missing; {first}, {second} and {third} come all three or not at all")
-        return not missing
+        headers = self._headers
+        present = (first in headers) + (second in headers) + (third in headers)
+        if present in (1, 2):
+            missing = next(name for name in (first, second, third) if name not in headers)
+            raise InvalidRequest(f"{missing}: missing; {first}, {second} and {third} come all three or not at all")
+        return present > 0
 
     def text(self, name: str) -> str:
         """A Stockade-* header that must be there."""
@@ -164,12 +167,18 @@ def _checked_name(kind: str, name: str) -> str:
     return name
 
 
+@lru_cache(1024)  # headers that came before
+def _own_name(header: str) -> str:
+    """The name of a header of ours as it is written in the contract; "" for any other."""
+    return header.title() if header.lower().startswith(_OURS) else ""
+
+
 def integer(name: str, text: str, low: int, high: int) -> int:
     """An integer written in ASCII digits alone. Raises InvalidRequest."""
-    if not _DIGITS.fullmatch(text):
+    if not (text.isascii() and text.isdigit()):
         raise InvalidRequest(f"{name}: not an integer in decimal digits")
-    digits = text.lstrip("0")
-    value = int(digits or "0") if len(digits) <= _INTEGER_DIGITS_MAX else UINT64_MAX + 1
+    digits = text if len(text) <= _INTEGER_DIGITS_MAX else text.lstrip("0") or "0"
+    value = int(digits) if len(digits) <= _INTEGER_DIGITS_MAX else UINT64_MAX + 1
     if not low <= value <= high:
         raise InvalidRequest(f"{name}: not from {low} to {high}")
     return value
@@ -179,8 +188,6 @@ def is_utf8(text: str) -> bool:
     """Whether a text is made of characters. Bytes that were not UTF-8 come from the parser as half
     surrogates.
     """
-    if text.isascii():
-        return True
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -13,7 +13,7 @@ from .call import Call, json_answer
 from .fetching import fetch_once, read_wanted
 from .following import follow
 from .rendering import rows
-from .writing import answer_fields, counted, find_partition, now_ms, read_guards, read_token, store
+from .writing import answer_fields, count_refused, find_partition, now_ms, read_guards, read_token, store
 
 TAIL_MAX = 10_000
 """Most records of a tail."""
@@ -109,8 +109,11 @@ async def trim(call: Call) -> web.StreamResponse:
     wanted = shapes.read(await bodies.read_json(call), shapes.TrimBody)
     call.partition = partition = await call.service.partition(topic, number, topic_id)
     before = None if wanted.before == -1 else wanted.before
-    with counted(call, partition, token):
+    try:
         log_start, log_end = await partition.trim(before, topic_id=topic_id, token=token)
+    except StockadeError as refusal:
+        count_refused(call, partition, refusal, token)
+        raise
     return json_answer({"topic": topic, "partition": number, "log_start": log_start, "log_end": log_end})
 
 

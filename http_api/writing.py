@@ -1,8 +1,6 @@
 """What all appends share: guards in the headers, the way to the partition, and the answer's fields."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -77,7 +75,7 @@ async def find_partition(call: Call, topic: str, partition: int, topic_id: int |
 
 async def store(call: Call, partition: Partition, batch: Batch, guards: Guards) -> Appended:
     """Append and count."""
-    with counted(call, partition, guards.token, guards.stamp):
+    try:
         appended = await partition.append(
             batch,
             topic_id=guards.topic_id,
@@ -87,24 +85,24 @@ async def store(call: Call, partition: Partition, batch: Batch, guards: Guards) 
             message_id=guards.message_id,
             fence_epoch=guards.fence_epoch,
         )
+    except StockadeError as refusal:
+        count_refused(call, partition, refusal, guards.token, guards.stamp)
+        raise
     if not appended.duplicate:
         call.context.metrics.appended(batch.count, len(batch.message))
     return appended
 
 
-@contextmanager
-def counted(call: Call, partition: Partition, token: Token | None, stamp: Stamp | None = None) -> Iterator[None]:
-    """Count a write that the partition refuses, and remember it for people."""
-    try:
-        yield
-    except StockadeError as refusal:
-        if refusal.status < HTTPStatus.INTERNAL_SERVER_ERROR and not refusal.metadata_stale:
-            reason = str(refusal.fields.get("reason", ""))
-            call.context.metrics.refused_write(refusal.code, reason)
-            where = partition.topic, partition.partition
-            refused = RefusedWrite(now_ms(), call.id, *where, refusal.code, reason, token, stamp)
-            call.context.refused_writes.add(refused)
-        raise
+def count_refused(
+    call: Call, partition: Partition, refusal: StockadeError, token: Token | None, stamp: Stamp | None = None
+) -> None:
+    """Count a write that the partition refused, and remember it for people. What was not decided is no refusal."""
+    if refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR or refusal.metadata_stale:
+        return
+    reason = str(refusal.fields.get("reason", ""))
+    call.context.metrics.refused_write(refusal.code, reason)
+    where = partition.topic, partition.partition
+    call.context.refused_writes.add(RefusedWrite(now_ms(), call.id, *where, refusal.code, reason, token, stamp))
 
 
 def answer_fields(appended: Appended, leader_term: int) -> dict[str, Any]:

@@ -1,0 +1,128 @@
+"""Many live sessions, each renewed at a third of its ttl: what they cost the node that leads the controller.
+
+``python bench/sessions.py [--sessions 10000] [--ttl-ms 30000] [--seconds 20]`` prints the processor time of that node,
+in percent of one core, idle and under the renewals.
+"""
+
+# ruff: noqa: T201  # it prints a table
+
+import argparse
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from trees import Nodes, call, clusters
+
+CONNECTIONS = 64
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Cost(NamedTuple):
+    """Over one stretch of time."""
+
+    renewals_per_s: float
+    core_percent: float
+
+
+class Connection:
+    """One request after the other."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def call(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """The body of a good answer."""
+        head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        self._writer.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        answer = await self._reader.readuntil(b"\r\n\r\n")
+        status, *lines = answer.lower().split(b"\r\n")
+        assert status.split()[1].startswith(b"2"), answer
+        length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length"))
+        return await self._reader.readexactly(length)
+
+
+async def connect(url: str) -> list[Connection]:
+    """So many connections to a node."""
+    address = urlsplit(url)
+    return [Connection(*await asyncio.open_connection(address.hostname, address.port)) for _ in range(CONNECTIONS)]
+
+
+def processor_s(pid: int) -> float:
+    """What a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def controller(nodes: Nodes) -> tuple[str, int]:
+    """URL and process of the node that leads the controller."""
+    url = call("GET", f"{nodes.urls[0]}/v1/cluster")["controller"]["leader"]
+    listed = json.loads((nodes.data[0].parent / "cluster.json").read_text(encoding="utf-8"))["nodes"]
+    return url, next(node["pid"] for node in listed if node["http"] == url)
+
+
+async def open_sessions(connections: list[Connection], count: int, ttl_ms: int) -> list[list[str]]:
+    """The sessions that each connection is to renew."""
+    body = json.dumps({"client_id": "bench", "ttl_ms": ttl_ms}).encode()
+
+    async def some(connection: Connection, count: int) -> list[str]:
+        return [json.loads(await connection.call("POST", "/v1/sessions", body))["session"] for _ in range(count)]
+
+    share, rest = divmod(count, len(connections))
+    return await asyncio.gather(*(some(c, share + (n < rest)) for n, c in enumerate(connections)))
+
+
+async def renew(connection: Connection, sessions: Iterable[str], every_s: float, end: float) -> int:
+    """Renew these in turn, evenly, each once in ``every_s``; how many renewals that were."""
+    sessions = list(sessions)
+    began, done = time.perf_counter(), 0
+    while (now := time.perf_counter()) < end:
+        due = began + done * every_s / len(sessions)
+        if due > now:
+            await asyncio.sleep(due - now)
+        await connection.call("PUT", f"/v1/sessions/{sessions[done % len(sessions)]}")
+        done += 1
+    return done
+
+
+async def measure(nodes: Nodes, count: int, ttl_ms: int, seconds: float) -> tuple[Cost, Cost]:
+    """Idle, and with all sessions alive."""
+    url, pid = controller(nodes)
+    before = processor_s(pid)
+    await asyncio.sleep(seconds / 4)
+    idle = Cost(0, (processor_s(pid) - before) / (seconds / 4) * 100)
+    connections = await connect(url)
+    shares = await open_sessions(connections, count, ttl_ms)
+    before, began = processor_s(pid), time.perf_counter()
+    done = await asyncio.gather(
+        *(
+            renew(connection, sessions, ttl_ms / 3000, began + seconds)
+            for connection, sessions in zip(connections, shares, strict=True)
+        )
+    )
+    took = time.perf_counter() - began
+    return idle, Cost(sum(done) / took, (processor_s(pid) - before) / took * 100)
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sessions", type=int, default=10_000)
+    parser.add_argument("--ttl-ms", type=int, default=30_000)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    chosen = parser.parse_args()
+    with clusters([""]) as nodes:
+        idle, busy = asyncio.run(measure(nodes[""], chosen.sessions, chosen.ttl_ms, chosen.seconds))
+    print(f"idle: {idle.core_percent:.1f} % of a core")
+    print(
+        f"{chosen.sessions} sessions, ttl {chosen.ttl_ms} ms: {busy.renewals_per_s:.0f} renewals/s, "
+        f"{busy.core_percent:.1f} % of a core"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Grants, lines, groups and producers through the whole shell, over a Raft host in memory."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stockade.cluster.model import Claim, Evicted, GrantInfo, OwnResult, ResourceInfo, TicketInfo
+from stockade.cluster.node_service import NodeService
+from stockade.partition.commands import Stamp, Token
+from stockade.partition.errors import (
+    NotFound,
+    NotLeaderOrFollower,
+    ProducerFenced,
+    SessionExpired,
+    TopicSealed,
+    UnknownSession,
+)
+
+from .fakes import FakeHost, fake
+from .test_node import append, run
+
+
+async def acquire(service: NodeService, session: str, mode: Any, partitions: Any = (0,), **more: Any) -> Any:
+    options = {"resume_epoch": None, "topic_id": None} | more
+    return await service.acquire("t", session, partitions, mode, "w", **options)
+
+
+async def opened(service: NodeService, *clients: str) -> list[str]:
+    return [(await service.open_session(client, 10_000)).session for client in clients]
+
+
+def token(grant: GrantInfo, session: str, partition: int = 0) -> Token:
+    return Token(grant.grant, grant.epochs[str(partition)], session)
+
+
+def test_013_who_waits_is_told_at_once_and_granted_when_the_slot_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        a, b = await opened(service, "a", "b")
+        holder = await acquire(service, a, "Exclusive")
+        ticket = await acquire(service, b, "WaitForExclusive")
+        assert isinstance(ticket, TicketInfo)
+        assert (ticket.state, ticket.position, ticket.grant) == ("waiting", 0, None)
+        assert (await service.get_ticket(ticket.ticket, b, 20)).state == "waiting"
+        asked = asyncio.create_task(service.get_ticket(ticket.ticket, b, 10_000))
+        await asyncio.sleep(0)
+        await service.release(holder.grant, a)
+        granted = await asked
+        assert granted.state == "granted"
+        assert granted.grant is not None
+        await append(service, b"x", token=token(granted.grant, b))
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_an_acquire_may_be_held_while_it_is_in_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        a, b = await opened(service, "a", "b")
+        holder = await acquire(service, a, "Exclusive")
+        asked = asyncio.create_task(acquire(service, b, "WaitForExclusive", wait_ms=10_000))
+        await asyncio.sleep(0)
+        await service.release(holder.grant, a)
+        assert isinstance(await asked, GrantInfo)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_ticket_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        a, b = await opened(service, "a", "b")
+        await acquire(service, a, "Exclusive")
+        ticket = await acquire(service, b, "WaitForExclusive")
+        assert (await service.cancel_ticket(ticket.ticket, b)).state == "cancelled"
+        assert (await service.get_ticket(ticket.ticket, b, 0)).state == "cancelled"
+        with pytest.raises(NotFound):
+            await service.get_ticket("t-1-1", b, 0)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_those_who_share_have_an_epoch_for_each_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        a, b = await opened(service, "a", "b")
+        await service.release((await acquire(service, a, "Exclusive", [1])).grant, a)
+        seats = [await acquire(service, session, "Shared", None) for session in (a, b)]
+        assert [(seat.epoch, seat.epochs) for seat in seats] == [(None, {"0": 0, "1": 1})] * 2
+        for seat, session in zip(seats, (a, b), strict=True):
+            await append(service, b"x", partition=1, token=token(seat, session, 1))
+        await service.release(seats[0].grant, a)
+        with pytest.raises(ProducerFenced):
+            await append(service, b"x", partition=1, token=token(seats[0], a, 1))
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_topic_that_grows_takes_the_grant_of_all_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        (a,) = await opened(service, "a")
+        grant = await acquire(service, a, "Exclusive", None)
+        info = await service.change_topic("t", None, partitions=3, seal=False, config={})
+        assert len(info.partitions) == 3
+        ticket = "t" + grant.grant[1:]
+        grown = await service.get_ticket(ticket, a, 5_000)
+        assert grown.grant is not None
+        assert grown.grant.epochs == {"0": 1, "1": 1, "2": 1}
+        await append(service, b"x", partition=2, token=token(grown.grant, a, 2))
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_sealed_topic_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        assert (await service.change_topic("t", None, partitions=None, seal=True, config={})).sealed
+        with pytest.raises(TopicSealed):
+            await append(service, b"x")
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_fence_on_purpose_is_answered_when_it_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        (a,) = await opened(service, "a")
+        grant = await acquire(service, a, "Exclusive")
+        assert await service.fence_topic("t", None, None, "drill") == [
+            Evicted(0, 2, [grant.grant]),
+            Evicted(1, 1, []),
+        ]
+        with pytest.raises(ProducerFenced):
+            await append(service, b"x", token=token(grant, a))
+        replica = await service.partition("t", 0, None)
+        ended = (await replica.fences())[0]
+        assert (ended.client_id, ended.end, ended.refused) == ("a", "fenced: drill", 1)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_an_owner_is_told_when_its_partition_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        a, b = await opened(service, "a", "b")
+        claims = [Claim("t/0"), Claim("x")]
+        first = await service.own("g", a, claims, atomic=True, sever="session")
+        assert first == [OwnResult("t/0", True, 1, 1), OwnResult("x", True, 1, 1)]
+        replica = await service.partition("t", 0, None)
+        await replica.commit_position("g", 0, None, 1)
+        await service.own("g", b, [Claim("t/0", 1)], atomic=True, sever="session")
+        assert replica.machine.readers.judge("g", 1) is not None
+        assert replica.machine.readers.judge("g", 2) is None
+        assert await service.list_resources("g") == [
+            ResourceInfo("t/0", True, "b", 2, 2),
+            ResourceInfo("x", False, None, 1, 1),
+        ]
+        assert await service.disown("g", b, ["t/0"]) == [OwnResult("t/0", False, 2, 2)]
+        assert replica.machine.readers.judge("g", 2) is not None
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_producers_are_fenced_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        pair = await service.init_producer("w", None, 60_000, None)
+        await append(service, b"x", b"y", partition=1, stamp=Stamp(pair.producer_id, 0, 0))
+        for key in ("w", pair.producer_id):
+            found = await service.get_producer(key)
+            assert (found.producer_id, found.producer_epoch, found.name) == (pair.producer_id, 0, "w")
+            assert [(it.partition, it.last_seq, it.last_offset) for it in found.partitions] == [(1, 1, 1)]
+        fenced = await service.fence_producer("w")
+        assert (fenced.producer_id, fenced.producer_epoch) == (pair.producer_id, 1)
+        nameless = await service.init_producer(None, None, 60_000, None)
+        await append(service, b"z", stamp=Stamp(nameless.producer_id, 0, 0))
+        known = await service.get_producer(nameless.producer_id)
+        assert (known.producer_epoch, known.name, [it.partition for it in known.partitions]) == (None, None, [0])
+        for key in ("nobody", 999, nameless.producer_id + 2):
+            with pytest.raises(NotFound):
+                await service.get_producer(key)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_renewal_costs_the_log_nothing_and_proves_that_the_node_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        sessions = await opened(service, "a", "b", "c")
+        control = service._controller().control
+        while not control.leases.has_begun(control.group.term):  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0.01)
+        group = fake(control.group)
+        before = len(group.proposed)
+        answers = await asyncio.gather(*(service.renew_session(session) for session in sessions))
+        assert all(answer.remaining_ms > 9_900 for answer in answers)
+        assert len(group.proposed) == before
+        with pytest.raises(UnknownSession):
+            await service.renew_session("s-unknown")
+        group.leading = False
+        with pytest.raises(NotLeaderOrFollower):
+            await service.renew_session(sessions[0])
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_session_that_nobody_renews_expires_and_one_that_is_renewed_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        idle = (await service.open_session("idle", 1_000)).session
+        busy = (await service.open_session("busy", 1_000)).session
+        while True:
+            await service.renew_session(busy)
+            try:
+                service._controller().control.machine.session(idle)
+            except SessionExpired:
+                break
+            await asyncio.sleep(0.1)
+        await service.renew_session(busy)
+
+    run(tmp_path, monkeypatch, scenario)

@@ -65,20 +65,23 @@ class Checkpointer:
             while True:
                 await self._wanted.wait()
                 self._wanted.clear()
-                while (group_id := self._next()) is not None:
+                passed: set[int] = set()
+                while (group_id := self._next(passed)) is not None:
                     if not await self._take(group_id):
-                        break
+                        passed.add(group_id)
                 await self._keeper.release()
         except Exception as error:
             self._fail(error)
 
-    def _next(self) -> int | None:
-        """The group to do next, None if none is due."""
-        due = [(kept.applied_bytes, group_id) for group_id, kept in self._keeper.kept.items() if kept.is_due]
+    def _next(self, passed: set[int]) -> int | None:
+        """The group to do next, None if none is due. Those passed over had nothing new."""
+        kept_here = self._keeper.kept.items()
+        due = [(kept.applied_bytes, key) for key, kept in kept_here if kept.is_due and key not in passed]
         if due:
             return max(due)[1]
         log = self._keeper.log
-        return log.pins_oldest() if log.disk_bytes > self._wal_bytes_max else None
+        oldest = log.pins_oldest() if log.disk_bytes > self._wal_bytes_max else None
+        return None if oldest in passed else oldest
 
     async def _take(self, group_id: int) -> bool:
         """Take a checkpoint of a group; False if it has nothing new, or none can be taken of it."""
@@ -110,7 +113,10 @@ class Checkpointer:
 
     def _capture(self, group_id: int) -> Captured | None:
         kept, group = self._keeper.kept.get(group_id), self._groups.get(group_id)
-        if kept is None or group is None or self._has_failed():
+        if kept is None or group is None:
+            _log.warning("group %d is not open here, so the log must keep all its entries", group_id)
+            return None
+        if self._has_failed():
             return None
         kept.applied_bytes = 0
         captured = group.capture() if hasattr(kept, "capture") else None

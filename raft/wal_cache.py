@@ -2,7 +2,10 @@
 
 from collections import OrderedDict
 
-from .wal_records import RECORD_HEADER_BYTES, Location
+from .wal_records import Location
+
+OVERHEAD_BYTES = 256
+"""About what a payload here takes besides its bytes."""
 
 
 class RecentPayloads:
@@ -19,7 +22,7 @@ class RecentPayloads:
     def add(self, location: Location, lsn: int, payload: bytes) -> None:
         """Keep the payload of record ``lsn``, the highest so far."""
         self._payloads[location] = lsn, payload
-        self._bytes += RECORD_HEADER_BYTES + len(payload)
+        self._bytes += OVERHEAD_BYTES + len(payload)
 
     def get(self, location: Location) -> bytes | None:
         """The payload, if it is here."""
@@ -33,4 +36,4 @@ class RecentPayloads:
             if lsn > durable_lsn:
                 return
             del self._payloads[location]
-            self._bytes -= RECORD_HEADER_BYTES + len(payload)
+            self._bytes -= OVERHEAD_BYTES + len(payload)

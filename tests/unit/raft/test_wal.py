@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stockade.raft.wal import Wal, WalCorrupt, WalFailed, WalLocked
-from stockade.raft.wal_cache import RecentPayloads
+from stockade.raft.wal_cache import OVERHEAD_BYTES, RecentPayloads
 from stockade.raft.wal_files import READ_FILES_MAX
 from stockade.raft.wal_records import FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES
 
@@ -177,7 +177,7 @@ def test_reading_many_files_keeps_few_of_them_open(tmp_path: Path) -> None:
 
 
 def test_recent_payloads_stay_in_memory_up_to_the_bound_and_those_not_durable_beyond_it() -> None:
-    size = RECORD_HEADER_BYTES + 10
+    size = OVERHEAD_BYTES + 10
     recent = RecentPayloads(bytes_max=2 * size)
     for lsn in range(1, 6):
         recent.add(lsn, lsn, bytes(10))

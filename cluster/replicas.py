@@ -157,7 +157,7 @@ class Replicas:
         placed = self.topics.get(replica.topic)
         replica.retire(is_deleted=placed is None or placed.topic_id != replica.topic_id)
         # First the promise to open it: a group must never be opened as it was founded once its log is gone.
-        erase_durably(self._path(key) / "replica.json")
+        await asyncio.to_thread(erase_durably, self._path(key) / "replica.json")
         await self._close_group(key)
         replica.close()
-        shutil.rmtree(self._path(key))
+        await asyncio.to_thread(shutil.rmtree, self._path(key))

@@ -56,7 +56,7 @@ def test_segments_on_disk_are_arrow_stream_files(cluster: LocalCluster) -> None:
 
 
 def _segment(data: Path, values: list[bytes]) -> Path | None:
-    for path in data.glob("partitions/*/log/*.arrow"):
+    for path in data.glob("groups/*/files-*/*.arrow"):
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
             if stream.read_all()["value"].to_pylist() == values:
                 return path

@@ -34,7 +34,12 @@ def arrived(cluster: LocalCluster, topic: Topic, partition: int, replicas: list[
     eventually(lambda: described(cluster.nodes[0])["reassignments"] == [], 60)
     topic_id = expect(200, call("GET", topic.url))["topic_id"]
     folder = f"{topic_id << 16 | partition:016x}"
-    eventually(lambda: [n.name for n in cluster.nodes if (n.data / "partitions" / folder).exists()] == sorted(replicas))
+    for place in ("partitions", "groups"):
+        eventually(partial(_is_on, cluster, f"{place}/{folder}", sorted(replicas)))
+
+
+def _is_on(cluster: LocalCluster, path: str, names: list[str]) -> bool:
+    return [node.name for node in cluster.nodes if (node.data / path).exists()] == names
 
 
 def handed_over(topic: Topic, partition: int, node_id: str) -> None:
@@ -110,7 +115,8 @@ def test_a_removed_node_gives_everything_away_first(data: Path) -> None:
             assert [sorted(replicas) for replicas in placed(topic)] == [members] * PARTITIONS
             left = cluster.nodes[2]
             eventually(lambda: "removed" in call("GET", f"{left.url}/readyz").body.decode())
-            eventually(lambda: list((left.data / "partitions").iterdir()) == [])
+            for place in ("partitions", "groups"):
+                eventually(partial(_is_empty, left.data / place))
             # The controller group lives on without it: any of the other three may go.
             cluster.kill(cluster.nodes[0], signal.SIGKILL)
             load.goes_on()
@@ -138,6 +144,10 @@ def test_a_dead_node_is_removed_and_its_place_taken(data: Path) -> None:
             cluster.kill(cluster.nodes[1], signal.SIGKILL)
             load.goes_on()
         load.check()
+
+
+def _is_empty(folder: Path) -> bool:
+    return not list(folder.iterdir())
 
 
 def remove(node: LocalNode, node_id: str) -> bool:

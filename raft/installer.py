@@ -7,6 +7,7 @@ fails is begun anew when the leader offers its checkpoint again.
 import asyncio
 import logging
 import os
+import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -117,8 +118,8 @@ class _Copy:
             async with self._keeper.lock:
                 await self._install(msgspec.structs.replace(checkpoint, generation=generation), directory)
         finally:
-            if not self._may_count:
-                self._keeper.discard(directory)
+            if not self._may_count:  # the next attempt uses the same folder
+                await self._keeper.run(partial(shutil.rmtree, directory, ignore_errors=True))
         _log.info("group %d: took in a checkpoint at %d", group_id, checkpoint.index)
 
     async def _checkpoint(self, index: int) -> Checkpoint:

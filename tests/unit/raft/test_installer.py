@@ -164,7 +164,8 @@ def test_dying_at_any_step_of_a_copy_leaves_a_node_that_starts_and_copies_again(
                     raise ConnectionError("killed here")
 
                 patch.setattr(owner, name, stop_here_later if asyncio.iscoroutinefunction(real) else stop_here)
-                patch.setattr("stockade.raft.keeper.Keeper.discard", lambda *_: None)
+                remove = shutil.rmtree  # the dead remove nothing
+                patch.setattr(shutil, "rmtree", lambda path, **how: None if reached else remove(path, **how))
                 patch.setattr(installer, "PAUSE_S", 60.0)
                 await cluster.start(node)
                 await until(lambda: bool(reached))

@@ -4,6 +4,7 @@ after each, all replicas give one answer, and a refused command changes nothing 
 
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, get_args
 
 from stockade.cluster.catalog import group_id, topic_partition
@@ -71,6 +72,15 @@ class Driver:
         self._ratchet.check(self.machine)
         return answers[0]
 
+    def fail_over(self) -> None:
+        """Another leader, that begins from a checkpoint. Sessions are re-armed by its first command."""
+        captured = self.machine.capture()
+        restored = ControllerMachine()
+        restored.restore(Path("unused"), captured.state, captured.files)
+        assert restored.capture().state == captured.state
+        self.machine = self.machines[0] = restored
+        self.tick(self.now_ms, term=self.term + 1)
+
     def topic(self, name: str = "t", partitions: int = 2, replicas: int | None = None) -> int:
         """Create a topic; its id."""
         answer = self.do(
@@ -95,8 +105,9 @@ class Driver:
     def close(self, session: str) -> Result | StockadeError:
         return self.do(CloseSession(now_ms=self.now_ms, session=session))
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self, now_ms: int, term: int | None = None) -> None:
         self.now_ms = now_ms
+        self.term = term or self.term
         self.do(Tick(now_ms=now_ms))
 
     def acquire(

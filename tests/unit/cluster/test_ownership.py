@@ -90,7 +90,11 @@ def test_009_a_holder_that_comes_back_resumes_its_epoch() -> None:
         for partitions in ([0], [0, 1, 2]):
             first = driver.granted("a", partitions, mode)
             driver.settle()
+            driver.fail_over()
+            assert driver.granted("a", partitions, mode, resume=first.epoch).grant_id == first.grant_id
+            assert driver.may_write(first, 0)
             driver.release("a", first.grant_id)
+            driver.fail_over()
             again = driver.granted("b", partitions, mode, resume=first.epoch)
             driver.settle()
             assert again.epoch == first.epoch
@@ -106,6 +110,7 @@ def test_010_a_holder_whose_epoch_was_passed_cannot_come_back(mode: Mode) -> Non
     driver.close("a")
     second = driver.granted("b", mode=mode)
     driver.close("b")
+    driver.fail_over()
     assert driver.acquire("c", mode=mode, resume=first.epoch) == ProducerFenced(
         current_epoch=second.epoch, reason="superseded"
     )

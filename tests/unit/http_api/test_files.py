@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -92,8 +93,10 @@ def test_a_client_that_takes_its_time_gets_everything(on_a_loop: Callable[[Corou
     on_a_loop(main())
 
 
-def test_a_client_that_takes_nothing_is_cut_off_and_others_do_not_notice(
+@pytest.mark.parametrize("takes", [0, 1])
+def test_a_client_that_takes_nothing_or_a_byte_now_and_then_is_cut_off_and_others_do_not_notice(
     on_a_loop: Callable[[Coroutine[Any, Any, None]], None],
+    takes: int,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -108,6 +111,8 @@ def test_a_client_that_takes_nothing_is_cut_off_and_others_do_not_notice(
                 async with asyncio.timeout(10):
                     while asking.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
                         assert (await node.call("GET", "/healthz")).status == 200
+                        with suppress(BlockingIOError, ConnectionResetError):
+                            asking.recv(takes)
                         await asyncio.sleep(0.02)
 
     on_a_loop(main())

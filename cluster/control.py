@@ -41,25 +41,33 @@ _log = logging.getLogger(__name__)
 
 
 class AppliedController:
-    """The controller machine, waking whoever waits for its state to change."""
+    """The controller machine, waking whoever waits for its state to change; ``left``: for a ticket to leave its line.
+
+    Many may wait in line for long, so they have a signal of their own, and cost other commands nothing.
+    """
 
     def __init__(self, machine: ControllerMachine) -> None:
         self.machine = machine
         self.changed = Signal()
+        self.left = Signal()
         self.start = machine.start
         self.capture = machine.capture
         self.inspect = machine.inspect
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, then notify."""
+        departures = self.machine.ownership.queue.departures
         result = self.machine.apply(index, term, command)
         self.changed.notify()
+        if self.machine.ownership.queue.departures != departures:
+            self.left.notify()
         return result
 
     def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
         """Be what was captured, then notify."""
         self.machine.restore(directory, state, files)
         self.changed.notify()
+        self.left.notify()
 
     def placement(self, name: str) -> Placement | None:
         """One topic, if it exists."""

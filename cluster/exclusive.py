@@ -116,7 +116,8 @@ class Exclusive:
 
     async def _until_left(self, ticket: str, timeout_s: float) -> None:
         """Until the ticket is not in line any more."""
-        await self._control.until(lambda: None if self._machine.is_waiting(ticket) else True, timeout_s)
+        left = self._control.state.left
+        await left.until(lambda: None if self._machine.is_waiting(ticket) else True, timeout_s)
 
     async def _settled(self, ticket: str, session: str, timeout_s: float) -> TicketInfo:
         """The ticket; when it has a grant, as soon as that is in force."""

@@ -31,9 +31,13 @@ class Ticket(msgspec.Struct):
 
 
 class Queue:
-    """All tickets, by topic in the order of their coming, and by session."""
+    """All tickets, by topic in the order of their coming, and by session.
+
+    ``departures`` counts those that left the line here, for whoever waits for that; it is no replicated state.
+    """
 
     def __init__(self) -> None:
+        self.departures = 0
         self._by_topic: dict[int, dict[str, Ticket]] = {}
         self._by_session: dict[str, Ticket] = {}
         self._by_id: dict[str, Ticket] = {}
@@ -52,6 +56,7 @@ class Queue:
 
     def remove(self, ticket: Ticket) -> None:
         """Out of the line."""
+        self.departures += 1
         del self._by_session[ticket.session], self._by_id[ticket.ticket_id]
         del self._by_topic[ticket.topic_id][ticket.ticket_id]
         if not self._by_topic[ticket.topic_id]:

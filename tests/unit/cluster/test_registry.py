@@ -135,6 +135,14 @@ def test_056_every_replica_gives_the_same_answer_to_a_retry() -> None:
     assert len({machine.capture().state for machine in driver.machines}) == 1
 
 
+@pytest.mark.parametrize("epoch", [10, EXHAUSTED])
+def test_056_a_retry_at_the_next_leader_is_answered_as_the_first_call_was(epoch: int) -> None:
+    driver = at(epoch)
+    answer = driver.init("w", pair=(PID, epoch))
+    driver.fail_over()
+    assert driver.init("w", pair=(PID, epoch)) == answer
+
+
 def test_058_a_first_call_repeated_with_its_nonce_bumps_once() -> None:
     driver = Driver()
     driver.init("w")

@@ -141,6 +141,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone; ``exc`` is None if it was closed in order."""
+        if self.gone.is_set():
+            return
         self._queue.clear()
         self._owner.lost(self)
         self.calls.lose("the connection was lost before the answer came")

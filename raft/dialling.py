@@ -43,13 +43,27 @@ class Dialler:
 
     async def _keep(self, peer: str) -> None:
         """Keep a connection to ``peer``, for ever."""
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                async with asyncio.timeout(self._timeout_s):
-                    _, connection = await loop.create_connection(lambda: self._connection(peer), *self._addresses[peer])
+                connection = await self._connect(peer)
             except OSError as error:
                 _log.debug("cannot reach %s: %s", peer, error)
             else:
                 await connection.gone.wait()
             await asyncio.sleep(self._reconnect_s)
+
+    async def _connect(self, peer: str) -> Connection:
+        made: list[Connection] = []
+
+        def make() -> Connection:
+            made.append(self._connection(peer))
+            return made[-1]
+
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                _, connection = await asyncio.get_running_loop().create_connection(make, *self._addresses[peer])
+        except (asyncio.CancelledError, TimeoutError):
+            for connection in made:  # uvloop closes it without a word
+                connection.connection_lost(None)
+            raise
+        return connection

@@ -39,12 +39,12 @@ class Election:
         """Wait a whole timeout from now."""
         self.deadline = self._clock() + self.draw_timeout_s()
 
-    def hurry(self) -> None:
-        """Ask soon: after a short time, drawn so that two nodes do not ask at once.
+    def hurry(self, spread_s: float = 0.0) -> None:
+        """Ask soon: after a short time, drawn so that two nodes do not ask at once, nor too many groups (``spread_s``).
 
         A false alarm is harmless, since those who hear a leader refuse.
         """
-        self.deadline = min(self.deadline, self._clock() + self._hurry_s_max * self._rng())
+        self.deadline = min(self.deadline, self._clock() + max(self._hurry_s_max, spread_s) * self._rng())
 
     def heard_leader(self, at: float) -> None:
         """The leader of the current term spoke then: its lease began anew."""

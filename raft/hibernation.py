@@ -55,11 +55,11 @@ class Hibernating(Member):
             self.wake()
         return more
 
-    def peer_down(self, node_id: str) -> None:
+    def peer_down(self, node_id: str, spread_s: float = 0.0) -> None:
         """A connection broke."""
         if self.leader == node_id:
             self.wake()
-        super().peer_down(node_id)
+        super().peer_down(node_id, spread_s)
 
     def peer_silent(self, node_id: str) -> None:
         """A connected node gives no sign of life: if it leads, it is missed from when it gave the last one."""
@@ -91,8 +91,9 @@ class Hibernating(Member):
             for follower in self.leading.followers.values():
                 follower.contact = max(follower.contact, self._ports.heard_at(follower.node_id))
         elif self.leader is not None:
-            now, timeout_s = self._ports.clock(), self.settings.election_timeout_ms_min / 1000
-            self._election.heard_leader(max(now - timeout_s, self._ports.heard_at(self.leader)))
+            now, at = self._ports.clock(), self._ports.heard_at(self.leader)
+            timeout_s = self.settings.election_timeout_ms_min / 1000
+            self._election.heard_leader(now if at == float("-inf") else max(now - timeout_s, at))
 
     def _follow(self, term: int, leader: Any) -> None:
         """A leader that stops while its followers rest tells them: nothing else would wake them."""

@@ -26,6 +26,8 @@ __all__ = ["RaftHost", "RaftSettings", "Tls", "TlsFault", "TlsFiles"]
 
 FOR_CLUSTER, FOR_COPIES = b"\0", b"\1"
 """The first byte of a call: for ``on_call``, or a question of pulls.py."""
+ELECTION_S = 0.001
+"""Ample for the work of an election: as many as become due at once do not all begin at once."""
 
 
 class RaftHost:
@@ -195,8 +197,9 @@ class RaftHost:
             group.peer_up(node_id, incarnation)
 
     def _on_down(self, node_id: str) -> None:
+        led = sum(group.leader == node_id for group in self.groups.values())
         for group in self.groups.values():
-            group.peer_down(node_id)
+            group.peer_down(node_id, led * ELECTION_S)
 
     def _on_silent(self, node_id: str) -> None:
         for group in self.groups.values():

@@ -57,14 +57,16 @@ class Member(Steering):
             self.leading.connected(node_id, incarnation, self._ports.clock())
             self._beat_is_wanted = True
 
-    def peer_down(self, node_id: str) -> None:
-        """A connection broke: what was in flight on it is lost, and if it led to the leader, that one may be gone."""
+    def peer_down(self, node_id: str, spread_s: float = 0.0) -> None:
+        """A connection broke: what was in flight on it is lost, and if it led to the leader, that one may be gone: then
+        elections of so many groups are due that they should be spread over ``spread_s``.
+        """
         self.membership.peers.pop(node_id, None)
         if self.leading is not None and node_id in self.leading.followers:
             self.leading.disconnected(node_id)
         elif self.leader == node_id:
             self.forget_leader()
-            self._election.hurry()
+            self._election.hurry(spread_s)
 
     def go_first(self) -> None:
         """Ask for votes soon: leaders of new groups are where placement put the first founder, and there at once."""

@@ -124,9 +124,9 @@ class Replica:
         """A connection came up, to a node whose disk has this incarnation."""
         self._run(lambda: self._member.peer_up(node_id, incarnation))
 
-    def peer_down(self, node_id: str) -> None:
-        """A connection broke."""
-        self._run(lambda: self._member.peer_down(node_id))
+    def peer_down(self, node_id: str, spread_s: float = 0.0) -> None:
+        """A connection broke. If that takes leaders of many groups, their elections are spread over ``spread_s``."""
+        self._run(lambda: self._member.peer_down(node_id, spread_s))
 
     def peer_silent(self, node_id: str) -> None:
         """A node that is connected gives no sign of life."""

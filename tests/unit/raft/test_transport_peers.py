@@ -116,3 +116,19 @@ def test_a_stopped_transport_dials_nobody(run: Run) -> None:
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(scenario)
+
+
+def test_a_stop_in_the_middle_of_a_dial_ends(run: Run) -> None:
+    """Whatever moment of the dial it meets: right after each turn of the loop."""
+
+    async def scenario() -> None:
+        async with Node("n1", {"n2": UNSET}) as n1:
+            for turns in range(12):
+                n2 = Node("n2", {"n1": n1.transport.address})
+                await n2.transport.start(0)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                async with asyncio.timeout(5.0):
+                    await n2.transport.stop()
+
+    run(scenario)

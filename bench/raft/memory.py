@@ -3,7 +3,7 @@
 from fleet import fleet
 from tables import Column, Row, Table
 
-SETTINGS: dict[str, int] = {}
+SETTINGS = {"checkpoint_bytes": 16 << 20, "wal_bytes_max": 128 << 20, "wal_file_bytes": 16 << 20}
 
 COLUMNS = (
     Column("entries", "entries"),

@@ -1,0 +1,92 @@
+"""The controller's leader dies under those who hold, wait, own and number: everybody finds what was decided."""
+
+import signal
+from typing import Any
+
+import pytest
+
+from stockade.cli.local_cluster import LocalCluster
+
+from .api import Answer, Topic, Writer, call, eventually, expect
+from .test_failover import alive, node_named, settled, whole
+
+EXCLUSIVE_MODES = ["Exclusive", "ExclusiveWithFencing", "WaitForExclusive"]
+
+
+def kill_controller(cluster: LocalCluster) -> str:
+    """URL of a node that lives."""
+    url = expect(200, call("GET", f"{cluster.nodes[0].url}/v1/cluster"))["controller"]["leader"]
+    leader = next(node for node in cluster.nodes if node.url == url)
+    cluster.kill(node_named(cluster, leader.name), signal.SIGKILL)
+    return alive(cluster)
+
+
+def decided(ask: Any) -> Answer:
+    """The answer of whoever leads the controller, once somebody does."""
+
+    def attempt() -> Answer | None:
+        answer: Answer = ask()
+        return None if answer.status >= 500 or answer.status in (421, 429) else answer
+
+    found: Answer = eventually(attempt, timeout_s=30)
+    return found
+
+
+@pytest.mark.parametrize("mode", EXCLUSIVE_MODES)
+def test_009_010_after_a_failover_the_holder_resumes_and_whoever_was_passed_does_not(
+    cluster: LocalCluster, mode: str
+) -> None:
+    whole(cluster)
+    topic = Topic(cluster.nodes[0].url, f"resumed-{mode}")
+    topic.create(partitions=3)
+    writer = Writer(topic, f"holder-{mode}", [0, 1, 2], mode)
+    held = expect(201, writer.answer)
+    writer.topic = topic.at(kill_controller(cluster))
+    again = expect(201, decided(lambda: writer.acquire([0, 1, 2], mode, resume_epoch=held["epoch"])))
+    assert (again["grant"], again["epoch"]) == (held["grant"], held["epoch"])
+    for partition in range(3):
+        expect(200, settled(writer, "still here", 0, cluster, partition))
+    usurper = Writer(writer.topic, f"usurper-{mode}", [1], "ExclusiveWithFencing")
+    expect(201, usurper.answer)
+    whole(cluster)
+    writer.topic = topic.at(kill_controller(cluster))
+    late = decided(lambda: writer.acquire([0, 1, 2], mode, resume_epoch=held["epoch"]))
+    assert (late.status, late.json["code"]) == (403, "PRODUCER_FENCED")
+    assert settled(writer, "too late", 1, cluster, 1).json["code"] == "PRODUCER_FENCED"
+
+
+def test_056_the_retry_of_an_init_at_the_next_leader_gets_the_same_answer(cluster: LocalCluster) -> None:
+    whole(cluster)
+    node = cluster.nodes[0].url
+    body: dict[str, Any] = {"name": "survivor", "nonce": "n1"}
+    first = expect(200, call("POST", f"{node}/v1/producers", body))
+    other = kill_controller(cluster)
+    assert expect(200, decided(lambda: call("POST", f"{other}/v1/producers", body))) == first
+    body = {"name": "survivor", "producer_id": first["producer_id"], "producer_epoch": first["producer_epoch"]}
+    bumped = expect(200, decided(lambda: call("POST", f"{other}/v1/producers", body)))
+    assert bumped["producer_epoch"] == first["producer_epoch"] + 1
+    whole(cluster)
+    other = kill_controller(cluster)
+    assert expect(200, decided(lambda: call("POST", f"{other}/v1/producers", body))) == bumped
+
+
+def test_012_the_line_and_what_is_owned_survive_the_leader(cluster: LocalCluster) -> None:
+    whole(cluster)
+    topic = Topic(cluster.nodes[0].url, "lined-up")
+    topic.create()
+    modes = {"l1": "Exclusive", "l2": "WaitForExclusive", "l3": "WaitForExclusive"}
+    first, second, third = (Writer(topic, name, [0], mode) for name, mode in modes.items())
+    own = {"claims": [{"resource": "lined-up/0"}]}
+    headers = {"Stockade-Session": second.session}
+    owned = expect(200, call("POST", f"{topic.node}/v1/groups/survivors/own", own, headers=headers))
+    other = kill_controller(cluster)
+    assert expect(200, decided(lambda: call("POST", f"{other}/v1/groups/survivors/own", own, headers=headers))) == owned
+
+    def ask(writer: Writer) -> Answer:
+        path = f"{other}/v1/tickets/{writer.answer.json['ticket']}"
+        return call("GET", path, headers={"Stockade-Session": writer.session})
+
+    assert [decided(lambda w=w: ask(w)).json["position"] for w in (second, third)] == [0, 1]
+    assert decided(lambda: call("DELETE", f"{other}/v1/sessions/{first.session}")).status == 204
+    eventually(lambda: ask(second).json["state"] == "granted")
+    assert ask(third).json["position"] == 0

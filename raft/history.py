@@ -18,6 +18,10 @@ class Configurations:
         """The one in force at ``index``, which is not before the first."""
         return next(known for begins, known in reversed(self._known) if begins <= index)
 
+    def since(self, index: int) -> list[Configuration]:
+        """The one in force at ``index``, which is not before the first, and all that follow."""
+        return [self.at(index), *(known for begins, known in self._known if begins > index)]
+
     def add(self, index: int, payload: bytes) -> None:
         """The entry at ``index`` holds one."""
         self._known.append((index, Configuration.of_entry(payload)))

@@ -131,8 +131,11 @@ class Journal:
 
     def configuration_at(self, index: int) -> Configuration:
         """The configuration in force at ``index``, which must not lie before the origin."""
-        assert index >= self.origin.index, index
         return self._configurations.at(index)
+
+    def configurations_since(self, index: int) -> list[Configuration]:
+        """The one in force at ``index``, which must not lie before the origin, and all that follow."""
+        return self._configurations.since(index)
 
     @property
     def is_new(self) -> bool:

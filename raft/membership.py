@@ -27,15 +27,15 @@ class Membership:
         return self.configuration.voters.get(self.node_id) == self._incarnation
 
     def may_campaign(self, commit_index: int) -> bool:
-        """Whether this node is a voter, or was one and its removal is not known to be committed.
+        """Whether this node is a voter, or was one in any configuration that is not known to be replaced.
 
         A leader that removes itself may die with the only copy of that: then nobody else can win, and it must lead,
         without counting itself, until the others have it.
         """
         if self._journal.end < self._journal.promised_end:
             return False  # it would not vote for itself
-        before = self._journal.configuration_at(commit_index)
-        return self.is_voter or before.voters.get(self.node_id) == self._incarnation
+        known = self._journal.configurations_since(commit_index)
+        return any(each.voters.get(self.node_id) == self._incarnation for each in known)
 
     def has_a_say(self, commit_index: int) -> bool:
         """Whether this node, with the disk that it has, is or was a voter or learner, as above.
@@ -44,7 +44,7 @@ class Membership:
         removal that never will be. It is the candidate who counts, so a vote too many does no harm. Who knows nothing,
         or knows itself only with another disk, grants nothing.
         """
-        known = self._journal.configuration_at(commit_index), self.configuration
+        known = self._journal.configurations_since(commit_index)
         return any(each.members.get(self.node_id) == self._incarnation for each in known)
 
     @property

@@ -161,6 +161,29 @@ def test_a_leader_that_dies_while_it_removes_itself_comes_back_and_finishes_that
     assert world.group(other).voters == (other,)
 
 
+def test_a_voter_with_a_new_disk_that_dies_while_it_removes_itself_finishes_that_too() -> None:
+    """After a restart it knows of no commit: neither the founders nor the latest configuration name this disk."""
+    world, leader, (third, second) = started(3)
+    world.wipe(second)
+    world.restart(second)
+    world.run_until(lambda: world.group(leader).configuration.voters.get(second) == world.disks[second].incarnation)
+    world.run(0.5)
+    change(world, leader, RemoveMember(third))
+    world.run(0.5)
+    transfer(world, leader, second)
+    world.run_until(lambda: world.leaders() == [second])
+    world.run(0.5)
+    world.network.hold(second, leader)
+    change(world, second, RemoveMember(second))
+    world.run(0.1)
+    world.crash(second)
+    world.crash(leader)
+    world.heal()
+    world.run(3.0)
+    assert world.leaders() == [leader]
+    assert world.group(leader).voters == (leader,)
+
+
 def test_a_promotion_that_has_not_arrived_does_not_cost_the_majority() -> None:
     """The new voter does not know that it is one; its vote is needed, and given."""
     world, leader, (second,) = started(2, spares=1)

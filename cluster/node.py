@@ -12,6 +12,7 @@ from ..partition.segments import SegmentLog
 from ..partition.stored import StoredMachine
 from ..raft.group import Group
 from ..raft.host import RaftHost, RaftSettings
+from ..raft.refusal import DiskRefused
 from . import commands as controller_commands
 from . import messages
 from .acquaintances import Acquaintances
@@ -143,7 +144,8 @@ class Node:
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = self.service.failure = error
-            _log.critical("this node cannot go on", exc_info=error)
+            is_explained = isinstance(error, DiskRefused)
+            _log.critical("this node cannot go on: %s", error, exc_info=None if is_explained else error)
             self._on_failure(error)
 
     def _open_replica(self, assignment: Assignment, directory: Path) -> Replica:

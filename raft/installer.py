@@ -146,7 +146,7 @@ class _Copy:
     async def _file(self, checkpoint: Checkpoint, extent: FileExtent, directory: Path) -> None:
         """Have a file in ``directory``: the very bytes that are here already, or those of the other node."""
         here = self._keeper.store.files(self._group.group_id, self._kept.generation) / extent.name
-        if await self._keeper.run(partial(_has_size, here, extent.size)):
+        if extent.is_sealed and await self._keeper.run(partial(_has_size, here, extent.size)):
             theirs = await self._ask(AskDigest(checkpoint.group_id, checkpoint.index, extent.name))
             if await self._keeper.run(partial(_link_if_same, here, extent.size, theirs, directory / extent.name)):
                 return

@@ -100,8 +100,8 @@ def write_all(fd: int, parts: Sequence[bytes], position: int) -> None:
 class WalWriter:
     """Writes runs and makes them durable. Used by one thread at a time."""
 
-    def __init__(self, directory: Path, begun: Callable[[int], None]) -> None:
-        """``begun`` is called with the number of a file that was created, before anything is written to it."""
+    def __init__(self, directory: Path, begun: Callable[[int, int], None]) -> None:
+        """``begun`` is called with number and size of a file that was created, before anything is written to it."""
         self._directory = directory
         self._begun = begun
         self._fd: int | None = None
@@ -116,7 +116,7 @@ class WalWriter:
             if run.header is not None:
                 self.close()
                 self._fd = create_file(path_of(self._directory, run.number), run.file_bytes, run.header)
-                self._begun(run.number)
+                self._begun(run.number, run.file_bytes)
             assert self._fd is not None, "the first run of a session creates a file"
             write_all(self._fd, run.parts, run.start)
             os.fdatasync(self._fd)

@@ -16,7 +16,7 @@ from .refusal import DiskRefused
 
 _MAGIC = b"STOCKDID"
 _VERSION = 1
-_FIELDS = struct.Struct("<8sIQQQ")
+_FIELDS = struct.Struct("<8sIQQQQQ")
 _CRC = struct.Struct("<I")
 IDENTITY_BYTES = _FIELDS.size + _CRC.size
 
@@ -24,14 +24,20 @@ IDENTITY_BYTES = _FIELDS.size + _CRC.size
 class Identity:
     """The files from number ``first`` to ``last`` make up the log; none if ``last`` is below ``first``.
 
-    ``incarnation``, from 1 to 2**63 - 1, tells this disk from any that the node had before. Changes block until they
-    are on disk, and may come from several threads.
+    ``incarnation``, from 1 to 2**63 - 1, tells this disk from any that the node had before. The last file is
+    ``last_bytes`` long; its records end at ``last_end`` if that is known: no more are added then. So a file that was
+    cut short by somebody else is not taken for one whose end was never written. Changes block until they are on disk,
+    and may come from several threads.
     """
 
-    def __init__(self, path: Path, incarnation: int, first: int, last: int) -> None:
+    def __init__(
+        self, path: Path, incarnation: int, first: int, last: int, last_bytes: int = 0, last_end: int = 0
+    ) -> None:
         self.incarnation = incarnation
         self.first = first
         self.last = last
+        self.last_bytes = last_bytes
+        self.last_end = last_end
         self._path = path
         self._lock = Lock()
 
@@ -52,18 +58,24 @@ class Identity:
             return None
         if len(content) != IDENTITY_BYTES:
             raise DiskRefused(path, f"it holds {len(content)} bytes in place of {IDENTITY_BYTES}")
-        magic, version, incarnation, first, last = _FIELDS.unpack_from(content)
+        magic, version, *fields = _FIELDS.unpack_from(content)
         (crc,) = _CRC.unpack_from(content, _FIELDS.size)
         if (magic, crc) != (_MAGIC, zlib.crc32(content[: _FIELDS.size])):
             raise DiskRefused(path, "its checksum does not match")
         if version != _VERSION:
             raise DiskRefused(path, f"another version of this software wrote it ({version} in place of {_VERSION})")
-        return cls(path, incarnation, first, last)
+        return cls(path, *fields)
 
-    def grow(self, last: int) -> None:
-        """The file ``last`` is about to take records."""
+    def grow(self, last: int, last_bytes: int) -> None:
+        """The file ``last``, so long, is about to take records."""
         with self._lock:
-            self.last = last
+            self.last, self.last_bytes, self.last_end = last, last_bytes, 0
+            self._save()
+
+    def end(self, last_end: int) -> None:
+        """The last file is about to be cut where its records end."""
+        with self._lock:
+            self.last_bytes = self.last_end = last_end
             self._save()
 
     def shrink(self, first: int) -> None:
@@ -72,8 +84,11 @@ class Identity:
             self.first = first
             self._save()
 
+    def _numbers(self) -> tuple[int, ...]:
+        return self.incarnation, self.first, self.last, self.last_bytes, self.last_end
+
     def _save(self) -> None:
-        fields = _FIELDS.pack(_MAGIC, _VERSION, self.incarnation, self.first, self.last)
+        fields = _FIELDS.pack(_MAGIC, _VERSION, *self._numbers())
         write_durably(self._path, fields + _CRC.pack(zlib.crc32(fields)))
 
 

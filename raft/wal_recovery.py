@@ -86,8 +86,11 @@ class Recovery:
             self.number, self.end = number, self._read_records(path, view, header)
             self.sizes[number] = self.end if is_last else len(view)
             if is_last:
+                self._check_end(path, len(view))
                 if _was_synced_later(view, self.end, header.marker):
                     raise WalCorrupt(path, self.end, "a record is damaged that was on disk before later ones")
+                if self.identity.last_end != self.end:
+                    self.identity.end(self.end)
                 os.ftruncate(file.fileno(), self.end)
                 os.fsync(file.fileno())
 
@@ -100,6 +103,13 @@ class Recovery:
                 before, self.end, f"a record is damaged or missing; {header.previous_end} is where they ended"
             )
         return header
+
+    def _check_end(self, path: Path, size: int) -> None:
+        identity = self.identity
+        if size < identity.last_bytes:
+            raise WalCorrupt(path, size, f"the file is cut: it had {identity.last_bytes} bytes")
+        if identity.last_end and self.end != identity.last_end:
+            raise WalCorrupt(path, self.end, f"a record is damaged or missing; they ended at {identity.last_end}")
 
     def _read_records(self, path: Path, view: memoryview, header: FileHeader) -> int:
         """Apply every record up to the first that is not intact; answers where that is."""

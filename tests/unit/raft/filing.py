@@ -58,7 +58,7 @@ class Filing:
                 os.fsync(fd)
                 os.close(fd)
 
-        files = tuple(FileExtent(path.name, path.stat().st_size) for path in paths)
+        files = tuple(FileExtent(path.name, path.stat().st_size, path is not paths[-1]) for path in paths)
         return Image(msgspec.msgpack.encode((self.count, self.crc)), files, sync)
 
     def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:

@@ -176,7 +176,13 @@ def quick_disk() -> Iterator[None]:
 
 
 def restore(directory: Path, files: dict[str, bytes]) -> None:
-    """Make these the log's files. In place where they exist already: removing is slow on a real disk."""
+    """Make these the log's files. In place where they exist already: removing is slow on a real disk.
+
+    Whatever was known of the end of the last one is forgotten.
+    """
+    identity = Identity.read(directory)
+    if identity is not None and identity.last_end:
+        identity.grow(identity.last, 0)
     for path in directory.glob("*.wal"):
         if path.name not in files:
             path.unlink()
@@ -210,14 +216,14 @@ def test_what_is_written_after_a_restart_follows_what_was_remembered(
     st.sampled_from([b"", bytes(200), b"\xa5" * 200]),
 )
 def test_a_file_cut_at_any_length_gives_a_prefix(steps: list[Step], file_bytes: int, trailing: bytes) -> None:
-    """As kill -9 leaves it: cut anywhere, followed by nothing, by preallocated zeros, or by anything."""
+    """As kill -9 leaves it: cut anywhere, followed by preallocated zeros, and perhaps by anything before them."""
     with scratch() as directory:
         written = write(directory, [*steps, Step("vote", 0, 9, b"", 1)], file_bytes)
         files = contents(directory)
         name, data = max(files.items())
         reached = 0
         for length in range(FILE_HEADER_BYTES, len(data.rstrip(b"\0")) + 4):
-            restore(directory, files | {name: data[:length] + trailing})
+            restore(directory, files | {name: (data[:length] + trailing).ljust(len(data), b"\0")})
             reached = written.states.index(remembered(directory, file_bytes), reached)
         assert reached == len(written.states) - 1
 
@@ -362,6 +368,23 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         remembered(tmp_path / "wal", 400)
 
 
+def test_a_last_file_that_was_cut_is_refused_and_not_taken_for_one_whose_end_was_never_written(tmp_path: Path) -> None:
+    files = a_log_of_two_files(tmp_path / "wal")
+    restore(tmp_path / "wal", files | {SECOND: files[SECOND][: FILE_HEADER_BYTES + RECORD_BYTES]})
+    with pytest.raises(WalCorrupt, match="the file is cut: it had 400 bytes"):
+        remembered(tmp_path / "wal", 400)
+
+
+def test_a_last_file_whose_end_is_known_must_end_there(tmp_path: Path) -> None:
+    files = a_log_of_two_files(tmp_path / "wal")
+    remembered(tmp_path / "wal", 400)
+    data = contents(tmp_path / "wal")[SECOND]
+    (tmp_path / "wal" / SECOND).write_bytes(patched(data, len(data) - 5, b"torn"))
+    with pytest.raises(WalCorrupt, match=f"they ended at {len(data)}"):
+        remembered(tmp_path / "wal", 400)
+    assert len(data) < len(files[SECOND])
+
+
 def test_a_missing_last_file_is_refused_though_those_before_it_are_whole(tmp_path: Path) -> None:
     files = a_log_of_two_files(tmp_path / "wal")
     restore(tmp_path / "wal", {FIRST: files[FIRST]})
@@ -399,7 +422,7 @@ def a_log_of(directory: Path, *records: Record) -> None:
     data = encode_file_header(FileHeader(MARK, 1, 0))
     data += b"".join(encode_record_header(MARK, record, b"") for record in records)
     directory.mkdir()
-    Identity.create(directory).grow(1)
+    Identity.create(directory).grow(1, 0)
     restore(directory, {FIRST: data})
 
 

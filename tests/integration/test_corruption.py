@@ -1,0 +1,88 @@
+"""A node whose disk is damaged refuses to start and says what to do; then it copies its peers and counts again."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from stockade.cli.local_cluster import LocalCluster
+
+from .api import Topic, eventually, expect
+from .test_membership import SMALL, whole
+
+LINES = ["x" * 999] * 500
+BATCHES = 30
+
+
+def flip(path: Path) -> None:
+    """Flip one bit, early enough that it is no unused space at the end."""
+    content = bytearray(path.read_bytes())
+    content[min(300, len(content) // 2)] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    """Cut off the second half at least."""
+    content = path.read_bytes()
+    path.write_bytes(content[: min(300, len(content) // 2)])
+
+
+def oldest_of_log(data: Path) -> Path:
+    return min((data / "wal").glob("*.wal"))
+
+
+def of_partition(pattern: str, data: Path) -> Path:
+    """The first file of this kind that belongs to a checkpoint."""
+    return min(path for checkpoint in data.glob("groups/*/checkpoint") for path in checkpoint.parent.glob(pattern))
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], None], Callable[[Path], Path]]] = {
+    "a flipped bit in the log": (flip, oldest_of_log),
+    "a cut file of the log": (cut, oldest_of_log),
+    "a missing file of the log": (Path.unlink, oldest_of_log),
+    "a flipped bit in the log's identity": (flip, lambda data: data / "wal" / "identity"),
+    "a flipped bit in a checkpoint": (flip, partial(of_partition, "checkpoint")),
+    "a cut checkpoint": (cut, partial(of_partition, "checkpoint")),
+    "a missing checkpoint": (Path.unlink, partial(of_partition, "checkpoint")),
+    "a cut segment": (cut, partial(of_partition, "files-*/*.arrow")),
+    "a flipped bit in an index": (flip, partial(of_partition, "files-*/*.index")),
+}
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "stockade", *words], check=False, capture_output=True, text=True, timeout=30
+    )
+
+
+def test_a_damaged_disk_is_refused_by_name_and_rebuilt_from_the_peers(data: Path) -> None:
+    with LocalCluster(data, port_base=0, restart=False, settings=SMALL) as cluster:
+        topic = Topic(cluster.nodes[0].url, "t")
+        topic.create(partitions=2)
+        for number in range(BATCHES):
+            expect(200, topic.append("\n".join([*LINES, str(number)]), 0))
+        node = cluster.nodes[2]
+        eventually(lambda: list(node.data.glob("groups/*/checkpoint")))
+        cluster.kill(node, signal.SIGTERM)
+        shutil.copytree(node.data, data / "kept")
+        for name, (damage, choose) in DAMAGES.items():
+            shutil.rmtree(node.data)
+            shutil.copytree(data / "kept", node.data)
+            path = choose(node.data)
+            damage(path)
+            refused = command("serve", "--config", str(node.data / "node.toml"))
+            assert refused.returncode == 1, name
+            assert "stockade rebuild --data DIR" in refused.stderr, name
+            assert str(path.parent) in refused.stderr, f"{name}: {refused.stderr}"
+            assert "Traceback" not in refused.stderr, name
+        rebuilt = command("rebuild", "--data", str(node.data), "--yes")
+        assert rebuilt.returncode == 0, rebuilt.stderr
+        cluster.start_node(node)
+        eventually(partial(whole, cluster, topic, "n3", 2), 60)
+        third = topic.at(node.url)  # it leads now
+        for number in range(BATCHES):
+            query = f"offset={number * 501}&max_bytes=1048576"
+            assert third.values(0, query)[:501] == [*LINES, str(number)]

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from .checkpoints import Checkpoint, CheckpointDamaged, CheckpointStore
 from .configuration import founded_by
+from .departures import Departures
 from .journal import Journal
 from .machine import CheckpointedMachine, ImageDamaged, Machine
 from .origin import FIRST_INDEX, Origin
@@ -66,6 +67,7 @@ class Keeper:
         """Raises DiskRefused if there are checkpoints, but a log that never held anything."""
         self.log = log
         self.store = CheckpointStore(data / "groups")
+        self._departures = Departures(data / "left")
         self.lock = asyncio.Lock()
         self.kept: dict[int, Kept] = {}
         self._checkpoint_bytes = checkpoint_bytes
@@ -115,13 +117,15 @@ class Keeper:
 
     def _journal(self, group_id: int, founders: Mapping[str, int], checkpoint: Checkpoint | None) -> Journal:
         recovered = self.log.recovered.pop(group_id, None) or RecoveredGroup()
-        origin = Origin(configuration=founded_by(founders)) if checkpoint is None else checkpoint.origin
+        left = self._departures.read(group_id)
+        founding = Origin(configuration=founded_by({} if left.term else founders))
+        origin = founding if checkpoint is None else checkpoint.origin
         path = self.store.path(group_id)
         if recovered.covered > max(origin.index, FIRST_INDEX):
             there = f"it ends at {origin.index}" if checkpoint is not None else "it is missing"
             raise CheckpointDamaged(path, f"{there}, and the log builds upon a checkpoint at {recovered.covered}")
         try:
-            return Journal(group_id, self.log, recovered, origin)
+            return Journal(group_id, self.log, recovered, origin, left)
         except ValueError as error:
             raise CheckpointDamaged(path, str(error)) from error
 
@@ -148,15 +152,22 @@ class Keeper:
         """Remove what the log holds and nobody needs."""
         await self.log.release(self._forget)
 
+    def _remember(self, group_id: int, opened: Journal | None, recovered: RecoveredGroup | None) -> None:
+        if opened is not None:
+            self._departures.write(group_id, opened.leave())
+        elif recovered is not None:
+            self._departures.write(group_id, self._departures.of_unopened(group_id, recovered))
+
     def _forget(self, group_id: int, index: int) -> None:
         journal = self._journals.get(group_id)
         if journal is not None:
             journal.compact(index)
 
     async def erase(self, group_id: int) -> None:
-        """Forget a group: first its promises, then what it stored. It must not be open."""
+        """Forget a group: its entries, then what it stored; what it had promised is kept. It must not be open."""
         opened = self._journals.pop(group_id, None)
         recovered = self.log.recovered.pop(group_id, None)
         if opened is not None or recovered is not None:
+            await self.run(lambda: self._remember(group_id, opened, recovered))
             await self.log.until_durable(self.log.erase(group_id))
         await self.run(lambda: self.store.erase(group_id))

@@ -68,7 +68,8 @@ class Checkpoints:
         journal, rng = group._member.journal, self._world.rng
         index = rng.choice([journal.origin.index, rng.randint(journal.base_index, journal.origin.index)])
         journal.compact(index)
-        if rng.random() < 0.7:
+        is_durable = self._disk.durable[group.group_id].term_at(index) == journal.term_at(index)
+        if rng.random() < 0.7 and is_durable:  # files with records that others undo are not old enough to go
             self._disk.compact(group.group_id, index)
 
     def fetch(self, group_id: int, node_id: str, index: int) -> None:

@@ -57,6 +57,11 @@ class View:
     def copy(self) -> "View":
         return replace(self, entries=[*self.entries], locations=[*self.locations], changes=[*self.changes])
 
+    def begin_after(self, index: int, term: int) -> None:
+        """Where there are no entries, those that follow a checkpoint may."""
+        if not self.entries and self.first_index <= index:
+            self.first_index, self.term_before = index + 1, term
+
     def compact(self, index: int) -> None:
         """Drop entries up to ``index``, as far as there are any."""
         count = min(index, self.last_index) + 1 - self.first_index
@@ -141,6 +146,8 @@ class Log:
         self.durable_lsn = 0
         self.lsn = 0
         self.views: defaultdict[int, View] = defaultdict(View)
+        for group, checkpoint in disk.checkpoints.items():
+            disk.durable[group].begin_after(checkpoint.index, checkpoint.term)
         self.views.update((group, view.copy()) for group, view in disk.durable.items())
         self._disk = disk
         self._later = later

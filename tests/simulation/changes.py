@@ -11,7 +11,7 @@ from stockade.raft.group import Group
 MEMBER_FAULTS = (
     *("checkpoint", "checkpoint", "checkpoint_everywhere"),
     *("wipe", "wipe", "wipe", "add_learner", "add_learner", "remove", "remove", "remove_leader", "move", "move"),
-    *("transfer", "transfer", "wipe_and_isolate", "erase", "erase", "stray_change", "stray_change"),
+    *("transfer", "transfer", "wipe_and_isolate", "erase", "erase", "stray_change", "stray_change", "leave_and_die"),
 )
 KINDS = 4
 """Kinds of these in a run."""
@@ -107,6 +107,27 @@ class Changes:
         self.add_learner()
         for _ in range(self.rng.randint(1, 8)):
             self._later(0.0, 1.0, self.rng.choice([self.remove, self.remove, self.add_learner, self.remove_leader]))
+
+    def leave_and_die(self) -> None:
+        """The last voter but one removes itself, and dies with the only copy of that."""
+        group = self._leading()
+        if group is None:
+            return
+        own = self._node_of(group)
+        others = [voter for voter in group.voters if voter != own]
+        if len(others) > 1:
+            self._change(group, RemoveMember(self.rng.choice(others)))
+            self._later(0.05, 0.3, self.leave_and_die)
+        elif others:
+            self.world.network.hold(own, others[0])
+            self._change(group, RemoveMember(own))
+            self._later(0.0, 0.1, lambda: self._die(own, others[0]))
+
+    def _die(self, *nodes: str) -> None:
+        for node in nodes:
+            self.world.crash(node)
+            self._later(0.0, 0.5, lambda node=node: self.world.restart(node))  # type: ignore[misc]
+        self._later(0.0, 0.5, lambda: self.world.network.mend(*nodes))
 
     def stray_change(self) -> None:
         """A leader that nobody hears begins a change, is replaced, and meets the others again."""

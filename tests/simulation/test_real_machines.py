@@ -33,7 +33,7 @@ def test_the_runs_reach_what_they_are_for() -> None:
     answers: set[tuple[int, str]] = set()
     duplicates = captured = 0
     for seed in range(12):
-        run = Run(Plan(seed))
+        run = Run(Plan(seed, nodes=3, groups=2))
         run.go()
         assert isinstance(run.world, RealWorld)
         captured += len(run.world.captured)

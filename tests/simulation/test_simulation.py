@@ -9,7 +9,7 @@ from simulation.mutants import votes_twice
 from simulation.plan import Plan
 from simulation.schedule import run_seed
 
-SEEDS = 2000
+SEEDS = 1500
 
 
 @pytest.mark.timeout(600)

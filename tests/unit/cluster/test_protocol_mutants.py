@@ -28,7 +28,7 @@ from stockade.partition.slots import InstallSeats
 from .protocol import Protocol
 
 LOOK = settings(
-    max_examples=600,
+    max_examples=4000,
     stateful_step_count=50,
     deadline=None,
     database=None,
@@ -161,10 +161,6 @@ def leaving_seats_promote_nobody() -> AbstractContextManager[Any]:
     return wrap(Ownership, "end", end)
 
 
-def leaving_the_line_promotes_nobody() -> AbstractContextManager[Any]:
-    return wrap(Ownership, "leave", lambda _, self, *args: self._left.clear())
-
-
 def the_dead_stay_in_line() -> AbstractContextManager[Any]:
     original = Ownership.end_session
 
@@ -289,7 +285,6 @@ MUTANTS: list[Mutant] = [
     a_stale_resume_is_found_after_the_eviction,
     a_waiters_old_epoch_is_stored,
     leaving_seats_promote_nobody,
-    leaving_the_line_promotes_nobody,
     the_dead_stay_in_line,
     the_line_is_passed_by,
     who_holds_may_wait,

@@ -14,14 +14,11 @@ from typing import TypeVar
 
 from ..partition.errors import (
     InternalError,
-    LeaderNotAvailable,
     NotLeaderOrFollower,
-    RequestTimedOut,
     StockadeError,
-    ThrottlingQuotaExceeded,
 )
 from ..partition.image import FileExtent
-from ..raft.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
+from ..raft.group import Group, NotLeader
 from . import commands
 from .catalog import Topic
 from .commands import Command, Done, RenewSessions, Tick
@@ -31,6 +28,7 @@ from .lease_clock import LeaseClock
 from .leases import RENEWALS_PER_COMMAND_MAX, Leases
 from .messages import Catalog, Placement
 from .model import Leader
+from .outcomes import barrier, decided
 from .signal import Signal
 
 TICK_S = 0.2
@@ -160,28 +158,14 @@ class Control:
         if not self.group.is_leader:
             raise self.not_leading()
         outcome = await self.group.propose(commands.encode_command(command), self.timeout_s)
-        match outcome:
-            case Committed(result=StockadeError() as refusal):
-                raise refusal
-            case Committed(result=result):
-                if not isinstance(result, answer):
-                    raise InternalError(f"the controller answered {result!r}")
-                return result
-            case Unknown(index=index):
-                raise RequestTimedOut(raft_index=index)
-            case Overloaded():
-                raise ThrottlingQuotaExceeded(retry_after_ms=200)
-            case Rejected():
-                raise self.not_leading()
+        result = decided(outcome, self.not_leading, retry_after_ms=200)
+        if not isinstance(result, answer):
+            raise InternalError(f"the controller answered {result!r}")
+        return result
 
     async def barrier(self) -> None:
         """Return when a read of the machine is linearizable. Raises NotLeaderOrFollower, LeaderNotAvailable."""
-        try:
-            await self.group.read_barrier(self.timeout_s)
-        except NotLeader as error:
-            raise self.not_leading() from error
-        except TimeoutError as error:
-            raise LeaderNotAvailable("no majority confirmed that this node leads") from error
+        await barrier(self.group, self.timeout_s, self.not_leading)
 
     async def until(self, look: Callable[[], _Answer | None], timeout_s: float) -> _Answer | None:
         """What ``look`` answers as soon as it is not None; None after ``timeout_s``."""

@@ -15,19 +15,16 @@ from ..partition.commands import Result
 from ..partition.errors import (
     InconsistentTopicId,
     InternalError,
-    LeaderNotAvailable,
     NotLeaderOrFollower,
-    RequestTimedOut,
-    StockadeError,
-    ThrottlingQuotaExceeded,
     UnknownTopicOrPartition,
 )
 from ..partition.image import FileExtent
 from ..partition.stored import StoredMachine
-from ..raft.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
+from ..raft.group import Group, NotLeader
 from .handover import hand_over
 from .messages import GroupStatus
 from .model import Leader
+from .outcomes import barrier, decided
 from .signal import Signal
 
 _Answer = TypeVar("_Answer", bound=Result)
@@ -155,12 +152,7 @@ class PartitionGroup:
 
     async def _barrier(self) -> None:
         """Return when a read of the machine is linearizable."""
-        try:
-            await self.group.read_barrier(self._timeout_s)
-        except NotLeader as error:
-            raise self.not_leading() from error
-        except TimeoutError as error:
-            raise LeaderNotAvailable("no majority confirmed that this node leads") from error
+        await barrier(self.group, self._timeout_s, self.not_leading)
 
     async def _ask(self, command: commands.Command, answer: type[_Answer]) -> _Answer:
         """Propose a command that has one kind of answer."""
@@ -172,14 +164,4 @@ class PartitionGroup:
     async def _propose(self, command: commands.Command, deadline: float) -> Result:
         remaining = deadline - asyncio.get_running_loop().time()
         outcome = await self.group.propose(commands.encode_command(command), remaining)
-        match outcome:
-            case Committed(result=StockadeError() as refusal):
-                raise refusal
-            case Committed(result=result):
-                return result  # type: ignore[return-value]
-            case Unknown(index=index):
-                raise RequestTimedOut(raft_index=index)
-            case Overloaded():
-                raise ThrottlingQuotaExceeded(retry_after_ms=100)
-            case Rejected():
-                raise self.not_leading()
+        return decided(outcome, self.not_leading, retry_after_ms=100)  # type: ignore[return-value]

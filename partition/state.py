@@ -4,8 +4,6 @@ The bytes have a magic word, the version of their layout and a CRC; everything e
 batches lie is not part of it: that is a matter of each replica's files.
 """
 
-import struct
-import zlib
 from collections import OrderedDict
 
 import msgspec
@@ -16,14 +14,10 @@ from .image import ImageDamaged
 from .machine import PartitionMachine
 from .message_ids import Named
 from .readers import Position, Reader
+from .sealed import Sealed
 from .sequences import Entry
 from .slots import Seat
 from .tenures import Tenure
-
-_MAGIC = b"StkP"
-_VERSION = 1
-_HEADER = struct.Struct("<4sHxxI")
-"""Magic, version, CRC-32 of the rest."""
 
 
 class State(msgspec.Struct, frozen=True):
@@ -49,8 +43,8 @@ class State(msgspec.Struct, frozen=True):
     positions: dict[str, Position]
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(State)
+_sealed = Sealed(State, b"StkP", 1, "partition", msgspec.msgpack.Encoder())
+decode = _sealed.decode
 
 
 def encode(machine: PartitionMachine) -> bytes:
@@ -73,24 +67,7 @@ def encode(machine: PartitionMachine) -> bytes:
         fences=machine.readers.fences,
         positions=machine.readers.positions,
     )
-    body = _encoder.encode(state)
-    return _HEADER.pack(_MAGIC, _VERSION, zlib.crc32(body)) + body
-
-
-def decode(data: bytes) -> State:
-    """Inverse of encode. Raises ImageDamaged for any other bytes."""
-    if len(data) < _HEADER.size:
-        raise ImageDamaged("the state of the partition is cut off")
-    magic, version, crc = _HEADER.unpack_from(data)
-    body = memoryview(data)[_HEADER.size :]
-    if magic != _MAGIC or version != _VERSION:
-        raise ImageDamaged("the state is not that of a partition, or of another version of this software")
-    if zlib.crc32(body) != crc:
-        raise ImageDamaged("the state of the partition does not have its CRC")
-    try:
-        return _decoder.decode(body)
-    except msgspec.DecodeError as error:
-        raise ImageDamaged(f"the state of the partition cannot be read: {error}") from error
+    return _sealed.encode(state)
 
 
 def put_back(machine: PartitionMachine, state: State) -> None:

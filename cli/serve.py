@@ -15,6 +15,7 @@ from ..cluster.book import BookDamaged
 from ..cluster.config import ConfigError, NodeConfig, load, parse_address
 from ..cluster.node import Node
 from ..http_api.app import start_http
+from ..partition.switches import warning
 from ..raft.refusal import DiskRefused
 from ..raft.wal import WalLocked
 from .joining import joined
@@ -41,6 +42,8 @@ def serve(config: Path, check: bool, with_parent: bool) -> None:
         click.echo(f"{config} is fine: node {settings.node_id} {place}")
         return
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    if (switched := warning()) is not None:
+        _log.critical(switched)
     try:
         sys.exit(uvloop.run(run(settings, with_parent)))
     except (ConfigError, BookDamaged, DiskRefused, WalLocked) as error:

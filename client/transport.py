@@ -17,6 +17,7 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from ..partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
+from ..partition.switches import stop_at
 from .config import ClientConfig
 from .errors import ClientClosed, ClusterUnreachable, refusal_of
 
@@ -125,6 +126,8 @@ class Transport:
     async def _attempt(self, request: Request, node: str) -> Answer:
         timeout_ms = (request.timeout_ms or self._config.request_timeout_ms) + request.wait_ms
         timeout = aiohttp.ClientTimeout(total=timeout_ms / 1000, sock_connect=self._config.connect_timeout_ms / 1000)
+        if request.on_written is not None:
+            stop_at("produce-begun")
         try:
             async with self._open_session().request(
                 request.method,
@@ -136,6 +139,8 @@ class Transport:
                 allow_redirects=False,
             ) as response:
                 body = await _read(response)
+                if request.on_written is not None:
+                    stop_at("produce-answered")
         except _NOT_SENT:
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -182,6 +187,7 @@ class _Body(aiohttp.Payload):
         await writer.write(self._value)
         if self._on_written is not None:
             self._on_written()
+            stop_at("produce-written")
 
 
 def _knows_no_leader(refusal: StockadeError) -> bool:

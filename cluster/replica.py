@@ -34,6 +34,7 @@ from ..partition.errors import (
 from ..partition.records import Batch
 from ..partition.segments import Slice
 from ..partition.stored import StoredMachine
+from ..partition.switches import stop_at
 from ..partition.tenures import Tenure
 from ..raft.group import Group
 from .model import BatchStatus, PartitionStatus, Position, ReadGuard, TopicConfig
@@ -126,6 +127,7 @@ class Replica(PartitionGroup):
     ) -> Appended:
         """Propose the batch; a producer that is new here is enrolled first and the batch proposed again."""
         await self._prepare_write()
+        stop_at("append-received")
         if message_id is not None and not self.machine.config.dedupe_window_ms:
             raise InvalidRequest("message_id: the topic has no dedupe_window_ms")
         command = Append(
@@ -151,6 +153,7 @@ class Replica(PartitionGroup):
         except NotOwner as refusal:
             raise self._named(refusal) from None
         assert isinstance(result, Appended), result
+        stop_at("append-applied")
         return result
 
     async def read(

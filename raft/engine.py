@@ -19,6 +19,7 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
+from ..partition.switches import stop_at
 from .configuration import CONFIGURATION, Configuration
 from .election import Election
 from .following import Following, InvariantBroken
@@ -235,6 +236,8 @@ class Engine(SyncObj):  # type: ignore[misc]
     def _on_ack(self, node_id: str, ack: AppendAck) -> None:
         """An ack of another term says nothing about this one (D1)."""
         if self.leading is not None and ack.term == self.leading.term:
+            if ack.success and ack.next_index > self.commit_index + 1:
+                stop_at("append-copied")
             self.leading.answered(node_id, ack, self._ports.clock())
 
     # Roles.

@@ -47,8 +47,10 @@ PURE = [
     *("cluster/sessions.py", "cluster/state.py", "cluster/work.py", "cluster/leases.py", "client/accumulator.py"),
     *("chaos/checkers.py", "spark/options.py", "spark/ranges.py"),
 ]
-INPUT_OUTPUT = ["partition/segments.py", "partition/segment_files.py", "partition/stored.py"]
-"""The exceptions: they read and write files, and are as free of clock and chance as the rest."""
+INPUT_OUTPUT = ["partition/segments.py", "partition/segment_files.py", "partition/stored.py", "partition/switches.py"]
+"""The exceptions: they read and write files, or stop the process for a test, and are as free of clock and chance as
+the rest.
+"""
 CLOCK = {"asyncio", "datetime", "sched", "threading", "time"}
 CHANCE = {"random", "secrets", "uuid"}
 OUTER_WORLD = {"fcntl", "io", "mmap", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "tempfile"}

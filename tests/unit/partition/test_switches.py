@@ -13,8 +13,9 @@ STOPPING = "from stockade.partition.switches import stop_at; input(); stop_at('a
 
 def run(code: str, **variables: str) -> "subprocess.Popen[str]":
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | variables
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", code], env=environment, text=True, **pipes)
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def test_nothing_is_switched_on_by_itself() -> None:

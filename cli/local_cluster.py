@@ -9,8 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,45 +16,25 @@ from types import TracebackType
 from typing import TextIO
 
 from .authority import NODE_DAYS, CannotMake, make_certificates, node_files, tls_section
+from .local_node import ClusterFailed, LocalNode, end_of_log, free_ports, is_ready
+
+__all__ = ["ClusterFailed", "LocalCluster", "LocalNode"]
 
 RESTART_AFTER_S = 2.0
 """A node that died is started again after this time."""
+LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 15.0
 """A node that has not ended this long after SIGTERM is killed."""
 
 
 @dataclass
-class LocalNode:
-    """One node: where it listens, where its data is, and its process."""
-
-    name: str
-    http: str
-    raft: str
-    data: Path
-    process: "subprocess.Popen[bytes] | None" = None
-    died_at: float | None = None
-    restarts: int = 0
-
-    @property
-    def url(self) -> str:
-        """Base URL of the HTTP interface."""
-        return f"http://{self.http}"
-
-    @property
-    def pid(self) -> int | None:
-        """Process id, None while it does not run."""
-        return self.process.pid if self.process is not None and self.process.poll() is None else None
-
-
-class ClusterFailed(Exception):
-    """A node could not be started; the message says which, and shows the end of its log."""
-
-
-@dataclass
 class LocalCluster:
     """Nodes n1 to nN on loopback. HTTP ports count up from ``port_base``, Raft ports from ``port_base`` + 100; 0
-    takes free ports. ``raft_address`` may give the address under which one node reaches another (to put a proxy
-    between them). With ``tls`` their traffic is encrypted, with certificates made in ``data``/certs.
+    takes free ports. With ``tls`` their traffic is encrypted, with certificates made in ``data``/certs.
+
+    To break them on purpose: ``raft_address`` may give the address under which one node reaches another (a proxy
+    between them), ``host`` the address on which a node listens (in a network of its own), and ``prefix`` the words
+    that its command begins with (a program that starts it so that it can be broken, and becomes it).
     """
 
     data: Path
@@ -67,6 +45,8 @@ class LocalCluster:
     settings: str = ""
     tls: bool = False
     raft_address: Callable[[str, "LocalNode"], str] | None = None
+    host: Callable[[str], str] = lambda _: LOOPBACK
+    prefix: Callable[[str], Sequence[str]] = lambda _: ()
     nodes: list[LocalNode] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -74,11 +54,14 @@ class LocalCluster:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._supervisor = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
-        ports = _ports(self.port_base, self.nodes_count)
+        ports = free_ports(self.port_base, self.nodes_count)
         for number, (http, raft) in enumerate(ports, start=1):
-            name = f"n{number}"
-            addresses = f"127.0.0.1:{http}", f"127.0.0.1:{raft}"
-            self.nodes.append(LocalNode(name, *addresses, (self.data / name).absolute()))
+            self.nodes.append(self._node(number, http, raft))
+
+    def _node(self, number: int, http: int, raft: int) -> LocalNode:
+        name = f"n{number}"
+        host = self.host(name)
+        return LocalNode(name, f"{host}:{http}", f"{host}:{raft}", (self.data / name).absolute())
 
     def start(self) -> None:
         """Write every node's configuration, start the processes and watch them. Raises ClusterFailed."""
@@ -107,6 +90,8 @@ class LocalCluster:
             raise ClusterFailed(f"another cluster runs in {self.data}: stop it, or choose another --data") from error
         for address in (address for node in self.nodes for address in (node.http, node.raft)):
             host, _, port = address.rpartition(":")
+            if host != LOOPBACK:  # of a network that nobody else is in
+                continue
             try:
                 socket.create_server((host, int(port))).close()
             except OSError as error:
@@ -115,9 +100,8 @@ class LocalCluster:
     def add_node(self) -> LocalNode:
         """Start one more node, which joins the running ones; it is ready when wait_ready says so."""
         joined = [node.url for node in self.nodes]
-        http, raft = _ports(self.port_base and self.port_base + len(self.nodes), 1)[0]
-        name = f"n{len(self.nodes) + 1}"
-        node = LocalNode(name, f"127.0.0.1:{http}", f"127.0.0.1:{raft}", (self.data / name).absolute())
+        http, raft = free_ports(self.port_base and self.port_base + len(self.nodes), 1)[0]
+        node = self._node(len(self.nodes) + 1, http, raft)
         node.data.mkdir(parents=True, exist_ok=True)
         (node.data / "node.toml").write_text(self._configuration(node, [node], joined), encoding="utf-8")
         self.nodes.append(node)
@@ -129,6 +113,7 @@ class LocalCluster:
     def start_node(self, node: LocalNode) -> None:
         """Start one node that does not run."""
         command = [
+            *self.prefix(node.name),
             sys.executable,
             "-m",
             "stockade",
@@ -150,10 +135,10 @@ class LocalCluster:
         """Return when every node says that it is ready. Raises ClusterFailed."""
         deadline = time.monotonic() + timeout_s
         for node in self.nodes:
-            while not _is_ready(node.url):
+            while not is_ready(node.url):
                 self._check_alive(node)
                 if time.monotonic() > deadline:
-                    raise ClusterFailed(f"{node.name} is not ready after {timeout_s:.0f} s.\n{_end_of_log(node)}")
+                    raise ClusterFailed(f"{node.name} is not ready after {timeout_s:.0f} s.\n{end_of_log(node)}")
                 time.sleep(0.05)
 
     def kill(self, node: LocalNode, number: int = signal.SIGKILL) -> None:
@@ -221,7 +206,7 @@ class LocalCluster:
 
     def _check_alive(self, node: LocalNode) -> None:
         if node.process is not None and node.process.poll() is not None:
-            raise ClusterFailed(f"{node.name} ended with code {node.process.returncode}.\n{_end_of_log(node)}")
+            raise ClusterFailed(f"{node.name} ended with code {node.process.returncode}.\n{end_of_log(node)}")
 
     @property
     def _certs(self) -> Path:
@@ -261,26 +246,3 @@ class LocalCluster:
             scratch = self.data / "cluster.json.new"
             scratch.write_text(json.dumps({"nodes": nodes}, indent=1) + "\n", encoding="utf-8")
             os.replace(scratch, self.data / "cluster.json")  # noqa: PTH105
-
-
-def _ports(base: int, count: int) -> Sequence[tuple[int, int]]:
-    if base:
-        return [(base + number, base + 100 + number) for number in range(count)]
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2 * count)]
-    free = [entry.getsockname()[1] for entry in sockets]
-    for entry in sockets:
-        entry.close()
-    return list(zip(free[::2], free[1::2], strict=True))
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:  # noqa: S310
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
-        return False
-
-
-def _end_of_log(node: LocalNode, lines: int = 15) -> str:
-    text = (node.data / "node.log").read_text(encoding="utf-8", errors="replace")
-    return "\n".join(text.splitlines()[-lines:])

@@ -87,12 +87,15 @@ class Steering(Engine):
             super()._checkCommandsToApply()
 
     def _push_heir(self) -> None:
-        """Tell the heir, once it has everything, to campaign; again after a heartbeat, as messages can be lost."""
+        """Tell the heir, once it has everything, to campaign; again after a heartbeat, as messages can be lost.
+
+        Everything must be applied here, too: what this node had still to answer would end with its leadership.
+        """
         leading, now = self.leading, self._ports.clock()
         if leading is None or leading.heir is None or now < self._pushed_at + self.settings.heartbeat_ms / 1000:
             return
         heir = leading.followers.get(leading.heir)
-        if heir is not None and heir.match_index == self.journal.last_index:
+        if heir is not None and heir.match_index == self.applied_index == self.journal.last_index:
             self._pushed_at = now
             self._gate.post(heir.node_id, TimeoutNow(self.term))
 

@@ -246,6 +246,19 @@ def test_a_leader_hands_over_to_whom_it_is_told_and_loses_no_proposal() -> None:
     assert isinstance(held[0].outcome, Committed | Rejected)
 
 
+def test_a_handover_leaves_no_proposal_without_an_answer() -> None:
+    """The heir has it on disk before the leader has: without the leader's own copy it is not committed."""
+    world, leader, (heir, third) = started()
+    world.isolate([third])
+    world.disks[leader].latency_s = lambda: 0.3
+    attempts = propose(world, leader, "the heir has it first")
+    world.run(0.001)
+    settled = transfer(world, leader, heir)
+    world.run(1.0)
+    assert (settled, world.leaders()) == ([None], [heir])
+    assert isinstance(attempts[0].outcome, Committed)
+
+
 def test_a_handover_waits_for_an_heir_that_is_behind() -> None:
     world, leader, (heir, _) = started()
     world.network.cut(leader, heir)

@@ -160,6 +160,10 @@ class Mesh:
         """Where ``dialer`` reaches ``target``."""
         return self._proxies[dialer, target].address
 
+    def link(self, dialer: str, target: str) -> Proxy:
+        """The proxy through which ``dialer`` reaches ``target``, for other faults than cuts."""
+        return self._proxies[dialer, target]
+
     def isolate(self, nodes: Iterable[str], kind: CutKind) -> None:
         """Cut every link between ``nodes`` and the others; links within either side stay."""
         side = set(nodes)
@@ -187,6 +191,15 @@ class Mesh:
                 # 0 never times out: bytes are thrown away until the toxic goes, and the connection with it.
                 proxy.add_toxic(f"silent-{stream}", "timeout", stream, {"timeout": 0})
         self._cuts[link] = kind
+
+
+class Proxies:
+    """All proxies of a cluster: ``mesh`` between its nodes, and for each node a ``door`` for all clients."""
+
+    def __init__(self, server: ProxyServer, raft: Mapping[str, Address], http: Mapping[str, Address]) -> None:
+        """``raft`` and ``http``: where each node really listens."""
+        self.mesh = Mesh(server, raft)
+        self.doors = {node: server.create(f"clients-to-{node}", http[node]) for node in sorted(http)}
 
 
 def _free_port() -> int:

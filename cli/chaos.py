@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..chaos.disks import DiskFailed, LoopDisk, why_not
+from ..chaos.faults.catalogue import CATALOGUE
 from ..chaos.history import History
 from ..chaos.rounds import Options, Result, Strike, run_rounds
 from ..chaos.scene import ScenarioFailed
@@ -97,6 +98,15 @@ def rounds(
     _print(console, result)
     console.print(f"history: {history}")
     sys.exit(1 if result.violations else 0)
+
+
+@chaos.command()
+def faults() -> None:
+    """What can be broken."""
+    table = Table("fault", "what it does")
+    for fault in CATALOGUE.values():
+        table.add_row(fault.name, fault.about)
+    Console().print(table)
 
 
 def _bar(console: Console) -> Progress:

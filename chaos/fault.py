@@ -8,12 +8,13 @@ import random
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from ..client.admin import Client
 from .disks import LoopDisk
+from .network.hosts import Hosts
 from .proxies import Proxies
 from .raw import RawNode
 
@@ -32,7 +33,7 @@ class Arena(Protocol):
         ...
 
     @property
-    def hosts(self) -> Any | None:
+    def hosts(self) -> Hosts | None:
         """A network namespace for each node (``chaos/network``); None unless the cluster was started in them."""
         ...
 

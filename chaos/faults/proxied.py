@@ -1,0 +1,110 @@
+"""Faults of connections, by toxiproxy: between nodes, and between clients and nodes. None needs root."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+from ..fault import Arena, Broken
+from ..proxies import Proxies, Proxy, ProxyError
+
+Draw = Callable[[random.Random], Mapping[str, Any]]
+"""Draws a toxic's attributes; toxiproxy's README names them and their units."""
+STREAMS = (("upstream",), ("downstream",), ("upstream", "downstream"))
+_numbers = count(1)
+_WITHOUT = "the cluster was not started behind toxiproxy"
+
+
+def _targets(arena: Arena, chance: random.Random) -> tuple[str, Sequence[Proxy]]:
+    """The links of one node with its peers, its door for clients, or one link, drawn."""
+    proxies = arena.proxies
+    assert isinstance(proxies, Proxies)
+    node, other = chance.sample(list(arena.nodes), 2)
+    kind = chance.choice(["links", "door", "link"])
+    if kind == "door":
+        return f"clients to {node}", [proxies.doors[node]]
+    if kind == "link":
+        return f"{node} to {other}", [proxies.mesh.link(node, other)]
+    others = [peer for peer in arena.nodes if peer != node]
+    both = [proxies.mesh.link(*pair) for peer in others for pair in ((node, peer), (peer, node))]
+    return f"all links of {node}", both
+
+
+class Toxic:
+    """One of toxiproxy's toxics, in one direction or both."""
+
+    def __init__(self, kind: str, about: str, draw: Draw) -> None:
+        self.name = f"toxic-{kind.replace('_', '-')}"
+        self.about = about
+        self._kind = kind
+        self._draw = draw
+
+    def why_not(self, arena: Arena) -> str | None:
+        """It needs proxies."""
+        return None if arena.proxies is not None else _WITHOUT
+
+    async def strike(self, arena: Arena, chance: random.Random) -> Broken:
+        """Poison what is drawn."""
+        where, proxies = _targets(arena, chance)
+        attributes, streams = self._draw(chance), chance.choice(STREAMS)
+        names = {stream: f"{self.name}-{next(_numbers)}" for stream in streams}
+        for proxy in proxies:
+            for stream, name in names.items():
+                proxy.add_toxic(name, self._kind, stream, attributes)
+
+        async def heal() -> None:
+            for proxy in proxies:
+                for name in names.values():
+                    with suppress(ProxyError):  # it is gone when the server was reset
+                        proxy.remove_toxic(name)
+
+        values = ", ".join(f"{key} {value}" for key, value in attributes.items())
+        return Broken(f"{self._kind} ({values}), {' and '.join(streams)}, {where}", heal)
+
+
+class ProxyDown:
+    """Connections break, and new ones are refused."""
+
+    name = "proxy-down"
+    about = "connections break and new ones are refused"
+
+    def why_not(self, arena: Arena) -> str | None:
+        """It needs proxies."""
+        return None if arena.proxies is not None else _WITHOUT
+
+    async def strike(self, arena: Arena, chance: random.Random) -> Broken:
+        """Take down what is drawn."""
+        where, proxies = _targets(arena, chance)
+        for proxy in proxies:
+            proxy.disable()
+
+        async def heal() -> None:
+            for proxy in proxies:
+                proxy.enable()
+
+        return Broken(f"refused: {where}", heal)
+
+
+PROXY_FAULTS = (
+    Toxic(
+        "latency",
+        "every piece of data is late, by a time that varies",
+        lambda chance: {"latency": chance.choice([20, 100, 400, 1500]), "jitter": chance.choice([0, 10, 300])},
+    ),
+    Toxic("bandwidth", "so many KB/s and no more", lambda chance: {"rate": chance.choice([8, 64, 512])}),
+    Toxic("slow_close", "connections end late", lambda chance: {"delay": chance.choice([500, 3000])}),
+    Toxic(
+        "timeout",
+        "data are swallowed; the connection ends after a while, or with the fault",
+        lambda chance: {"timeout": chance.choice([0, 500, 4000])},
+    ),
+    Toxic("reset_peer", "connections are reset", lambda chance: {"timeout": chance.choice([0, 200, 2000])}),
+    Toxic(
+        "slicer",
+        "data come in small pieces",
+        lambda chance: {"average_size": chance.choice([16, 256]), "size_variation": 8, "delay": 200},
+    ),
+    Toxic("limit_data", "connections end after so many bytes", lambda chance: {"bytes": chance.choice([64, 5000])}),
+    ProxyDown(),
+)

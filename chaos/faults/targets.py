@@ -1,0 +1,62 @@
+"""Who is struck: questions about the cluster that more than one fault asks. What is drawn comes from the seed."""
+
+import random
+from collections.abc import Sequence
+
+from ...partition.errors import StockadeError
+from ..fault import Arena, NothingToBreak
+
+PATIENCE_MS = 1_000
+"""How long the cluster may take to say who leads; when it cannot, there is nobody to strike."""
+
+
+async def leaders(arena: Arena) -> list[str]:
+    """The nodes that lead a partition of a topic under load, as the cluster has it now, and run."""
+    try:
+        topics = [await arena.client.topic(topic, patience_ms=PATIENCE_MS) for topic in arena.topics]
+    except StockadeError:
+        return []
+    led = {state.leader_node for topic in topics for state in topic.partitions}
+    return [node for node in running(arena) if node in led]
+
+
+async def controller(arena: Arena) -> str:
+    """The node that leads the controller group. Raises NothingToBreak when nobody is known to."""
+    try:
+        leader = (await arena.client.cluster()).controller.leader_node
+    except StockadeError:
+        leader = None
+    if leader is None or leader not in running(arena):
+        raise NothingToBreak("nobody is known to lead the controller")
+    return leader
+
+
+def running(arena: Arena) -> list[str]:
+    """The nodes whose process is there."""
+    return [node for node in arena.nodes if arena.pid(node) is not None]
+
+
+def one(nodes: Sequence[str], chance: random.Random) -> str:
+    """One of them, drawn. Raises NothingToBreak when there is none."""
+    if not nodes:
+        raise NothingToBreak("no node to strike")
+    return chance.choice(nodes)
+
+
+def minority(arena: Arena, chance: random.Random) -> list[str]:
+    """At least one node and less than half of them, drawn."""
+    most = max(1, (len(arena.nodes) - 1) // 2)
+    return sorted(chance.sample(list(arena.nodes), chance.randint(1, most)))
+
+
+def pid_of(arena: Arena, node: str) -> int:
+    """The node's process. Raises NothingToBreak when it does not run."""
+    pid = arena.pid(node)
+    if pid is None:
+        raise NothingToBreak(f"{node} does not run")
+    return pid
+
+
+def listed(nodes: Sequence[str]) -> str:
+    """For people."""
+    return ", ".join(nodes)

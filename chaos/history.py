@@ -18,8 +18,8 @@ from ..partition.errors import StockadeError
 Kind = Literal["invoke", "ok", "fail", "info"]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a history.
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One line of a history. ``docs/chaos.md`` lists the operations (``f``) and what each says in which field.
 
     ``invoke`` begins an operation; ``ok`` ends it, ``fail`` ends it with the proof that it changed nothing,
     ``info`` says that its outcome is unknown, or, without ``of``, what the nemesis did. ``value`` names the
@@ -44,9 +44,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: str | None = None
     count: int | None = None
     offset: int | None = None
-    """Of an append: its first offset. Of a fetch: log_end as answered; ``value`` names what lies before it."""
+    """Of an append: its first offset. Of a fetch: log_end as answered; ``value`` names what lies before it. Of a poll:
+    from where it was asked, and behind what was answered. Of a position: itself.
+    """
+    records: list[tuple[str, int]] | None = None
+    """What a poll was answered, in order: (name of the first record, how many of that writer follow each other)."""
+    resource: str | None = None
+    """What an own claimed; the group whose position it is."""
+    generation: int | None = None
     node: str | None = None
     error: str | None = None
+    """Code of the refusal; of the nemesis: what is broken or healed, for people."""
     outcome: dict[str, Any] | None = None
     """Certificate in a fencing refusal: state, base_offset, last_offset (SEMANTICS 7.6)."""
 

@@ -14,7 +14,7 @@ import uvloop
 from ..cluster.book import BookDamaged
 from ..cluster.config import ConfigError, NodeConfig, load, parse_address
 from ..cluster.node import Node
-from ..http_api.app import start_http
+from ..http_api.app import LINGER_S, start_http
 from ..partition.switches import warning
 from ..raft.refusal import DiskRefused
 from ..raft.wal import WalLocked
@@ -74,6 +74,7 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
         watching.cancel()
     http.leave()
     await node.hand_over()
+    await asyncio.sleep(LINGER_S)
     await http.close()
     await node.stop()
     if node.failure is not None:

@@ -14,6 +14,8 @@ from .server import Runner
 
 DRAIN_S = 10.0
 """Time that requests under way have to finish when the interface is closed."""
+LINGER_S = 0.2
+"""So long a node that leads nothing any more goes on answering: until the others have heard who leads instead."""
 
 
 class HttpServer:
@@ -31,7 +33,9 @@ class HttpServer:
         return port
 
     def leave(self) -> None:
-        """Say from now on that the node is not ready, so that nobody sends new clients here; go on serving."""
+        """Say from now on that the node is not ready, and end connections with their next answer, so that nobody sends
+        anything new here; go on serving.
+        """
         self._context.is_leaving = True
 
     async def close(self) -> None:

@@ -67,6 +67,8 @@ def endpoint(route: Route, context: Context) -> Handler:
         if not response.prepared:
             for name, value in call.leader_headers().items():
                 response.headers.setdefault(name, value)
+            if context.is_leaving:
+                response.force_close()  # what is sent on a connection as it is closed is of unknown outcome
         return response
 
     return answer

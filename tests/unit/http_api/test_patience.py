@@ -177,7 +177,8 @@ def test_a_node_that_leaves_says_so_and_goes_on_serving() -> None:
         node.server.leave()
         refused = await node.call("GET", "/readyz")
         assert (refused.status, refused.json["detail"]) == (503, "the node is stopping")
-        assert (await node.call("POST", RECORDS, b"x\n", TEXT)).status == 200
+        written = await node.call("POST", RECORDS, b"x\n", TEXT)
+        assert (written.status, written.headers["Connection"]) == (200, "close")
         assert (await node.call("GET", "/healthz")).status == 200
 
     run(test)

@@ -1,49 +1,70 @@
 """A small blocking reader for places without an event loop, such as Spark's executors. It can be pickled.
 
-Reads only, so any node may be asked again after any failure. It must never be used for writing: repetition there needs
-the producer's care.
+It needs the standard library and pyarrow, nothing else. Reads only, so any node may be asked again after any failure.
+It must never be used for writing: repetition there needs the producer's care.
 """
 
-import http.client
+import json
 import time
-from collections.abc import Mapping
-from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
 
-import msgspec
 import pyarrow as pa
 
-from ..partition.errors import RequestTimedOut, StockadeError
+from ..partition.errors import StockadeError
+from .access import Access
 from .config import DEFAULT_BOOTSTRAP, Bootstrap, ClientConfig
-from .errors import refusal_of
-from .fetched import ARROW_STREAM, fetched
-from .model import Offsets, Topic
+from .fetched import ARROW_STREAM, Fetched, fetched
+from .plain_http import PlainAnswer, PlainHttp
 from .retry import backoff_s, is_momentary
 
-_Headers = http.client.HTTPMessage
+
+class PartitionLeader(NamedTuple):
+    """A partition, and the base URL of its leader; None while there is none."""
+
+    partition: int
+    leader: str | None
+
+
+class TopicLeaders(NamedTuple):
+    """A topic; ``topic_id`` tells incarnations of a name apart."""
+
+    name: str
+    topic_id: int
+    partitions: list[PartitionLeader]
 
 
 class BlockingClient:
     """Reads from one cluster, one request at a time. ``bootstrap`` as for Client. Not safe for several threads."""
 
-    def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, access: Access | None = None) -> None:
         self.config = ClientConfig.of(bootstrap)
-        self._connections: dict[str, http.client.HTTPConnection] = {}
+        self.access = access or Access()
+        self._http = PlainHttp(self.access, self.config.request_timeout_ms / 1000)
         self._node = self.config.bootstrap[0]
 
-    def __reduce__(self) -> tuple[type["BlockingClient"], tuple[ClientConfig]]:
-        return BlockingClient, (self.config,)
+    def __reduce__(self) -> tuple[type["BlockingClient"], tuple[ClientConfig, Access]]:
+        return BlockingClient, (self.config, self.access)
 
-    def topic(self, name: str) -> Topic:
-        """Definition and leaders. Raises UnknownTopicOrPartition."""
-        _, body = self._get(f"/v1/topics/{quote(name, safe='')}")
-        return msgspec.json.decode(body, type=Topic)
+    def topics(self) -> list[str]:
+        """Names of all topics, ascending."""
+        return [each["name"] for each in self._json("/v1/topics")["topics"]]
 
-    def offsets(self, topic: str, partition: int) -> tuple[int, int]:
+    def topic(self, name: str) -> TopicLeaders:
+        """Incarnation and leaders. Raises UnknownTopicOrPartition."""
+        answer = self._json(f"/v1/topics/{quote(name, safe='')}")
+        leaders = [PartitionLeader(each["partition"], each["leader"]) for each in answer["partitions"]]
+        return TopicLeaders(answer["name"], answer["topic_id"], leaders)
+
+    def offsets(self, topic: str, partition: int, topic_id: int | None = None) -> tuple[int, int]:
         """(first retained offset, next offset to be written)."""
-        _, body = self._get(f"{_path(topic, partition)}/offsets")
-        answer = msgspec.json.decode(body, type=Offsets)
-        return answer.log_start, answer.log_end
+        answer = self._offsets(topic, partition, "latest", topic_id)
+        return answer["log_start"], answer["log_end"]
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int, topic_id: int | None = None) -> int | None:
+        """Offset of the first record at or after ``timestamp_ms``; None when there is none."""
+        offset: int = self._offsets(topic, partition, timestamp_ms, topic_id)["offset"]
+        return None if offset < 0 else offset
 
     def fetch_arrow(
         self, topic: str, partition: int, offset: int, max_bytes: int | None = None
@@ -52,23 +73,44 @@ class BlockingClient:
 
         An empty list at the log end. ``max_bytes`` None: the configuration's. Raises OffsetOutOfRange.
         """
-        query = {"offset": offset, "max_bytes": max_bytes or self.config.fetch_bytes_max}
-        headers, body = self._get(f"{_path(topic, partition)}/records?{urlencode(query)}", Accept=ARROW_STREAM)
-        answer = fetched(headers.get, body)
+        answer = self.fetch(topic, partition, offset, max_bytes)
         return answer.base_offset, answer.batches
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        max_bytes: int | None = None,
+        *,
+        topic_id: int | None = None,
+        meta: bool = False,
+    ) -> Fetched:
+        """As ``fetch_arrow``, with the bounds of the log, and with ``meta`` who wrote each batch.
+
+        Raises also InconsistentTopicId, for a topic made anew.
+        """
+        query = {"offset": offset, "max_bytes": max_bytes or self.config.fetch_bytes_max} | _guard(topic_id)
+        query |= {"meta": "true"} if meta else {}
+        answer = self._get(f"{_path(topic, partition)}/records?{urlencode(query)}", Accept=ARROW_STREAM)
+        return fetched(answer.headers.get, answer.body, meta=meta)
 
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._http.close()
 
-    def _get(self, path: str, **headers: str) -> tuple[_Headers, bytes]:
+    def _offsets(self, topic: str, partition: int, at: str | int, topic_id: int | None) -> Any:
+        return self._json(f"{_path(topic, partition)}/offsets?{urlencode({'at': at} | _guard(topic_id))}")
+
+    def _json(self, path: str) -> Any:
+        return json.loads(self._get(path).body)
+
+    def _get(self, path: str, **headers: str) -> PlainAnswer:
         deadline_s = time.monotonic() + self.config.delivery_timeout_ms / 1000
         attempts = 0
         while True:
             try:
-                return self._attempt(path, headers)
+                return self._http.request(self._node, "GET", path, headers)
             except StockadeError as error:
                 attempts += 1
                 pause_s = backoff_s(self.config, attempts, error)
@@ -77,26 +119,6 @@ class BlockingClient:
                 self._node = error.fields.get("leader") or self._next_node()
             time.sleep(pause_s)
 
-    def _attempt(self, path: str, headers: Mapping[str, str]) -> tuple[_Headers, bytes]:
-        connection = self._connection(self._node)
-        try:
-            connection.request("GET", urlsplit(self._node).path + path, headers=headers)
-            response = connection.getresponse()
-            body = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise RequestTimedOut(f"{self._node}: {error!r}") from error
-        if response.status >= 300:
-            raise refusal_of(response.status, body)
-        return response.headers, body
-
-    def _connection(self, node: str) -> http.client.HTTPConnection:
-        if node not in self._connections:
-            parts = urlsplit(node)
-            kind: Any = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-            self._connections[node] = kind(parts.netloc, timeout=self.config.request_timeout_ms / 1000)
-        return self._connections[node]
-
     def _next_node(self) -> str:
         nodes = self.config.bootstrap
         return nodes[(nodes.index(self._node) + 1) % len(nodes)] if self._node in nodes else nodes[0]
@@ -104,3 +126,7 @@ class BlockingClient:
 
 def _path(topic: str, partition: int) -> str:
     return f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}"
+
+
+def _guard(topic_id: int | None) -> dict[str, Any]:
+    return {} if topic_id is None else {"topic_id": topic_id}

@@ -1,16 +1,15 @@
 """Refusals that only a client knows, and the way from a problem document back to its class.
 
-Nothing here does IO, so that both clients, the asynchronous and the blocking one, read answers the same way.
+Nothing here does IO, so that both clients, the asynchronous and the blocking one, read answers the same way; nor does
+it need any library, because the blocking one may not.
 """
 
+import json
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
-
-from ..partition.codec import revive
-from ..partition.errors import BY_CODE, LeaderNotAvailable, RequestTimedOut, StockadeError
+from ..partition.errors import BY_CODE, LeaderNotAvailable, RequestTimedOut, StockadeError, revive
 
 _COMMON = frozenset({"type", "title", "status", "detail", "code", "retriable", "no_side_effects", "instance"})
 _FINAL_IF_UNKNOWN = (HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT)
@@ -66,8 +65,8 @@ def with_fields(error: StockadeError, **fields: Any) -> StockadeError:
 
 def _problem_in(body: bytes) -> dict[str, Any] | None:
     try:
-        problem = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        problem = json.loads(body)
+    except (ValueError, RecursionError):
         return None
     return problem if isinstance(problem, dict) and isinstance(problem.get("code"), str) else None
 

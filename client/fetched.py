@@ -17,6 +17,8 @@ class Fetched:
 
     ``next_offset``: where to go on. ``log_start``, ``log_end``: the partition's bounds at the time of the answer.
     ``stale``: a replica answered without asking the leader. ``leader``: base URL of the partition's leader, if told.
+    ``origins``: a row for each batch, when they were asked for: count, producer_id, producer_epoch, first_sequence
+    (null without a producer), writer_epoch.
     """
 
     base_offset: int
@@ -26,6 +28,7 @@ class Fetched:
     log_end: int
     stale: bool
     leader: str | None = None
+    origins: pa.RecordBatch | None = field(default=None, repr=False)
 
     def after(self, offset: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(base offset, batch) for each batch, without the rows before ``offset``."""
@@ -37,11 +40,15 @@ class Fetched:
             base += batch.num_rows
 
 
-def fetched(header: Callable[[str], str | None], body: bytes) -> Fetched:
-    """Read an Arrow answer; ``header`` looks one up by its name. Raises CorruptMessage when it makes no sense."""
+def fetched(header: Callable[[str], str | None], body: bytes, *, meta: bool = False) -> Fetched:
+    """Read an Arrow answer; ``header`` looks one up by its name, ``meta`` says that origins were asked for.
+
+    Raises CorruptMessage when it makes no sense.
+    """
     try:
-        with pa.ipc.open_stream(body) as reader:
-            batches = list(reader)
+        source = pa.BufferReader(body)
+        batches = list(pa.ipc.open_stream(source))
+        origins = pa.ipc.open_stream(source).read_next_batch() if meta else None
         next_offset = _number(header("Stockade-Next-Offset"))
         rows = sum(batch.num_rows for batch in batches)
         return Fetched(
@@ -52,6 +59,7 @@ def fetched(header: Callable[[str], str | None], body: bytes) -> Fetched:
             log_end=_number(header("Stockade-Log-End")),
             stale=header("Stockade-Stale") == "true",
             leader=header("Stockade-Leader") or None,
+            origins=origins,
         )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptMessage(f"the answer cannot be read: {error!r}") from error

@@ -10,7 +10,7 @@ from ..partition.commands import Offset
 from ..partition.errors import InvalidRequest
 from ..partition.records import STREAM_END, STREAM_START
 from ..partition.segments import Slice
-from . import files, media, wire
+from . import files, media, origins, wire
 from .call import Call, json_answer, unless_ended
 from .parameters import INT64_MAX, integer
 from .rendering import first_offset, take
@@ -60,8 +60,8 @@ def read_wanted(call: Call) -> Wanted:
         local=given.query_flag("local"),
         guard=None if guard is None else ReadGuard(*guard),
     )
-    if wanted.form == media.ARROW and wanted.meta:
-        raise InvalidRequest("meta: not with Arrow, whose batches are sent as they are stored")
+    if wanted.form == media.ARROW and wanted.meta and wanted.follow:
+        raise InvalidRequest("meta: not with a followed Arrow stream, whose batches are sent as they are stored")
     if wanted.form == media.EVENTS:
         return wanted._replace(follow=True, offset=_resumed(call, wanted.offset))
     return wanted
@@ -118,14 +118,15 @@ async def _arrow(call: Call, found: Slice, wanted: Wanted) -> web.StreamResponse
         "Content-Type": media.ARROW,
         "Stockade-Next-Offset": str(found.next_offset),
     }
+    end = STREAM_END + (origins.stream(found.batches) if wanted.meta else b"")
     with files.opened(found.runs) as parts:
         if found.size <= SHORT_BYTES:
-            body = b"".join((STREAM_START, *files.pieces(parts), STREAM_END))
+            body = b"".join((STREAM_START, *files.pieces(parts), end))
             return web.Response(body=body, headers=headers)
-        stream = await call.start_stream(200, headers, len(STREAM_START) + found.size + len(STREAM_END))
+        stream = await call.start_stream(200, headers, len(STREAM_START) + found.size + len(end))
         await call.write(STREAM_START)
         await files.send(call, parts)
-        await call.write(STREAM_END)
+        await call.write(end)
         return stream
 
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from ..partition.codec import revive
-from ..partition.errors import InconsistentTopicId, NotLeaderOrFollower, RequestTimedOut, StockadeError
+from ..partition.errors import InconsistentTopicId, NotLeaderOrFollower, RequestTimedOut, StockadeError, revive
 from ..partition.partitioner import partition_for_key
 from . import bodies, media, peers, problems, wire
 from .batches import BATCH_BYTES_MAX, FORMS, Columns, body_bytes_max, positions, read_columns

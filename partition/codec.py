@@ -4,7 +4,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .errors import BY_CODE, StockadeError
+from .errors import StockadeError, revive
 
 _Command = TypeVar("_Command")
 _Result = TypeVar("_Result")
@@ -43,11 +43,3 @@ class Codec(Generic[_Command, _Result]):
         """Inverse of encode_result."""
         result = self._results.decode(data)
         return revive(result.code, result.detail, result.fields) if isinstance(result, _Refusal) else result
-
-
-def revive(code: str, detail: str, fields: dict[str, Any]) -> StockadeError:
-    """A refusal that crossed the wire, as an instance of its class again."""
-    cls = BY_CODE[code]
-    error = cls.__new__(cls)
-    StockadeError.__init__(error, detail, **fields)
-    return error

@@ -17,9 +17,11 @@ idea of who leads is out of date).
     └── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable and NotEnoughReplicas 503, RequestTimedOut 504
 """
 
+from typing import Any
+
 from .refusal import StockadeError
 
-__all__ = ["BY_CODE", "StockadeError"]
+__all__ = ["BY_CODE", "StockadeError", "revive"]
 
 
 class InvalidRequest(StockadeError):
@@ -283,3 +285,11 @@ class RequestTimedOut(StockadeError):
 
 BY_CODE: dict[str, type[StockadeError]] = {cls.code: cls for cls in StockadeError.__subclasses__()}
 """Every refusal by its wire code."""
+
+
+def revive(code: str, detail: str, fields: dict[str, Any]) -> StockadeError:
+    """A refusal that crossed the wire, as an instance of its class again."""
+    cls = BY_CODE[code]
+    error = cls.__new__(cls)
+    StockadeError.__init__(error, detail, **fields)
+    return error

@@ -12,8 +12,15 @@ from .ranges import Range
 
 COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 HEADERS = "headers array<struct<key: string, value: binary>>"
+ORIGIN = "producer_id bigint, producer_epoch int, sequence int, writer_epoch bigint"
+ORIGIN_NAMES = ("producer_id", "producer_epoch", "sequence", "writer_epoch")
 CREATE_TIME = 0
 """timestampType: the time is the record's own, as its producer gave it."""
+
+
+def schema_text(include_headers: bool, include_origin: bool) -> str:
+    """The columns, as Spark's DDL."""
+    return ", ".join([COLUMNS, *([HEADERS] if include_headers else []), *([ORIGIN] if include_origin else [])])
 
 
 def rows(target: pa.Schema, source: Range, offset: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -29,6 +36,9 @@ def rows(target: pa.Schema, source: Range, offset: int, batch: pa.RecordBatch) -
         "timestampType": lambda: pa.repeat(CREATE_TIME, count),
         "headers": lambda: batch.column("headers"),
     }
+    for name in ORIGIN_NAMES:
+        if name in batch.schema.names:
+            make[name] = lambda name=name: batch.column(name)  # type: ignore[misc]
     if unknown := set(target.names) - make.keys():
         raise ValueError(f"a topic has no column {', '.join(sorted(unknown))}; it has {', '.join(make)}")
     return pa.RecordBatch.from_arrays([pc.cast(make[each.name](), each.type) for each in target], schema=target)

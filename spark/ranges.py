@@ -1,41 +1,71 @@
-"""Which records each task reads: a pure function of the options and of where the logs start and end."""
+"""Which records each task reads: a pure function of where reading starts and ends, and of where the logs do."""
 
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from .options import EARLIEST, LATEST, Offsets, ReadOptions
+Bounds = tuple[int, int]
+"""Log start, and log end (the offset of the next record)."""
 
-Ends = Mapping[str, Mapping[int, tuple[int, int]]]
-"""By topic and partition: log start, and log end (the offset of the next record)."""
+
+class Seen(NamedTuple):
+    """A topic as it was seen: its incarnation, and the bounds of the partitions that are read."""
+
+    topic_id: int
+    bounds: Mapping[int, Bounds]
+
+
+Topics = Mapping[str, Seen]
+"""By name."""
 
 
 class Range(NamedTuple):
-    """Records ``start`` to ``end`` (not included) of one partition."""
+    """Records ``start`` to ``end`` (not included) of one partition of one incarnation of a topic."""
 
     topic: str
     partition: int
     start: int
     end: int
+    topic_id: int | None = None
+
+    @property
+    def place(self) -> str:
+        """The partition, for messages."""
+        return f"{self.topic}/{self.partition}"
 
 
-class OffsetsLost(ValueError):
-    """Offsets were asked for that the log does not have."""
+class DataLost(ValueError):
+    """Records were to be read that the logs do not have, or not any more."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; the option failOnDataLoss=false leaves out what is missing")
 
 
-def plan(options: ReadOptions, ends: Ends) -> list[Range]:
-    """The ranges to read, one a task, none of them empty.
+def within(wanted: Range, seen: Topics, *, fail: bool) -> Range | None:
+    """What of ``wanted`` the logs have; None when that is nothing. Raises DataLost when it is not all, if ``fail``."""
+    now = seen.get(wanted.topic)
+    if now is None or wanted.partition not in now.bounds:
+        _lost(f"{wanted.place} is gone, and {wanted.start} to {wanted.end} of it were not read yet", fail)
+        return None
+    if wanted.topic_id is not None and wanted.topic_id != now.topic_id:
+        _lost(f"{wanted.topic} was deleted and made anew before {wanted.place} was read to {wanted.end}", fail)
+        return None
+    start, end = now.bounds[wanted.partition]
+    if not start <= wanted.start <= wanted.end <= end:
+        asked = f"{wanted.start} to {wanted.end} were asked for"
+        _lost(f"{wanted.place} has offsets {start} to {end}, and {asked}", fail)
+    return wanted._replace(start=max(wanted.start, start), end=min(wanted.end, end))
 
-    Raises OffsetsLost if the log lacks some of what was asked for (unless ``fail_on_data_loss`` is off: then that is
-    left out), ValueError if offsets are given for partitions that do not exist, or not for all that do.
-    """
-    ranges = []
-    for topic, partitions in ends.items():
-        _check_partitions(options, topic, partitions)
-        ranges += [
-            _wanted(options, Range(topic, partition, *partitions[partition])) for partition in sorted(partitions)
-        ]
-    return split([each for each in ranges if each.start < each.end], options.min_partitions)
+
+def _lost(what: str, fail: bool) -> None:
+    if fail:
+        raise DataLost(what)
+
+
+def available(wanted: list[Range], seen: Topics, *, fail: bool) -> list[Range]:
+    """Those of the ranges, or of their parts, that have records. Raises DataLost if ``fail`` and some are missing."""
+    found = [within(each, seen, fail=fail) for each in wanted]
+    return [each for each in found if each is not None and each.start < each.end]
 
 
 def split(ranges: list[Range], count_min: int) -> list[Range]:
@@ -50,26 +80,3 @@ def _pieces(whole: Range, count_min: int, total: int) -> list[Range]:
     count = min(size, -(-count_min * size // total))
     cuts = [whole.start + size * number // count for number in range(count + 1)]
     return [whole._replace(start=start, end=end) for start, end in pairwise(cuts)]
-
-
-def _check_partitions(options: ReadOptions, topic: str, partitions: Mapping[int, object]) -> None:
-    for name, offsets in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
-        if not isinstance(offsets, int) and offsets[topic].keys() != partitions.keys():
-            raise ValueError(f"{name} must have an offset for each of the {len(partitions)} partitions of {topic}")
-
-
-def _wanted(options: ReadOptions, log: Range) -> Range:
-    start, end = _lookup(options.starting, log), _lookup(options.ending, log)
-    wanted = log._replace(start=log.start if start == EARLIEST else start, end=log.end if end == LATEST else end)
-    if log.start <= wanted.start <= wanted.end <= log.end:
-        return wanted
-    if options.fail_on_data_loss:
-        raise OffsetsLost(
-            f"{log.topic}/{log.partition} has offsets {log.start} to {log.end}, and {wanted.start} to {wanted.end} "
-            "were asked for; the option failOnDataLoss=false leaves out what is missing"
-        )
-    return wanted._replace(start=max(wanted.start, log.start), end=min(wanted.end, log.end))
-
-
-def _lookup(offsets: int | Offsets, log: Range) -> int:
-    return offsets if isinstance(offsets, int) else offsets[log.topic][log.partition]

@@ -1,27 +1,28 @@
-"""``spark.read.format("stockade")``: a topic as a DataFrame, with the columns of Spark's Kafka connector.
+"""``format("stockade")``: topics as DataFrames, with the columns of Spark's Kafka connector.
 
-The driver plans ranges of offsets; tasks fetch them as Arrow through the client and hand Arrow on.
-What can be decided without Spark is in options, ranges, fetch and columns.
+The driver plans ranges of offsets; tasks fetch them as Arrow from the partitions' leaders and hand Arrow on. What can
+be decided without Spark is in the other modules of this folder.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..client.blocking import BlockingClient
-from ..client.config import BOOTSTRAP_URLS_MAX
-from .columns import COLUMNS, HEADERS, rows
-from .fetch import read_range
-from .options import ReadOptions, parse_read_options
-from .ranges import Range, plan
+from .columns import schema_text
+from .narrow import Narrowed
+from .options import ReadOptions, parse_any_options, parse_read_options
+from .ranges import split
+from .stream import StockadeStreamReader
+from .tasks import client_of, read_task, tasks_of
+from .topics import look, planned
 
 
 class StockadeSource(DataSource):  # type: ignore[misc]
-    """The data source. Options: options.ReadOptions."""
+    """The data source. docs/spark.md has its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -29,12 +30,20 @@ class StockadeSource(DataSource):  # type: ignore[misc]
         return "stockade"
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka connector; ``headers`` on request."""
-        return f"{COLUMNS}, {HEADERS}" if parse_read_options(self.options).include_headers else COLUMNS
+        """The columns of Spark's Kafka connector; ``headers`` and the record's origin on request."""
+        options = parse_any_options(self.options)
+        return schema_text(options.include_headers, options.include_origin)
 
     def reader(self, schema: StructType) -> "StockadeBatchReader":
         """A reader of one query."""
-        return StockadeBatchReader(parse_read_options(self.options), schema)
+        options = parse_read_options(self.options, "batch")
+        # Spark refuses every query of a reader with pushFilters while its own setting for them is off.
+        kind = FilteringBatchReader if options.filter_pushdown else StockadeBatchReader
+        return kind(options, schema)
+
+    def streamReader(self, schema: StructType) -> StockadeStreamReader:  # noqa: N802
+        """A reader of one streaming query."""
+        return StockadeStreamReader(parse_read_options(self.options, "stream"), schema)
 
 
 class StockadeBatchReader(DataSourceReader):  # type: ignore[misc]
@@ -43,29 +52,30 @@ class StockadeBatchReader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._narrowed = Narrowed()
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each range of offsets. The log ends are read now; rows appended later are not part of the query."""
-        with closing(BlockingClient(self._options.urls)) as client:
-            topics = [client.topic(name) for name in self._options.topics]
-            ends = {
-                topic.name: {each.partition: client.offsets(topic.name, each.partition) for each in topic.partitions}
-                for topic in topics
-            }
-        leaders = {(topic.name, each.partition): each.leader for topic in topics for each in topic.partitions}
-        return [InputPartition((wanted, self._nodes(leaders, wanted))) for wanted in plan(self._options, ends)]
-
-    def _nodes(self, leaders: Mapping[tuple[str, int], str | None], wanted: Range) -> tuple[str, ...]:
-        """Whom a task asks, in this order: the leader that holds its records, then everybody else we know of."""
-        known = [leaders[wanted.topic, wanted.partition], *leaders.values(), *self._options.urls]
-        return tuple(dict.fromkeys(url for url in known if url))[:BOOTSTRAP_URLS_MAX]
+        with closing(client_of(self._options)) as client:
+            found = look(client, self._options.selection)
+            ranges = planned(client, self._options, found.seen, self._narrowed)
+        pieces = split(ranges, self._options.min_partitions)
+        return [InputPartition(task) for task in tasks_of(pieces, found.leaders, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range. Without any ranges Spark asks once for the rows of None."""
         if partition.value is None:
-            return
-        wanted, nodes = partition.value
-        target = to_arrow_schema(self._schema, timezone="UTC")
-        with closing(BlockingClient(nodes)) as client:
-            for offset, batch in read_range(client, wanted):
-                yield rows(target, wanted, offset, batch)
+            return iter(())
+        return read_task(partition.value, self._options, to_arrow_schema(self._schema, timezone="UTC"))
+
+
+class FilteringBatchReader(StockadeBatchReader):
+    """Takes filters over (option ``filterPushdown``, with ``spark.sql.python.filterPushdown.enabled``)."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Those that Spark still has to apply."""
+        return [each for each in filters if not self._take(each)]
+
+    def _take(self, each: Filter) -> bool:
+        column, value = getattr(each, "attribute", ()), getattr(each, "value", None)
+        return self._narrowed.take(type(each).__name__, column, value)

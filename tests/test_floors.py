@@ -25,7 +25,7 @@ OWNERS = {
     "yaml": ["http_api/contract.py"],
     "orjson": ["http_api/wire.py"],
     "prometheus_client": ["http_api/*"],
-    "pyspark": ["spark/source.py"],
+    "pyspark": ["spark/source.py", "spark/stream.py"],
     "uvloop": ["cli/*"],
     "click": ["cli/*"],
     "rich": ["cli/*"],
@@ -45,7 +45,8 @@ PURE = [
     *("cluster/questions.py", "cluster/acquiring.py", "cluster/grants.py", "cluster/queue.py", "cluster/endings.py"),
     *("cluster/fences.py", "cluster/resources.py", "cluster/reader_fences.py", "cluster/enrolments.py"),
     *("cluster/sessions.py", "cluster/state.py", "cluster/work.py", "cluster/leases.py", "client/accumulator.py"),
-    *("chaos/checkers.py", "spark/options.py", "spark/ranges.py"),
+    *("chaos/checkers.py", "spark/options.py", "spark/places.py", "spark/ranges.py", "spark/progress.py"),
+    *("spark/columns.py", "spark/origins.py", "spark/fetch.py"),
 ]
 INPUT_OUTPUT = ["partition/segments.py", "partition/segment_files.py", "partition/stored.py", "partition/switches.py"]
 """The exceptions: they read and write files, or stop the process for a test, and are as free of clock and chance as

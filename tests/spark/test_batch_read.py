@@ -1,15 +1,13 @@
 """``spark.read.format("stockade")`` on a real cluster: every record once, with its place, and nothing beside them."""
 
-import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from integration.api import ARROW, Topic, call, expect
+from integration.api import Topic, call, expect
 
-from stockade.partition.records import SCHEMA
+from .topics import append, fill, load, places, record
 
 pytestmark = pytest.mark.processes
 
@@ -19,23 +17,6 @@ COUNTS = [2600, 700, 1]
 """Records of each partition. They make batches of BATCH, so ranges can start and end inside of one."""
 
 
-def record(partition: int, offset: int) -> dict[str, Any]:
-    """What stands at an offset: keys and values that tell their place, some of them null, some not text."""
-    return {
-        "key": None if offset % 7 == 0 else f"{partition}:{offset}".encode(),
-        "value": None if offset % 11 == 5 else bytes([offset % 256]) * (offset % 50),
-        "timestamp": datetime(2026, 1, 1 + partition, 0, 0, offset % 60, 1000 * (offset % 1000), UTC),
-        "headers": [{"key": "at", "value": str(offset).encode()}] if offset % 3 == 0 else None,
-    }
-
-
-def append(topic: Topic, partition: int, records: list[dict[str, Any]]) -> None:
-    body = io.BytesIO()
-    with pa.ipc.new_stream(body, SCHEMA) as stream:
-        stream.write_batch(pa.RecordBatch.from_pylist(records, schema=SCHEMA))
-    expect(200, call("POST", topic.records(partition), body.getvalue(), headers={"Content-Type": ARROW}))
-
-
 @pytest.fixture(scope="module")
 def topic(url: str) -> Topic:
     """A topic whose partitions hold COUNTS records."""
@@ -43,18 +24,8 @@ def topic(url: str) -> Topic:
     made.create(partitions=PARTITIONS)
     for partition, count in enumerate(COUNTS):
         for start in range(0, count, BATCH):
-            offsets = range(start, min(start + BATCH, count))
-            append(made, partition, [record(partition, offset) for offset in offsets])
+            fill(made, partition, start, min(start + BATCH, count))
     return made
-
-
-def load(spark: Any, topic: Topic, **options: Any) -> Any:
-    return spark.read.format("stockade").options(url=topic.node, subscribe=topic.name, **options).load()
-
-
-def places(frame: Any) -> list[tuple[int, int]]:
-    """(partition, offset) of every row, ascending."""
-    return sorted(tuple(row) for row in frame.select("partition", "offset").collect())
 
 
 def test_every_record_is_read_once_and_is_what_was_produced(spark: Any, topic: Topic) -> None:
@@ -120,3 +91,55 @@ def test_offsets_that_do_not_exist_fail_the_query_unless_told_otherwise(spark: A
 def test_every_wrong_option_is_named(spark: Any, topic: Topic) -> None:
     with pytest.raises(Exception, match=r"(?s)unknown option colour.*startingOffsets must be.*minPartitions must be"):
         load(spark, topic, colour="red", startingOffsets="latest", minPartitions="many")
+
+
+def test_partitions_can_be_assigned_and_topics_matched(spark: Any, topic: Topic) -> None:
+    reader = spark.read.format("stockade").option("url", topic.node)
+    assigned = reader.option("assign", json.dumps({"numbers": [1, 2]})).load()
+    assert {partition for partition, _ in places(assigned)} == {1, 2}
+    matched = spark.read.format("stockade").options(url=topic.node, subscribePattern="num.*").load()
+    assert matched.count() == sum(COUNTS)
+
+
+def test_a_read_by_time_begins_at_the_first_record_of_it(spark: Any, topic: Topic) -> None:
+    day = 86_400_000
+    first = 1767225600000
+    frame = load(spark, topic, startingTimestamp=first + day, startingOffsetsByTimestampStrategy="latest")
+    assert {partition for partition, _ in places(frame)} == {1, 2}
+    ending = json.dumps({"numbers": {"0": first + 5_000, "1": 0, "2": first + 9 * day}})
+    wanted = next(o for o in range(COUNTS[0]) if record(0, o)["timestamp"].timestamp() * 1000 >= first + 5_000)
+    frame = load(spark, topic, endingOffsetsByTimestamp=ending)
+    assert places(frame) == [*((0, offset) for offset in range(wanted)), (2, 0)]
+    with pytest.raises(Exception, match="numbers/0 has no record at or after the time of startingTimestamp"):
+        load(spark, topic, startingTimestamp=first + day).count()
+
+
+def test_filters_that_are_taken_over_change_no_row(spark: Any, topic: Topic) -> None:
+    condition = "partition = 0 and offset >= 100 and offset < 1200 and timestamp >= '2026-01-01 00:00:30'"
+    wanted = places(load(spark, topic).where(condition))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        narrowed = load(spark, topic, filterPushdown=True, minPartitions=4)
+        assert places(narrowed.where(condition)) == wanted
+        assert places(narrowed.where("partition in (1, 2) and offset = 0")) == [(1, 0), (2, 0)]
+        assert narrowed.where("partition = 99").count() == 0
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    assert 0 < len(wanted) < 1100
+
+
+def test_who_wrote_a_record_is_read_on_request(spark: Any, url: str) -> None:
+    topic = Topic(url, "written")
+    topic.create(partitions=1)
+    pair = expect(200, call("POST", f"{url}/v1/producers", {"name": "spark-test"}))
+    stamp = {
+        "Stockade_Producer_Id": str(pair["producer_id"]),
+        "Stockade_Producer_Epoch": str(pair["producer_epoch"]),
+    }
+    expect(200, topic.append("a\nb", 0, **stamp, Stockade_Producer_Seq="0"))
+    expect(200, topic.append("c", 0))
+    expect(200, topic.append("d", 0, **stamp, Stockade_Producer_Seq="2"))
+    names = ("offset", "producer_id", "producer_epoch", "sequence", "writer_epoch")
+    rows = load(spark, topic, includeOrigin=True).select(*names).orderBy("offset").collect()
+    who = (pair["producer_id"], pair["producer_epoch"])
+    assert [tuple(row) for row in rows] == [(0, *who, 0, 0), (1, *who, 1, 0), (2, None, None, None, 0), (3, *who, 2, 0)]

@@ -66,7 +66,7 @@ PARAMETERS = [
     Bad("GET", RECORDS + "?follow=True", names="follow:"),
     Bad("GET", RECORDS + "?meta=yes", names="meta:"),
     Bad("GET", RECORDS + "?local=", names="local:"),
-    Bad("GET", RECORDS + "?meta=true", None, {"Accept": ARROW["Content-Type"]}, names="meta:"),
+    Bad("GET", RECORDS + "?meta=true&follow=true", None, {"Accept": ARROW["Content-Type"]}, names="meta:"),
     Bad("GET", RECORDS, None, {"Accept": "text/event-stream", "Last-Event-ID": "x"}, names="Last-Event-ID:"),
     Bad("GET", "/v1/topics/orders/partitions/0/offsets?at=now", names="at:"),
     Bad("GET", "/v1/topics/orders/partitions/0/offsets?at=-1", names="at:"),

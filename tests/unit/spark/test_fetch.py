@@ -5,9 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stockade.client.fetched import Fetched
+from stockade.partition.errors import InconsistentTopicId, OffsetOutOfRange
 from stockade.spark import fetch
 from stockade.spark.fetch import BATCH_BYTES, ROWS_MIN, ShortRead, coalesce, read_pieces, read_range
-from stockade.spark.ranges import Range
+from stockade.spark.origins import SEQUENCES
+from stockade.spark.ranges import DataLost, Range
+
+TOPIC_ID = 7
 
 
 class Log:
@@ -16,17 +21,28 @@ class Log:
     def __init__(self, sizes: list[int], answer: int = 2) -> None:
         self._answer = answer
         self._batches: list[tuple[int, pa.RecordBatch]] = []
-        self.end = 0
+        self.start = self.end = 0
         for size in sizes:
             self._batches.append((self.end, numbers(self.end, size)))
             self.end += size
         self.asked: list[tuple[str, int, int]] = []
 
-    def fetch_arrow(self, topic: str, partition: int, offset: int, max_bytes: int) -> tuple[int, list[pa.RecordBatch]]:
+    def fetch(
+        self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_id: int | None, meta: bool
+    ) -> Fetched:
         assert max_bytes == fetch.FETCH_BYTES_MAX
         self.asked.append((topic, partition, offset))
+        if topic_id not in (None, TOPIC_ID):
+            raise InconsistentTopicId("made anew", topic_id=TOPIC_ID)
+        if not self.start <= offset <= self.end:
+            raise OffsetOutOfRange(offset, self.start, self.end)
         found = [each for each in self._batches if each[0] + each[1].num_rows > offset][: self._answer]
-        return (found[0][0] if found else self.end), [batch for _, batch in found]
+        return answer(found[0][0] if found else self.end, [batch for _, batch in found])
+
+
+def answer(base: int, batches: list[pa.RecordBatch], origins: pa.RecordBatch | None = None) -> Fetched:
+    following = base + sum(batch.num_rows for batch in batches)
+    return Fetched(base, batches, following, 0, following, False, origins=origins)
 
 
 def numbers(start: int, count: int) -> pa.RecordBatch:
@@ -64,10 +80,51 @@ def test_a_log_that_ends_too_early_fails_the_read() -> None:
         list(pieces)
 
 
+def trimmed(start: int) -> Log:
+    log = Log([5, 5, 5])
+    log.start = start
+    return log
+
+
+def test_records_that_vanished_since_the_plan_fail_the_read_unless_told_otherwise() -> None:
+    wanted = Range("t", 0, 2, 14, TOPIC_ID)
+    with pytest.raises(DataLost, match="t/0 lost records from 2 on"):
+        list(read_range(trimmed(7), wanted))
+    assert offsets(list(read_range(trimmed(7), wanted, fail=False))) == list(range(7, 14))
+    assert list(read_range(trimmed(15), wanted, fail=False)) == []
+
+
+def test_a_topic_that_was_made_anew_since_the_plan_has_nothing_of_it() -> None:
+    wanted = Range("t", 0, 2, 14, TOPIC_ID + 1)
+    with pytest.raises(DataLost, match="t/0 lost records"):
+        list(read_range(Log([20]), wanted))
+    assert list(read_range(Log([20]), wanted, fail=False)) == []
+
+
+def test_each_row_has_its_own_sequence_number_and_the_origin_of_its_batch() -> None:
+    origins = pa.RecordBatch.from_pylist(
+        [
+            {"count": 3, "producer_id": 5, "producer_epoch": 1, "first_sequence": SEQUENCES - 2, "writer_epoch": 4},
+            {"count": 2, "producer_id": None, "producer_epoch": None, "first_sequence": None, "writer_epoch": 5},
+        ]
+    )
+
+    class Told(Log):
+        def fetch(self, *args: object, **options: object) -> Fetched:
+            assert options["meta"]
+            return answer(0, [numbers(0, 3), numbers(3, 2)], origins)
+
+    ((_, read),) = read_range(Told([5]), Range("t", 0, 1, 5), meta=True)
+    assert read.column("value").to_pylist() == [1, 2, 3, 4]
+    assert read.column("sequence").to_pylist() == [SEQUENCES - 1, 0, None, None]
+    assert read.column("producer_id").to_pylist() == [5, 5, None, None]
+    assert read.column("writer_epoch").to_pylist() == [4, 4, 5, 5]
+
+
 def test_a_hole_in_the_log_fails_the_read() -> None:
     class Holed(Log):
-        def fetch_arrow(self, *args: object) -> tuple[int, list[pa.RecordBatch]]:
-            return 3, [numbers(3, 4)]
+        def fetch(self, *args: object, **options: object) -> Fetched:
+            return answer(3, [numbers(3, 4)])
 
     with pytest.raises(ShortRead, match="offset 1 was asked for, and the answer starts at 3"):
         list(read_pieces(Holed([]), Range("t", 0, 1, 7)))

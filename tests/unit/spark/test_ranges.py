@@ -1,76 +1,45 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.spark.options import EARLIEST, ReadOptions, parse_read_options
-from stockade.spark.ranges import OffsetsLost, Range, plan, split
+from stockade.spark.ranges import DataLost, Range, Seen, available, split
 
-OPTIONS = parse_read_options({"url": "http://127.0.0.1:7101", "subscribe": "a"})
-
-
-def starting(*offsets: int, fail: bool = True) -> ReadOptions:
-    return replace(OPTIONS, starting={"a": dict(enumerate(offsets))}, fail_on_data_loss=fail)
+SEEN = {"a": Seen(7, {0: (10, 20), 1: (0, 5)})}
 
 
-def ending(*offsets: int, fail: bool = True) -> ReadOptions:
-    return replace(OPTIONS, ending={"a": dict(enumerate(offsets))}, fail_on_data_loss=fail)
-
-
-def test_by_default_each_partition_that_has_records_is_one_range() -> None:
-    assert plan(OPTIONS, {"a": {1: (5, 9), 0: (0, 7), 2: (4, 4)}}) == [Range("a", 0, 0, 7), Range("a", 1, 5, 9)]
-
-
-def test_several_topics_are_planned_one_after_the_other() -> None:
-    assert plan(OPTIONS, {"b": {0: (0, 1)}, "a": {0: (0, 2)}}) == [Range("b", 0, 0, 1), Range("a", 0, 0, 2)]
-
-
-def test_offsets_of_the_options_bound_the_ranges() -> None:
-    ends = {"a": {0: (2, 9), 1: (3, 9)}}
-    assert plan(starting(4, EARLIEST), ends) == [Range("a", 0, 4, 9), Range("a", 1, 3, 9)]
-    assert plan(ending(4, 3), ends) == [Range("a", 0, 2, 4)]
-
-
-@pytest.mark.parametrize("options", [starting(1), starting(10), ending(10), ending(1)])
-def test_offsets_that_the_log_does_not_have_are_refused(options: ReadOptions) -> None:
-    with pytest.raises(OffsetsLost, match="a/0 has offsets 2 to 9"):
-        plan(options, {"a": {0: (2, 9)}})
+def test_what_the_logs_have_is_read_as_it_was_asked_for() -> None:
+    wanted = [Range("a", 0, 10, 20, 7), Range("a", 1, 2, 2, 7)]
+    assert available(wanted, SEEN, fail=True) == [Range("a", 0, 10, 20, 7)]
 
 
 @pytest.mark.parametrize(
-    ("options", "ranges"),
+    ("wanted", "left", "reason"),
     [
-        (starting(1, fail=False), [Range("a", 0, 2, 9)]),
-        (ending(10, fail=False), [Range("a", 0, 2, 9)]),
-        (starting(10, fail=False), []),
-        (ending(1, fail=False), []),
+        (Range("a", 0, 5, 15, 7), [Range("a", 0, 10, 15, 7)], "a/0 has offsets 10 to 20, and 5 to 15"),
+        (Range("a", 0, 15, 25, 7), [Range("a", 0, 15, 20, 7)], "a/0 has offsets 10 to 20, and 15 to 25"),
+        (Range("a", 0, 0, 9, 7), [], "a/0 has offsets 10 to 20"),
+        (Range("a", 0, 15, 12, 7), [], "and 15 to 12 were asked for"),
+        (Range("a", 2, 0, 1, 7), [], "a/2 is gone"),
+        (Range("b", 0, 0, 1, 1), [], "b/0 is gone"),
+        (Range("a", 1, 0, 5, 6), [], "a was deleted and made anew"),
     ],
 )
-def test_offsets_that_the_log_does_not_have_can_be_left_out(options: ReadOptions, ranges: list[Range]) -> None:
-    assert plan(options, {"a": {0: (2, 9)}}) == ranges
+def test_what_is_missing_fails_or_is_left_out(wanted: Range, left: list[Range], reason: str) -> None:
+    assert available([wanted], SEEN, fail=False) == left
+    with pytest.raises(DataLost, match=reason):
+        available([wanted], SEEN, fail=True)
 
 
-@pytest.mark.parametrize("options", [starting(1), starting(1, 1, 1), ending(1), ending(1, 1, 1)])
-def test_offsets_must_name_the_partitions_that_there_are(options: ReadOptions) -> None:
-    with pytest.raises(ValueError, match="each of the 2 partitions of a"):
-        plan(options, {"a": {0: (0, 9), 1: (0, 9)}})
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 100)), max_size=6), st.integers(1, 40))
+def test_split_ranges_are_the_same_records_in_the_same_order(sizes: list[tuple[int, int]], count_min: int) -> None:
+    whole = [Range("t", number, start, start + size) for number, (start, size) in enumerate(sizes)]
+    pieces = split(whole, count_min)
+    records = [(each.partition, offset) for each in pieces for offset in range(each.start, each.end)]
+    assert records == [(each.partition, offset) for each in whole for offset in range(each.start, each.end)]
+    assert all(each.start < each.end for each in pieces)
+    assert len(pieces) >= min(count_min, len(records))
 
 
-def test_minimum_tasks_are_shared_out_by_size() -> None:
-    pieces = split([Range("a", 0, 0, 90), Range("a", 1, 10, 20)], 10)
-    assert [piece.end - piece.start for piece in pieces] == [10] * 10
-
-
-SIZES = st.lists(st.tuples(st.integers(0, 1 << 60), st.integers(1, 2000)), min_size=1, max_size=5)
-
-
-@given(SIZES, st.integers(1, 300))
-def test_pieces_are_the_ranges_again_and_as_many_as_asked_for(sizes: list[tuple[int, int]], count_min: int) -> None:
-    ranges = [Range("a", number, start, start + size) for number, (start, size) in enumerate(sizes)]
-    pieces = split(ranges, count_min)
-    assert len(pieces) >= min(count_min, sum(size for _, size in sizes))
-    for whole in ranges:
-        parts = [piece for piece in pieces if piece.partition == whole.partition]
-        assert [parts[0].start, *(part.end for part in parts)] == [*(part.start for part in parts), whole.end]
-        assert all(part.start < part.end for part in parts)
+def test_a_long_partition_is_cut_more_often_than_a_short_one() -> None:
+    pieces = split([Range("t", 0, 0, 900), Range("t", 1, 0, 100)], 10)
+    assert [sum(piece.partition == p for piece in pieces) for p in (0, 1)] == [9, 1]

@@ -1,0 +1,82 @@
+"""A topic as a stream: every record once, over restarts, growth and limits; what is gone is noticed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.api import Topic, call, expect
+
+from .topics import fill
+
+pytestmark = pytest.mark.processes
+
+
+class Query:
+    """A query with a checkpoint, run until it has read what was there when it started. Collects rows in a table."""
+
+    def __init__(self, spark: Any, topic: Topic, folder: Path, **options: Any) -> None:
+        self._spark, self._folder = spark, folder
+        self._options = {"url": topic.node, "startingOffsets": "earliest", **options}
+        if not {"assign", "subscribePattern"} & options.keys():
+            self._options["subscribe"] = topic.name
+
+    def run(self) -> list[int]:
+        """Rows of each micro-batch."""
+        frame = self._spark.readStream.format("stockade").options(**self._options).load()
+        writer = frame.select("topic", "partition", "offset").writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
+        query = writer.trigger(availableNow=True).start(str(self._folder / "rows"))
+        query.awaitTermination()
+        return [each.numInputRows for each in query.recentProgress if each.numInputRows]
+
+    def rows(self) -> list[tuple[str, int, int]]:
+        """(topic, partition, offset) of all rows of all runs, ascending."""
+        return sorted(tuple(row) for row in self._spark.read.parquet(str(self._folder / "rows")).collect())
+
+
+def test_a_restarted_stream_goes_on_and_reads_what_grew(spark: Any, url: str, tmp_path: Path) -> None:
+    topic = Topic(url, "growing")
+    topic.create(partitions=2)
+    fill(topic, 0, 0, 30)
+    fill(topic, 1, 0, 10)
+    query = Query(spark, topic, tmp_path, maxOffsetsPerTrigger=16)
+    assert query.run() == [16, 16, 8]
+    expect(200, call("PATCH", topic.url, {"partitions": 3}))
+    fill(topic, 2, 0, 5)
+    fill(topic, 0, 30, 32)
+    assert sum(query.run()) == 7
+    assert query.run() == []
+    wanted = [("growing", p, offset) for p, count in ((0, 32), (1, 10), (2, 5)) for offset in range(count)]
+    assert query.rows() == wanted
+
+
+def test_a_topic_made_anew_fails_the_stream_or_is_read_from_its_beginning(spark: Any, url: str, tmp_path: Path) -> None:
+    topic = Topic(url, "anew")
+    topic.create(partitions=1)
+    fill(topic, 0, 0, 9)
+    query = Query(spark, topic, tmp_path)
+    assert query.run() == [9]
+    assert call("DELETE", topic.url).status in (200, 204)
+    topic.create(partitions=1)
+    fill(topic, 0, 0, 4)
+    with pytest.raises(Exception, match="topic anew was deleted and made anew"):
+        query.run()
+    assert Query(spark, topic, tmp_path, failOnDataLoss=False).run() == [4]
+
+
+def test_a_pattern_finds_topics_that_come_later(spark: Any, url: str, tmp_path: Path) -> None:
+    first, second = Topic(url, "found-1"), Topic(url, "found-2")
+    first.create(partitions=1)
+    fill(first, 0, 0, 3)
+    query = Query(spark, first, tmp_path, subscribePattern="found-[0-9]")
+    assert query.run() == [3]
+    second.create(partitions=1)
+    fill(second, 0, 0, 2)
+    assert query.run() == [2]
+    assert query.rows() == [
+        ("found-1", 0, 0),
+        ("found-1", 0, 1),
+        ("found-1", 0, 2),
+        ("found-2", 0, 0),
+        ("found-2", 0, 1),
+    ]

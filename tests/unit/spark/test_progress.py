@@ -1,0 +1,100 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stockade.spark.progress import Progress, advance, beginning, ends, ranges, shares
+from stockade.spark.ranges import DataLost, Range, Seen, Topics
+
+
+def seen(topic_id: int = 1, **ends_of: list[int]) -> Topics:
+    return {topic: Seen(topic_id, {p: (0, end) for p, end in enumerate(ends)}) for topic, ends in ends_of.items()}
+
+
+def at(topic_id: int = 1, **offsets: list[int]) -> Progress:
+    return {t: {"id": topic_id, "next": {str(p): o for p, o in enumerate(each)}} for t, each in offsets.items()}
+
+
+def test_a_step_goes_to_the_ends_of_the_logs_and_no_further() -> None:
+    step = advance(at(a=[1, 2]), seen(a=[5, 2]), None, fail=True)
+    assert step == at(a=[5, 2])
+    assert ranges(at(a=[1, 2]), step) == [Range("a", 0, 1, 5, 1)]
+
+
+def test_without_news_the_offset_is_the_very_same() -> None:
+    start = {"a": {"id": 1, "next": {"0": 5}, "from": {"0": 0}}}
+    assert advance(start, seen(a=[5]), None, fail=True) is start
+    assert ranges(start, start) == [] or ranges(at(a=[5]), at(a=[5])) == []
+
+
+def test_a_new_partition_is_read_from_its_first_record_also_when_it_is_repeated() -> None:
+    grown: Topics = {"a": Seen(1, {0: (0, 5), 1: (3, 9)})}
+    step = advance(at(a=[5]), grown, None, fail=True)
+    assert step == {"a": {"id": 1, "next": {"0": 5, "1": 9}, "from": {"1": 3}}}
+    assert ranges(at(a=[5]), json.loads(json.dumps(step))) == [Range("a", 1, 3, 9, 1)]
+    later = advance(step, {"a": Seen(1, {0: (0, 6), 1: (3, 9)})}, None, fail=True)
+    assert ranges(step, later) == [Range("a", 0, 5, 6, 1)]
+
+
+def test_a_new_topic_is_read_from_its_first_record() -> None:
+    step = advance(at(a=[5]), seen(a=[5], b=[2]), None, fail=True)
+    assert ranges(at(a=[5]), step) == [Range("b", 0, 0, 2, 1)]
+
+
+def test_a_new_partition_without_records_is_a_step_too_and_is_not_read_twice() -> None:
+    step = advance(at(a=[5]), seen(a=[5, 0]), None, fail=True)
+    assert step["a"]["next"] == {"0": 5, "1": 0}
+    assert ranges(at(a=[5]), step) == []
+    assert advance(step, seen(a=[5, 0]), None, fail=True) is step
+
+
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [
+        (seen(), "topic a is gone"),
+        (seen(2, a=[9, 9]), r"made anew \(topic id 1, now 2\)"),
+        (seen(a=[9]), "a/1 is gone"),
+        (seen(a=[9, 3]), "a/1 was read to 4, and ends at 3"),
+    ],
+)
+def test_what_is_gone_fails_the_stream(now: Topics, reason: str) -> None:
+    with pytest.raises(DataLost, match=reason):
+        advance(at(a=[4, 4]), now, None, fail=True)
+
+
+def test_unless_told_otherwise_a_topic_made_anew_is_read_from_its_first_record() -> None:
+    step = advance(at(a=[4]), seen(2, a=[3]), None, fail=False)
+    assert ranges(at(a=[4]), step) == [Range("a", 0, 0, 3, 2)]
+    assert advance(at(a=[4]), seen(), None, fail=False) == {}
+
+
+def test_beginning_and_end_of_what_was_seen() -> None:
+    assert beginning({"a": {0: 3, 1: 0}}, seen(a=[5, 6])) == at(a=[3, 0])
+    assert ends(seen(a=[5, 6])) == at(a=[5, 6])
+
+
+@given(st.dictionaries(st.integers(0, 9), st.integers(0, 1000)), st.integers(1, 2000))
+def test_shares_are_all_that_is_allowed_and_leave_nobody_out_while_they_can(sizes: dict[int, int], most: int) -> None:
+    given = shares(sizes, most)
+    assert sum(given.values()) == min(most, sum(sizes.values()))
+    assert all(0 <= given[place] <= sizes[place] for place in sizes)
+    if most >= len(sizes):
+        assert all(given[place] > 0 for place in sizes if sizes[place])
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=5), st.integers(1, 100), st.data())
+def test_steps_of_any_size_read_every_record_once(logs: list[int], rows_max: int, data: st.DataObject) -> None:
+    offset, read = at(a=[0]), list[tuple[int, int]]()
+    known = 1
+    while True:
+        known = data.draw(st.integers(known, len(logs)))
+        now = seen(a=logs[:known])
+        step = advance(offset, now, rows_max, fail=True)
+        if step is offset and known == len(logs):
+            break
+        found = ranges(json.loads(json.dumps(offset)), json.loads(json.dumps(step)))
+        assert sum(each.end - each.start for each in found) <= rows_max
+        read += [(each.partition, o) for each in found for o in range(each.start, each.end)]
+        offset = step
+    assert sorted(read) == [(p, o) for p, end in enumerate(logs) for o in range(end)]

@@ -2,6 +2,9 @@
 
 A shutdown of the file system (EXT4_IOC_SHUTDOWN, no flush of its journal) loses exactly what a power cut may lose:
 everything that no fsync has confirmed. Killing a process loses nothing, since the kernel still writes its pages.
+
+A disk can be full, too, or find an error in itself and take no more writes; ``repair`` mends all three. When this
+process dies, the warden lets go of its disks.
 """
 
 import fcntl
@@ -9,11 +12,16 @@ import os
 import shutil
 import struct
 import subprocess
+from contextlib import suppress
 from pathlib import Path
+
+from .warden import Warden, is_root
 
 _EXT4_IOC_SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = 2
-_TOOLS = ("mkfs.ext4", "mount", "umount")
+_TOOLS = ("mkfs.ext4", "e2fsck", "mount", "umount")
+_BALLAST, _PROBE = "ballast", "probe"
+_BLOCK_BYTES = 4096
 
 
 class DiskFailed(Exception):
@@ -22,7 +30,7 @@ class DiskFailed(Exception):
 
 def why_not() -> str | None:
     """Why disks cannot be cut here; None if they can."""
-    if os.geteuid() != 0:
+    if not is_root():
         return "cutting the power of a disk needs root, to mount file systems"
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     return f"missing: {', '.join(missing)} (Debian: apt install e2fsprogs mount)" if missing else None
@@ -32,39 +40,89 @@ class LoopDisk:
     """One disk of ``size_bytes``, kept in the file ``image`` and mounted at ``mountpoint``."""
 
     def __init__(self, image: Path, mountpoint: Path, size_bytes: int) -> None:
+        self.mountpoint = mountpoint
         self._image = image
-        self._mountpoint = mountpoint
         self._size_bytes = size_bytes
         self._is_mounted = False
+        self._warden: Warden | None = None
 
     def make(self) -> None:
         """Format and mount. Raises DiskFailed."""
         with self._image.open("xb") as file:
             file.truncate(self._size_bytes)
         _run("mkfs.ext4", "-q", "-F", str(self._image))
-        self._mountpoint.mkdir(parents=True, exist_ok=True)
+        self.mountpoint.mkdir(parents=True, exist_ok=True)
         self.mount()
 
     def mount(self) -> None:
         """The power is back: what was synced is there. Raises DiskFailed."""
-        _run("mount", "-o", "loop", str(self._image), str(self._mountpoint))
+        self._warden = Warden()
+        self._warden.promise("umount", "--lazy", str(self.mountpoint.absolute()))
+        _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.mountpoint))
         self._is_mounted = True
 
     def cut(self) -> None:
         """From this moment on nothing reaches the disk; every later write of a process fails."""
-        fd = os.open(self._mountpoint, os.O_RDONLY | os.O_DIRECTORY)
+        fd = os.open(self.mountpoint, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
         except OSError as error:
-            raise DiskFailed(f"the power of {self._mountpoint} could not be cut: {error}") from error
+            raise DiskFailed(f"the power of {self.mountpoint} could not be cut: {error}") from error
         finally:
             os.close(fd)
+
+    def fill(self) -> None:
+        """Leave no room on it, but for what is reserved in the files that are there."""
+        chunk = self._size_bytes
+        with (self.mountpoint / _BALLAST).open("wb") as file:
+            while chunk >= _BLOCK_BYTES:
+                try:
+                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), chunk)
+                except OSError:
+                    chunk //= 2
+
+    def make_room(self) -> None:
+        """Undo ``fill``."""
+        with suppress(OSError):
+            (self.mountpoint / _BALLAST).unlink(missing_ok=True)
+
+    def refuse_writes(self) -> None:
+        """Let the file system find an error in itself: it becomes read-only under the feet of who writes. Raises
+        DiskFailed.
+        """
+        device = os.stat(self.mountpoint).st_dev  # noqa: PTH116
+        name = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
+        try:
+            Path(f"/sys/fs/ext4/{name}/trigger_fs_error").write_text("1")
+        except OSError as error:
+            raise DiskFailed(f"{self.mountpoint} cannot be made read-only: {error}") from error
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it takes writes: it has power, and no error."""
+        probe = self.mountpoint / _PROBE
+        try:
+            probe.touch()
+            probe.unlink()
+        except OSError:
+            return False
+        return True
+
+    def repair(self) -> None:
+        """Give it power and room again, without its error. No process may have a file open there. Raises DiskFailed."""
+        if not self.is_well:
+            self.unmount()
+            _run("e2fsck", "-p", "-f", str(self._image))
+            self.mount()
+        self.make_room()
 
     def unmount(self) -> None:
         """Let go, when no process has a file open there. Raises DiskFailed."""
         if self._is_mounted:
-            _run("umount", str(self._mountpoint))
+            _run("umount", str(self.mountpoint))
             self._is_mounted = False
+        if self._warden is not None:
+            self._warden.close()
 
 
 def _run(*command: str) -> None:

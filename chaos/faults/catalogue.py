@@ -3,11 +3,25 @@
 from collections.abc import Mapping
 
 from ..fault import Fault
+from .clock import CLOCK_FAULTS
+from .corruption import CORRUPTION_FAULTS
+from .disks import DISK_FAULTS
+from .membership import MEMBERSHIP_FAULTS
 from .partitions import PARTITION_FAULTS
 from .processes import PROCESS_FAULTS
 from .proxied import PROXY_FAULTS
+from .resources import RESOURCE_FAULTS
 
-_ALL: tuple[Fault, ...] = (*PROCESS_FAULTS, *PROXY_FAULTS, *PARTITION_FAULTS)
+_ALL: tuple[Fault, ...] = (
+    *PROCESS_FAULTS,
+    *PROXY_FAULTS,
+    *PARTITION_FAULTS,
+    *DISK_FAULTS,
+    *CLOCK_FAULTS,
+    *CORRUPTION_FAULTS,
+    *RESOURCE_FAULTS,
+    *MEMBERSHIP_FAULTS,
+)
 
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in _ALL}
 """In the order in which they are listed for people."""

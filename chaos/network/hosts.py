@@ -52,15 +52,12 @@ class Hosts:
         """The address of this process in that network: where clients come from."""
         self._addresses: dict[str, str] = {}
         self._tag = ""
-        self._warden = Warden()
+        self._warden: Warden | None = None
 
     def __enter__(self) -> Self:
-        network = self._claim()
-        self.gateway = str(network[254])
-        self._addresses = {name: str(network[number]) for number, name in enumerate(self.names, start=1)}
+        self._warden = Warden()
         try:
-            for name in self.names:
-                self._make(name)
+            self._build(self._warden)
         except BaseException:
             self._warden.close()
             raise
@@ -69,7 +66,8 @@ class Hosts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._warden.close()
+        if self._warden is not None:
+            self._warden.close()
 
     @property
     def addresses(self) -> Mapping[str, str]:
@@ -110,7 +108,14 @@ class Hosts:
         """Put it in again."""
         run("ip", "link", "set", self._cable(name), "up")
 
-    def _claim(self) -> ipaddress.IPv4Network:
+    def _build(self, warden: Warden) -> None:
+        network = self._claim(warden)
+        self.gateway = str(network[254])
+        self._addresses = {name: str(network[number]) for number, name in enumerate(self.names, start=1)}
+        for name in self.names:
+            self._make(name, warden)
+
+    def _claim(self, warden: Warden) -> ipaddress.IPv4Network:
         """A bridge with an address in a network that is not in use. Two processes that want the same one are told apart
         by the kernel: a bridge of that name can be made once.
         """
@@ -126,16 +131,16 @@ class Hosts:
                     continue
                 raise
             self._tag = tag
-            self._warden.promise("ip", "link", "del", tag)
+            warden.promise("ip", "link", "del", tag)
             run("ip", "addr", "add", f"{network[254]}/24", "dev", tag)
             run("ip", "link", "set", tag, "up")
             return network
         raise NetworkFailed(f"every network of {NETWORKS} is taken: `ip link` shows their bridges, skd*")
 
-    def _make(self, name: str) -> None:
+    def _make(self, name: str, warden: Warden) -> None:
         space, cable = self._space(name), self._cable(name)
-        self._warden.promise("ip", "link", "del", cable)
-        self._warden.promise("ip", "netns", "del", space)
+        warden.promise("ip", "link", "del", cable)
+        warden.promise("ip", "netns", "del", space)
         run("ip", "netns", "add", space)
         run("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", space)
         run("ip", "link", "set", cable, "master", self._tag, "up")

@@ -1,0 +1,135 @@
+"""Control groups: bounds on memory, processor and disk for chosen processes. Version 1 or 2, whichever the kernel has.
+
+Needs root. A group is removed, and its processes go back to where they came from, on closing and by the warden.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+
+from .warden import Warden, is_root
+
+ROOT = Path("/sys/fs/cgroup")
+_numbers = count(1)
+CPU_PERIOD_US = 100_000
+
+
+class CgroupFailed(Exception):
+    """The kernel refused a bound; the message says which."""
+
+
+def why_not(controller: str) -> str | None:
+    """Why processes cannot be bounded by ``controller`` (memory, cpu, blkio) here; None if they can."""
+    if not is_root():
+        return f"bounding {controller} needs root"
+    if _folder(controller) is None:
+        return f"this kernel has no cgroup controller for {controller}, or it is not mounted in {ROOT}"
+    return None
+
+
+def is_version_1(controller: str) -> bool:
+    """Whether the controller has a hierarchy of its own."""
+    return (ROOT / controller / "cgroup.procs").exists()
+
+
+def _folder(controller: str) -> Path | None:
+    """Where groups of the controller are made."""
+    if is_version_1(controller):
+        return ROOT / controller
+    names = ROOT / "cgroup.controllers"
+    wanted = "io" if controller == "blkio" else controller
+    return ROOT if names.exists() and wanted in names.read_text().split() else None
+
+
+class Cgroup:
+    """A group for some processes, with bounds: names of files and what is written into them."""
+
+    def __init__(self, controller: str, version_1: Mapping[str, str], version_2: Mapping[str, str]) -> None:
+        """Raises CgroupFailed."""
+        parent = _folder(controller)
+        if parent is None:
+            raise CgroupFailed(str(why_not(controller)))
+        self._controller = controller
+        self._is_version_1 = is_version_1(controller)
+        self.path = parent / f"stockade-{os.getpid()}-{next(_numbers)}"
+        self._warden = Warden()
+        self._warden.promise("rmdir", str(self.path))
+        try:
+            self._enable(parent)
+            self.path.mkdir()
+            for name, value in (version_1 if self._is_version_1 else version_2).items():
+                (self.path / name).write_text(value)
+        except OSError as error:
+            self.close()
+            raise CgroupFailed(f"{self.path}: {error}") from error
+
+    def add(self, pids: Sequence[int]) -> None:
+        """Bound these processes from now on. Raises CgroupFailed."""
+        for pid in pids:
+            home = self._home(pid)
+            line = f"echo {pid} > {home}/cgroup.procs"
+            self._warden.promise_line(line)
+            try:
+                (self.path / "cgroup.procs").write_text(str(pid))
+            except OSError as error:
+                raise CgroupFailed(f"{self.path}: {error}") from error
+
+    def close(self) -> None:
+        """The processes are as free as before, the group is gone."""
+        self._warden.close()
+
+    def _enable(self, parent: Path) -> None:
+        if not self._is_version_1:
+            wanted = "io" if self._controller == "blkio" else self._controller
+            (parent / "cgroup.subtree_control").write_text(f"+{wanted}")
+
+    def _home(self, pid: int) -> Path:
+        """The group in which the process is now."""
+        base = ROOT / self._controller if self._is_version_1 else ROOT
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if self._controller in controllers.split(",") or (not self._is_version_1 and not controllers):
+                return base / path.lstrip("/")
+        return base
+
+
+def memory(bytes_max: int) -> Cgroup:
+    """Who asks for more is killed by the kernel."""
+    return Cgroup("memory", {"memory.limit_in_bytes": str(bytes_max)}, {"memory.max": str(bytes_max)})
+
+
+def cpu(share: float) -> Cgroup:
+    """So much of one processor and no more."""
+    quota = str(int(CPU_PERIOD_US * share))
+    version_1 = {"cpu.cfs_period_us": str(CPU_PERIOD_US), "cpu.cfs_quota_us": quota}
+    return Cgroup("cpu", version_1, {"cpu.max": f"{quota} {CPU_PERIOD_US}"})
+
+
+class SlowDevice:
+    """A block device that takes so many bytes a second and no more, from some processes.
+
+    In version 1, pages are written back by the kernel itself, which only the root group bounds: so there it is the
+    device as a whole that is slow, whoever writes.
+    """
+
+    def __init__(self, mountpoint: Path, bytes_per_s: int, pids: Sequence[int]) -> None:
+        """Raises CgroupFailed."""
+        device = mountpoint.stat().st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        self._undo: Warden | Cgroup
+        if is_version_1("blkio"):
+            file = ROOT / "blkio" / "blkio.throttle.write_bps_device"
+            self._undo = Warden()
+            self._undo.promise_line(f"echo {number} 0 > {file}")
+            try:
+                file.write_text(f"{number} {bytes_per_s}")
+            except OSError as error:
+                raise CgroupFailed(f"{file}: {error}") from error
+        else:
+            self._undo = Cgroup("blkio", {}, {"io.max": f"{number} wbps={bytes_per_s}"})
+            self._undo.add(pids)
+
+    def close(self) -> None:
+        """The device is as fast as before."""
+        self._undo.close()

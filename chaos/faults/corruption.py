@@ -1,0 +1,136 @@
+"""Damaged disks of a minority: a flipped bit, or a file that was cut, while the node was away.
+
+The node must refuse to start and say so; it is healed as its operator would: ``stockade rebuild``, and a start with an
+empty disk. That what it then copies is right is a claim for the checkers. Needs no root.
+"""
+
+import asyncio
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..fault import Arena, Broken, NothingToBreak
+from ..waiting import NotInTime, until
+from .targets import one, running
+
+REFUSAL_TIMEOUT_S = 10.0
+"""A node that has not ended this long after its start goes on with what it found."""
+_FILE_HEADER_BYTES, _MARKER_AT = 36, 12
+_RECORD = struct.Struct("<IIIIQQIB3x")
+"""Marker, CRC, length, group, index, term, synced, kind: as raft/wal_records.py has it."""
+_VOTE = 3
+
+Find = Callable[[Path], Iterator[tuple[Path, int]]]
+"""For a data folder: files that may be damaged, each with the position of a byte that counts."""
+
+
+def _middle(pattern: str) -> Find:
+    def find(data: Path) -> Iterator[tuple[Path, int]]:
+        """Early in the file: its end may be unused."""
+        for path in sorted(data.glob(pattern)):
+            size = path.stat().st_size
+            if size > 1:
+                yield path, min(300, size // 2)
+
+    return find
+
+
+def votes(data: Path) -> Iterator[tuple[Path, int]]:
+    """Records of the log that tell for whom the node has voted."""
+    for path in sorted(data.glob("wal/*.wal")):
+        log = path.read_bytes()
+        at, marker = _FILE_HEADER_BYTES, log[_MARKER_AT : _MARKER_AT + 4]
+        while at + _RECORD.size <= len(log) and log[at : at + 4] == marker:
+            _, _, length, *_, kind = _RECORD.unpack_from(log, at)
+            if kind == _VOTE and length:
+                yield path, at + _RECORD.size
+            at += _RECORD.size + length
+
+
+def flip(path: Path, at: int) -> None:
+    """Flip one bit."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+def cut(path: Path, at: int) -> None:
+    """The file ends there."""
+    with path.open("r+b") as file:
+        file.truncate(at)
+
+
+PLACES: dict[str, Find] = {
+    "wal": _middle("wal/*.wal"),
+    "vote": votes,
+    "identity": _middle("wal/identity"),
+    "checkpoint": _middle("groups/*/checkpoint"),
+    "segment": _middle("groups/*/files-*/*.arrow"),
+    "index": _middle("groups/*/files-*/*.index"),
+}
+"""What can be damaged, and where it is in a data folder."""
+
+
+class Corruption:
+    """One byte of one file is wrong, or the file is cut there."""
+
+    def __init__(self, place: str) -> None:
+        self.name = f"corrupt-{place}"
+        self.about = f"a flipped bit in, or a cut, {place} of one node; it refuses to start and is rebuilt"
+        self._find = PLACES[place]
+        self._damages = [flip] if place == "vote" else [flip, cut]
+
+    def why_not(self, arena: Arena) -> str | None:
+        """It needs peers from which the node can be rebuilt."""
+        return None if len(arena.nodes) > 2 else "a cluster of less than three nodes cannot be rebuilt"
+
+    async def strike(self, arena: Arena, chance: random.Random) -> Broken:
+        """Kill a node, damage its disk, start it again and see what it does."""
+        if len(running(arena)) < len(arena.nodes):
+            raise NothingToBreak("another node is away: with two disks lost, nobody could tell what was promised")
+        node = one([node for node in arena.nodes if next(self._find(arena.data(node)), None)], chance)
+        arena.kill(node)
+        path, at = chance.choice(await asyncio.to_thread(lambda: list(self._find(arena.data(node)))))
+        damage = chance.choice(self._damages)
+        await asyncio.to_thread(damage, path, at)
+        arena.start(node)
+        did = "refused to start" if await _refuses(arena, node) else "started: it does without that file"
+        what = f"{node}: {path.relative_to(arena.data(node))} {'flipped' if damage is flip else 'cut'} at {at}; {did}"
+
+        async def heal() -> None:
+            if arena.pid(node) is None:
+                await asyncio.to_thread(_rebuild, arena.data(node))
+            arena.start(node)
+
+        return Broken(what, heal, [node])
+
+
+async def _refuses(arena: Arena, node: str) -> bool:
+    async def is_decided() -> bool:
+        return arena.pid(node) is None or await arena.raw(node).is_ready()
+
+    try:
+        await until(is_decided, REFUSAL_TIMEOUT_S, f"{node} neither ends nor gets ready")
+    except NotInTime:
+        return False
+    return arena.pid(node) is None
+
+
+def _rebuild(data: Path) -> None:
+    """What refused is put aside, and then thrown away: it was damaged on purpose."""
+    before = set(data.glob("damaged-*"))
+    command = [sys.executable, "-m", "stockade", "rebuild", "--data", str(data), "--yes"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise NotInTime(f"{data} could not be rebuilt: {done.stderr}")
+    for path in set(data.glob("damaged-*")) - before:
+        shutil.rmtree(path)
+
+
+CORRUPTION_FAULTS = tuple(Corruption(place) for place in PLACES)

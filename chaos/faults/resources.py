@@ -1,0 +1,131 @@
+"""Faults of what a process may have: memory, processor, open files, long files."""
+
+import asyncio
+import random
+import resource
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from .. import cgroups
+from ..fault import Arena, Broken, NothingToBreak
+from .targets import one, pid_of, running
+
+MEMORY_BYTES = 1 << 20
+"""Less than any node has: the next page that it asks for is one too many."""
+FILE_BYTES = 4096
+"""Every file that a node goes on with is longer."""
+
+
+class OutOfMemory:
+    """The kernel's OOM killer takes a node, at the next page that it asks for."""
+
+    name = "memory-oom"
+    about = "the kernel kills a node that asks for memory (cgroup)"
+
+    def why_not(self, _: Arena) -> str | None:
+        """It needs root and cgroups."""
+        return cgroups.why_not("memory")
+
+    async def strike(self, arena: Arena, chance: random.Random) -> Broken:
+        """Bound one node's memory below what it has."""
+        node = one(running(arena), chance)
+        group = await asyncio.to_thread(_bounded, lambda: cgroups.memory(MEMORY_BYTES), pid_of(arena, node))
+
+        async def heal() -> None:
+            await asyncio.to_thread(group.close)
+            arena.start(node)
+
+        return Broken(f"{node} out of memory", heal, [node])
+
+
+class SlowProcessor:
+    """A node gets a small part of a processor."""
+
+    name = "cpu-quota"
+    about = "a node gets 2 to 20 % of a processor (cgroup)"
+
+    def why_not(self, _: Arena) -> str | None:
+        """It needs root and cgroups."""
+        return cgroups.why_not("cpu")
+
+    async def strike(self, arena: Arena, chance: random.Random) -> Broken:
+        """Bound one node."""
+        node, share = one(running(arena), chance), chance.choice([0.02, 0.05, 0.2])
+        group = await asyncio.to_thread(_bounded, lambda: cgroups.cpu(share), pid_of(arena, node))
+
+        async def heal() -> None:
+            await asyncio.to_thread(group.close)
+
+        return Broken(f"{node} has {share:.0%} of a processor", heal)
+
+
+class FewFiles:
+    """A node may open no more files: neither connections nor segments."""
+
+    name = "file-descriptors"
+    about = "a node may open no more files or connections (prlimit --nofile)"
+
+    def why_not(self, _: Arena) -> str | None:
+        """It needs nothing: whoever started a process may bound it."""
+        return None
+
+    async def strike(self, arena: Arena, chance: random.Random) -> Broken:
+        """As many as it has open now, and none more."""
+        node = one(running(arena), chance)
+        pid = pid_of(arena, node)
+        try:
+            most = _files_open(pid)
+        except FileNotFoundError:
+            raise NothingToBreak(f"{node} has just ended") from None
+        return _limited(arena, node, resource.RLIMIT_NOFILE, most, f"{node} may open nothing more")
+
+
+class FileTooLarge:
+    """Every write behind the first page of a file fails: EFBIG, as on a file system that takes no longer files."""
+
+    name = "file-limit"
+    about = "a node's writes fail, as behind the longest file allowed (ulimit -f)"
+
+    def why_not(self, _: Arena) -> str | None:
+        """It needs nothing."""
+        return None
+
+    async def strike(self, arena: Arena, chance: random.Random) -> Broken:
+        """Bound one node's files."""
+        node = one(running(arena), chance)
+        return _limited(arena, node, resource.RLIMIT_FSIZE, FILE_BYTES, f"{node} may write no file on")
+
+
+def _files_open(pid: int) -> int:
+    """The least bound that leaves the process all files that it has."""
+    return max(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()) + 1
+
+
+def _limited(arena: Arena, node: str, kind: int, most: int, what: str) -> Broken:
+    pid = pid_of(arena, node)
+    try:
+        before = resource.prlimit(pid, kind)
+        resource.prlimit(pid, kind, (most, before[1]))
+    except ProcessLookupError:
+        raise NothingToBreak(f"{node} has just ended") from None
+
+    async def heal() -> None:
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, kind, before)
+        arena.start(node)
+
+    return Broken(what, heal, [node])
+
+
+def _bounded(make: Callable[[], cgroups.Cgroup], pid: int) -> cgroups.Cgroup:
+    group = make()
+    try:
+        group.add([pid])
+    except (cgroups.CgroupFailed, FileNotFoundError) as error:
+        group.close()
+        raise NothingToBreak(str(error)) from error
+    return group
+
+
+RESOURCE_FAULTS = (OutOfMemory(), SlowProcessor(), FewFiles(), FileTooLarge())

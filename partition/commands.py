@@ -112,6 +112,53 @@ class Configure(msgspec.Struct, frozen=True, tag="configure"):
     now_ms: int = 0
 
 
+class PutStage(msgspec.Struct, frozen=True, tag="put_stage"):
+    """Store a validated batch beside the log under a name (stages.py). Answers Staged, or a refusal.
+
+    ``digest`` is of what the client sent: a repetition is told from other bytes by it. Without an append, and without
+    being kept, the stage is forgotten ``ttl_ms`` later.
+    """
+
+    name: str
+    digest: str
+    message: bytes
+    count: int
+    crc: int
+    max_timestamp_ms: int
+    ttl_ms: int
+    topic_id: int | None = None
+    now_ms: int = 0
+
+
+class ChangeStages(msgspec.Struct, frozen=True, tag="change_stages"):
+    """Keep stages, so that they do not expire, and delete others; all or nothing. Producer ``pid`` must be in its
+    ``epoch``. Answers StagesChanged, NotEnrolled, or a refusal.
+    """
+
+    keep: list[str]
+    delete: list[str]
+    pid: ProducerId
+    epoch: int
+    topic_id: int | None = None
+    now_ms: int = 0
+
+
+class AppendStage(msgspec.Struct, frozen=True, tag="append_stage", omit_defaults=True):
+    """Append the batch of a stage. Its fields, and what it answers, are those of Append; a stage that was appended
+    before is answered as a duplicate.
+    """
+
+    name: str
+    timestamp_ms: int
+    topic_id: int | None = None
+    token: Token | None = None
+    stamp: Stamp | None = None
+    if_log_end: Offset | None = None
+    now_ms: int = 0
+    fence_epoch: int | None = None
+    message_id: str | None = None
+
+
 class InstallReader(msgspec.Struct, frozen=True, tag="install_reader"):
     """This partition as a resource of ``group`` has this fence_epoch now; ``owned``: somebody owns it.
 
@@ -147,6 +194,9 @@ Command = (
     | Configure
     | InstallReader
     | CommitPosition
+    | PutStage
+    | ChangeStages
+    | AppendStage
 )
 
 
@@ -199,8 +249,27 @@ class PositionCommitted(msgspec.Struct, frozen=True, tag="position_committed"):
     """The position is remembered."""
 
 
+class Staged(msgspec.Struct, frozen=True, tag="staged"):
+    """The stage is there; ``new``: since this command."""
+
+    new: bool
+
+
+class StagesChanged(msgspec.Struct, frozen=True, tag="stages_changed"):
+    """What was to be kept is kept, what was to be deleted is gone."""
+
+
 Result = (
-    Appended | SlotState | ProducerInstalled | NotEnrolled | Trimmed | Configured | ReaderInstalled | PositionCommitted
+    Appended
+    | SlotState
+    | ProducerInstalled
+    | NotEnrolled
+    | Trimmed
+    | Configured
+    | ReaderInstalled
+    | PositionCommitted
+    | Staged
+    | StagesChanged
 )
 
 

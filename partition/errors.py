@@ -9,7 +9,7 @@ idea of who leads is out of date).
     ├── InvalidRequest, InvalidRecord, CorruptMessage, InvalidFencingToken, InvalidTransactionTimeout   400
     ├── ProducerFenced, InvalidProducerEpoch, NotOwner                                                  403
     ├── UnknownTopicOrPartition, UnknownSession, NotFound 404, MethodNotAllowed 405, NotAcceptable 406
-    ├── InconsistentTopicId, TopicAlreadyExists, TopicSealed, OutOfOrderSequence,
+    ├── InconsistentTopicId, TopicAlreadyExists, StageAlreadyExists, TopicSealed, OutOfOrderSequence,
     │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait, GenerationFenced                      409
     ├── SessionExpired 410, OffsetMismatch 412, MessageTooLarge 413, UnsupportedMediaType 415, NotLeaderOrFollower 421
     ├── OffsetOutOfRange 410 or 416, ProducerBusy 423, FencingTokenRequired 428
@@ -99,7 +99,7 @@ class UnknownSession(StockadeError):
 
 
 class NotFound(StockadeError):
-    """Fields: what (route, ticket, producer, node)."""
+    """Fields: what (route, ticket, producer, node, stage)."""
 
     code, http_status, title = "NOT_FOUND", 404, "Nothing here"
 
@@ -127,6 +127,12 @@ class TopicAlreadyExists(StockadeError):
     """The name is taken by a topic with another definition. Fields: topic_id."""
 
     code, http_status, title = "TOPIC_ALREADY_EXISTS", 409, "A different topic has this name"
+
+
+class StageAlreadyExists(StockadeError):
+    """The name is taken by a stage of other bytes. Fields: stage."""
+
+    code, http_status, title = "STAGE_ALREADY_EXISTS", 409, "A different stage has this name"
 
 
 class TopicSealed(StockadeError):

@@ -13,6 +13,8 @@ import msgspec
 from .commands import (
     Append,
     Appended,
+    AppendStage,
+    ChangeStages,
     ClearFence,
     Command,
     CommitPosition,
@@ -22,12 +24,16 @@ from .commands import (
     InstallProducer,
     InstallReader,
     InstallSeats,
+    NotEnrolled,
     Offset,
     PositionCommitted,
     ProducerId,
     ProducerInstalled,
+    PutStage,
     Result,
     Retain,
+    Staged,
+    StagesChanged,
     Trim,
     Trimmed,
     decode_command,
@@ -36,6 +42,7 @@ from .config import PartitionConfig
 from .errors import (
     InconsistentTopicId,
     InvalidRequest,
+    NotFound,
     OffsetMismatch,
     OffsetOutOfRange,
     ProducerFenced,
@@ -46,9 +53,10 @@ from .errors import (
 from .fence import Fence, is_of_other_topic
 from .log import Log
 from .message_ids import MESSAGE_IDS_MAX, MessageIds, Named
-from .producers import Producers
+from .producers import UNKNOWN_FIELDS, Producers
 from .readers import Readers
 from .sequences import CachedBatch, Entry, Repeated
+from .stages import MemoryStageFiles, Stages
 from .tenures import Tenure
 
 __all__ = ["PartitionConfig", "PartitionMachine"]
@@ -70,6 +78,7 @@ class PartitionMachine:
         self.fence = Fence()
         self.readers = Readers()
         self.message_ids = MessageIds()
+        self.stages = Stages(MemoryStageFiles())
         self._handlers: dict[type[Command], Callable[[Any], Result | StockadeError]] = {
             InstallFence: self.fence.install,
             InstallSeats: self.fence.share,
@@ -80,6 +89,9 @@ class PartitionMachine:
             Trim: self._trim,
             Retain: self._retain,
             Configure: self._configure,
+            PutStage: self._put_stage,
+            ChangeStages: self._change_stages,
+            AppendStage: self._append_stage,
         }
 
     @property
@@ -112,7 +124,11 @@ class PartitionMachine:
 
     def has_due(self, now_ms: int) -> bool:
         """Whether something would be forgotten if a command brought this time."""
-        return self.producers.has_idle(now_ms, self.config.producer_ttl_ms) or self.message_ids.has_due(now_ms)
+        return (
+            self.producers.has_idle(now_ms, self.config.producer_ttl_ms)
+            or self.message_ids.has_due(now_ms)
+            or self.stages.has_due(now_ms)
+        )
 
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
         """Apply one committed command. Raises only when the bytes are no command or the disk fails."""
@@ -128,12 +144,15 @@ class PartitionMachine:
         self.clock_ms = now_ms
         self.producers.forget_idle(now_ms, self.config.producer_ttl_ms, self.fence.holds)
         self.message_ids.forget_due(now_ms)
+        self.stages.forget_due(now_ms)
 
     def _append(self, command: Append) -> Result | StockadeError:
         self._pass_time(command.now_ms)
-        refusal = self._judge_topic(command) or self._judge_fence(command) or self._judge_owner(command)
-        if refusal is not None:
-            return refusal
+        refusal = self._judge_writer(command, command.count)
+        return refusal if refusal is not None else self._append_of_writer(command)
+
+    def _append_of_writer(self, command: Append) -> Result | StockadeError:
+        """Append for somebody who may write."""
         stamp = command.stamp
         if stamp is not None:
             bounds = (self.log_start, self.log_end)
@@ -163,23 +182,27 @@ class PartitionMachine:
             self.message_ids.store(command.message_id, named)
         return Appended(base_offset, last_offset, False, self.log_start, command.timestamp_ms)
 
-    def _judge_topic(self, command: Append | Trim) -> StockadeError | None:
+    def _judge_writer(self, command: Append | AppendStage, count: int) -> StockadeError | None:
+        return self._judge_topic(command) or self._judge_fence(command, count) or self._judge_owner(command)
+
+    def _judge_topic(self, command: Append | Trim | PutStage | ChangeStages | AppendStage) -> StockadeError | None:
         topic_id = self.config.topic_id
         is_other = command.topic_id is not None and command.topic_id != topic_id
-        if is_other or (command.token is not None and is_of_other_topic(command.token.grant_id, topic_id)):
+        token = None if isinstance(command, PutStage | ChangeStages) else command.token
+        if is_other or (token is not None and is_of_other_topic(token.grant_id, topic_id)):
             return InconsistentTopicId(topic_id=topic_id)
-        if self.config.sealed and isinstance(command, Append):
+        if self.config.sealed and isinstance(command, Append | PutStage | AppendStage):
             return TopicSealed(log_end=self.log_end)
         return None
 
-    def _judge_fence(self, command: Append) -> StockadeError | None:
+    def _judge_fence(self, command: Append | AppendStage, count: int) -> StockadeError | None:
         refusal = self.fence.judge(command.token, self.config.require_fence)
         if isinstance(refusal, ProducerFenced) and command.stamp is not None:
-            outcome = self.producers.outcome(command.stamp, command.count)
+            outcome = self.producers.outcome(command.stamp, count) if count else UNKNOWN_FIELDS
             return ProducerFenced(**refusal.fields, outcome=outcome)
         return refusal
 
-    def _judge_owner(self, command: Append) -> StockadeError | None:
+    def _judge_owner(self, command: Append | AppendStage) -> StockadeError | None:
         group = self.config.writer_group
         return None if group is None else self.readers.judge(group, command.fence_epoch)
 
@@ -199,6 +222,34 @@ class PartitionMachine:
         if batch is None:
             return Appended(None, None, True, self.log_start, None)
         return Appended(batch.base_offset, batch.last_offset, True, self.log_start, batch.timestamp_ms)
+
+    def _put_stage(self, command: PutStage) -> Staged | StockadeError:
+        self._pass_time(command.now_ms)
+        return self._judge_topic(command) or self.stages.put(command, self.clock_ms)
+
+    def _change_stages(self, command: ChangeStages) -> StagesChanged | NotEnrolled | StockadeError:
+        self._pass_time(command.now_ms)
+        refusal = self._judge_topic(command) or self.producers.judge_epoch(command.pid, command.epoch)
+        if refusal is not None:
+            return refusal
+        return self.stages.change(command.keep, command.delete)
+
+    def _append_stage(self, command: AppendStage) -> Result | StockadeError:
+        """The verdict is that of an append of the same batch, once: what was appended is known by its name."""
+        self._pass_time(command.now_ms)
+        stage = self.stages.stages.get(command.name)
+        refusal = self._judge_writer(command, stage.count if stage is not None else 0)
+        if refusal is not None:
+            return refusal
+        if stage is None:
+            return NotFound(f"there is no stage {command.name}", what="stage")
+        if stage.base_offset is not None:
+            last_offset = stage.base_offset + stage.count - 1
+            return Appended(stage.base_offset, last_offset, True, self.log_start, stage.timestamp_ms)
+        result = self._append_of_writer(self.stages.append_of(stage, command))
+        if isinstance(result, Appended) and not result.duplicate:
+            self.stages.appended(stage, result, self.clock_ms)
+        return result
 
     def _install_producer(self, command: InstallProducer) -> ProducerInstalled:
         self._pass_time(command.now_ms)

@@ -7,9 +7,12 @@ the order of log indexes, and every replica forgets the same producer. Time is t
 from collections import OrderedDict
 from collections.abc import Callable
 
-from .commands import InstallProducer, NotEnrolled, Offset, ProducerId, Stamp, Token
+from .commands import InstallProducer, NotEnrolled, Offset, ProducerId, Stamp, Token, is_named
 from .errors import InvalidProducerEpoch, StockadeError, UnknownProducerId
 from .sequences import UNKNOWN, Entry, Repeated, Run, certify, judge
+
+UNKNOWN_FIELDS: dict[str, str | Offset | None] = {"state": "unknown", "base_offset": None, "last_offset": None}
+"""The outcome of what cannot be proved, as a refusal carries it."""
 
 
 class Producers:
@@ -41,6 +44,15 @@ class Producers:
         if isinstance(verdict, InvalidProducerEpoch):
             return InvalidProducerEpoch(**verdict.fields, outcome=self.outcome(stamp, count))
         return verdict
+
+    def judge_epoch(self, pid: ProducerId, epoch: int) -> NotEnrolled | StockadeError | None:
+        """Verdict about what a producer asks for without a batch; None accepts it. Changes nothing."""
+        entry = self.entries.get(pid)
+        if entry is None:
+            return NotEnrolled(pid)
+        if epoch < entry.run.epoch or (is_named(pid) and epoch > entry.run.epoch):
+            return InvalidProducerEpoch(current_epoch=entry.run.epoch, outcome=UNKNOWN_FIELDS)
+        return None
 
     def outcome(self, stamp: Stamp, count: int) -> dict[str, str | Offset | None]:
         """Outcome certificate (SEMANTICS 7.6), as a refusal carries it."""

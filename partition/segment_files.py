@@ -102,7 +102,7 @@ def extents(segments: Sequence[SegmentIndex]) -> tuple[FileExtent, ...]:
 
 
 def reopen(directory: Path, files: Sequence[FileExtent]) -> list[SegmentIndex]:
-    """The segments of an image, as they were. Files are cut to their extents, and whatever else is there is removed.
+    """The segments of an image, as they were. Files are cut to their extents.
 
     Verifies every index, and that the files are as long as it says. Raises ImageDamaged.
     """
@@ -113,9 +113,13 @@ def reopen(directory: Path, files: Sequence[FileExtent]) -> list[SegmentIndex]:
         segments.append(segment)
     for file in files:
         os.truncate(directory / file.name, file.size)
+    return segments
+
+
+def remove_others(directory: Path, files: Sequence[FileExtent]) -> None:
+    """Remove whatever is in the directory but these."""
     kept = {file.name for file in files}
     remove(path for path in list(directory.iterdir()) if path.name not in kept)
-    return segments
 
 
 def open_segments(directory: Path, files: Sequence[FileExtent]) -> Iterator[SegmentIndex]:

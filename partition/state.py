@@ -17,6 +17,7 @@ from .readers import Position, Reader
 from .sealed import Sealed
 from .sequences import Entry
 from .slots import Seat
+from .stages import Stage
 from .tenures import Tenure
 
 
@@ -41,6 +42,8 @@ class State(msgspec.Struct, frozen=True):
     message_ids: dict[str, Named]
     fences: dict[str, Reader]
     positions: dict[str, Position]
+    stages: list[Stage] = []
+    next_stage: int = 0
 
 
 _sealed = Sealed(State, b"StkP", 1, "partition", msgspec.msgpack.Encoder())
@@ -66,6 +69,8 @@ def encode(machine: PartitionMachine) -> bytes:
         message_ids=dict(machine.message_ids.batches),
         fences=machine.readers.fences,
         positions=machine.readers.positions,
+        stages=list(machine.stages.stages.values()),
+        next_stage=machine.stages.next_number,
     )
     return _sealed.encode(state)
 
@@ -86,3 +91,4 @@ def put_back(machine: PartitionMachine, state: State) -> None:
     machine.message_ids.batches = OrderedDict(state.message_ids)
     machine.readers.fences = state.fences
     machine.readers.positions = state.positions
+    machine.stages.put_back(state.stages, state.next_stage)

@@ -17,6 +17,8 @@ from stockade.partition import state
 from stockade.partition.commands import (
     Append,
     Appended,
+    AppendStage,
+    ChangeStages,
     ClearFence,
     Command,
     CommitPosition,
@@ -25,6 +27,7 @@ from stockade.partition.commands import (
     InstallProducer,
     InstallReader,
     InstallSeats,
+    PutStage,
     Retain,
     Stamp,
     Trim,
@@ -321,6 +324,10 @@ def test_a_running_machine_can_be_replaced_by_an_image(partition: Partition, tmp
     follower.stored.log.close()
 
 
+HARMLESS = ("log", "_handlers", "files", "_due_ms")
+"""What is not state: where bytes are, and the earliest moment at which something may have to be forgotten."""
+
+
 def everything(value: object) -> object:
     """Every attribute of a machine's parts, found without knowing them: whatever the state's bytes forget is here."""
     if isinstance(value, msgspec.Struct):
@@ -328,7 +335,7 @@ def everything(value: object) -> object:
     if isinstance(value, dict):
         return [(key, everything(item)) for key, item in value.items()]
     if hasattr(value, "__dict__"):
-        return {name: everything(item) for name, item in vars(value).items() if name not in ("log", "_handlers")}
+        return {name: everything(item) for name, item in vars(value).items() if name not in HARMLESS}
     assert value is None or isinstance(value, int | str | tuple), value
     return list(map(everything, value)) if isinstance(value, tuple) else value
 
@@ -346,6 +353,9 @@ STEPS = st.one_of(
     st.tuples(st.just("retain"), st.integers(0, 60)),
     st.tuples(st.just("trim"), st.none() | st.integers(0, 60)),
     st.tuples(st.just("configure"), st.integers(1, 4), st.booleans()),
+    st.tuples(st.just("stage"), st.sampled_from("abc"), st.integers(1, 3)),
+    st.tuples(st.just("stages"), st.sampled_from(["", "a", "bc"]), st.sampled_from(["", "b", "ac"])),
+    st.tuples(st.just("refer"), st.sampled_from("abc"), st.sampled_from([None, 8])),
 )
 
 
@@ -361,10 +371,23 @@ class Maker:
     def make(self, step: tuple[object, ...]) -> Command:
         """Time goes on by 10 a command; producers are forgotten after 100, names after 50."""
         self.number += 1
-        command = self._of_writers(step) or self._of_others(step)
+        command = self._of_writers(step) or self._of_stages(step) or self._of_others(step)
         assert command is not None
         timed = any(field == "now_ms" for field in command.__struct_fields__)
         return replace(command, now_ms=10 * self.number) if timed else command
+
+    def _of_stages(self, step: tuple[object, ...]) -> Command | None:
+        match step:
+            case ("stage", str(name), int(count)):
+                batch = append(None, b"staged", count, self.number)
+                return PutStage(name, f"{count}", batch.message, count, batch.crc, batch.max_timestamp_ms, 60)
+            case ("stages", str(keep), str(delete)):
+                return ChangeStages(list(keep), list(delete), 8, self.epochs.get(8, 0))
+            case ("refer", str(name), (int() | None) as pid):
+                stamp = None if pid is None else Stamp(pid, self.epochs.get(pid, 0), self.next_seq.get(pid, 0))
+                return AppendStage(name, self.number, stamp=stamp)
+            case _:
+                return None
 
     def _of_others(self, step: tuple[object, ...]) -> Command | None:  # noqa: PLR0911 (a case for each step)
         match step:

@@ -1,0 +1,132 @@
+"""The files of stages: one message each, whole and final from the beginning.
+
+As with the log's segments, writing syncs nothing: the node's write-ahead log is the durable thing, a checkpoint syncs
+the files, and a file goes only when a checkpoint that does without it is durable.
+"""
+
+import os
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from .image import FileExtent, ImageDamaged
+from .segment_files import remove, write
+from .stages import Stage
+
+_SUFFIX = ".stage"
+_NAME = re.compile(r"[0-9]{20}\.stage")
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+def is_stage(file: FileExtent) -> bool:
+    """Whether a file of an image is a stage's."""
+    return _NAME.fullmatch(file.name) is not None
+
+
+class DiskStageFiles:
+    """Implements ``stages.StageFiles``. Nothing can be written before ``begin`` gave it a directory."""
+
+    def __init__(self) -> None:
+        self._directory: Path | None = None
+        self._sizes: dict[int, int] = {}
+        self._unsynced: set[int] = set()
+        self._dropped: list[Path] = []  # files that only older images need
+        self.reclaimable = 0
+        """Bytes of files that go with the next checkpoint."""
+
+    def begin(self, directory: Path, files: Sequence[FileExtent] = ()) -> None:
+        """Go on with these files of a directory, which are there and durable."""
+        self._directory = directory
+        self._sizes = {_number(file): file.size for file in files}
+        self._unsynced, self._dropped, self.reclaimable = set(), [], 0
+
+    def write(self, number: int, message: bytes) -> None:
+        """Store a message."""
+        descriptor = os.open(self._path(number), _CREATE, 0o644)
+        try:
+            write(descriptor, message)
+        finally:
+            os.close(descriptor)
+        self._unsynced.add(number)
+        self._sizes[number] = len(message)
+
+    def read(self, stage: Stage) -> bytes:
+        """The message of a stage. Raises OSError, also when it is not what was written."""
+        path = self._path(stage.number)
+        message = path.read_bytes()
+        if not _is_whole(message, stage):
+            raise OSError(f"{path} does not have the bytes of stage {stage.name}")
+        return message
+
+    def drop(self, number: int) -> None:
+        """The message is not needed any more."""
+        self._unsynced.discard(number)
+        self._dropped.append(self._path(number))
+        self.reclaimable += self._sizes.pop(number)
+
+    def extents(self) -> tuple[FileExtent, ...]:
+        """The files as they are now, and as they stay."""
+        return tuple(FileExtent(self._path(number).name, size, True) for number, size in sorted(self._sizes.items()))
+
+    def sync(self) -> Callable[[], None]:
+        """What makes the present files durable; it may be called in a thread."""
+        return partial(_sync, [self._path(number) for number in sorted(self._unsynced)])
+
+    def stored(self) -> Callable[[], None]:
+        """What may be done when a checkpoint of the present state is durable."""
+        return partial(self._forget, set(self._unsynced), list(self._dropped), self.reclaimable)
+
+    def _forget(self, synced: set[int], dropped: list[Path], size: int) -> None:
+        """As SegmentLog does: nothing, if another directory took the place of the one that was captured."""
+        if self._dropped[: len(dropped)] == dropped:
+            remove(dropped)
+            del self._dropped[: len(dropped)]
+            self.reclaimable -= size
+            self._unsynced -= synced
+
+    def _path(self, number: int) -> Path:
+        assert self._directory is not None, "nobody has begun these files"
+        return self._directory / f"{number:020d}{_SUFFIX}"
+
+
+def check(directory: Path, files: Sequence[FileExtent], stages: Sequence[Stage]) -> None:
+    """Compare the files of an image with the stages of its state. Raises ImageDamaged."""
+    expected = {stage.number: stage.length for stage in stages if not stage.is_appended}
+    if {_number(file): file.size for file in files} != expected:
+        raise ImageDamaged(f"the files of stages in {directory} are not those of its state")
+    for file in files:
+        if not (directory / file.name).exists() or (directory / file.name).stat().st_size < file.size:
+            raise ImageDamaged(f"{directory / file.name} is missing or shorter than {file.size} bytes")
+
+
+def inspect(directory: Path, stages: Sequence[Stage]) -> None:
+    """Read every file and compare it with its stage's CRC. Raises ImageDamaged."""
+    for stage in stages:
+        if not stage.is_appended:
+            path = directory / f"{stage.number:020d}{_SUFFIX}"
+            if not _is_whole(path.read_bytes()[: stage.length], stage):
+                raise ImageDamaged(f"{path} does not have the bytes of stage {stage.name}")
+
+
+def _is_whole(message: bytes, stage: Stage) -> bool:
+    return len(message) == stage.length and zlib.crc32(message) == stage.crc
+
+
+def _number(file: FileExtent) -> int:
+    return int(file.name.removesuffix(_SUFFIX))
+
+
+def _sync(paths: Sequence[Path]) -> None:
+    """Files, then the folder that has their names. One that is gone belonged to a directory that was replaced, and the
+    checkpoint will not be stored.
+    """
+    for path in [*paths, *{path.parent for path in paths}]:
+        with suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,113 @@
+"""Checkpoints of a partition that has stages: their bytes are files of their own."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stockade.partition.commands import Appended, AppendStage, ChangeStages, InstallProducer, PutStage, encode_command
+from stockade.partition.image import ImageDamaged
+
+from .driver import NAMED
+from .test_stored import Partition, append, cut_short, flip, new_machine
+
+
+def put(name: str, value: bytes) -> PutStage:
+    batch = append(None, value, 1, 0)
+    return PutStage(name, name, batch.message, 1, batch.crc, batch.max_timestamp_ms, 1000)
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Partition:
+    """Three stages: one appended, one kept, one as it came; and a batch."""
+    found = Partition(tmp_path / "files")
+    found.apply(InstallProducer(NAMED, 0))
+    for name in "abc":
+        found.apply(put(name, b"x" * 5000))
+    found.append(None)
+    found.apply(AppendStage("a", 5))
+    found.apply(ChangeStages(["b"], [], NAMED, 0))
+    return found
+
+
+def stage_files(partition: Partition) -> list[Path]:
+    return sorted(partition.directory.glob("*.stage"))
+
+
+def test_a_restart_has_every_stage_and_every_note_and_can_append_them(partition: Partition) -> None:
+    image = partition.checkpoint()
+    assert len(image.state) < 2000, "the bytes of stages are not in the state"
+    assert len(stage_files(partition)) == 2
+    again = partition.restarted(image, len(partition.commands))
+    assert again.capture().state == image.state
+    duplicate, stored = (again.apply(9, 1, encode_command(AppendStage(name, 5))) for name in "ab")
+    assert isinstance(duplicate, Appended)
+    assert isinstance(stored, Appended)
+    assert (duplicate.base_offset, duplicate.duplicate) == (1, True)
+    assert (stored.base_offset, stored.duplicate) == (2, False)
+    again.log.close()
+
+
+def test_what_came_after_the_checkpoint_is_made_anew_from_the_log(partition: Partition) -> None:
+    image, applied = partition.checkpoint(), len(partition.commands)
+    partition.apply(put("d", b"4"))
+    partition.apply(AppendStage("b", 5))
+    partition.apply(ChangeStages([], ["c"], NAMED, 0))
+    again = partition.restarted(image, applied)
+    assert again.capture().state == partition.stored.capture().state
+    assert [file.name for file in again.capture().files if file.name.endswith(".stage")] == [f"{3:020d}.stage"]
+    again.log.close()
+
+
+def test_a_file_goes_with_the_checkpoint_that_does_without_it_and_not_before(partition: Partition) -> None:
+    partition.checkpoint()
+    before = stage_files(partition)
+    partition.apply(AppendStage("b", 5))
+    assert partition.stored.reclaimable >= 5000
+    image = partition.stored.capture()
+    image.sync()
+    assert stage_files(partition) == before
+    image.stored()
+    assert stage_files(partition) == before[1:]
+    assert partition.stored.reclaimable == 0
+
+
+@pytest.mark.parametrize("harm", [cut_short, Path.unlink])
+def test_a_checkpoint_without_the_bytes_of_a_stage_is_refused(
+    partition: Partition, harm: Callable[[Path], None]
+) -> None:
+    image = partition.checkpoint()
+    harm(stage_files(partition)[0])
+    for check in (new_machine().inspect, new_machine().restore):
+        with pytest.raises(ImageDamaged):
+            check(partition.directory, image.state, image.files)
+
+
+def test_a_flipped_bit_of_a_stage_is_found_by_inspection_and_stops_its_append(partition: Partition) -> None:
+    image = partition.checkpoint()
+    flip(stage_files(partition)[0])
+    with pytest.raises(ImageDamaged, match="stage b"):
+        new_machine().inspect(partition.directory, image.state, image.files)
+    with pytest.raises(OSError, match="stage b"):
+        partition.apply(AppendStage("b", 5))
+
+
+def test_a_state_and_files_that_do_not_fit_are_refused(partition: Partition) -> None:
+    image = partition.checkpoint()
+    for files in (image.files[:-1], image.files[:-2]):
+        with pytest.raises(ImageDamaged, match="not those of its state"):
+            new_machine().restore(partition.directory, image.state, files)
+
+
+def test_another_directory_that_took_the_place_of_this_one_keeps_its_files(
+    partition: Partition, tmp_path: Path
+) -> None:
+    partition.apply(AppendStage("b", 5))
+    image = partition.stored.capture()
+    other = Partition(tmp_path / "other")
+    other.apply(put("z", b"1"))
+    received = other.checkpoint()
+    partition.stored.restore(other.directory, received.state, received.files)
+    image.stored()
+    assert len(stage_files(other)) == 1
+    partition.stored.log.close()

@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from ..partition.commands import Stamp, Token
+
 Mode = Literal["Shared", "Exclusive", "ExclusiveWithFencing", "WaitForExclusive"]
 
 
@@ -129,6 +131,30 @@ class ProducerStatus(msgspec.Struct, frozen=True):
     producer_epoch: int | None
     name: str | None
     partitions: list[PartitionStatus]
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """What an append asks for, beside its batch (SEMANTICS 5.8)."""
+
+    topic_id: int | None = None
+    token: Token | None = None
+    stamp: Stamp | None = None
+    if_log_end: int | None = None
+    message_id: str | None = None
+    fence_epoch: int | None = None
+
+
+class StageInfo(msgspec.Struct, frozen=True):
+    """A stage of a partition. ``expires_in_ms`` None: it is kept. Offsets: where its records went, None before that."""
+
+    stage: str
+    records: int
+    bytes: int
+    digest: str
+    kept: bool
+    expires_in_ms: int | None
+    base_offset: int | None
+    last_offset: int | None
 
 
 class ReadGuard(msgspec.Struct, frozen=True):

@@ -8,6 +8,8 @@ import msgspec
 from ..partition.commands import (
     Append,
     Appended,
+    AppendStage,
+    ChangeStages,
     CommitPosition,
     Configure,
     Configured,
@@ -15,6 +17,7 @@ from ..partition.commands import (
     NotEnrolled,
     Offset,
     PositionCommitted,
+    Result,
     Retain,
     Stamp,
     Token,
@@ -38,7 +41,8 @@ from ..partition.switches import stop_at
 from ..partition.tenures import Tenure
 from ..raft.group import Group
 from .model import BatchStatus, PartitionStatus, Position, ReadGuard, TopicConfig
-from .partition_group import AppliedMachine, PartitionGroup
+from .partition_group import AppliedMachine
+from .staging import Staging
 
 __all__ = ["AppliedMachine", "Replica"]
 
@@ -48,7 +52,7 @@ Raises what the registry answers.
 """
 
 
-class Replica(PartitionGroup):
+class Replica(Staging):
     """A partition as this node holds it. Implements service.Partition."""
 
     def __init__(
@@ -144,17 +148,9 @@ class Replica(PartitionGroup):
             fence_epoch=fence_epoch,
             message_id=message_id,
         )
-        deadline = self._deadline()
-        try:
-            result = await self._propose(command, deadline)
-            while isinstance(result, NotEnrolled):
-                await self._introduce(result.pid, deadline)
-                result = await self._propose(command, deadline)
-        except NotOwner as refusal:
-            raise self._named(refusal) from None
-        assert isinstance(result, Appended), result
+        appended = await self._append(command)
         stop_at("append-applied")
-        return result
+        return appended
 
     async def read(
         self,
@@ -254,9 +250,13 @@ class Replica(PartitionGroup):
         if refusal is not None:
             raise self._named(refusal)
 
-    def _named(self, refusal: NotOwner) -> NotOwner:
-        """The machine does not know the resource's name."""
-        return NotOwner(**refusal.fields, resource=f"{self.topic}/{self.partition}")
+    async def _decide(self, command: Append | AppendStage | ChangeStages) -> Result:
+        deadline = self._deadline()
+        result = await self._propose(command, deadline)
+        while isinstance(result, NotEnrolled):
+            await self._introduce(result.pid, deadline)
+            result = await self._propose(command, deadline)
+        return result
 
     async def _introduce(self, pid: int, deadline: float) -> None:
         """Make a producer known here. Nothing of the append was stored yet, so even a lost step is no unknown

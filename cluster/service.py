@@ -14,6 +14,7 @@ from ..partition.tenures import Tenure
 from .model import (
     Claim,
     ClusterInfo,
+    Conditions,
     Evicted,
     GrantInfo,
     Leader,
@@ -25,6 +26,7 @@ from .model import (
     ReadGuard,
     ResourceInfo,
     SessionInfo,
+    StageInfo,
     TicketInfo,
     TopicConfig,
     TopicInfo,
@@ -102,6 +104,24 @@ class Partition(Protocol):
 
     async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
         """Raises NotOwner, OffsetOutOfRange."""
+        ...
+
+    async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
+        """Store one validated batch beside the log; whether it is new. Raises StageAlreadyExists."""
+        ...
+
+    async def stages(self, prefix: str) -> list[StageInfo]:
+        """Stages whose names begin so, in the order in which they came; linearizable."""
+        ...
+
+    async def change_stages(
+        self, keep: list[str], delete: list[str], *, producer: tuple[int, int], topic_id: int | None
+    ) -> None:
+        """All or nothing, for a producer in its present epoch. Raises NotFound, InvalidProducerEpoch."""
+        ...
+
+    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> Appended:
+        """Append a stage's batch, once, with the verdict of an append. Raises NotFound too."""
         ...
 
     async def fences(self) -> list[Tenure]:

@@ -19,6 +19,7 @@ TOPIC_NAME = r"[A-Za-z0-9._-]{1,249}"
 
 _DIGITS = re.compile(r"[0-9]+")
 _TOPIC_NAME = re.compile(TOPIC_NAME)
+_STAGE_NAME = re.compile(r"[A-Za-z0-9._~-]{1,249}")
 _INTEGER_DIGITS_MAX = 20  # as many as UINT64_MAX has
 _OURS = "stockade-"
 
@@ -60,6 +61,15 @@ class Parameters:
     def topic(self) -> str:
         """The topic of the path."""
         return _checked_name("topic", self._path["topic"])
+
+    def stage(self) -> str:
+        """The stage of the path."""
+        return _checked_stage("stage", self._path["stage"])
+
+    def stage_prefix(self) -> str:
+        """With what the names of stages begin that are asked for; empty when absent."""
+        prefix = self._query.get("prefix")
+        return "" if prefix is None else _checked_stage("prefix", prefix)
 
     def partition(self) -> int:
         """The partition of the path."""
@@ -159,6 +169,12 @@ class Parameters:
     def session(self) -> str:
         """The caller's session."""
         return self.text("Stockade-Session")
+
+
+def _checked_stage(kind: str, name: str) -> str:
+    if not _STAGE_NAME.fullmatch(name):
+        raise InvalidRequest(f"{kind}: not 1 to 249 of letters, digits, '.', '_', '~', '-'")
+    return name
 
 
 def _checked_name(kind: str, name: str) -> str:

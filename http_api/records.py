@@ -5,15 +5,15 @@ from typing import Any
 from aiohttp import web
 
 from ..cluster.service import Partition
-from ..partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeError
+from ..partition.errors import StockadeError
 from ..partition.tenures import Tenure
 from . import bodies, shapes, wire
-from .batches import BATCH_BYTES_MAX, FORMS, body_bytes_max, read_batch
 from .call import Call, json_answer
 from .fetching import fetch_once, read_wanted
 from .following import follow
+from .receiving import receive_batch
 from .rendering import rows
-from .writing import answer_fields, count_refused, find_partition, now_ms, read_guards, read_token, store
+from .writing import append_answer, check_message_id, count_refused, read_guards, read_token, store
 
 TAIL_MAX = 10_000
 """Most records of a tail."""
@@ -21,30 +21,13 @@ TAIL_MAX = 10_000
 
 async def append(call: Call) -> web.StreamResponse:
     """Append one batch to a partition."""
-    given = call.parameters
-    topic, number = given.topic(), given.partition()
-    guards = read_guards(given)
-    form = bodies.check_type(call, FORMS)
-    found = await find_partition(call, topic, number, guards.topic_id)
-    batch_bytes_max = BATCH_BYTES_MAX
-    if not isinstance(found, StockadeError):
-        call.partition, batch_bytes_max = found, found.config.max_batch_bytes
-    body = await bodies.read(call, body_bytes_max(batch_bytes_max))
-    if isinstance(found, NotLeaderOrFollower):
-        raise found  # who leads looks at the body
-    batch = read_batch(form, body, now_ms=now_ms(), batch_bytes_max=batch_bytes_max)
-    if isinstance(found, StockadeError):
-        raise found
-    if guards.message_id is not None and not found.config.dedupe_window_ms:
-        raise InvalidRequest("Stockade-Message-Id: the topic has no dedupe_window_ms")
+    guards = read_guards(call.parameters)
+    found, batch = await receive_batch(call, guards.topic_id)
+    check_message_id(found, guards)
     if not guards.waits:
         call.finish_later(store(call, found, batch, guards))
-        return json_answer({"topic": topic, "partition": number, "accepted": True}, 202)
-    appended = await store(call, found, batch, guards)
-    call.decided_by = found.leader()
-    term = call.decided_by.term
-    headers = {} if appended.base_offset is None else {"Stockade-Base-Offset": str(appended.base_offset)}
-    return json_answer({"topic": topic, "partition": number} | answer_fields(appended, term), headers=headers)
+        return json_answer({"topic": found.topic, "partition": found.partition, "accepted": True}, 202)
+    return append_answer(call, found, await store(call, found, batch, guards))
 
 
 async def fetch(call: Call) -> web.StreamResponse:

@@ -4,7 +4,7 @@
 ``/docs/problems`` belongs to ``/docs`` and is not an operation of its own.
 """
 
-from . import admin, cluster, fencing, groups, pages, producers, records
+from . import admin, cluster, fencing, groups, pages, producers, records, stages
 from .call import Route
 from .keyed import KeyedAppend
 
@@ -16,6 +16,7 @@ _PARTITION = _TOPIC + "/partitions/{partition}"
 _GROUP = "/v1/groups/{group}"
 _POSITION = _GROUP + "/positions/{topic}/{partition}"
 _RECORDS = _PARTITION + "/records"
+_STAGES = _PARTITION + "/stages"
 
 _GUARD = ("group", "fence_epoch")
 _FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "local", *_GUARD, "topic_id")
@@ -43,6 +44,10 @@ def _topics() -> list[Route]:
         Route("GET", _PARTITION + "/offsets", records.get_offset, "partition", ("at", "topic_id")),
         Route("GET", _PARTITION + "/tail", records.read_tail, "partition", ("n", "topic_id")),
         Route("POST", _PARTITION + "/trim", records.trim, "partition", ("topic_id",)),
+        Route("PUT", _STAGES + "/{stage}", stages.put_stage, "partition", ("ttl_ms", "topic_id")),
+        Route("GET", _STAGES, stages.list_stages, "partition", ("prefix", "topic_id")),
+        Route("PATCH", _STAGES, stages.change_stages, "partition", ("topic_id",)),
+        Route("POST", _STAGES + "/{stage}/append", stages.append_stage, "partition", ("fence_epoch", "topic_id")),
         Route("GET", _PARTITION + "/fences", records.list_fences, "partition", ("topic_id",)),
     ]
 

@@ -4,11 +4,13 @@ import time
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from aiohttp import web
+
 from ..cluster.service import Partition
 from ..partition.commands import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Appended, Stamp, Token
 from ..partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeError
 from ..partition.records import Batch
-from .call import Call
+from .call import Call, json_answer
 from .parameters import INT64_MAX, UINT64_MAX, Parameters
 from .refused_writes import RefusedWrite
 
@@ -73,6 +75,12 @@ async def find_partition(call: Call, topic: str, partition: int, topic_id: int |
     return found
 
 
+def check_message_id(partition: Partition, guards: Guards) -> None:
+    """Raises InvalidRequest for a message id where the topic remembers none."""
+    if guards.message_id is not None and not partition.config.dedupe_window_ms:
+        raise InvalidRequest("Stockade-Message-Id: the topic has no dedupe_window_ms")
+
+
 async def store(call: Call, partition: Partition, batch: Batch, guards: Guards) -> Appended:
     """Append and count."""
     try:
@@ -103,6 +111,14 @@ def count_refused(
     call.context.metrics.refused_write(refusal.code, reason)
     where = partition.topic, partition.partition
     call.context.refused_writes.add(RefusedWrite(now_ms(), call.id, *where, refusal.code, reason, token, stamp))
+
+
+def append_answer(call: Call, partition: Partition, appended: Appended) -> web.Response:
+    """The answer to an append to one partition."""
+    call.decided_by = partition.leader()
+    fields = {"topic": partition.topic, "partition": partition.partition}
+    headers = {} if appended.base_offset is None else {"Stockade-Base-Offset": str(appended.base_offset)}
+    return json_answer(fields | answer_fields(appended, call.decided_by.term), headers=headers)
 
 
 def answer_fields(appended: Appended, leader_term: int) -> dict[str, Any]:

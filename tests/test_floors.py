@@ -48,7 +48,10 @@ PURE = [
     *("chaos/checkers.py", "spark/options.py", "spark/places.py", "spark/ranges.py", "spark/progress.py"),
     *("spark/columns.py", "spark/origins.py", "spark/fetch.py"),
 ]
-INPUT_OUTPUT = ["partition/segments.py", "partition/segment_files.py", "partition/stored.py", "partition/switches.py"]
+INPUT_OUTPUT = [
+    *("partition/segments.py", "partition/segment_files.py", "partition/stage_files.py", "partition/stored.py"),
+    "partition/switches.py",
+]
 """The exceptions: they read and write files, or stop the process for a test, and are as free of clock and chance as
 the rest.
 """

@@ -34,10 +34,9 @@ from stockade.partition.commands import (
     Append,
     Appended,
     ClearFence,
+    Command,
     CommitPosition,
     InstallFence,
-    InstallProducer,
-    NotEnrolled,
     Offset,
     Stamp,
     Token,
@@ -66,6 +65,7 @@ from stockade.partition.tenures import Tenure
 
 from .operating import FakeOperating
 from .owning import FakeOwning
+from .staging import FakeStaging
 
 TERM = 6
 
@@ -144,7 +144,7 @@ class FakeCluster:
         self.changed = asyncio.Event()
 
 
-class FakePartition:
+class FakePartition(FakeStaging):
     """One partition as one node reaches it."""
 
     def __init__(self, cluster: FakeCluster, node_id: str, topic: Topic, partition: int) -> None:
@@ -190,10 +190,7 @@ class FakePartition:
             message_id=message_id,
             fence_epoch=fence_epoch,
         )
-        result = self._apply(command)
-        while isinstance(result, NotEnrolled):
-            self._apply(InstallProducer(result.pid, 0))
-            result = self._apply(command)
+        result = self._decide(command)
         self.cluster.wake()
         assert isinstance(result, Appended), result
         return result
@@ -265,7 +262,7 @@ class FakePartition:
         finally:
             self.cluster.reader_left.set()
 
-    def _apply(self, command: Append | InstallProducer | Trim | CommitPosition) -> object:
+    def _apply(self, command: Command) -> object:
         result = self.machine.apply(self.cluster.next_index(), TERM, encode_command(command))
         if isinstance(result, StockadeError):
             raise result

@@ -46,7 +46,8 @@ class Request(NamedTuple):
 
         body = self.body
         if isinstance(body, dict):
-            body = json.loads(fill(json.dumps(body)))
+            # A number has its name in quotes: {"producer_id": "{pid}"}.
+            body = json.loads(fill(json.dumps(body).replace('"{pid}"', "{pid}")))
         return Request(self.method, fill(self.path), body, {k: fill(v) for k, v in self.headers.items()})
 
 
@@ -68,6 +69,12 @@ RELEASE = Request("DELETE", "/v1/grants/{grant}", None, SESSION)
 TICKET = Request("GET", "/v1/tickets/{ticket}", None, OTHER)
 FENCE_TOPIC = Request("POST", f"{TOPIC}/fence", {"partitions": "all", "reason": "drill"})
 PATCH = Request("PATCH", TOPIC, {"partitions": 3, "config": {"retention_ms": 1000}})
+STAGES = f"{PARTITION}/stages"
+PUT_STAGE = Request("PUT", f"{STAGES}/fresh", BODY)
+CHANGE_STAGES = Request(
+    "PATCH", STAGES, {"producer_id": "{pid}", "producer_epoch": 0, "keep": ["staged"], "delete": ["x"]}
+)
+REFER = Request("POST", f"{STAGES}/staged/append", None, FENCE)
 REASSIGN = Request("POST", "/v1/cluster/reassignments", {"topic": "orders", "partition": 0, "replicas": ["n1"]})
 NODE = {"action": "add", "node_id": "n9", "url": "http://127.0.0.1:7", "raft_address": "127.0.0.1:8"}
 
@@ -83,6 +90,10 @@ GOOD: dict[str, Request] = {
     "get_offset": get(f"{PARTITION}/offsets"),
     "read_tail": get(f"{PARTITION}/tail"),
     "trim": TRIM,
+    "put_stage": PUT_STAGE,
+    "list_stages": get(STAGES),
+    "change_stages": CHANGE_STAGES,
+    "append_stage": REFER,
     "list_fences": get(f"{PARTITION}/fences"),
     "open_session": Request("POST", "/v1/sessions", {"client_id": "c"}),
     "renew_session": Request("PUT", "/v1/sessions/{session}"),
@@ -139,6 +150,10 @@ _INCONSISTENT = {
         "read_tail",
         "trim",
         "list_fences",
+        "put_stage",
+        "list_stages",
+        "change_stages",
+        "append_stage",
         "fence_topic",
     )
 }
@@ -195,6 +210,12 @@ CASES: dict[tuple[str, int], list[Request]] = {
     ("reassign", 404): _with(REASSIGN, REASSIGN.body | {"replicas": ["x1"]}),
     ("transfer_leader", 404): _with(GOOD["transfer_leader"], {"topic": "orders", "partition": 0, "node_id": "x1"}),
     ("fence_producer", 404): _with(GOOD["fence_producer"], {"name": "nobody"}),
+    ("put_stage", 200): [PUT_STAGE, PUT_STAGE],
+    ("change_stages", 403): _with(CHANGE_STAGES, {"producer_id": 1001, "producer_epoch": 9}),
+    ("append_stage", 403): _as(REFER, STALE),
+    ("append_stage", 412): _as(REFER, FENCE | {"Stockade-If-Log-End": "99"}),
+    ("append_stage", 423): _as(REFER, {}),
+    ("append_stage", 428): _at(REFER._replace(headers={}), "/v1/topics/fenced/partitions/0/stages/staged/append"),
 }
 """By operationId and status; answers that all operations can give in the same way are not here."""
 
@@ -221,6 +242,35 @@ CODES: dict[tuple[str, str], list[Request]] = {
     ("append_by_key", "PRODUCER_FENCED"): [KEYED._replace(path="/v1/topics/taken/records", headers=STALE)],
     ("append_by_key", "TOPIC_SEALED"): [Request("PATCH", "/v1/topics/free", {"sealed": True}), KEYED],
     ("append_by_key", "INVALID_RECORD"): _with(KEYED, {"records": []}),
+    ("put_stage", "INVALID_RECORD"): _with(PUT_STAGE, {"records": []}),
+    ("put_stage", "CORRUPT_MESSAGE"): [PUT_STAGE._replace(body=arrow_stream([b"a"])[:-9], headers=ARROW_FORM)],
+    ("put_stage", "STAGE_ALREADY_EXISTS"): [PUT_STAGE, PUT_STAGE._replace(body={"records": [{"value": "other"}]})],
+    ("put_stage", "INCONSISTENT_TOPIC_ID"): CASES["put_stage", 409],
+    ("put_stage", "TOPIC_SEALED"): [
+        Request("PATCH", "/v1/topics/free", {"sealed": True}),
+        PUT_STAGE._replace(path="/v1/topics/free/partitions/0/stages/fresh"),
+    ],
+    ("change_stages", "INVALID_PRODUCER_EPOCH"): CASES["change_stages", 403],
+    ("change_stages", "UNKNOWN_TOPIC_OR_PARTITION"): CASES["change_stages", 404],
+    ("change_stages", "NOT_FOUND"): _with(CHANGE_STAGES, CHANGE_STAGES.body | {"keep": ["staged", "gone"]}),
+    ("change_stages", "INCONSISTENT_TOPIC_ID"): CASES["change_stages", 409],
+    ("append_stage", "UNKNOWN_TOPIC_OR_PARTITION"): CASES["append_stage", 404],
+    ("append_stage", "NOT_FOUND"): _at(REFER, f"{STAGES}/gone/append"),
+    ("append_stage", "INVALID_FENCING_TOKEN"): _as(REFER, FENCE | {"Stockade-Fence-Epoch": "9"}),
+    ("append_stage", "PRODUCER_FENCED"): CASES["append_stage", 403],
+    ("append_stage", "INCONSISTENT_TOPIC_ID"): CASES["append_stage", 409],
+    ("append_stage", "NOT_OWNER"): _at(
+        REFER._replace(headers={}), "/v1/topics/guarded/partitions/0/stages/staged/append?fence_epoch=1"
+    ),
+    ("append_stage", "INVALID_PRODUCER_EPOCH"): [
+        APPEND._replace(headers=FENCE | STAMP | {"Stockade-Producer-Epoch": "1"}),
+        REFER._replace(headers=FENCE | STAMP),
+    ],
+    ("append_stage", "TOPIC_SEALED"): [
+        Request("PATCH", "/v1/topics/free", {"sealed": True}),
+        REFER._replace(path="/v1/topics/free/partitions/0/stages/staged/append", headers={}),
+    ],
+    ("append_stage", "OUT_OF_ORDER_SEQUENCE_NUMBER"): _as(REFER, FENCE | STAMP | {"Stockade-Producer-Seq": "7"}),
     ("trim", "INVALID_FENCING_TOKEN"): _as(TRIM, FENCE | {"Stockade-Fence-Epoch": "9"}),
     ("acquire", "UNKNOWN_TOPIC_OR_PARTITION"): CASES["acquire", 404],
     ("acquire", "INCONSISTENT_TOPIC_ID"): _with(ACQUIRE, GRANT | {"topic_id": 999}),
@@ -260,5 +310,6 @@ async def prepared(node: Conversation) -> dict[str, str]:
     waiting = Request("POST", GRANTS, TAKEN | {"mode": "WaitForExclusive"}, OTHER).filled(known)
     known["ticket"] = await made(waiting, "ticket")
     await made(Request("POST", "/v1/producers", {"name": "mirror"}), "producer_id")
+    await made(PUT_STAGE._replace(path=f"{STAGES}/staged"), "stage")
     known["pid"] = await made(Request("POST", "/v1/producers", {}), "producer_id")
     return known

@@ -15,6 +15,7 @@ from stockade.http_api.batches import body_bytes_max
 from stockade.http_api.contract import served
 from stockade.http_api.pages import ASSETS
 from stockade.http_api.parameters import INT64_MAX
+from stockade.http_api.stages import StageChanges
 from stockade.partition.errors import (
     LeaderNotAvailable,
     NotEnoughReplicas,
@@ -38,6 +39,10 @@ UNREACHED: dict[tuple[str, int | str], str] = {
     ("list_refused_writes", 500): "nothing of it can fail",
     ("append", "INVALID_PRODUCER_ID_MAPPING"): ON_REAL_MACHINES,
     ("append", "UNKNOWN_PRODUCER_ID"): "needs a producer that was forgotten: tests/unit/partition",
+    ("append_stage", "INVALID_PRODUCER_ID_MAPPING"): ON_REAL_MACHINES,
+    ("append_stage", "UNKNOWN_PRODUCER_ID"): "needs a producer that was forgotten: tests/unit/partition",
+    ("change_stages", "INVALID_PRODUCER_ID_MAPPING"): ON_REAL_MACHINES,
+    ("change_stages", "PRODUCER_FENCED"): ON_REAL_MACHINES,
     ("acquire", "INVALID_FENCING_TOKEN"): ON_REAL_MACHINES,
     ("acquire", "WAIT_QUEUE_FULL"): ON_REAL_MACHINES,
 }
@@ -113,7 +118,7 @@ async def _answered(name: str, status: int) -> Answer:
     if status == 400:
         request = request._replace(path=request.path + ("&" if "?" in request.path else "?") + "zz=1")
     if status == 413:
-        size = body_bytes_max(1 << 20) + 1 if "records" in request.path else (1 << 20) + 1
+        size = body_bytes_max(1 << 20) + 1 if "records" in request.path or name == "put_stage" else (1 << 20) + 1
         request = request._replace(body=b" " * size)
     request = request._replace(headers={**request.headers, **HEADERS.get(status, {})})
     if status == 421:
@@ -177,6 +182,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "TrimRequest": shapes.TrimBody,
     "OwnRequest": shapes.OwnBody,
     "NewPosition": shapes.NewPosition,
+    "StageChanges": StageChanges,
     "MemberChange": cluster_shapes.MemberChange,
     "Reassignment": cluster_shapes.Reassignment,
     "LeaderTransfer": cluster_shapes.LeaderTransfer,

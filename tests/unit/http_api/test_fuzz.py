@@ -56,6 +56,8 @@ FIELDS = [
     "fence_epoch",
     "action",
     "node_id",
+    "keep",
+    "delete",
 ]
 OBJECTS = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=4), VALUES, max_size=4)
 BODIES = (
@@ -86,6 +88,8 @@ QUERIES = st.dictionaries(
             "wait_ms",
             "group",
             "fence_epoch",
+            "prefix",
+            "ttl_ms",
             "resource",
             "zz",
         ]
@@ -136,6 +140,10 @@ OPERATIONS = st.sampled_from(
         ("POST", "/v1/topics/{}/fence"),
         ("POST", "/v1/topics/{}/partitions/{}/trim"),
         ("GET", "/v1/topics/{}/partitions/{}/fences"),
+        ("PUT", "/v1/topics/{}/partitions/{}/stages/s"),
+        ("GET", "/v1/topics/{}/partitions/{}/stages"),
+        ("PATCH", "/v1/topics/{}/partitions/{}/stages"),
+        ("POST", "/v1/topics/{}/partitions/{}/stages/s/append"),
         ("POST", "/v1/groups/{}/own"),
         ("DELETE", "/v1/groups/{}/own"),
         ("GET", "/v1/groups/{}/resources"),

@@ -1,0 +1,102 @@
+"""What a replica does about stages: a base of Replica."""
+
+from abc import abstractmethod
+
+from ..partition.commands import (
+    Append,
+    Appended,
+    AppendStage,
+    ChangeStages,
+    PutStage,
+    Result,
+    Staged,
+    StagesChanged,
+)
+from ..partition.errors import InternalError, NotOwner
+from ..partition.records import Batch
+from .model import Conditions, StageInfo
+from .partition_group import PartitionGroup
+
+
+class Staging(PartitionGroup):
+    """Stages of one partition, and their way into the log."""
+
+    async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
+        """Store a stage; whether it is new. Raises StageAlreadyExists, ThrottlingQuotaExceeded."""
+        await self._prepare_write()
+        command = PutStage(
+            name=name,
+            digest=digest,
+            message=batch.message,
+            count=batch.count,
+            crc=batch.crc,
+            max_timestamp_ms=batch.max_timestamp_ms,
+            ttl_ms=ttl_ms,
+            topic_id=topic_id,
+            now_ms=self.now_ms(),
+        )
+        return (await self._ask(command, Staged)).new
+
+    async def change_stages(
+        self, keep: list[str], delete: list[str], *, producer: tuple[int, int], topic_id: int | None
+    ) -> None:
+        """Keep some, delete others. ``producer``: id and epoch. Raises NotFound, InvalidProducerEpoch."""
+        await self._prepare_write()
+        result = await self._decide(ChangeStages(keep, delete, *producer, topic_id, self.now_ms()))
+        if not isinstance(result, StagesChanged):
+            raise InternalError(f"a partition answered {result!r}")
+
+    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> Appended:
+        """Append a stage's batch. Raises NotFound, and what an append does."""
+        await self._prepare_write()
+        command = AppendStage(
+            name=name,
+            timestamp_ms=received_ms,
+            topic_id=conditions.topic_id,
+            token=conditions.token,
+            stamp=conditions.stamp,
+            if_log_end=conditions.if_log_end,
+            message_id=conditions.message_id,
+            fence_epoch=conditions.fence_epoch,
+            now_ms=self.now_ms(),
+        )
+        return await self._append(command)
+
+    async def stages(self, prefix: str) -> list[StageInfo]:
+        """Stages whose names begin so, in the order in which they came; linearizable."""
+        await self._barrier()
+        clock_ms = self.machine.clock_ms
+        return [
+            StageInfo(
+                stage=stage.name,
+                records=stage.count,
+                bytes=stage.length,
+                digest=stage.digest,
+                kept=stage.kept,
+                expires_in_ms=None if stage.kept else max(0, stage.expires_ms - clock_ms),
+                base_offset=stage.base_offset,
+                last_offset=None if stage.base_offset is None else stage.base_offset + stage.count - 1,
+            )
+            for stage in self.machine.stages.stages.values()
+            if stage.name.startswith(prefix)
+        ]
+
+    async def _append(self, command: Append | AppendStage) -> Appended:
+        try:
+            result = await self._decide(command)
+        except NotOwner as refusal:
+            raise self._named(refusal) from None
+        assert isinstance(result, Appended), result
+        return result
+
+    def _named(self, refusal: NotOwner) -> NotOwner:
+        """The machine does not know the resource's name."""
+        return NotOwner(**refusal.fields, resource=f"{self.topic}/{self.partition}")
+
+    @abstractmethod
+    async def _prepare_write(self) -> None:
+        """Raises NotLeaderOrFollower, LeaderNotAvailable."""
+
+    @abstractmethod
+    async def _decide(self, command: Append | AppendStage | ChangeStages) -> Result:
+        """Propose what a producer asks for; one that is new here is enrolled first and the command proposed again."""

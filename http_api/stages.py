@@ -1,0 +1,81 @@
+"""Handlers of stages: batches that lie beside a partition's log until an append by reference moves them into it."""
+
+import hashlib
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from ..cluster.model import Conditions
+from ..partition.commands import PRODUCER_EPOCH_MAX
+from ..partition.errors import StockadeError
+from . import bodies, shapes
+from .call import Call, json_answer
+from .parameters import INT64_MAX
+from .receiving import receive_batch
+from .writing import append_answer, check_message_id, count_refused, now_ms, read_guards
+
+TTL_MS_MAX = 30 * 86_400_000
+TTL_MS_DEFAULT = 86_400_000
+CHANGED_MAX = 4096
+
+_StageName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._~-]{1,249}\Z")]
+_StageNames = Annotated[list[_StageName], Meta(max_length=CHANGED_MAX)]
+
+
+class StageChanges(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of PATCH …/stages."""
+
+    producer_id: Annotated[int, Meta(ge=0, le=INT64_MAX)]
+    producer_epoch: Annotated[int, Meta(ge=0, le=PRODUCER_EPOCH_MAX)]
+    keep: _StageNames = []
+    delete: _StageNames = []
+
+
+async def put_stage(call: Call) -> web.StreamResponse:
+    """Store a batch under a name."""
+    given = call.parameters
+    name, topic_id = given.stage(), given.topic_id()
+    ttl_ms = given.query_integer("ttl_ms", 1, TTL_MS_MAX, TTL_MS_DEFAULT)
+    found, batch = await receive_batch(call, topic_id)
+    form = call.request.content_type.encode()
+    digest = hashlib.sha256(form + b"\n" + call.body).hexdigest()
+    is_new = await found.put_stage(name, digest, batch, ttl_ms=ttl_ms, topic_id=topic_id)
+    call.decided_by = found.leader()
+    answer = {"topic": found.topic, "partition": found.partition, "stage": name, "records": batch.count}
+    return json_answer(answer | {"digest": digest}, 201 if is_new else 200)
+
+
+async def list_stages(call: Call) -> web.StreamResponse:
+    """The stages of a partition, or those whose names begin with a prefix."""
+    given = call.parameters
+    prefix = given.stage_prefix()
+    call.partition = found = await call.service.partition(given.topic(), given.partition(), given.topic_id())
+    stages = await found.stages(prefix)
+    return json_answer({"topic": found.topic, "partition": found.partition, "stages": stages})
+
+
+async def change_stages(call: Call) -> web.StreamResponse:
+    """Keep some stages and delete others."""
+    given = call.parameters
+    topic, number, topic_id = given.topic(), given.partition(), given.topic_id()
+    wanted = shapes.read(await bodies.read_json(call), StageChanges)
+    call.partition = found = await call.service.partition(topic, number, topic_id)
+    pair = wanted.producer_id, wanted.producer_epoch
+    await found.change_stages(wanted.keep, wanted.delete, producer=pair, topic_id=topic_id)
+    return json_answer({"topic": topic, "partition": number})
+
+
+async def append_stage(call: Call) -> web.StreamResponse:
+    """Append a stage's batch, once."""
+    given = call.parameters
+    name, guards = given.stage(), read_guards(given)
+    call.partition = found = await call.service.partition(given.topic(), given.partition(), guards.topic_id)
+    check_message_id(found, guards)
+    try:
+        appended = await found.append_stage(name, now_ms(), Conditions(*guards[:6]))
+    except StockadeError as refusal:
+        count_refused(call, found, refusal, guards.token, guards.stamp)
+        raise
+    return append_answer(call, found, appended)

@@ -8,6 +8,7 @@ lost leader had heard is made good by the next one, whose first command gives ev
 """
 
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 from .commands import SessionState
 from .sessions import Sessions
@@ -25,6 +26,9 @@ class Leases:
         self._sessions = sessions
         self._term = -1
         self._heard: dict[str, int] = {}
+        # Each session of ``_heard`` once, in the one or the other, with a deadline that the log gave it.
+        self._logged: list[tuple[int, str]] = []
+        self._due: dict[str, int] = {}
         self._horizon_ms = 0
         self._closing_ms = 0
 
@@ -32,6 +36,8 @@ class Leases:
         """The first command of this term was applied, which gave everybody a full ttl from ``clock_ms`` on."""
         self._term = term
         self._heard.clear()
+        self._logged.clear()
+        self._due.clear()
         self._horizon_ms = self._closing_ms = clock_ms + AHEAD_MS
 
     def has_begun(self, term: int) -> bool:
@@ -47,22 +53,32 @@ class Leases:
         found = self._sessions().find(session)
         if term != self._term or found.deadline_ms < self._closing_ms:
             return None
+        if session not in self._heard:
+            heappush(self._logged, (found.deadline_ms, session))
         deadline_ms = self._heard[session] = now_ms + found.ttl_ms
         return SessionState(found.session, found.client_id, found.ttl_ms, deadline_ms)
 
     def look_ahead(self, now_ms: int) -> tuple[int, list[tuple[str, int]]]:
         """The next horizon, and the renewals that have to be in the log before ``advance`` to it."""
         self._closing_ms = now_ms + AHEAD_MS
-        sessions = self._sessions()
-        logged = {session: sessions.deadline_ms(session) for session in self._heard}
-        self._heard = {session: heard for session, heard in self._heard.items() if logged[session] is not None}
-        due = [(session, heard) for session, heard in self._heard.items() if (logged[session] or 0) < self._closing_ms]
-        return self._closing_ms, due
+        for session, logged_ms in self._due.items():  # was not written, or renewed meanwhile
+            heappush(self._logged, (logged_ms, session))
+        self._due.clear()
+        while self._logged and self._logged[0][0] < self._closing_ms:
+            session = heappop(self._logged)[1]
+            deadline_ms = self._sessions().deadline_ms(session)
+            if deadline_ms is None:
+                del self._heard[session]
+            elif deadline_ms < self._closing_ms:
+                self._due[session] = deadline_ms
+            else:
+                heappush(self._logged, (deadline_ms, session))
+        return self._closing_ms, [(session, self._heard[session]) for session in self._due]
 
     def written(self, renewals: list[tuple[str, int]]) -> None:
         """These are in the log."""
         for session, deadline_ms in renewals:
-            if self._heard.get(session) == deadline_ms:
+            if self._heard.get(session) == deadline_ms and self._due.pop(session, None) is not None:
                 del self._heard[session]
 
     def advance(self, horizon_ms: int) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from ..partition.errors import StockadeError
 from .commands import RenewSession, SessionState
 from .control import Control
 
@@ -14,7 +15,8 @@ class Renewals:
 
     def __init__(self, control: Control) -> None:
         self._control = control
-        self._round: asyncio.Task[None] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._rounds: set[asyncio.Task[None]] = set()
 
     async def renew(self, session: str) -> SessionState:
         """Full ttl from now. Raises UnknownSession, SessionExpired."""
@@ -30,18 +32,29 @@ class Renewals:
 
     async def _prove(self) -> None:
         """This node led after the call."""
-        if self._round is None:
-            self._round = asyncio.create_task(self._after_window())
-            self._round.add_done_callback(_heed)
-        await asyncio.shield(self._round)
+        loop = asyncio.get_running_loop()
+        proved = loop.create_future()
+        self._waiting.append(proved)
+        if len(self._waiting) == 1:
+            loop.call_later(WINDOW_S, self._begin_round)
+        await proved
 
-    async def _after_window(self) -> None:
-        await asyncio.sleep(WINDOW_S)
-        self._round = None
-        await self._control.barrier()
+    def _begin_round(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        task = asyncio.create_task(self._prove_to(waiting))
+        self._rounds.add(task)
+        task.add_done_callback(self._rounds.discard)
 
-
-def _heed(task: "asyncio.Task[None]") -> None:
-    """Whoever waited is told; nobody may be left to be told."""
-    if not task.cancelled():
-        task.exception()
+    async def _prove_to(self, waiting: list[asyncio.Future[None]]) -> None:
+        refusal: StockadeError | None = None
+        try:
+            await self._control.barrier()
+        except StockadeError as error:
+            refusal = error
+        for proved in waiting:
+            if proved.done():  # whoever waited has gone
+                continue
+            if refusal is None:
+                proved.set_result(None)
+            else:
+                proved.set_exception(refusal)

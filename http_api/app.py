@@ -8,6 +8,7 @@ from ..cluster.service import Service
 from .bodies import expect_nothing
 from .context import Context
 from .dispatch import endpoint, observer
+from .lane import Lane
 from .peers import Peers
 from .routes import routes
 from .server import Runner
@@ -73,7 +74,7 @@ def make_app(context: Context) -> web.Application:
 async def start_http(service: Service, host: str, port: int) -> HttpServer:
     """Listen on ``host`` and ``port`` (0: any free one). Raises OSError."""
     context = Context(service, Peers(service.node_id))
-    runner = Runner(make_app(context), DRAIN_S)
+    runner = Runner(make_app(context), DRAIN_S, Lane(routes(), context))
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()

@@ -32,6 +32,7 @@ _NO_LINGERING = struct.pack("ii", 1, 0)
 _T = TypeVar("_T")
 
 NOBODY = Leader(None, None, 0)
+_UNREAD = Parameters({}, (), (), ())
 
 
 Handler = Callable[["Call"], Awaitable[web.StreamResponse]]
@@ -40,7 +41,8 @@ Handler = Callable[["Call"], Awaitable[web.StreamResponse]]
 @dataclass(frozen=True)
 class Route:
     """One operation. ``group`` says whose leader decides it; ``query`` are its query parameters, ``repeated`` those
-    that may be given several times; ``answers_json`` whether 406 is due when JSON is not accepted.
+    that may be given several times; ``answers_json`` whether 406 is due when JSON is not accepted; ``is_frequent`` says
+    that it may go the short way (lane.py), and that its answers are small.
     """
 
     method: str
@@ -51,6 +53,7 @@ class Route:
     repeated: tuple[str, ...] = ()
     answers_json: bool = True
     deadline_s: float = DEADLINE_S
+    is_frequent: bool = False
 
 
 class _FileStream(web.StreamResponse):
@@ -74,7 +77,7 @@ class Call:
         self.partition: Partition | None = None
         self.decided_by: Leader | None = None
         self.stream: web.StreamResponse | None = None
-        self.parameters = Parameters({}, (), (), ())
+        self.parameters = _UNREAD
 
     @cached_property
     def id(self) -> str:

@@ -40,7 +40,7 @@ async def _pass_back(call: Call, upstream: aiohttp.ClientResponse) -> web.Stream
     length = upstream.content_length
     if upstream.status == 204:
         return web.Response(status=204, headers=headers)
-    if length is not None and length <= _WHOLE_BYTES_MAX:
+    if call.route.is_frequent or (length is not None and length <= _WHOLE_BYTES_MAX):
         body = await peers.whole_body(upstream, call.route.deadline_s)
         return web.Response(status=upstream.status, headers=headers, body=body)
     stream = await call.start_stream(upstream.status, headers, length)

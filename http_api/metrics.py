@@ -103,20 +103,19 @@ class AccessLogger(AbstractAccessLogger):
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         """Called by the server when an answer has ended; ``time`` in seconds."""
         seen = request.get(OBSERVATION)
-        route = seen.route if seen is not None else NO_ROUTE
+        route, metrics, is_stream = NO_ROUTE, None, False
         if seen is not None:
-            seen.metrics.answered(request.method, route, response.status, None if seen.is_stream else time)
-        is_odd = response.status >= HTTPStatus.BAD_REQUEST or (
-            time > LONG_S and seen is not None and not seen.is_stream
-        )
-        level = logging.INFO if is_odd else logging.DEBUG
-        if self.logger.isEnabledFor(level):
-            self.logger.log(
-                level,
-                "%s %s %d %.1f ms %d bytes",
-                request.method,
-                route,
-                response.status,
-                time * 1000,
-                response.body_length,
-            )
+            route, metrics, is_stream = seen.route, seen.metrics, seen.is_stream
+        note(metrics, request.method, route, response.status, time, response.body_length, is_stream=is_stream)
+
+
+def note(
+    metrics: Metrics | None, method: str, route: str, status: int, seconds: float, size: int, *, is_stream: bool = False
+) -> None:
+    """Count an answer of ``size`` bytes, and log its line. The time of a stream says nothing."""
+    if metrics is not None:
+        metrics.answered(method, route, status, None if is_stream else seconds)
+    is_odd = status >= HTTPStatus.BAD_REQUEST or (seconds > LONG_S and not is_stream)
+    level = logging.INFO if is_odd else logging.DEBUG
+    if access_log.isEnabledFor(level):
+        access_log.log(level, "%s %s %d %.1f ms %d bytes", method, route, status, seconds * 1000, size)

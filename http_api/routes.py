@@ -38,7 +38,7 @@ def _topics() -> list[Route]:
         Route(
             "DELETE", _TOPIC, admin.delete_topic, "controller", ("topic_id",), answers_json=False, deadline_s=_PLACING_S
         ),
-        Route("POST", _RECORDS, records.append, "partition", ("fence_epoch", "topic_id", "acks")),
+        Route("POST", _RECORDS, records.append, "partition", ("fence_epoch", "topic_id", "acks"), is_frequent=True),
         Route("GET", _RECORDS, records.fetch, "partition", _FETCH, answers_json=False),
         Route("POST", _TOPIC + "/records", KeyedAppend(), "partition", ("topic_id", "acks")),
         Route("GET", _PARTITION + "/offsets", records.get_offset, "partition", ("at", "topic_id")),
@@ -55,7 +55,7 @@ def _topics() -> list[Route]:
 def _owners() -> list[Route]:
     return [
         Route("POST", "/v1/sessions", fencing.open_session, "controller"),
-        Route("PUT", "/v1/sessions/{session}", fencing.renew_session, "controller"),
+        Route("PUT", "/v1/sessions/{session}", fencing.renew_session, "controller", is_frequent=True),
         Route("DELETE", "/v1/sessions/{session}", fencing.close_session, "controller", answers_json=False),
         Route("POST", _TOPIC + "/grants", fencing.acquire, "controller"),
         Route("POST", _TOPIC + "/fence", fencing.fence_topic, "controller", ("topic_id",)),

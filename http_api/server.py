@@ -8,6 +8,7 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from ..partition.errors import HeadersTooLarge, InternalError, InvalidRequest, StockadeError
 from . import problems
 from .dispatch import HEADER_BYTES_MAX
+from .lane import Lane, LaneHandler
 from .metrics import AccessLogger, access_log
 from .parameters import printable
 
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 class Runner(web.AppRunner):
     """Runs the application with ProblemHandler for connections."""
 
-    def __init__(self, app: web.Application, drain_s: float) -> None:
+    def __init__(self, app: web.Application, drain_s: float, lane: Lane) -> None:
         """``drain_s`` bounds how long requests under way may take to finish when the server is closed."""
         super().__init__(
             app,
@@ -36,24 +37,26 @@ class Runner(web.AppRunner):
             max_headers=HEADERS_MAX,
             auto_decompress=False,
         )
+        self._lane = lane
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
-        return _Server(made, self._kwargs)
+        return _Server(made, self._lane, self._kwargs)
 
 
 class _Server(web.Server):
     """As the one that aiohttp makes for an application, except for the class of its connections."""
 
-    def __init__(self, made: web.Server, options: dict[str, object]) -> None:
+    def __init__(self, made: web.Server, lane: Lane, options: dict[str, object]) -> None:
         super().__init__(made.request_handler, request_factory=made.request_factory)
+        self._lane = lane
         self._options = options
 
     def __call__(self) -> web.RequestHandler:
-        return ProblemHandler(self, loop=self._loop, **self._options)  # type: ignore[arg-type]
+        return ProblemHandler(self._lane, self, loop=self._loop, **self._options)
 
 
-class ProblemHandler(web.RequestHandler):
+class ProblemHandler(LaneHandler):
     """A connection that answers what it cannot read, and what went wrong outside every handler, with a
     problem document.
     """

@@ -1,0 +1,197 @@
+"""The short way of small, frequent requests (renewals, appends): from the bytes to the route's handler and back.
+
+It is open to a request that came in one piece, on a connection on which nothing else is under way, and whose end is
+known (framing.py). All others go through aiohttp, which answers them the same; so does everything on a connection from
+the first bytes on of which the end of a request is not known. It decides nothing and checks nothing by itself.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple, cast
+
+from aiohttp import web
+from aiohttp.helpers import rfc822_formatted_time
+from multidict import CIMultiDict
+from yarl import URL
+
+from .call import Route
+from .context import Context
+from .dispatch import HEADER_BYTES_MAX, Handler, endpoint
+from .framing import Head, read_head
+from .metrics import note
+
+_SEGMENT = r"([A-Za-z0-9_-][A-Za-z0-9._-]*)"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+class Exit(NamedTuple):
+    """Where a short way leads."""
+
+    pattern: re.Pattern[str]
+    names: list[str]
+    route: Route
+    handler: Handler
+
+
+class Lane:
+    """The short ways of one application."""
+
+    def __init__(self, routes: Iterable[Route], context: Context) -> None:
+        """Those of ``routes`` that are frequent."""
+        self._metrics = context.metrics
+        self._exits: dict[str, list[Exit]] = {}
+        for route in routes:
+            if route.is_frequent:
+                pattern = re.compile(_PARAMETER.sub(lambda _: _SEGMENT, route.path))
+                found = Exit(pattern, _PARAMETER.findall(route.path), route, endpoint(route, context))
+                self._exits.setdefault(route.method, []).append(found)
+
+    def find(self, head: Head) -> tuple[Exit, dict[str, str]] | None:
+        """The way of a request, and its path parameters; None: it has no short one."""
+        if head.body_start > HEADER_BYTES_MAX or "expect" in head.headers:
+            return None
+        for way in self._exits.get(head.method, ()):
+            match = way.pattern.fullmatch(head.path)
+            if match is not None:
+                return way, dict(zip(way.names, match.groups(), strict=True))
+        return None
+
+    def note(self, route: Route, status: int, seconds: float, size: int) -> None:
+        """Count an answer."""
+        note(self._metrics, route.method, route.path, status, seconds, size)
+
+
+class Body(NamedTuple):
+    """A body that is there."""
+
+    data: bytes
+
+    def is_eof(self) -> bool:
+        """All of it has come."""
+        return True
+
+    def read_nowait(self) -> bytes:
+        """The whole of it."""
+        return self.data
+
+
+class Request:
+    """As much of ``aiohttp.web.Request`` as the handlers of frequent routes look at."""
+
+    __slots__ = ("_connection", "content", "headers", "match_info", "method", "raw_path")
+    raw_headers = ()  # their size was looked at
+
+    def __init__(self, connection: "LaneHandler", head: Head, match_info: dict[str, str], body: bytes) -> None:
+        self._connection = connection
+        self.method = head.method
+        self.raw_path = head.path
+        self.headers = CIMultiDict(head.headers)
+        self.match_info = match_info
+        self.content = Body(body)
+
+    @property
+    def content_length(self) -> int:
+        """Bytes of the body."""
+        return len(self.content.data)
+
+    @property
+    def rel_url(self) -> URL:
+        """Path and query, as they came."""
+        return URL(self.raw_path, encoded=True)
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """None when the client is gone."""
+        return self._connection.transport
+
+
+class LaneHandler(web.RequestHandler):
+    """A connection that takes the short way whenever it is open."""
+
+    __slots__ = ("_held", "_in_step", "_lane", "_owed", "_under_way")
+
+    def __init__(self, lane: Lane, manager: web.Server, **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._lane = lane
+        self._in_step = True  # every byte so far belongs to a request whose end is known
+        self._owed = 0  # bytes that are still to come of the last one
+        self._held = b""
+        self._under_way: asyncio.Task[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop, and with nothing by aiohttp when it can read on."""
+        if self._under_way is not None:
+            # Answers go out in the order of their requests.
+            self._held += data
+            if self.transport is not None:
+                self.transport.pause_reading()
+        elif not data or not self._in_step or not self._take(data):
+            super().data_received(data)
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109  # as aiohttp calls it
+        """What is under way is answered first, if it takes no longer than ``timeout`` seconds."""
+        if self._under_way is not None:
+            await asyncio.wait((self._under_way,), timeout=timeout)
+        await super().shutdown(timeout)
+
+    def _take(self, data: bytes) -> bool:
+        """Whether the request is answered here."""
+        if self._owed:
+            self._owed -= len(data)
+            self._in_step = self._owed >= 0
+            return False
+        head = read_head(data)
+        if head is None or head.end < len(data):
+            self._in_step = False
+            return False
+        self._owed = head.end - len(data)
+        way = None if self._owed or self._is_occupied() else self._lane.find(head)
+        if way is None:
+            return False
+        request = Request(self, head, way[1], data[head.body_start :])
+        self._under_way = asyncio.create_task(self._answer(way[0], request))
+        return True
+
+    def _is_occupied(self) -> bool:
+        """Whether aiohttp is at work here, or the client does not take its answers."""
+        waiter = self._waiter
+        is_idle = waiter is not None and not waiter.done() and not self._messages
+        return not is_idle or self._paused or self._close or self._force_close
+
+    async def _answer(self, way: Exit, request: Request) -> None:
+        began = self._loop.time()
+        self._next_keepalive_close_time = began + self._keepalive_timeout
+        try:
+            response = await way.handler(cast(web.Request, request))
+            answer = serialized(cast(web.Response, response))
+            if self.transport is not None and not self.transport.is_closing():
+                self.transport.write(answer)
+            now = self._loop.time()
+            self._next_keepalive_close_time = now + self._keepalive_timeout
+            self._lane.note(way.route, response.status, now - began, len(answer))
+        finally:
+            self._under_way = None
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Look at what came meanwhile."""
+        held, self._held = self._held, b""
+        if held:
+            if self.transport is not None:
+                self.transport.resume_reading()
+            self.data_received(held)
+
+
+def serialized(response: web.Response) -> bytes:
+    """An answer as it goes out. Raises ValueError for a header that would end its line."""
+    body = response.body or b""
+    assert isinstance(body, bytes), "a frequent route answers with what it has"
+    lines = [f"{name}: {value}\r\n" for name, value in response.headers.items()]
+    head = (
+        f"HTTP/1.1 {response.status} {response.reason}\r\n{''.join(lines)}"
+        f"Content-Length: {len(body)}\r\nDate: {rfc822_formatted_time()}\r\n\r\n"
+    )
+    if head.count("\n") != len(lines) + 4 or head.count("\r") != len(lines) + 4:
+        raise ValueError("a header has a line end in it")
+    return head.encode() + body

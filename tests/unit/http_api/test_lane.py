@@ -1,0 +1,297 @@
+"""The short way of small requests answers as aiohttp does, and takes no byte for something else than aiohttp does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import HttpRequestParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stockade.http_api import lane
+from stockade.http_api.framing import Head, read_head
+from stockade.http_api.lane import Lane, Request, serialized
+
+from . import conversation
+from .conversation import RECORDS, Answer, Conversation, nodes
+from .test_server import read_answer
+
+START = b"POST " + RECORDS.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def append(value: bytes, *headers: bytes) -> bytes:
+    return START + b"".join(line + b"\r\n" for line in headers) + b"Content-Length: %d\r\n\r\n" % len(value) + value
+
+
+_begun: list["Talk"] = []
+
+
+async def end_talks() -> None:
+    for talk in _begun:
+        talk.writer.close()
+        with suppress(ConnectionError):
+            await talk.writer.wait_closed()
+    _begun.clear()
+
+
+def run(test: Callable[[Conversation], Awaitable[None]]) -> None:
+    async def ended(node: Conversation) -> None:
+        try:
+            await test(node)
+        finally:
+            await end_talks()
+
+    conversation.run(ended)
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the requests that went the short way."""
+    paths: list[str] = []
+
+    class Noted(Request):
+        def __init__(self, connection: Any, head: Head, match_info: dict[str, str], body: bytes) -> None:
+            super().__init__(connection, head, match_info, body)
+            paths.append(head.path)
+
+    monkeypatch.setattr(lane, "Request", Noted)
+    return paths
+
+
+class Talk:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self.writer = reader, writer
+
+    @staticmethod
+    async def begin(node: Conversation) -> "Talk":
+        talk = Talk(*await asyncio.open_connection("127.0.0.1", node.port))
+        _begun.append(talk)
+        await talk.ask(HEALTH)  # an idle connection that was never used is not known to be idle
+        return talk
+
+    async def ask(self, *pieces: bytes) -> Answer:
+        """Each piece arrives by itself."""
+        for piece in pieces[:-1]:
+            self.writer.write(piece)
+            await asyncio.sleep(0.02)
+        self.writer.write(pieces[-1])
+        return await self.answer()
+
+    async def answer(self) -> Answer:
+        async with asyncio.timeout(60):
+            return await read_answer(self._reader)
+
+
+async def opened(node: Conversation) -> bytes:
+    session: str = (await node.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
+    return b"PUT /v1/sessions/" + session.encode() + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def test_appends_and_renewals_in_one_piece_go_the_short_way_and_are_answered_as_on_the_long_one(
+    taken: list[str],
+) -> None:
+    async def test(node: Conversation) -> None:
+        renewal = await opened(node)
+        talk = await Talk.begin(node)
+        for request in (append(b"a"), append(b"b", b"Stockade-If-Log-End: 9"), append(b"c", b"X: y"), renewal):
+            before = len(taken)
+            short = await talk.ask(request)
+            assert len(taken) == before + 1
+            long = await (await Talk.begin(node)).ask(request[:20], request[20:])
+            assert len(taken) == before + 1
+            assert short.status == long.status
+            assert set(long.headers) - {"Server"} == set(short.headers)
+            assert short.json.keys() == long.json.keys()
+        assert await node.values() == ["a", "a", "c", "c"]
+        counted = (await node.call("GET", "/metrics", valid=False)).body
+        assert b'route="/v1/sessions/{session}",status="200"} 2.0' in counted
+
+    run(test)
+
+
+def test_a_connection_may_change_between_both_ways_as_long_as_the_end_of_each_request_is_known(
+    taken: list[str],
+) -> None:
+    async def test(node: Conversation) -> None:
+        talk = await Talk.begin(node)
+        assert (await talk.ask(append(b"1"))).status == 200
+        assert (await talk.ask(HEALTH)).status == 200
+        assert (await talk.ask(append(b"22")[:-2], b"2", b"2")).status == 200
+        assert (await talk.ask(append(b"3"))).status == 200
+        assert len(taken) == 2
+
+    run(test)
+
+
+def test_nothing_inside_a_body_is_taken_for_a_request(taken: list[str]) -> None:
+    async def test(node: Conversation) -> None:
+        inner = append(b"inner")
+        for pieces in (
+            [append(inner)[: -len(inner)], inner],
+            [HEALTH + append(inner)[: -len(inner)], inner],
+            [START + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(inner), inner, b"\r\n0\r\n\r\n"],
+            [append(inner)[:30], append(inner)[30 : -len(inner)], inner],
+        ):
+            talk = await Talk.begin(node)
+            answer = await talk.ask(*pieces)
+            if pieces[0].startswith(HEALTH):
+                answer = await talk.answer()
+            assert answer.status == 200
+        assert await node.values() == inner.decode().splitlines() * 4
+        assert taken == []
+
+    run(test)
+
+
+def test_what_comes_during_an_answer_waits_for_it(taken: list[str]) -> None:
+    async def test(node: Conversation) -> None:
+        talk = await Talk.begin(node)
+        for value in b"abc":
+            talk.writer.write(append(bytes((value,))))
+            await asyncio.sleep(0)
+        talk.writer.write(HEALTH)
+        answers = [await talk.answer() for _ in range(4)]
+        assert [answer.json["base_offset"] for answer in answers[:3]] == [0, 1, 2]
+        assert answers[3].status == 200
+        assert await node.values() == ["a", "b", "c"]
+
+    run(test)
+
+
+def test_an_append_whose_client_went_away_is_finished(taken: list[str]) -> None:
+    async def test(node: Conversation) -> None:
+        talk = await Talk.begin(node)
+        talk.writer.write(append(b"a"))
+        talk.writer.close()
+        found = await node.call("GET", f"{RECORDS}?offset=0&max_wait_ms=30000")
+        assert [record["value"] for record in found.json["records"]] == ["a"]
+
+    run(test)
+
+
+def test_a_request_of_the_short_way_is_passed_on_like_any_other(taken: list[str]) -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            talk = await Talk.begin(two)
+            answer = await talk.ask(append(b"a", b"Stockade-If-Log-End: 0"))
+            assert (answer.status, answer.headers["Stockade-Leader"]) == (200, one.url)
+            assert (await talk.ask(append(b"a", b"Stockade-Forwarded-By: client"))).status == 421
+            assert taken[0] == RECORDS
+            await end_talks()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        append(b"a", b"Expect: 100-continue"),
+        append(b"a", b"X: " + b"x" * 600),
+        append(b"a", b"Connection: close"),
+        append(b"a", b"X: \xc3\xa4"),
+        append(b"a", b"X: y", b"x: y"),
+        append(b"a").replace(b"POST", b"PUT"),
+        append(b"a").replace(b"orders", b"ord%65rs"),
+        append(b"a").replace(b"orders", b".."),
+        append(b"a").replace(b"records", b"records?acks=all"),
+        append(b"a").replace(b"HTTP/1.1", b"HTTP/1.0"),
+    ],
+)
+def test_what_is_not_plain_goes_the_long_way(request_bytes: bytes, taken: list[str]) -> None:
+    async def test(node: Conversation) -> None:
+        talk = await Talk.begin(node)
+        assert (await talk.ask(request_bytes)).status in (100, 200, 404, 405)
+        assert taken == []
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"POST / HTTP/1.1\r\nHost: x\r\n",
+        b"POST / HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nA : b\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nA: b\nC: d\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1, 1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+        b"POST http://x/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"post / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\r\nPOST / HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_a_head_that_could_be_read_in_two_ways_is_not_read(data: bytes) -> None:
+    assert read_head(data) is None
+
+
+NAMES = st.sampled_from(
+    [b"Host", b"content-length", b"Content-Length", b"X-Y", b"Connection", b"Stockade-Session", b"A "]
+)
+VALUES = st.one_of(
+    st.sampled_from(
+        [b"", b"0", b"3", b" 3 ", b"3,3", b"0x3", b"keep-alive", b"close", b"a\tb", b"a b", b"\t", b"\x0b3"]
+    ),
+    st.binary(max_size=4),
+)
+HEADS = st.builds(
+    lambda method, path, lines, end: method + b" " + path + b" HTTP/1.1\r\nHost: x\r\n" + b"".join(lines) + end,
+    st.sampled_from([b"GET", b"POST", b"PUT", b"M-SEARCH", b"PRI", b"CONNECT"]),
+    st.sampled_from([b"/", b"/a/b", b"/a?b=c", b"*", b"//x", b"/a#b", b"/%zz"]),
+    st.lists(st.builds(lambda name, value: name + b":" + value + b"\r\n", NAMES, VALUES), max_size=4),
+    st.sampled_from([b"\r\n", b"\n", b"\r\n\r\n", b""]),
+)
+
+
+@given(HEADS, st.binary(max_size=6))
+def test_where_a_request_ends_is_where_aiohttp_sees_its_end(head_bytes: bytes, rest: bytes) -> None:
+    data = head_bytes + rest
+    head = read_head(data)
+    if head is None or head.end > len(data):
+        return
+
+    async def parse() -> None:
+        loop = asyncio.get_running_loop()
+        protocol = BaseProtocol(loop)
+        protocol._parser = parser = HttpRequestParser(protocol, loop, 2**16)
+        try:
+            ((message, payload),), upgraded, tail = parser.feed_data(data[: head.end])
+        except HttpProcessingError:
+            return  # aiohttp answers 400 and closes: there is no next request
+        assert not upgraded or head.method == "CONNECT"
+        assert not tail
+        assert payload.is_eof()
+        assert (message.method, message.path) == (head.method, head.path)
+        assert {name.lower(): value for name, value in message.headers.items()} == head.headers
+        body = await payload.read()
+        assert body == data[head.body_start : head.end]
+
+    asyncio.run(parse())
+
+
+def test_no_header_of_an_answer_says_what_follows() -> None:
+    with pytest.raises(ValueError, match="line end"):
+        serialized(web.Response(headers={"A": "b\r\nC: d"}))
+
+
+def test_only_frequent_routes_have_a_short_way() -> None:
+    async def test(node: Conversation) -> None:
+        found = Lane([], node.server._context)
+        head = read_head(append(b""))
+        assert head is not None
+        assert found.find(head) is None
+
+    run(test)

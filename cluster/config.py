@@ -22,6 +22,7 @@ _LIMITS = {
     "wal_file_bytes": (1 << 20, 1 << 30),
     "wal_bytes_max": (1 << 22, 1 << 40),
     "checkpoint_bytes": (1 << 20, 1 << 40),
+    "inspection_bytes_per_s": (0, 1 << 40),
 }
 _Section = TypeVar("_Section", bound=msgspec.Struct)
 Address = tuple[str, int]
@@ -70,7 +71,8 @@ class RaftSection(msgspec.Struct, frozen=True):
 
 class LimitsSection(msgspec.Struct, frozen=True):
     """[limits]: when the outcome of a request is called unknown; sizes of files; the size of the log beyond which
-    groups take checkpoints to shorten it, and the bytes of commands after which a group takes one anyway.
+    groups take checkpoints to shorten it, and the bytes of commands after which a group takes one anyway; how fast old
+    segments are read again to see whether they are as they were written (0: never).
     """
 
     request_timeout_ms: int = 10_000
@@ -78,6 +80,7 @@ class LimitsSection(msgspec.Struct, frozen=True):
     wal_file_bytes: int = 64 * 1024 * 1024
     wal_bytes_max: int = 512 * 1024 * 1024
     checkpoint_bytes: int = 64 * 1024 * 1024
+    inspection_bytes_per_s: int = 1024 * 1024
 
 
 class NodeConfig(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from .config import NodeConfig, parse_address
 from .control import AppliedController, Control
 from .founding import Founding
 from .handover import hand_all_over
+from .inspection import Inspection
 from .messages import Message
 from .mover import Mover
 from .node_service import NodeService
@@ -109,6 +110,8 @@ class Node:
         self._spawn(CatalogFollower(config.node_id, self._seat, self._router, self._book, self._replicas).run())
         self._spawn(Acquaintances(self._host, self._book).run())
         self._spawn(Upkeep(self._replicas).run())
+        if pace := config.limits.inspection_bytes_per_s:
+            self._spawn(Inspection(self._replicas, pace).run())
         self._spawn(Mover(config.node_id, self._host, self._book, self._router).run())
         me = config.me
         entry = NodeEntry(me.node_id, me.url, me.raft, me.zone, incarnation)

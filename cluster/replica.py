@@ -1,7 +1,7 @@
 """One partition's replica on this node, as the HTTP interface uses it: the asynchronous shell around its machine."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -34,6 +34,7 @@ from ..partition.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
+from ..partition.index import SegmentIndex
 from ..partition.records import Batch
 from ..partition.segments import Slice
 from ..partition.stored import StoredMachine
@@ -110,6 +111,11 @@ class Replica(Staging):
         """
         if self.group.is_leader and self.has_due(wall_ms):
             await self._ask(Retain(self._retained_from(wall_ms), self.now_ms()), Trimmed)
+
+    @property
+    def full_segments(self) -> Sequence[SegmentIndex]:
+        """The segments on this disk that do not change any more, until they are dropped."""
+        return self._log.full_segments
 
     def has_due(self, wall_ms: int) -> bool:
         """Whether ``retain`` would have something to do."""

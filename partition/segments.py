@@ -72,6 +72,11 @@ class SegmentLog:
         """The next offset to be given."""
         return self._segments[-1].next_offset if self._segments else self._log_start
 
+    @property
+    def full_segments(self) -> Sequence[SegmentIndex]:
+        """Those that do not change any more, until they are dropped."""
+        return self._segments[:-1]
+
     def append(self, command: Append, writer_epoch: int) -> Offset:
         """Store the batch at log_end; answers its base offset."""
         segment = self._segments[-1] if self._segments else None

@@ -93,3 +93,28 @@ def test_a_damaged_disk_is_refused_by_name_and_rebuilt_from_the_peers(data: Path
         for number in range(BATCHES):
             query = f"offset={number * 501}&max_bytes=1048576"
             assert third.values(0, query)[:501] == [*LINES, str(number)]
+
+
+def test_a_bit_that_flips_in_what_nobody_reads_stops_the_node_which_is_rebuilt(data: Path) -> None:
+    settings = f"{SMALL}inspection_bytes_per_s = 1073741824\n"
+    with LocalCluster(data, port_base=0, restart=False, settings=settings) as cluster:
+        topic = Topic(cluster.nodes[0].url, "t")
+        topic.create()
+        for number in range(5):
+            expect(200, topic.append("\n".join([*LINES, str(number)]), 0))
+        node = cluster.nodes[2]
+        eventually(lambda: len(list(node.data.glob("groups/*/files-*/*.arrow"))) > 1)
+        oldest = min(node.data.glob("groups/*/files-*/*.arrow"))
+
+        flip(oldest)
+
+        assert node.process is not None
+        assert node.process.wait(60) == 1
+        last = (node.data / "node.log").read_text(encoding="utf-8").splitlines()[-1]
+        assert oldest.name in last
+        assert "stockade rebuild --data DIR" in last
+        assert command("rebuild", "--data", str(node.data), "--yes").returncode == 0
+        cluster.start_node(node)
+        eventually(partial(whole, cluster, topic, "n3", 1), 60)
+        query = "offset=0&max_bytes=1048576&local=true"
+        assert topic.at(node.url).values(0, query)[:501] == [*LINES, "0"]

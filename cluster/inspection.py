@@ -1,0 +1,67 @@
+"""Reads what lies on this node's disk again, slowly and for ever: bytes can change where nobody looks at them.
+
+Only full segments: whatever else there is, the log, checkpoints and indexes, is verified when a node starts.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..partition import segment_files
+from ..partition.image import ImageDamaged
+from ..partition.index import SegmentIndex
+from ..raft.refusal import DiskRefused
+from .replica import Replica
+from .replicas import Replicas
+
+STEP_BYTES = 256 * 1024
+"""Read at a time, in a thread."""
+REST_S = 10.0
+"""Between two rounds."""
+
+_log = logging.getLogger(__name__)
+
+
+class Inspection:
+    """Looks at every full segment of every replica of this node, at ``bytes_per_s`` on average."""
+
+    def __init__(self, replicas: Replicas, bytes_per_s: int) -> None:
+        self._replicas = replicas
+        self._bytes_per_s = bytes_per_s
+
+    async def run(self) -> None:
+        """Runs until cancelled. Raises DiskRefused when it finds other bytes than were written."""
+        while True:
+            work = [(replica, segment) for replica in self._replicas.all() for segment in replica.full_segments]
+            # A node that is started often would otherwise never come to the end.
+            random.shuffle(work)
+            for replica, segment in work:
+                await self._inspect(replica, segment)
+            if work:
+                _log.info("inspected %d segments: all are as they were written", len(work))
+            await asyncio.sleep(REST_S)
+
+    async def _inspect(self, replica: Replica, segment: SegmentIndex) -> None:
+        batches = segment_files.inspected_on_disk(segment)
+        try:
+            while taken := await asyncio.to_thread(_take, batches):  # noqa: ASYNC110 (the sleep is the pace)
+                await asyncio.sleep(taken / self._bytes_per_s)
+        except (ImageDamaged, OSError) as error:
+            if self._is_kept(replica, segment):
+                raise DiskRefused(Path(segment.segment), str(error)) from error
+
+    def _is_kept(self, replica: Replica, segment: SegmentIndex) -> bool:
+        """Whether the segment has not been dropped, trimmed or replaced meanwhile, and may well be gone."""
+        return any(each is replica for each in self._replicas.all()) and segment in replica.full_segments
+
+
+def _take(batches: Iterator[int]) -> int:
+    """Read on for STEP_BYTES; answers how many bytes that was, 0 at the end."""
+    taken = 0
+    for length in batches:
+        taken += length
+        if taken >= STEP_BYTES:
+            break
+    return taken

@@ -13,8 +13,9 @@ from ..client.admin import Client
 from ..client.config import ClientConfig
 from ..client.fencing import Session
 from ..client.loop_thread import LoopThread
-from ..cluster.config import Member, NodeConfig, RaftSection
+from ..cluster.config import NodeConfig
 from ..cluster.node import Node
+from ..cluster.sections import Member, RaftSection
 from ..http_api.app import HttpServer, start_http
 
 READY_TIMEOUT_S = 30.0

@@ -10,7 +10,8 @@ from ..client.admin import Client
 from ..client.config import ClientConfig
 from ..client.model import Cluster
 from ..cluster.book import is_member
-from ..cluster.config import ConfigError, Member, NodeConfig
+from ..cluster.config import ConfigError, NodeConfig
+from ..cluster.sections import Member
 from ..partition.errors import StockadeError
 
 ASK_AGAIN_S = 1.0

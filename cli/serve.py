@@ -15,6 +15,7 @@ from ..cluster.book import BookDamaged
 from ..cluster.config import ConfigError, NodeConfig, load, parse_address
 from ..cluster.node import Node
 from ..http_api.app import LINGER_S, start_http
+from ..http_api.tokens import Tokens
 from ..partition.switches import warning
 from ..raft.refusal import DiskRefused
 from ..raft.wal import WalLocked
@@ -67,7 +68,8 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     await node.start()
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
-    http = await start_http(node.service, *parse_address(settings.http))
+    tokens = Tokens({token.sha256: token.may for token in settings.tokens})
+    http = await start_http(node.service, *parse_address(settings.http), tokens)
     _log.info("node %s listens on http://%s", settings.node_id, settings.http)
     await stopped
     if watching is not None:

@@ -1,7 +1,9 @@
 """The one configuration object of the client: defaults, units and bounds, checked whole before anything starts."""
 
+import os
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Self, get_args
 from urllib.parse import urlsplit
 
@@ -29,6 +31,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
 """Least and greatest value of every number below, both allowed."""
 
 BOOTSTRAP_URLS_MAX = 100
+_TOKEN = re.compile(r"[!-~]{1,4096}")
 
 
 class InvalidConfig(ValueError):
@@ -58,6 +61,8 @@ class ClientConfig:
     - ``fetch_bytes_max``: asked for at once by a consumer. ``fetch_wait_ms``: how long a follower's request stays
       open at the log end.
     - ``connections_max``: open connections of one client, over all nodes.
+    - ``token``: the bearer token of a cluster that wants one; by default what the environment variable STOCKADE_TOKEN
+      holds. It is sent to every node, in clear over http://.
     - ``on_error``: what a producer does with a partition after a batch has failed for good. ``halt_partition``: all
       behind it fails as well, and nothing more is taken until ``recover``. ``continue``: only that batch fails, and
       what comes after it is sent; order is kept, but there is a hole that the application has to live with.
@@ -79,11 +84,14 @@ class ClientConfig:
     fetch_wait_ms: int = 10_000
     connections_max: int = 256
     on_error: OnError = "halt_partition"
+    token: str | None = field(default_factory=lambda: os.environ.get("STOCKADE_TOKEN") or None, repr=False)
 
     def __post_init__(self) -> None:
         faults = [*_bootstrap_faults(self.bootstrap), *_bound_faults(self)]
         if self.on_error not in get_args(OnError):
             faults.append(f"on_error: {self.on_error!r} is none of {', '.join(get_args(OnError))}")
+        if self.token is not None and not _TOKEN.fullmatch(self.token):
+            faults.append("token: empty, or with characters that no header may have")
         faults += _relation_faults(self) if not faults else []
         if faults:
             raise InvalidConfig(faults)

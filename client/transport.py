@@ -159,7 +159,11 @@ class Transport:
             raise ClientClosed
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=self._config.connections_max)
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+            token = self._config.token
+            headers = None if token is None else {"Authorization": f"Bearer {token}"}
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=headers
+            )
         return self._session
 
     def _pause(self, node: str) -> None:

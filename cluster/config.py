@@ -3,19 +3,21 @@
 import ipaddress
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ..raft.tls import Tls, TlsFault, TlsFiles
+from ..raft.tls import Tls, TlsFault
 from .nodes import NODES_MAX
+from .sections import LimitsSection, Member, RaftSection, TlsSection, Token
 
 CONTROLLERS_MAX = 5
 """The controller group has 1, 3 or 5 members; other nodes follow it."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 _URL = re.compile(r"https?://[^/\s]+\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _LIMITS = {
     "request_timeout_ms": (100, 300_000),
     "segment_bytes_max": (1 << 20, 1 << 31),
@@ -36,53 +38,6 @@ class ConfigError(Exception):
         super().__init__("; ".join(faults))
 
 
-class Member(msgspec.Struct, frozen=True):
-    """A node as the others reach it: base URL of its HTTP interface, host:port of its Raft port, its zone."""
-
-    node_id: str
-    url: str
-    raft: str
-    zone: str | None = None
-
-
-class TlsSection(msgspec.Struct, frozen=True):
-    """[raft.tls]: encrypt the traffic between nodes. PEM files; relative paths are relative to the configuration."""
-
-    ca: str
-    certificate: str
-    key: str
-
-    def load(self, cluster_id: str, node_id: str) -> Tls:
-        """Read the files. Raises TlsFault."""
-        return Tls(TlsFiles(self.ca, self.certificate, self.key), cluster_id, node_id)
-
-
-class RaftSection(msgspec.Struct, frozen=True):
-    """[raft]: timing of elections, in milliseconds. A follower that hears nothing for a time drawn between min and max
-    asks for votes; shorter times fail over faster and mistake a busy leader for a dead one sooner.
-    """
-
-    election_timeout_min_ms: int = 600
-    election_timeout_max_ms: int = 1200
-    heartbeat_ms: int = 150
-    plaintext: bool = False
-    tls: TlsSection | None = None
-
-
-class LimitsSection(msgspec.Struct, frozen=True):
-    """[limits]: when the outcome of a request is called unknown; sizes of files; the size of the log beyond which
-    groups take checkpoints to shorten it, and the bytes of commands after which a group takes one anyway; how fast old
-    segments are read again to see whether they are as they were written (0: never).
-    """
-
-    request_timeout_ms: int = 10_000
-    segment_bytes_max: int = 64 * 1024 * 1024
-    wal_file_bytes: int = 64 * 1024 * 1024
-    wal_bytes_max: int = 512 * 1024 * 1024
-    checkpoint_bytes: int = 64 * 1024 * 1024
-    inspection_bytes_per_s: int = 1024 * 1024
-
-
 class NodeConfig(msgspec.Struct, frozen=True):
     """Everything a node is told.
 
@@ -100,6 +55,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
     raft: RaftSection = RaftSection()
     limits: LimitsSection = LimitsSection()
     join: list[str] = []
+    tokens: list[Token] = []
 
     @property
     def me(self) -> Member:
@@ -196,10 +152,19 @@ def check(raw: Mapping[str, Any]) -> NodeConfig:
     is_exposed = raft is not None and not raft.plaintext and "tls" not in raw.get("raft", {})
     _check_addresses(values, is_exposed, faults)
     _check_members(values.get("node_id"), members, faults)
+    faults.extend(_token_faults(values.get("tokens", [])))
     faults.extend(f"join: {url!r} is not http://host:port" for url in values.get("join", []) if not _URL.match(url))
     if faults:
         raise ConfigError(faults)
     return NodeConfig(**values, members=members, raft=cast(RaftSection, raft), limits=cast(LimitsSection, limits))
+
+
+def _token_faults(tokens: list[Token]) -> Iterator[str]:
+    for number, token in enumerate(tokens):
+        if not _SHA256.match(token.sha256):
+            yield f"tokens[{number}].sha256: not 64 hexadecimal digits in lower case"
+    if len({token.sha256 for token in tokens}) < len(tokens):
+        yield "tokens: two of them have the same sha256"
 
 
 def _fields(

@@ -12,9 +12,11 @@ from .lane import Lane
 from .peers import Peers
 from .routes import routes
 from .server import Runner
+from .tokens import Tokens
 
 DRAIN_S = 10.0
 """Time that requests under way have to finish when the interface is closed."""
+NO_TOKENS = Tokens({})
 LINGER_S = 0.2
 """So long a node that leads nothing any more goes on answering: until the others have heard who leads instead."""
 
@@ -71,9 +73,9 @@ def make_app(context: Context) -> web.Application:
     return app
 
 
-async def start_http(service: Service, host: str, port: int) -> HttpServer:
+async def start_http(service: Service, host: str, port: int, tokens: Tokens = NO_TOKENS) -> HttpServer:
     """Listen on ``host`` and ``port`` (0: any free one). Raises OSError."""
-    context = Context(service, Peers(service.node_id))
+    context = Context(service, Peers(service.node_id), tokens)
     runner = Runner(make_app(context), DRAIN_S, Lane(routes(), context))
     await runner.setup()
     try:

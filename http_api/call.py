@@ -19,6 +19,7 @@ from . import wire
 from .context import Context
 from .parameters import Parameters
 from .peers import FORWARDED_BY
+from .tokens import Right
 
 DEADLINE_S = 10.0
 """Time to reach a leader that answers, on top of the time that the request itself asks to wait."""
@@ -42,7 +43,8 @@ Handler = Callable[["Call"], Awaitable[web.StreamResponse]]
 class Route:
     """One operation. ``group`` says whose leader decides it; ``query`` are its query parameters, ``repeated`` those
     that may be given several times; ``answers_json`` whether 406 is due when JSON is not accepted; ``is_frequent`` says
-    that it may go the short way (lane.py), and that its answers are small.
+    that it may go the short way (lane.py), and that its answers are small; ``needs`` is the right that a token must
+    give (None: none).
     """
 
     method: str
@@ -54,6 +56,7 @@ class Route:
     answers_json: bool = True
     deadline_s: float = DEADLINE_S
     is_frequent: bool = False
+    needs: Right | None = "admin"
 
 
 class _FileStream(web.StreamResponse):
@@ -88,6 +91,15 @@ class Call:
     def service(self) -> Service:
         """The node."""
         return self.context.service
+
+    def check_right(self) -> None:
+        """Whether whoever calls may. Raises Unauthenticated, PermissionDenied."""
+        self.context.tokens.check(self.request.headers.get("Authorization"), self.route.needs)
+
+    def credentials(self) -> dict[str, str]:
+        """The header that a node must pass on with whatever it asks another one for this call."""
+        authorization = self.request.headers.get("Authorization")
+        return {} if authorization is None else {"Authorization": authorization}
 
     def check_parameters(self) -> None:
         """Read path, query and headers. Raises InvalidRequest when they are not well-formed."""

@@ -14,6 +14,7 @@ from ..partition.errors import StockadeError, ThrottlingQuotaExceeded
 from .metrics import Metrics
 from .peers import Peers
 from .refused_writes import RefusedWrites
+from .tokens import Tokens
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Context:
 
     service: Service
     peers: Peers
+    tokens: Tokens = field(default_factory=lambda: Tokens({}))
     metrics: Metrics = field(default_factory=Metrics)
     bodies: Budget = field(default_factory=lambda: Budget(BODY_BYTES_MAX, "bytes of bodies in memory"))
     answers: Budget = field(default_factory=lambda: Budget(ANSWER_BYTES_MAX, "bytes of answers in memory"))

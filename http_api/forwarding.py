@@ -17,7 +17,7 @@ from .following import farewell
 _WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are passed back in one piece
 _RECORD_ENDS = {media.NDJSON: b"\n", media.EVENTS: b"\n\n"}
 _OURS = "stockade-"
-_REQUEST_HEADERS = ("accept", "content-type", "last-event-id")
+_REQUEST_HEADERS = ("accept", "authorization", "content-type", "last-event-id")
 _ANSWER_HEADERS = ("content-type", "location", "retry-after", "allow", "cache-control")
 
 

@@ -124,7 +124,7 @@ async def _find_layout(call: Call, topic: str) -> Layout | StockadeError:
 
 
 async def _ask_layout(call: Call, topic: str, moved: NotLeaderOrFollower) -> Layout | StockadeError:
-    message = peers.Message("GET", f"/v1/topics/{topic}", {"Accept": media.JSON})
+    message = peers.Message("GET", f"/v1/topics/{topic}", {"Accept": media.JSON} | call.credentials())
     try:
         upstream = await call.context.peers.reach(moved.fields["leader"], message, DEADLINE_S)
         document = wire.parse(await peers.whole_body(upstream, DEADLINE_S))

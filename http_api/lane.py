@@ -167,6 +167,8 @@ class LaneHandler(web.RequestHandler):
             answer = serialized(cast(web.Response, response))
             if self.transport is not None and not self.transport.is_closing():
                 self.transport.write(answer)
+                if response.keep_alive is False:
+                    self.force_close()
             now = self._loop.time()
             self._next_keepalive_close_time = now + self._keepalive_timeout
             self._lane.note(way.route, response.status, now - began, len(answer))
@@ -188,6 +190,8 @@ def serialized(response: web.Response) -> bytes:
     body = response.body or b""
     assert isinstance(body, bytes), "a frequent route answers with what it has"
     lines = [f"{name}: {value}\r\n" for name, value in response.headers.items()]
+    if response.keep_alive is False:
+        lines.append("Connection: close\r\n")
     head = (
         f"HTTP/1.1 {response.status} {response.reason}\r\n{''.join(lines)}"
         f"Content-Length: {len(body)}\r\nDate: {rfc822_formatted_time()}\r\n\r\n"

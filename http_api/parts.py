@@ -60,7 +60,7 @@ class Appender:
         message = peers.Message(
             "POST",
             f"/v1/topics/{self.topic}/partitions/{partition}/records{self._query()}",
-            {"Content-Type": media.ARROW, "Accept": media.JSON} | self._fence(),
+            {"Content-Type": media.ARROW, "Accept": media.JSON} | self.call.credentials() | self._fence(),
             b"".join(stream([batch.message])),
         )
         upstream = await self.call.context.peers.reach(moved.fields["leader"], message, DEADLINE_S)

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ..partition.errors import StockadeError
+from ..partition.errors import StockadeError, Unauthenticated
 from . import wire
 
 MEDIA_TYPE = "application/problem+json"
@@ -48,4 +48,6 @@ def answer(problem: dict[str, Any]) -> web.Response:
     headers = {}
     if "retry_after_ms" in problem:
         headers["Retry-After"] = str(math.ceil(problem["retry_after_ms"] / 1000))
+    if problem["status"] == Unauthenticated.http_status:
+        headers["WWW-Authenticate"] = "Bearer"
     return web.Response(body=wire.dump(problem), status=problem["status"], headers=headers, content_type=MEDIA_TYPE)

@@ -7,7 +7,7 @@ idea of who leads is out of date).
 
     StockadeError
     ├── InvalidRequest, InvalidRecord, CorruptMessage, InvalidFencingToken, InvalidTransactionTimeout   400
-    ├── ProducerFenced, InvalidProducerEpoch, NotOwner                                                  403
+    ├── Unauthenticated 401; ProducerFenced, InvalidProducerEpoch, NotOwner, PermissionDenied           403
     ├── UnknownTopicOrPartition, UnknownSession, NotFound 404, MethodNotAllowed 405, NotAcceptable 406
     ├── InconsistentTopicId, TopicAlreadyExists, StageAlreadyExists, TopicSealed, OutOfOrderSequence,
     │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait, GenerationFenced                      409
@@ -20,8 +20,17 @@ idea of who leads is out of date).
 from typing import Any
 
 from .refusal import StockadeError
+from .request_errors import MethodNotAllowed, NotAcceptable, PermissionDenied, Unauthenticated
 
-__all__ = ["BY_CODE", "StockadeError", "revive"]
+__all__ = [
+    "BY_CODE",
+    "MethodNotAllowed",
+    "NotAcceptable",
+    "PermissionDenied",
+    "StockadeError",
+    "Unauthenticated",
+    "revive",
+]
 
 
 class InvalidRequest(StockadeError):
@@ -102,18 +111,6 @@ class NotFound(StockadeError):
     """Fields: what (route, ticket, producer, node, stage)."""
 
     code, http_status, title = "NOT_FOUND", 404, "Nothing here"
-
-
-class MethodNotAllowed(StockadeError):
-    """The Allow header lists the methods."""
-
-    code, http_status, title = "METHOD_NOT_ALLOWED", 405, "The route does not know this method"
-
-
-class NotAcceptable(StockadeError):
-    """Fields: available (media types)."""
-
-    code, http_status, title = "NOT_ACCEPTABLE", 406, "No such representation"
 
 
 class InconsistentTopicId(StockadeError):

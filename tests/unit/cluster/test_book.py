@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from stockade.cluster.book import FILE, Book, BookDamaged, is_member
-from stockade.cluster.config import Member, NodeConfig
+from stockade.cluster.config import NodeConfig
 from stockade.cluster.messages import Catalog
 from stockade.cluster.moves import Move
 from stockade.cluster.nodes import NodeEntry
+from stockade.cluster.sections import Member
 
 MEMBERS = [Member(f"n{number}", f"http://h{number}:1", f"h{number}:2") for number in (1, 2, 3)]
 

@@ -6,9 +6,12 @@ import pytest
 from sources import ROOT
 
 from stockade.cli.authority import make_certificates
-from stockade.cluster.config import ConfigError, NodeConfig, TlsSection, check, load, parse_address
+from stockade.cluster.config import ConfigError, NodeConfig, check, load, parse_address
+from stockade.cluster.sections import TlsSection
 
 TLS = {"ca": "ca.crt", "certificate": "n1.crt", "key": "n1.key"}
+
+TOKEN = {"name": "orders", "sha256": "a" * 64, "may": "write"}
 
 
 def configuration(**changes: Any) -> dict[str, Any]:
@@ -67,6 +70,12 @@ def test_every_fault_is_named_at_once() -> None:
         ({"limits": {"wal_bytes_max": (1 << 22) - 1}}, "limits.wal_bytes_max"),
         ({"limits": {"wal_file_bytes": 1 << 31}}, "limits.wal_file_bytes"),
         ({"limits": {"checkpoint_bytes": 0}}, "limits.checkpoint_bytes"),
+        ({"limits": {"inspection_bytes_per_s": -1}}, "limits.inspection_bytes_per_s"),
+        ({"tokens": 5}, "tokens"),
+        ({"tokens": [TOKEN | {"may": "everything"}]}, "tokens"),
+        ({"tokens": [TOKEN | {"sha256": "the token itself"}]}, "tokens[0].sha256"),
+        ({"tokens": [TOKEN | {"sha256": "A" * 64}]}, "tokens[0].sha256"),
+        ({"tokens": [TOKEN, TOKEN]}, "tokens"),
         ({"raft_listen": "192.0.2.1:7201"}, "raft_listen"),
         ({"raft": {"tls": TLS, "plaintext": True}}, "raft.plaintext"),
         ({"raft": {"tls": 5}}, "raft.tls"),
@@ -80,6 +89,12 @@ def test_every_fault_is_named_at_once() -> None:
 )
 def test_a_bad_setting_is_refused_by_its_name(changes: dict[str, Any], named: str) -> None:
     assert [fault for fault in faults_of(configuration(**changes)) if fault.startswith(named)]
+
+
+def test_tokens_are_taken_by_their_digests() -> None:
+    config = check(configuration(tokens=[TOKEN, TOKEN | {"sha256": "b" * 64, "may": "read"}]))
+    assert [(token.name, token.may) for token in config.tokens] == [("orders", "write"), ("orders", "read")]
+    assert check(configuration()).tokens == []
 
 
 def test_unencrypted_node_traffic_leaves_the_machine_only_when_asked_for() -> None:

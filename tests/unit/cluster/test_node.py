@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.config import Member, NodeConfig
+from stockade.cluster.config import NodeConfig
 from stockade.cluster.model import GrantInfo, TicketInfo, TopicConfig
 from stockade.cluster.node import Node
 from stockade.cluster.node_service import NodeService
+from stockade.cluster.sections import Member
 from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
     LeaderNotAvailable,

@@ -16,8 +16,9 @@ from jsonschema import Draft202012Validator
 from multidict import CIMultiDict
 from yarl import URL
 
-from stockade.http_api.app import HttpServer, start_http
+from stockade.http_api.app import NO_TOKENS, HttpServer, start_http
 from stockade.http_api.pages import asset
+from stockade.http_api.tokens import Tokens
 
 from .fake import FakeCluster, FakeService
 
@@ -83,7 +84,7 @@ class Conversation:
 
 
 @asynccontextmanager
-async def nodes(count: int) -> AsyncIterator[list[Conversation]]:
+async def nodes(count: int, tokens: Tokens = NO_TOKENS) -> AsyncIterator[list[Conversation]]:
     """A cluster of ``count`` nodes n1, n2, …; n1 leads the controller."""
     cluster = FakeCluster()
     async with AsyncExitStack() as stack:
@@ -91,7 +92,7 @@ async def nodes(count: int) -> AsyncIterator[list[Conversation]]:
         found = []
         for number in range(count):
             service = FakeService(cluster, f"n{number + 1}")
-            server = await start_http(service, "127.0.0.1", 0)
+            server = await start_http(service, "127.0.0.1", 0, tokens)
             stack.push_async_callback(server.close)
             session = await stack.enter_async_context(_session())
             found.append(Conversation(service, server, session, server.port))

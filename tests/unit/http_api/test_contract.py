@@ -30,11 +30,11 @@ SOURCE = Path(__file__).parents[3] / "docs" / "openapi.yaml"
 OPERATIONS = {
     operation["operationId"]: operation for methods in document()["paths"].values() for operation in methods.values()
 }
-NO_TOKENS = "this version takes no bearer tokens"
+TOKENS = "said by a cluster that wants tokens: test_tokens.py"
 ASKS_NOBODY = "the node answers from what it knows"
 ON_REAL_MACHINES = "decided by the controller's machine: tests/unit/cluster"
 UNREACHED: dict[tuple[str, int | str], str] = {
-    **{(name, status): NO_TOKENS for name in OPERATIONS for status in (401, "UNAUTHENTICATED", "PERMISSION_DENIED")},
+    **{(name, status): TOKENS for name in OPERATIONS for status in (401, "UNAUTHENTICATED", "PERMISSION_DENIED")},
     **{("get_cluster", status): ASKS_NOBODY for status in (421, 429, 500, 503, 504)},
     ("list_refused_writes", 500): "nothing of it can fail",
     ("append", "INVALID_PRODUCER_ID_MAPPING"): ON_REAL_MACHINES,

@@ -118,9 +118,10 @@ def main() -> None:
     with clusters([""]) as nodes:
         idle, busy = asyncio.run(measure(nodes[""], chosen.sessions, chosen.ttl_ms, chosen.seconds))
     print(f"idle: {idle.core_percent:.1f} % of a core")
+    each_us = (busy.core_percent - idle.core_percent) / busy.renewals_per_s * 1e4
     print(
         f"{chosen.sessions} sessions, ttl {chosen.ttl_ms} ms: {busy.renewals_per_s:.0f} renewals/s, "
-        f"{busy.core_percent:.1f} % of a core, {(busy.core_percent - idle.core_percent) / busy.renewals_per_s * 1e4:.0f} µs each"
+        f"{busy.core_percent:.1f} % of a core, {each_us:.0f} µs each"
     )
 
 

@@ -178,7 +178,9 @@ class Node:
         return self._open_group(CONTROLLER_GROUP, founders, state)
 
     def _open_group(self, group: int, founders: messages.Founders, machine: Any) -> Group:
-        return self._host.open_group(group, founders, machine)
+        opened = self._host.open_group(group, founders, machine)
+        opened.on_role_change = lambda _: self.service.leadership.notify()
+        return opened
 
     def _duties(self, control: Control) -> list[Coroutine[Any, Any, None]]:
         return [control.keep_time(), Reconciler(control, self._router).run()]

@@ -24,6 +24,7 @@ from .producer_states import ProducerStates
 from .replica import Replica
 from .replicas import Replicas
 from .seat import Seat
+from .signal import Signal
 from .starting import Starting
 from .topics import Observer
 
@@ -46,6 +47,7 @@ class NodeService(Delegating):
     ) -> None:
         self.node_id = config.node_id
         self.failure: BaseException | None = None
+        self.leadership = Signal()
         self.starting: Starting | None = None
         self._was_loaded = False
         self._book = book
@@ -66,6 +68,15 @@ class NodeService(Delegating):
         elif self._offices is None or self._offices.control is not control:
             self._offices = Controlling.of(control, self._observer, self._producers)
         return self._offices
+
+    @property
+    def leadership_news(self) -> int:
+        """How often a group of this node had another leader, or none."""
+        return self.leadership.count
+
+    async def await_leadership_news(self, seen: int, timeout_s: float) -> None:
+        """Return when there are more news than ``seen``, or after the time."""
+        await self.leadership.until(lambda: True if self.leadership.count != seen else None, timeout_s)
 
     def cluster(self) -> ClusterInfo:
         """As this node sees it."""

@@ -172,6 +172,15 @@ class Service(Operating, Ownership, Protocol):
         """Who leads the controller group, as far as this node knows."""
         ...
 
+    @property
+    def leadership_news(self) -> int:
+        """How often this node has learned something new about who leads."""
+        ...
+
+    async def await_leadership_news(self, seen: int, timeout_s: float) -> None:
+        """Return when there are more news than ``seen``, or after the time."""
+        ...
+
     async def partition(self, topic: str, partition: int, topic_id: int | None) -> Partition:
         """The partition as this node can reach it. Raises UnknownTopicOrPartition, InconsistentTopicId, and
         NotLeaderOrFollower when another node must be asked.

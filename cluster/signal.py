@@ -11,10 +11,13 @@ class Signal:
     """Wakes everybody who waits for a condition over some state whenever that state may have changed."""
 
     def __init__(self) -> None:
+        self.count = 0
+        """How often it was notified."""
         self._waiters: set[asyncio.Future[None]] = set()
 
     def notify(self) -> None:
         """The state may have changed: let the waiters look again."""
+        self.count += 1
         waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             if not waiter.done():

@@ -20,9 +20,11 @@ ARRIVAL_S = 30.0
 
 
 async def read(call: Call, bytes_max: int) -> bytes:
-    """The body, kept in ``call.body`` too for passing it on. Raises MessageTooLarge, InvalidRequest,
-    ThrottlingQuotaExceeded, and LeaderNotAvailable when the node stops before the body has come.
+    """The body, kept in ``call.body`` too for passing it on, and for being read again. Raises MessageTooLarge,
+    InvalidRequest, ThrottlingQuotaExceeded, and LeaderNotAvailable when the node stops before the body has come.
     """
+    if call.has_body:
+        return _within(call.body, bytes_max)
     declared = call.request.content_length
     if declared is not None and declared > bytes_max:
         raise MessageTooLarge(limit=bytes_max, unit="bytes")
@@ -37,6 +39,7 @@ async def read(call: Call, bytes_max: int) -> bytes:
         raise InvalidRequest(f"body: did not come within {ARRIVAL_S:.0f} s") from None
     except (web.RequestPayloadError, HttpProcessingError) as error:
         raise InvalidRequest(f"body: {error}") from error
+    call.has_body = True
     return call.body
 
 
@@ -63,10 +66,14 @@ async def _invite(request: web.Request) -> None:
 
 
 def _whole(call: Call, bytes_max: int) -> bytes:
-    body = call.request.content.read_nowait()
+    body = _within(call.request.content.read_nowait(), bytes_max)
+    _hold(call, len(body) - call.held_bytes)
+    return body
+
+
+def _within(body: bytes, bytes_max: int) -> bytes:
     if len(body) > bytes_max:
         raise MessageTooLarge(limit=bytes_max, unit="bytes")
-    _hold(call, len(body) - call.held_bytes)
     return body
 
 

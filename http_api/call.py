@@ -73,6 +73,7 @@ class Call:
         self.context = context
         self.route = route
         self.body = b""
+        self.has_body = False
         self.held_bytes = 0
         self.answer_bytes = 0
         self.places = 0

@@ -25,6 +25,8 @@ ANSWER_BYTES_MAX = 256 * 1024 * 1024
 UNACKED_MAX = 1000
 """Appends with acks=0 that a node works on at one time; likewise."""
 
+LEADER_WAIT_S = 5.0
+"""Time that a request waits for a leader to be known that can be reached; then it is LEADER_NOT_AVAILABLE."""
 REQUESTS_MAX = 10_000
 """Requests that a node works on at one time, long polls included; likewise."""
 
@@ -97,6 +99,7 @@ class Context:
     answers: Budget = field(default_factory=lambda: Budget(ANSWER_BYTES_MAX, "bytes of answers in memory"))
     requests: Budget = field(default_factory=lambda: Budget(REQUESTS_MAX, "requests under way"))
     is_leaving: bool = False
+    leader_wait_s: float = LEADER_WAIT_S
     background: Background = field(default_factory=Background)
     refused_writes: RefusedWrites = field(default_factory=RefusedWrites)
     followers: int = 0

@@ -27,6 +27,7 @@ from . import media, problems
 from .call import STALL_S, Call, Route
 from .context import Context
 from .forwarding import pass_on
+from .leading import where_it_is_led
 from .metrics import NO_ROUTE, OBSERVATION, Observation
 
 HEADER_BYTES_MAX = 16 * 1024
@@ -102,12 +103,7 @@ async def _attempt(call: Call) -> web.StreamResponse:
     call.check_parameters()
     if call.route.answers_json:
         media.choose(call.accept, (media.JSON,))
-    try:
-        return await call.route.handler(call)
-    except NotLeaderOrFollower as moved:
-        if call.is_forwarded:
-            raise
-        return await pass_on(call, moved)
+    return await where_it_is_led(call, lambda: call.route.handler(call), lambda moved: pass_on(call, moved))
 
 
 async def _deliver(call: Call, response: web.Response) -> None:

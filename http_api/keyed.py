@@ -15,6 +15,7 @@ from ..partition.partitioner import partition_for_key
 from . import bodies, media, peers, problems, wire
 from .batches import BATCH_BYTES_MAX, FORMS, Columns, body_bytes_max, positions, read_columns
 from .call import DEADLINE_S, Call, json_answer
+from .leading import where_it_is_led
 from .parts import Appender, Part
 from .writing import now_ms, read_guards, refuse_headers
 
@@ -115,21 +116,22 @@ async def _find_layout(call: Call, topic: str) -> Layout | StockadeError:
     judged.
     """
     try:
-        info = await call.service.get_topic(topic)
-    except NotLeaderOrFollower as moved:
-        return moved if call.is_forwarded else await _ask_layout(call, topic, moved)
+        return await where_it_is_led(
+            call, lambda: _known_layout(call, topic), lambda moved: _ask_layout(call, topic, moved)
+        )
     except StockadeError as refusal:
         return refusal
+
+
+async def _known_layout(call: Call, topic: str) -> Layout:
+    info = await call.service.get_topic(topic)
     return Layout(info.topic_id, len(info.partitions), info.config.max_batch_bytes)
 
 
-async def _ask_layout(call: Call, topic: str, moved: NotLeaderOrFollower) -> Layout | StockadeError:
+async def _ask_layout(call: Call, topic: str, moved: NotLeaderOrFollower) -> Layout:
     message = peers.Message("GET", f"/v1/topics/{topic}", {"Accept": media.JSON} | call.credentials())
-    try:
-        upstream = await call.context.peers.reach(moved.fields["leader"], message, DEADLINE_S)
-        document = wire.parse(await peers.whole_body(upstream, DEADLINE_S))
-    except StockadeError as refusal:
-        return refusal
+    upstream = await call.context.peers.reach(moved.fields["leader"], message, DEADLINE_S)
+    document = wire.parse(await peers.whole_body(upstream, DEADLINE_S))
     if upstream.status != 200:
-        return revive(document["code"], document["detail"], problems.own_fields(document))
+        raise revive(document["code"], document["detail"], problems.own_fields(document))
     return Layout(document["topic_id"], len(document["partitions"]), document["config"]["max_batch_bytes"])

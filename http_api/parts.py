@@ -11,6 +11,7 @@ from ..partition.records import Batch, stream
 from . import media, peers, problems, wire
 from .batches import Columns
 from .call import DEADLINE_S, NOBODY, Call
+from .leading import where_it_is_led
 from .writing import Guards, answer_fields, find_partition, store
 
 _NOT_OF_A_PART = ("topic", "partition")
@@ -42,19 +43,24 @@ class Appender:
         """Append one part. Never raises a refusal: it is the part's answer."""
         try:
             batch = columns.batch(self.received_ms, self.batch_bytes_max)
-            found = await find_partition(self.call, self.topic, partition, self.guards.topic_id)
-            if isinstance(found, NotLeaderOrFollower) and not self.call.is_forwarded:
-                return await self._pass_on(found, partition, batch)
-            if isinstance(found, StockadeError):
-                raise found
-            appended = await store(self.call, found, batch, self.guards)
-            leader = found.leader()
-            return Part(answer_fields(appended, leader.term), leader)
+            return await where_it_is_led(
+                self.call,
+                lambda: self._store(partition, batch),
+                lambda moved: self._pass_on(moved, partition, batch),
+            )
         except NotLeaderOrFollower as moved:
             leader = Leader(None, moved.fields["leader"], moved.fields["leader_term"] or 0)
             return Part({"problem": problems.document(moved)}, leader)
         except StockadeError as refusal:
             return Part({"problem": problems.document(refusal)}, NOBODY)
+
+    async def _store(self, partition: int, batch: Batch) -> Part:
+        found = await find_partition(self.call, self.topic, partition, self.guards.topic_id)
+        if isinstance(found, StockadeError):
+            raise found
+        appended = await store(self.call, found, batch, self.guards)
+        leader = found.leader()
+        return Part(answer_fields(appended, leader.term), leader)
 
     async def _pass_on(self, moved: NotLeaderOrFollower, partition: int, batch: Batch) -> Part:
         message = peers.Message(

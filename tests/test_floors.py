@@ -22,6 +22,7 @@ OWNERS = {
     "pysyncobj": ["raft/engine.py"],
     "aiohttp": ["http_api/*", "client/transport.py"],
     "yarl": ["http_api/*"],
+    "multidict": ["http_api/*"],
     "yaml": ["http_api/contract.py"],
     "orjson": ["http_api/wire.py"],
     "prometheus_client": ["http_api/*"],

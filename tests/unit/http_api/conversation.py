@@ -93,6 +93,7 @@ async def nodes(count: int, tokens: Tokens = NO_TOKENS) -> AsyncIterator[list[Co
         for number in range(count):
             service = FakeService(cluster, f"n{number + 1}")
             server = await start_http(service, "127.0.0.1", 0, tokens)
+            server._context.leader_wait_s = 0
             stack.push_async_callback(server.close)
             session = await stack.enter_async_context(_session())
             found.append(Conversation(service, server, session, server.port))

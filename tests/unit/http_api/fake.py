@@ -8,6 +8,7 @@ the one that does.
 import asyncio
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,7 @@ class FakeCluster:
     disk: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
     logs: list[SegmentLog] = field(default_factory=list)
     index: int = 0
+    news: int = 0
 
     def __post_init__(self) -> None:
         self.may_store.set()
@@ -138,6 +140,12 @@ class FakeCluster:
 
     def leader(self, node_id: str | None) -> Leader:
         return Leader(node_id, self.urls[node_id], TERM) if node_id is not None else Leader(None, None, 0)
+
+    def lead(self, topic: str, node_id: str | None, partition: int = 0) -> None:
+        """Let a node lead a partition, and everybody hear of it."""
+        self.topics[topic].leaders[partition] = node_id
+        self.news += 1
+        self.wake()
 
     def wake(self) -> None:
         self.changed.set()
@@ -289,6 +297,16 @@ class FakeService(FakeOperating, FakeOwning):
 
     def ready(self) -> str | None:
         return self.missing
+
+    @property
+    def leadership_news(self) -> int:
+        return self.shared.news
+
+    async def await_leadership_news(self, seen: int, timeout_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.shared.news == seen:
+                    await self.shared.changed.wait()
 
     def controller(self) -> Leader:
         return self.shared.leader(self.shared.controller)

@@ -69,6 +69,80 @@ def test_an_unknown_leader_is_503_with_a_time_to_come_back() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("path", [RECORDS, "/v1/topics/orders/records"])
+@pytest.mark.parametrize("new_leader", ["n1", "n2"])
+def test_a_request_waits_until_somebody_leads(path: str, new_leader: str) -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            two.server._context.leader_wait_s = 60
+            shared = one.service.shared
+            shared.lead("orders", None)
+            waiting = asyncio.create_task(two.call("POST", path, {"records": [{"value": "x"}]}))
+            await sees_requests(two, 1)
+            shared.lead("orders", new_leader)
+            assert (await waiting).status == 200
+            assert await one.values() == ["x"]
+
+    asyncio.run(main())
+
+
+def test_a_request_waits_for_another_leader_when_the_one_it_knows_is_gone() -> None:
+    async def main() -> None:
+        async with nodes(3) as (one, two, three):
+            await one.topic()
+            two.server._context.leader_wait_s = 60
+            await one.server.close()
+            waiting = asyncio.create_task(two.call("POST", RECORDS, {"records": [{"value": "x"}]}))
+            await sees_requests(two, 1)
+            one.service.shared.lead("orders", "n3")
+            assert (await waiting).headers["Stockade-Leader"] == three.url
+            assert await three.values() == ["x"]
+
+    asyncio.run(main())
+
+
+def test_a_request_that_waited_in_vain_is_refused_with_a_time_to_come_back() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            two.server._context.leader_wait_s = 0.5
+            leader = Leader(*(elsewhere(None) for _ in range(100)))
+            runner = await with_leader(leader, two)
+            answer = await two.call("POST", RECORDS, {"records": [{}]})
+            assert (answer.status, answer.json["no_side_effects"]) == (503, True)
+            assert answer.headers["Retry-After"] == "1"
+            assert len(leader.seen) > 1
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
+def test_a_request_whose_client_gives_up_waiting_is_not_proposed_later() -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await node.topic()
+            node.server._context.leader_wait_s = 60
+            shared = node.service.shared
+            shared.lead("orders", None)
+            waiting = asyncio.create_task(node.call("POST", RECORDS, {"records": [{"value": "x"}]}))
+            await sees_requests(node, 1)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await sees_requests(node, 0)
+            shared.lead("orders", "n1")
+            assert await node.values() == []
+
+    asyncio.run(main())
+
+
+async def sees_requests(node: Conversation, count: int) -> None:
+    """Return when so many requests are under way on a node."""
+    async with asyncio.timeout(60):
+        while node.server._context.requests.used != count:  # noqa: ASYNC110  # nobody tells
+            await asyncio.sleep(0.01)
+
+
 def test_shape_is_refused_without_asking_the_leader_where_it_can_be() -> None:
     async def main() -> None:
         async with nodes(2) as (one, two):

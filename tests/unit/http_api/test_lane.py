@@ -67,12 +67,12 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 class Talk:
     """One connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self.writer = reader, writer
+    def __init__(self, node: Conversation, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._node, self._reader, self.writer = node, reader, writer
 
     @staticmethod
     async def begin(node: Conversation) -> "Talk":
-        talk = Talk(*await asyncio.open_connection("127.0.0.1", node.port))
+        talk = Talk(node, *await asyncio.open_connection("127.0.0.1", node.port))
         _begun.append(talk)
         await talk.ask(HEALTH)  # an idle connection that was never used is not known to be idle
         return talk
@@ -81,7 +81,7 @@ class Talk:
         """Each piece arrives by itself."""
         for piece in pieces[:-1]:
             self.writer.write(piece)
-            await asyncio.sleep(0.02)
+            await self._node.call("GET", "/healthz")  # what was sent before that was read before
         self.writer.write(pieces[-1])
         return await self.answer()
 

@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from .census import Census
 from .control import Control
 from .exclusive import Exclusive
 from .groups import Groups
+from .listing import GroupList, ProducerList, SessionList
 from .members import Members
 from .model import (
     Claim,
@@ -39,6 +41,7 @@ class Controlling(msgspec.Struct, frozen=True):
     groups: Groups
     producers: Producers
     members: Members
+    census: Census
 
     @staticmethod
     def of(control: Control, observer: Observer, states: ProducerStates) -> "Controlling":
@@ -50,6 +53,7 @@ class Controlling(msgspec.Struct, frozen=True):
             Groups(control),
             Producers(control, states),
             Members(control),
+            Census(control),
         )
 
 
@@ -162,3 +166,15 @@ class Delegating:
     async def get_producer(self, key: int | str) -> ProducerStatus:
         """By id or name; linearizable."""
         return await self._controller().producers.find(key)
+
+    async def list_sessions(self, prefix: str, most: int) -> SessionList:
+        """By client_id."""
+        return await self._controller().census.sessions(prefix, most)
+
+    async def list_groups(self, prefix: str, most: int) -> GroupList:
+        """By name."""
+        return await self._controller().census.groups(prefix, most)
+
+    async def list_producers(self, prefix: str, most: int) -> ProducerList:
+        """By name."""
+        return await self._controller().census.producers(prefix, most)

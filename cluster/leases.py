@@ -11,7 +11,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from .commands import SessionState
-from .sessions import Sessions
+from .sessions import Session, Sessions
 
 AHEAD_MS = 1_000
 """How far ahead of the lease clock deadlines are looked after."""
@@ -57,6 +57,10 @@ class Leases:
             heappush(self._logged, (found.deadline_ms, session))
         deadline_ms = self._heard[session] = now_ms + found.ttl_ms
         return SessionState(found.session, found.client_id, found.ttl_ms, deadline_ms)
+
+    def deadline_ms(self, session: Session) -> int:
+        """When a live session ends unless it is renewed, as far as this leader heard."""
+        return max(session.deadline_ms, self._heard.get(session.session, 0))
 
     def look_ahead(self, now_ms: int) -> tuple[int, list[tuple[str, int]]]:
         """The next horizon, and the renewals that have to be in the log before ``advance`` to it."""

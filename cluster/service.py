@@ -11,6 +11,7 @@ from ..partition.commands import Appended, Offset, Stamp, Token
 from ..partition.records import Batch
 from ..partition.segments import Slice
 from ..partition.tenures import Tenure
+from .listing import Listing
 from .model import (
     Claim,
     ClusterInfo,
@@ -155,7 +156,7 @@ class Ownership(Protocol):
         ...
 
 
-class Service(Operating, Ownership, Protocol):
+class Service(Operating, Ownership, Listing, Protocol):
     """A node, as the HTTP interface sees it."""
 
     node_id: str

@@ -93,6 +93,10 @@ class Sessions:
         found = self._live.get(session)
         return found.deadline_ms if found is not None else None
 
+    def live(self) -> Iterable[Session]:
+        """Every live session, in no order that counts."""
+        return self._live.values()
+
     def close(self, session: str) -> None:
         """Idempotent."""
         self._live.pop(session, None)

@@ -14,6 +14,7 @@ from ..partition.errors import InvalidRequest
 INT64_MAX = (1 << 63) - 1
 UINT64_MAX = (1 << 64) - 1
 PARTITION_MAX = (1 << 31) - 1
+NAME_CHARACTERS_MAX = 249
 
 TOPIC_NAME = r"[A-Za-z0-9._-]{1,249}"
 
@@ -94,6 +95,13 @@ class Parameters:
         if word not in choices:
             raise InvalidRequest(f"{name}: not one of {', '.join(choices)}")
         return word
+
+    def query_text(self, name: str) -> str:
+        """Text of 1 to NAME_CHARACTERS_MAX characters of the query; empty when absent."""
+        text = self._query.get(name)
+        if text is not None and not 1 <= len(text) <= NAME_CHARACTERS_MAX:
+            raise InvalidRequest(f"{name}: not 1 to {NAME_CHARACTERS_MAX} characters")
+        return text or ""
 
     def query_flag(self, name: str) -> bool:
         """A boolean of the query, false when absent."""

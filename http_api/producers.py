@@ -5,9 +5,7 @@ from aiohttp import web
 from ..partition.errors import InvalidRequest
 from . import bodies, shapes
 from .call import Call, json_answer
-from .parameters import INT64_MAX, integer
-
-NAME_CHARACTERS_MAX = 249
+from .parameters import INT64_MAX, NAME_CHARACTERS_MAX, integer
 
 
 async def init_producer(call: Call) -> web.StreamResponse:

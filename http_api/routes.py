@@ -4,7 +4,7 @@
 ``/docs/problems`` belongs to ``/docs`` and is not an operation of its own.
 """
 
-from . import admin, cluster, fencing, groups, pages, producers, records, stages
+from . import admin, cluster, fencing, groups, listing, pages, producers, records, stages
 from .call import Route
 from .keyed import KeyedAppend
 
@@ -20,6 +20,7 @@ _STAGES = _PARTITION + "/stages"
 
 _GUARD = ("group", "fence_epoch")
 _FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "local", *_GUARD, "topic_id")
+_LIST = ("prefix", "n")
 _HANDOVER_S = 15.0  # a node gives up handing over sooner
 _PLACING_S = 30.0  # until every partition of a new topic has a leader
 
@@ -69,6 +70,9 @@ def _topics() -> list[Route]:
 
 def _owners() -> list[Route]:
     return [
+        Route("GET", "/v1/sessions", listing.list_sessions, "controller", _LIST, needs="read"),
+        Route("GET", "/v1/groups", listing.list_groups, "controller", _LIST, needs="read"),
+        Route("GET", "/v1/producers", listing.list_producers, "controller", _LIST, needs="read"),
         Route("POST", "/v1/sessions", fencing.open_session, "controller", needs="read"),
         Route("PUT", "/v1/sessions/{session}", fencing.renew_session, "controller", is_frequent=True, needs="read"),
         Route(

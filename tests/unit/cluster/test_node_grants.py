@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from stockade.cluster.listing import ListedGroup
 from stockade.cluster.model import Claim, Evicted, GrantInfo, OwnResult, ResourceInfo, TicketInfo
 from stockade.cluster.node_service import NodeService
 from stockade.partition.commands import Stamp, Token
@@ -215,5 +216,29 @@ def test_a_session_that_nobody_renews_expires_and_one_that_is_renewed_lives(
                 break
             await asyncio.sleep(0.1)
         await service.renew_session(busy)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_what_there_is_is_listed_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        b, _ = await opened(service, "beta", "alpha")
+        grant = await acquire(service, b, "Exclusive", (0, 1))
+        await service.own("g2", b, [Claim("x")], atomic=True, sever="session")
+        await service.own("g1", b, [Claim("x"), Claim("y")], atomic=True, sever="session")
+        await service.disown("g1", b, ["y"])
+        for name in ("w2", "w1", "v"):
+            await service.init_producer(name, None, 60_000, None)
+        sessions = await service.list_sessions("", 10)
+        assert [each.client_id for each in sessions.sessions] == ["alpha", "beta"]
+        assert [each.resources for each in sessions.sessions] == [0, 2]
+        assert all(0 < each.remaining_ms <= each.ttl_ms for each in sessions.sessions)
+        [held] = sessions.sessions[1].grants
+        assert (held.grant, held.topic, held.epoch, held.partitions) == (grant.grant, "t", grant.epoch, 2)
+        groups = await service.list_groups("g", 1)
+        assert (groups.total, groups.groups) == (2, [ListedGroup("g1", 2, 1)])
+        producers = await service.list_producers("w", 10)
+        assert [each.name for each in producers.producers] == ["w1", "w2"]
+        assert (await service.list_sessions("nobody", 10)).total == 0
 
     run(tmp_path, monkeypatch, scenario)

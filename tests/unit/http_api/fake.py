@@ -64,6 +64,7 @@ from stockade.partition.records import Batch
 from stockade.partition.segments import SegmentLog, Slice
 from stockade.partition.tenures import Tenure
 
+from .listing import FakeListing
 from .operating import FakeOperating
 from .owning import FakeOwning
 from .staging import FakeStaging
@@ -282,7 +283,7 @@ class FakePartition(FakeStaging):
             raise NotLeaderOrFollower(leader.url, leader.term or None)
 
 
-class FakeService(FakeOperating, FakeOwning):
+class FakeService(FakeOperating, FakeOwning, FakeListing):
     """One node."""
 
     def __init__(self, cluster: FakeCluster, node_id: str = "n1") -> None:

@@ -1,0 +1,40 @@
+"""The part of a fake node that lists what there is."""
+
+from typing import Any
+
+from stockade.cluster.listing import GroupList, HeldGrant, ListedGroup, ListedSession, ProducerList, SessionList
+
+
+class FakeListing:
+    """A base of FakeService."""
+
+    shared: Any
+    bug: Exception | None
+
+    def _check_controlling(self) -> None:
+        raise NotImplementedError
+
+    async def list_sessions(self, prefix: str, most: int) -> SessionList:
+        self._check()
+        found = [each for each in self.shared.sessions.values() if each.client_id.startswith(prefix)]
+        held = [
+            HeldGrant(each.grant, each.topic, each.mode, each.producer_name, each.epoch, len(each.partitions), 5)
+            for each in self.shared.grants.values()
+        ]
+        listed = [ListedSession(each.client_id, each.ttl_ms, each.remaining_ms, held, 0) for each in found]
+        return SessionList(len(listed), listed[:most])
+
+    async def list_groups(self, prefix: str, most: int) -> GroupList:
+        self._check()
+        names = sorted({group for group, _ in self.shared.owned if group.startswith(prefix)})
+        return GroupList(len(names), [ListedGroup(name, 1, 1) for name in names[:most]])
+
+    async def list_producers(self, prefix: str, most: int) -> ProducerList:
+        self._check()
+        pairs = [self.shared.producers[name] for name in sorted(self.shared.producers) if name.startswith(prefix)]
+        return ProducerList(len(pairs), pairs[:most])
+
+    def _check(self) -> None:
+        if self.bug is not None:
+            raise self.bug
+        self._check_controlling()

@@ -15,7 +15,7 @@ _numbers = count(1)
 CPU_PERIOD_US = 100_000
 
 
-class CgroupFailed(Exception):
+class CgroupFailed(OSError):
     """The kernel refused a bound; the message says which."""
 
 

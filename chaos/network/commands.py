@@ -8,7 +8,7 @@ TOOLS = {"ip": "iproute2", "iptables": "iptables", "nsenter": "util-linux"}
 """Each program that is needed, and Debian's package that brings it."""
 
 
-class NetworkFailed(Exception):
+class NetworkFailed(OSError):
     """The network could not be made or changed; the message says what the program said."""
 
 

@@ -5,16 +5,20 @@ for each that it catches a run that was falsified in its way. Zombies are judged
 by when an answer arrived: a resumed process may hear late that a write of before was committed.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import accumulate, islice
+from itertools import islice
 
 import msgspec
 
 from ..partition.commands import SEQUENCE_MODULUS
+from .counting import looked_at
 from .evidence import Evidence, ReplicaLog, names_of, placed
 from .fencing_checkers import epoch_uniqueness, outcome_certificate, zombie
-from .history import split_name
+from .history import Operation, split_name
+from .position_checkers import position
+from .reading_checkers import aborted_read, nonmonotonic_poll, skipped_poll, stale_read, unseen
+from .recovery_checker import recovery
+from .slot_history import slot_history
 
 Checker = Callable[[Evidence], Iterator[str]]
 
@@ -29,13 +33,21 @@ class Verdict(msgspec.Struct, frozen=True):
     claim: str
     violations: int
     examples: list[str]
+    checked: int = 0
+    """What was looked at: appends, records, reads, grants, whatever it judges."""
+
+    def plus(self, other: "Verdict") -> "Verdict":
+        """The same checker over two parts."""
+        examples = [*self.examples, *other.examples][:VIOLATIONS_SHOWN_MAX]
+        violations, checked = self.violations + other.violations, self.checked + other.checked
+        return Verdict(self.checker, self.claim, violations, examples, checked)
 
 
 def lost_write(evidence: Evidence) -> Iterator[str]:
     """Every acknowledged record, and every record that a read has shown, is in the log of every replica."""
     for log in evidence.distinct_logs():
         present = set(log.names)
-        for op in (*evidence.ended("append", "ok"), *evidence.ended("fetch", "ok")):
+        for op in _shown(evidence):
             if op.end is None or op.invoke.partition != log.partition:
                 continue
             missing = [name for name in names_of(op.end) if name not in present]
@@ -52,7 +64,7 @@ def inconsistent_offset(evidence: Evidence) -> Iterator[str]:
             yield f"{_place(log)} and {other.node} differ from row {_first_difference(log, other)} on"
     for log in evidence.distinct_logs():
         at = dict(zip(log.names, log.offsets, strict=True))
-        for op in (*evidence.ended("append", "ok"), *evidence.ended("fetch", "ok")):
+        for op in _shown(evidence):
             if op.end is None or op.invoke.partition != log.partition:
                 continue
             for name, offset in placed(op.end):
@@ -124,53 +136,46 @@ def sequence_order(evidence: Evidence) -> Iterator[str]:
             expected[pid, epoch] = (seq + 1) % SEQUENCE_MODULUS
 
 
-def aborted_read(evidence: Evidence) -> Iterator[str]:
-    """What was refused for certain, and never sent again with another end, is in no log."""
-    failed = {name for op in evidence.ended("append", "fail") for name in names_of(op.invoke)}
-    failed -= {name for op in evidence.ended("append", "ok", "info") for name in names_of(op.invoke)}
-    for log in evidence.distinct_logs():
-        yield from (f"{_place(log)} has {name}, which was refused" for name in log.names if name in failed)
-
-
-def stale_read(evidence: Evidence) -> Iterator[str]:
-    """A linearizable read shows everything that was acknowledged before it began."""
-    acknowledged = _acknowledged_ends(evidence)
-    for read in evidence.ended("fetch", "ok"):
-        assert read.end is not None
-        times, ends = acknowledged.get(read.invoke.partition, ([], []))
-        before = bisect_left(times, read.invoke.t_mono_ns)
-        least = ends[before - 1] if before else 0
-        if (read.end.offset or 0) < least:
-            yield f"fetch {read.invoke.i} saw log end {read.end.offset}; {least} was acknowledged"
-
-
 CHECKERS: dict[str, Checker] = {
     "lost-write": lost_write,
     "inconsistent-offset": inconsistent_offset,
     "duplicate": duplicate,
     "byte-exact": byte_exact,
     "order": order,
+    "aborted-read": aborted_read,
+    "nonmonotonic-poll": nonmonotonic_poll,
+    "skipped-poll": skipped_poll,
     "nonmonotonic-send": nonmonotonic_send,
     "gap": gap,
     "sequence-order": sequence_order,
-    "aborted-read": aborted_read,
-    "stale-read": stale_read,
     "zombie": zombie,
     "epoch-uniqueness": epoch_uniqueness,
+    "slot-history": slot_history,
+    "stale-read": stale_read,
     "outcome-certificate": outcome_certificate,
+    "position": position,
+    "unseen": unseen,
+    "recovery": recovery,
 }
 """Every checker by the name under which it reports."""
 
 
 def judge(evidence: Evidence) -> list[Verdict]:
     """The verdict of every checker."""
-    return [_verdict(name, checker, evidence) for name, checker in CHECKERS.items()]
+    counts = looked_at(evidence)
+    return [_verdict(name, checker, evidence, counts.get(name, 0)) for name, checker in CHECKERS.items()]
 
 
-def _verdict(name: str, checker: Checker, evidence: Evidence) -> Verdict:
+def _verdict(name: str, checker: Checker, evidence: Evidence, checked: int) -> Verdict:
     found = checker(evidence)
     examples = list(islice(found, VIOLATIONS_SHOWN_MAX))
-    return Verdict(name, " ".join((checker.__doc__ or "").split()), len(examples) + sum(1 for _ in found), examples)
+    claim = " ".join((checker.__doc__ or "").split())
+    return Verdict(name, claim, len(examples) + sum(1 for _ in found), examples, checked)
+
+
+def _shown(evidence: Evidence) -> Iterator[Operation]:
+    """What told somebody that records are stored."""
+    return (op for op in evidence.operations if op.invoke.f in {"append", "fetch", "poll"} and op.outcome == "ok")
 
 
 def _place(log: ReplicaLog) -> str:
@@ -182,20 +187,6 @@ def _split_or_none(name: str) -> tuple[str, int]:
         return split_name(name)
     except ValueError:
         return name, -1
-
-
-def _acknowledged_ends(evidence: Evidence) -> dict[int | None, tuple[list[int], list[int]]]:
-    """For each partition: when appends were acknowledged, and how long the log was known to be from then on."""
-    ends: dict[int | None, list[tuple[int, int]]] = {}
-    for op in evidence.ended("append", "ok"):
-        if op.end is not None and op.end.offset is not None:
-            end = op.end.offset + (op.end.count or 0)
-            ends.setdefault(op.invoke.partition, []).append((op.end.t_mono_ns, end))
-    known: dict[int | None, tuple[list[int], list[int]]] = {}
-    for partition, pairs in ends.items():
-        pairs.sort()
-        known[partition] = ([at for at, _ in pairs], list(accumulate((end for _, end in pairs), max)))
-    return known
 
 
 def _repeated(log: ReplicaLog, column: Sequence[Hashable]) -> Iterator[tuple[Hashable, int]]:

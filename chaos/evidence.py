@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from .history import Event, Operation, operations, record_name
+from .history import Event, Operation, operations, record_name, split_name
 
 Stamp = tuple[int, int, int]
 """Producer id, its epoch, sequence number of the record."""
@@ -54,6 +54,8 @@ class Evidence(msgspec.Struct, frozen=True):
     logs: Sequence[ReplicaLog]
     payload: Callable[[str, int], bytes | None]
     expected: Mapping[int, int] | None = None
+    notes: Sequence[Event] = ()
+    """What the nemesis did."""
 
     @classmethod
     def of(
@@ -64,7 +66,8 @@ class Evidence(msgspec.Struct, frozen=True):
         expected: Mapping[int, int] | None = None,
     ) -> "Evidence":
         """Evidence from a history as it was written."""
-        return cls(operations(events), logs, payload, expected)
+        notes = [event for event in events if event.type == "info" and event.of is None]
+        return cls(operations(events), logs, payload, expected, notes)
 
     def ended(self, f: str, *outcomes: str) -> Iterator[Operation]:
         """The operations of kind ``f`` that ended in one of ``outcomes``, in order of invocation."""
@@ -82,16 +85,19 @@ class Evidence(msgspec.Struct, frozen=True):
 
 def names_of(event: Event) -> list[str]:
     """The names of the records that an event speaks of."""
-    if event.value is None:
-        return []
-    writer, _, first = event.value.rpartition("/")
-    return [record_name(writer, int(first) + k) for k in range(event.count or 0)]
+    runs = event.records if event.records is not None else [(event.value, event.count or 0)] if event.value else []
+    return [name for first, count in runs for name in _following(first, count)]
 
 
 def placed(event: Event) -> Iterator[tuple[str, int]]:
     """The records that an answer speaks of, each with the offset that it gives them; none without an offset."""
     if event.offset is None:
         return
-    base = event.offset - (event.count or 0) if event.f == "fetch" else event.offset
+    base = event.offset if event.f == "append" else event.offset - (event.count or 0)
     for k, name in enumerate(names_of(event)):
         yield name, base + k
+
+
+def _following(first: str, count: int) -> Iterator[str]:
+    writer, index = split_name(first)
+    return (record_name(writer, index + k) for k in range(count))

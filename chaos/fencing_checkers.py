@@ -3,33 +3,42 @@
 Pure functions over Evidence, like those of checkers.py, which lists them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+
+import msgspec
 
 from ..partition.commands import SEQUENCE_MODULUS
 from .evidence import Evidence, ReplicaLog, Stamp, names_of
 from .history import Event, Operation
+from .superseding import Grants, Seat, claimed, granted
 
 
 def zombie(evidence: Evidence) -> Iterator[str]:
-    """Epochs never decrease along the log, each belongs to one writer, and no append under an old one
-    succeeds.
+    """Epochs never decrease along the log, each belongs to one writer, and no append under an old one succeeds:
+    neither of a slot, nor of an owned resource, nor of a producer's name.
     """
+    claims = _Claims.of(evidence)
     for log in evidence.distinct_logs():
-        yield from _decreasing_epochs(log)
-        yield from _shared_epochs(log)
+        yield from _decreasing(log, "epoch", (("", epoch) for epoch in log.writer_epochs))
+        yield from _decreasing(log, "producer epoch", (stamp and stamp[:2] for stamp in log.stamps))
+        yield from _decreasing(log, "fence_epoch", (claims.owner.get(name) for name in log.names))
+        yield from _shared_epochs(log, claims)
+        yield from _shared_identities(log)
         yield from _wrong_epochs(evidence, log)
     yield from _late_successes(evidence)
 
 
 def epoch_uniqueness(evidence: Evidence) -> Iterator[str]:
-    """No fencing epoch of a partition is granted twice."""
-    granted: dict[tuple[int | None, int | None], str] = {}
-    for op in evidence.ended("acquire", "ok"):
-        assert op.end is not None
-        holder = granted.setdefault((op.invoke.partition, op.end.epoch), op.invoke.process)
-        if holder != op.invoke.process:
-            place = f"epoch {op.end.epoch} of partition {op.invoke.partition}"
-            yield f"{place} was granted to {holder} and to {op.invoke.process}"
+    """No fencing epoch of a partition or resource, and no epoch of a producer's identity, is given to two processes."""
+    holders: dict[tuple[Seat, int], str] = {}
+    for op in evidence.operations:
+        if op.end is None or op.outcome != "ok":
+            continue
+        for seat, epoch in granted(op):
+            holder = holders.setdefault((seat, epoch), op.invoke.process)
+            if holder != op.invoke.process:
+                yield f"epoch {epoch} of {seat[0]} {seat[1]} was granted to {holder} and to {op.invoke.process}"
 
 
 def outcome_certificate(evidence: Evidence) -> Iterator[str]:
@@ -44,6 +53,11 @@ def outcome_certificate(evidence: Evidence) -> Iterator[str]:
                 yield f"partition {log.partition} on {log.node}, append {op.invoke.i}: {wrong}"
 
 
+def process_of(name: str) -> str:
+    """Who wrote a record: what stands in its name before the mark of the partition, and of an attempt."""
+    return name.rpartition("/")[0].partition("@")[0].partition("+")[0]
+
+
 def stamps_of(event: Event) -> list[Stamp]:
     """The stamps of the records that an append carried; none without a producer."""
     if event.producer_id is None or event.producer_epoch is None or event.seq is None:
@@ -53,28 +67,73 @@ def stamps_of(event: Event) -> list[Stamp]:
     ]
 
 
-def _decreasing_epochs(log: ReplicaLog) -> Iterator[str]:
-    highest = 0
-    for epoch, offset in zip(log.writer_epochs, log.offsets, strict=True):
-        if epoch < highest:
-            yield f"partition {log.partition} on {log.node} has epoch {epoch} at {offset}, after {highest}"
-        highest = max(highest, epoch)
+class _Claims(msgspec.Struct, frozen=True):
+    """Under what the records of an evidence were sent, as far as their names tell."""
+
+    owner: Mapping[str, tuple[str, int]]
+    """Of what was written by the owner of a resource: that, and its fence_epoch."""
+    exclusive: AbstractSet[str]
+    """What was sent under a token of an exclusive slot; without an acquire in the evidence, everything."""
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> "_Claims":
+        seated = {op.invoke.process for op in evidence.ended("share", "ok")}
+        owner: dict[str, tuple[str, int]] = {}
+        exclusive: set[str] = set()
+        for op in evidence.ended("append", "ok", "info"):
+            if op.invoke.resource is not None and op.invoke.epoch is not None:
+                owner |= dict.fromkeys(names_of(op.invoke), (op.invoke.resource, op.invoke.epoch))
+            elif op.invoke.epoch is not None and op.invoke.process not in seated:
+                exclusive.update(names_of(op.invoke))
+        return cls(owner, exclusive)
 
 
-def _shared_epochs(log: ReplicaLog) -> Iterator[str]:
-    """Epoch 0 is the open slot, which anybody may share."""
-    writers: dict[int, str] = {}
+def _decreasing(log: ReplicaLog, what: str, column: Iterable[tuple[Hashable, int] | None]) -> Iterator[str]:
+    """``column`` has (whose epoch, epoch) for each record, or None."""
+    highest: dict[Hashable, int] = {}
+    for entry, offset in zip(column, log.offsets, strict=True):
+        if entry is None:
+            continue
+        whose, epoch = entry
+        before = highest.get(whose, 0)
+        if epoch < before:
+            yield f"partition {log.partition} on {log.node} has {what} {epoch} at {offset}, after {before}"
+        highest[whose] = max(before, epoch)
+
+
+def _shared_epochs(log: ReplicaLog, claims: _Claims) -> Iterator[str]:
+    """Epoch 0 is the open slot, which anybody may share; so may anybody share a later one that its owner has left."""
+    owners: dict[int, str] = {}
+    left: dict[int, str] = {}
     for epoch, name in zip(log.writer_epochs, log.names, strict=True):
-        writer = name.rpartition("/")[0]
-        if epoch and writers.setdefault(epoch, writer) != writer:
+        writer = process_of(name)
+        if not epoch:
+            continue
+        place = f"partition {log.partition} on {log.node}"
+        if name not in claims.exclusive:
+            left[epoch] = writer
+        elif epoch in left:
+            yield f"{place}: {writer} wrote in epoch {epoch} after {left[epoch]}, who shared what {writer} had left"
+        elif owners.setdefault(epoch, writer) != writer:
+            yield f"{place}: {owners[epoch]} and {writer} both wrote in epoch {epoch}"
+
+
+def _shared_identities(log: ReplicaLog) -> Iterator[str]:
+    """A producer id in one epoch is one writer."""
+    writers: dict[tuple[int, int], str] = {}
+    for stamp, name in zip(log.stamps, log.names, strict=True):
+        if stamp is None:
+            continue
+        writer = process_of(name)
+        if writers.setdefault(stamp[:2], writer) != writer:
             place = f"partition {log.partition} on {log.node}"
-            yield f"{place}: {writers[epoch]} and {writer} both wrote in epoch {epoch}"
+            yield f"{place}: {writers[stamp[:2]]} and {writer} both wrote as producer {stamp[0]}, epoch {stamp[1]}"
 
 
 def _wrong_epochs(evidence: Evidence, log: ReplicaLog) -> Iterator[str]:
     stored = dict(zip(log.names, log.writer_epochs, strict=True))
     for op in evidence.ended("append", "ok", "info"):
-        if op.invoke.partition != log.partition or op.invoke.epoch is None:
+        if op.invoke.partition != log.partition or op.invoke.epoch is None or op.invoke.resource is not None:
             continue
         for name in names_of(op.invoke):
             if stored.get(name, op.invoke.epoch) != op.invoke.epoch:
@@ -83,16 +142,12 @@ def _wrong_epochs(evidence: Evidence, log: ReplicaLog) -> Iterator[str]:
 
 def _late_successes(evidence: Evidence) -> Iterator[str]:
     """Appends invoked after a higher epoch was answered to somebody, and accepted all the same."""
-    grants = [op.end for op in evidence.ended("acquire", "ok") if op.end is not None and op.end.epoch is not None]
+    grants = Grants.of(evidence)
     for op in evidence.ended("append", "ok"):
-        for grant in grants:
-            if (
-                grant.partition == op.invoke.partition
-                and op.invoke.epoch is not None
-                and op.invoke.epoch < (grant.epoch or 0)
-                and op.invoke.t_mono_ns > grant.t_mono_ns
-            ):
-                yield f"append {op.invoke.i} of epoch {op.invoke.epoch} accepted after {grant.epoch} came"
+        for seat, epoch in claimed(op.invoke):
+            newer = grants.newer(seat, epoch, op.invoke.t_mono_ns)
+            if newer is not None:
+                yield f"append {op.invoke.i} of epoch {epoch} of {seat[0]} {seat[1]} accepted after {newer} came"
 
 
 def _wrong_certificate(op: Operation, stored: dict[Stamp, int]) -> str | None:

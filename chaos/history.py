@@ -6,6 +6,7 @@ writer in another process fall into place.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +48,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Of an append: its first offset. Of a fetch: log_end as answered; ``value`` names what lies before it. Of a poll:
     from where it was asked, and behind what was answered. Of a position: itself.
     """
+    log_end: int | None = None
+    """Of a poll, as answered."""
     records: list[tuple[str, int]] | None = None
     """What a poll was answered, in order: (name of the first record, how many of that writer follow each other)."""
     resource: str | None = None
@@ -122,6 +125,9 @@ class History:
     def __init__(self, sink: IO[bytes], clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         """``sink`` takes the lines and belongs to the caller until ``close``."""
         self.events: list[Event] = []
+        self.counts: Counter[str] = Counter()
+        """How many operations began (``invoke``) and ended how, over everything written so far."""
+        self._next = 0
         self._sink = sink
         self._clock_ns = clock_ns
         self._encoder = msgspec.json.Encoder()
@@ -153,10 +159,19 @@ class History:
 
     def absorb(self, foreign: Event) -> Event:
         """Take over an event of another process's history under a number of ours; ends after beginnings."""
-        number = len(self.events)
+        number = self._next
         self._renumbered[foreign.process, foreign.i] = number
         of = None if foreign.of is None else self._renumbered[foreign.process, foreign.of]
         return self._keep(msgspec.structs.replace(foreign, i=number, of=of))
+
+    def take(self) -> list[Event]:
+        """The events kept until now, which are kept no longer; those to come go on with the numbers."""
+        taken, self.events = self.events, []
+        return taken
+
+    def flush(self) -> None:
+        """Every line until now is in the file."""
+        self._sink.flush()
 
     def close(self) -> None:
         """Every line is in the file when this returns."""
@@ -171,11 +186,12 @@ class History:
         self.close()
 
     def _add(self, process: str, kind: Kind, f: str, fields: dict[str, Any]) -> Event:
-        return self._keep(
-            Event(i=len(self.events), t_mono_ns=self._clock_ns(), process=process, type=kind, f=f, **fields)
-        )
+        return self._keep(Event(i=self._next, t_mono_ns=self._clock_ns(), process=process, type=kind, f=f, **fields))
 
     def _keep(self, event: Event) -> Event:
+        self._next += 1
+        if event.type == "invoke" or event.of is not None:
+            self.counts[event.type] += 1
         self.events.append(event)
         self._sink.write(self._encoder.encode(event) + b"\n")
         return event

@@ -39,6 +39,7 @@ HISTORY_SCHEMA = pa.schema(
         ("value", pa.string()),
         ("count", pa.int32()),
         ("offset", pa.int64()),
+        ("log_end", pa.int64()),
         ("records", pa.list_(_RUN)),
         ("resource", pa.string()),
         ("generation", pa.int64()),

@@ -15,13 +15,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..chaos.disks import DiskFailed, LoopDisk, why_not
-from ..chaos.faults.catalogue import CATALOGUE
 from ..chaos.history import History
 from ..chaos.rounds import Options, Result, Strike, run_rounds
 from ..chaos.scene import ScenarioFailed
 from ..chaos.strikes import CutPower, KillNodes
 from ..chaos.waiting import NotInTime
 from ..partition.errors import StockadeError
+from .chaos_check import check, faults
+from .chaos_run import replay, run
 from .local_cluster import ClusterFailed, LocalCluster
 
 DISK_BYTES = 2 << 30
@@ -31,6 +32,10 @@ DISK_BYTES = 2 << 30
 @click.group()
 def chaos() -> None:
     """Break a cluster on purpose, and check that it kept every promise."""
+
+
+for command in (run, replay, check, faults):
+    chaos.add_command(command)
 
 
 @chaos.command()
@@ -98,15 +103,6 @@ def rounds(
     _print(console, result)
     console.print(f"history: {history}")
     sys.exit(1 if result.violations else 0)
-
-
-@chaos.command()
-def faults() -> None:
-    """What can be broken."""
-    table = Table("fault", "what it does")
-    for fault in CATALOGUE.values():
-        table.add_row(fault.name, fault.about)
-    Console().print(table)
 
 
 def _bar(console: Console) -> Progress:

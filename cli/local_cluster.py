@@ -45,6 +45,7 @@ class LocalCluster:
     settings: str = ""
     tls: bool = False
     raft_address: Callable[[str, "LocalNode"], str] | None = None
+    http_address: Callable[["LocalNode"], str] = lambda node: node.http
     host: Callable[[str], str] = lambda _: LOOPBACK
     prefix: Callable[[str], Sequence[str]] = lambda _: ()
     nodes: list[LocalNode] = field(default_factory=list)
@@ -233,7 +234,12 @@ class LocalCluster:
         ]
         for other in members:
             raft = self.raft_address(node.name, other) if self.raft_address and other is not node else other.raft
-            lines += ["[[members]]", f'node_id = "{other.name}"', f'url = "{other.url}"', f'raft = "{raft}"']
+            lines += [
+                "[[members]]",
+                f'node_id = "{other.name}"',
+                f'url = "http://{self.http_address(other)}"',
+                f'raft = "{raft}"',
+            ]
         return "\n".join(lines) + "\n"
 
     def _write_listing(self) -> None:

@@ -19,7 +19,7 @@ TEST_FILE_LINES_MAX = 500
 
 ENTRY_POINTS = {
     *("cli.main", "src.stockade.sync", "src.stockade.testing"),
-    *("http_api.contract", "cluster.invariants", "partition.invariants", "chaos.proxies", "chaos.tables"),
+    *("http_api.contract", "cluster.invariants", "partition.invariants", "chaos.proxies"),
 }
 """Modules that nothing in the product imports: how it starts, what users import, how the contract is made, what tests
 use.

@@ -6,6 +6,7 @@ from ..fault import Fault
 from .clock import CLOCK_FAULTS
 from .corruption import CORRUPTION_FAULTS
 from .disks import DISK_FAULTS
+from .divergence import DivergentTail
 from .membership import MEMBERSHIP_FAULTS
 from .partitions import PARTITION_FAULTS
 from .processes import PROCESS_FAULTS
@@ -14,6 +15,7 @@ from .resources import RESOURCE_FAULTS
 
 _ALL: tuple[Fault, ...] = (
     *PROCESS_FAULTS,
+    DivergentTail(),
     *PROXY_FAULTS,
     *PARTITION_FAULTS,
     *DISK_FAULTS,

@@ -1,0 +1,50 @@
+"""Judges a group's positions: they only go on, and nobody who was replaced sets one, or reads under its claim.
+
+Pure functions over Evidence, like those of checkers.py, which lists them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+
+from .evidence import Evidence
+from .history import Operation
+from .superseding import Grants
+
+
+def position(evidence: Evidence) -> Iterator[str]:
+    """A group's committed position never goes back; a member that somebody has replaced neither commits nor reads."""
+    yield from _going_back(evidence)
+    grants = Grants.of(evidence)
+    for op in (*evidence.ended("commit", "ok"), *evidence.ended("poll", "ok")):
+        resource = f"{op.invoke.topic}/{op.invoke.partition}"
+        if op.invoke.epoch is None:
+            continue
+        newer = grants.newer(("resource", resource), op.invoke.epoch, op.invoke.t_mono_ns)
+        if newer is not None:
+            yield f"{op.invoke.f} {op.invoke.i} under {op.invoke.epoch} accepted after {newer} came"
+
+
+def _going_back(evidence: Evidence) -> Iterator[str]:
+    """Whatever was committed before an operation began bounds it from below: what it reads, and what it may set."""
+    committed: dict[tuple[int | None, str | None], list[tuple[int, int]]] = {}
+    for op in evidence.ended("commit", "ok"):
+        assert op.end is not None
+        committed.setdefault(_group(op), []).append((op.end.t_mono_ns, op.invoke.offset or 0))
+    for pairs in committed.values():
+        pairs.sort()
+    known = {
+        group: ([at for at, _ in pairs], list(accumulate((offset for _, offset in pairs), max)))
+        for group, pairs in committed.items()
+    }
+    for op in (*evidence.ended("commit", "ok"), *evidence.ended("position", "ok")):
+        assert op.end is not None
+        times, offsets = known.get(_group(op), ([], []))
+        before = bisect_left(times, op.invoke.t_mono_ns)
+        least = offsets[before - 1] if before else 0
+        if (op.end.offset or 0) < least:
+            yield f"{op.invoke.f} {op.invoke.i} has {op.end.offset}, after {least} was committed"
+
+
+def _group(op: Operation) -> tuple[int | None, str | None]:
+    return op.invoke.partition, op.invoke.resource

@@ -1,0 +1,89 @@
+"""Judges what readers saw: everything that was acknowledged, in order, and nothing that was refused.
+
+Pure functions over Evidence, like those of checkers.py, which lists them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+
+from .evidence import Evidence, names_of
+from .history import Operation
+
+
+def aborted_read(evidence: Evidence) -> Iterator[str]:
+    """What was refused for certain, and never sent again with another end, is in no log, and nobody has read it."""
+    failed = {name for op in evidence.ended("append", "fail") for name in names_of(op.invoke)}
+    failed -= {name for op in evidence.ended("append", "ok", "info") for name in names_of(op.invoke)}
+    for log in evidence.distinct_logs():
+        place = f"partition {log.partition} on {log.node}"
+        yield from (f"{place} has {name}, which was refused" for name in log.names if name in failed)
+    for op in evidence.ended("poll", "ok"):
+        assert op.end is not None
+        yield from (f"poll {op.invoke.i} read {name}, which was refused" for name in names_of(op.end) if name in failed)
+
+
+def stale_read(evidence: Evidence) -> Iterator[str]:
+    """A linearizable read shows everything that was acknowledged before it began."""
+    acknowledged = _acknowledged_ends(evidence)
+    for op in (*evidence.ended("fetch", "ok"), *evidence.ended("poll", "ok")):
+        assert op.end is not None
+        times, ends = acknowledged.get(op.invoke.partition, ([], []))
+        before = bisect_left(times, op.invoke.t_mono_ns)
+        least = ends[before - 1] if before else 0
+        seen = op.end.log_end if op.invoke.f == "poll" else op.end.offset
+        if (seen or 0) < least:
+            yield f"{op.invoke.f} {op.invoke.i} saw log end {seen}; {least} was acknowledged"
+
+
+def nonmonotonic_poll(evidence: Evidence) -> Iterator[str]:
+    """No poll answers what lies before the offset asked for, or leads back."""
+    for op in evidence.ended("poll", "ok"):
+        first, asked = _first_offset(op), op.invoke.offset or 0
+        if first < asked:
+            yield f"poll {op.invoke.i} asked for {asked} and got {first}"
+
+
+def skipped_poll(evidence: Evidence) -> Iterator[str]:
+    """No poll passes over records that exist: what it answers begins at the offset asked for, without a hole."""
+    for op in evidence.ended("poll", "ok"):
+        assert op.end is not None
+        first, asked = _first_offset(op), op.invoke.offset or 0
+        if first > asked:
+            yield f"poll {op.invoke.i} asked for {asked} and got {op.end.count} records that end at {op.end.offset}"
+
+
+def unseen(evidence: Evidence) -> Iterator[str]:
+    """What was acknowledged has been read by somebody 30 s after the writers ended, where somebody reads along."""
+    drained = [note for note in evidence.notes if note.f == "drained"]
+    read: dict[int | None, set[str]] = {}
+    for op in evidence.ended("poll", "ok"):
+        assert op.end is not None
+        read.setdefault(op.invoke.partition, set()).update(names_of(op.end))
+    if not drained:
+        return
+    for op in evidence.ended("append", "ok"):
+        mine = read.get(op.invoke.partition)
+        missing = [name for name in names_of(op.invoke) if mine is not None and name not in mine]
+        if missing:
+            yield f"{missing[0]} (append {op.invoke.i} to partition {op.invoke.partition}) was never read"
+
+
+def _first_offset(op: Operation) -> int:
+    """Of a poll: where its records begin; where nothing was answered, where it leads."""
+    assert op.end is not None
+    return (op.end.offset or 0) - (op.end.count or 0)
+
+
+def _acknowledged_ends(evidence: Evidence) -> dict[int | None, tuple[list[int], list[int]]]:
+    """For each partition: when appends were acknowledged, and how long the log was known to be from then on."""
+    ends: dict[int | None, list[tuple[int, int]]] = {}
+    for op in evidence.ended("append", "ok"):
+        if op.end is not None and op.end.offset is not None:
+            end = op.end.offset + (op.end.count or 0)
+            ends.setdefault(op.invoke.partition, []).append((op.end.t_mono_ns, end))
+    known: dict[int | None, tuple[list[int], list[int]]] = {}
+    for partition, pairs in ends.items():
+        pairs.sort()
+        known[partition] = ([at for at, _ in pairs], list(accumulate((end for _, end in pairs), max)))
+    return known

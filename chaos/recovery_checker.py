@@ -1,0 +1,46 @@
+"""Judges how soon a partition takes writes again once everything is mended. Pure."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from .evidence import Evidence
+
+RECOVERY_S = 60.0
+"""A partition must have acknowledged something this long after everything was mended. Generous: the claim is that it
+recovers at all, on any machine; how soon it does is a figure of the report.
+"""
+
+
+def recovery(evidence: Evidence) -> Iterator[str]:
+    """A partition that was written to before acknowledges an append within 60 s after everything was mended."""
+    healed = [note.t_mono_ns for note in evidence.notes if note.f == "healed"]
+    times: dict[int, tuple[list[int], list[int]]] = {}
+    for op in evidence.operations:
+        if op.invoke.f == "append" and op.invoke.partition is not None:
+            asked, answered = times.setdefault(op.invoke.partition, ([], []))
+            asked.append(op.invoke.t_mono_ns)
+            if op.end is not None and op.outcome == "ok":
+                answered.append(op.end.t_mono_ns)
+    for partition, (asked, answered) in times.items():
+        asked.sort()
+        answered.sort()
+        for at_ns in healed:
+            until_ns = at_ns + int(RECOVERY_S * 1e9)
+            was_in_use = asked[0] < at_ns and asked[-1] >= at_ns
+            first = bisect_left(answered, at_ns)
+            if was_in_use and (first == len(answered) or answered[first] > until_ns):
+                yield f"partition {partition} acknowledged nothing within {RECOVERY_S:.0f} s after all was mended"
+
+
+def recovered_after_s(evidence: Evidence) -> list[float]:
+    """For each partition in use when everything was mended: how long until it acknowledged what was asked then."""
+    healed = [note.t_mono_ns for note in evidence.notes if note.f == "healed"]
+    found = []
+    for at_ns in healed:
+        first: dict[int | None, int] = {}
+        for op in evidence.ended("append", "ok"):
+            if op.end is not None and op.end.t_mono_ns >= at_ns > 0:
+                partition = op.invoke.partition
+                first[partition] = min(first.get(partition, op.end.t_mono_ns), op.end.t_mono_ns)
+        found += [(end_ns - at_ns) / 1e9 for end_ns in first.values()]
+    return found

@@ -1,0 +1,185 @@
+"""One round: topics of its own, actors and readers at work, faults, mending, draining, and every replica read back."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from ..client.admin import Client
+from ..partition.errors import StockadeError, UnknownTopicOrPartition
+from .actor import Order, client_config
+from .arena import RunningArena
+from .evidence import ReplicaLog
+from .fault import Fault
+from .history import History
+from .readback import committed_end, read_back
+from .reading import Reader
+from .recovery_checker import RECOVERY_S
+from .schedule import Planned
+from .storming import Nemesis
+from .troupe import Troupe
+from .waiting import NotInTime, until
+from .workloads.protocol import Workload
+
+ROUND_S_MIN = 5.0
+"""Shorter rounds are over before anything broke."""
+START_TIMEOUT_S = 60.0
+"""Every partition must have taken a write this long after a round began, before the first fault strikes."""
+UNSEEN_S = 30.0
+"""What is acknowledged must be read by then after the writers have ended."""
+Logs = Mapping[tuple[str, int], Sequence[ReplicaLog]]
+
+
+class RoundOver(msgspec.Struct, frozen=True):
+    """What is told of a round beside its history. ``recovered_s``: from mending to the last partition writable."""
+
+    seed: int
+    planned: int
+    recovered_s: float
+    failures: Sequence[str]
+
+
+class Round:
+    """A round of this seed. It runs once."""
+
+    def __init__(
+        self,
+        seed: int,
+        workloads: Sequence[Workload],
+        arena: RunningArena,
+        history: History,
+        faults: Mapping[str, Fault],
+    ) -> None:
+        self._seed = seed
+        self._arena = arena
+        self._history = history
+        self._failures: list[str] = []
+        self._nemesis = Nemesis(arena, faults, history)
+        run_id = time.time_ns() // 1_000_000
+        self._topics = {f"{workload.name}-{seed}-{run_id}": workload for workload in workloads}
+        self._troupes = [
+            Troupe(self._orders(topic, workload), history, self._failures.append)
+            for topic, workload in self._topics.items()
+        ]
+        self._readers: list[Reader] = []
+        self._client = Client(client_config(list(arena.bootstrap)))
+
+    def broken(self) -> list[str]:
+        """What is broken now, for people."""
+        return [broken.what for broken in self._nemesis.broken.values()]
+
+    async def run(
+        self, plan: Sequence[Planned], seconds: float, doing: Callable[[str], None]
+    ) -> tuple[RoundOver, Logs]:
+        """From the topics' beginning to the logs of all replicas. Raises NotInTime, StockadeError."""
+        following: list[asyncio.Task[None]] = []
+        async with self._client:
+            try:
+                doing("starting")
+                await self._begin(following)
+                doing("under faults")
+                await self._nemesis.run(plan, seconds)
+                doing("mending")
+                recovered_s = await self._mend()
+                doing("draining")
+                await self._drain()
+            finally:
+                await asyncio.gather(*(troupe.kill() for troupe in self._troupes))
+                for task in following:
+                    task.cancel()
+                await asyncio.gather(*following, return_exceptions=True)
+                self._arena.clients = ()
+            doing("reading back")
+            logs = await self._read_back()
+            await self._clean()
+        failures = [*self._failures, *self._nemesis.failures]
+        return RoundOver(self._seed, len(plan), recovered_s, failures), logs
+
+    async def _begin(self, following: list[asyncio.Task[None]]) -> None:
+        for topic, workload in self._topics.items():
+            await self._client.create_topic(topic, partitions=workload.partitions, config=workload.config(topic))
+        self._arena.topics = list(self._topics)
+        for troupe in self._troupes:
+            await troupe.start()
+        self._arena.clients = [pid for troupe in self._troupes for pid in troupe.pids]
+        for topic, workload in self._topics.items():
+            for partition in range(workload.partitions):
+                reader = Reader(self._client, self._history, f"{topic}-reader-{partition}", topic, partition)
+                self._readers.append(reader)
+                following.append(asyncio.create_task(reader.follow()))
+        await self._grown(0, START_TIMEOUT_S, "not every partition has taken a write")
+
+    async def _mend(self) -> float:
+        """Everything is healed; returns how long the slowest partition was not writable after that."""
+        await self._nemesis.mend()
+        since_s = time.monotonic()
+        await self._grown(time.monotonic_ns(), RECOVERY_S + 30, "")
+        return time.monotonic() - since_s
+
+    async def _grown(self, since_ns: int, timeout_s: float, problem: str) -> None:
+        """Return once every partition acknowledged an append after ``since_ns``. Raises NotInTime, unless ``problem``
+        is empty: then it is for the checkers to say so.
+        """
+        wanted = {(topic, p) for topic, workload in self._topics.items() for p in range(workload.partitions)}
+        seen = len(self._history.events)
+
+        async def everywhere() -> bool:
+            nonlocal seen
+            events = self._history.events
+            for event in events[seen:]:
+                if event.f == "append" and event.type == "ok" and event.t_mono_ns >= since_ns:
+                    wanted.discard((event.topic or "", event.partition or 0))
+            seen = len(events)
+            return not wanted
+
+        try:
+            await until(everywhere, timeout_s, problem)
+        except NotInTime:
+            if problem:
+                raise
+
+    async def _drain(self) -> None:
+        await asyncio.gather(*(troupe.stop() for troupe in self._troupes))
+        nodes = {name: self._arena.raw(name) for name in self._arena.nodes}
+        try:
+            async with asyncio.timeout(UNSEEN_S):
+                for reader in self._readers:
+                    end = await committed_end(nodes, reader.topic, reader.partition)
+                    await reader.reached(end, UNSEEN_S)
+        except (NotInTime, TimeoutError):
+            pass  # what was not read by now is for the checkers to find
+        self._history.note("nemesis", "drained")
+
+    async def _read_back(self) -> Logs:
+        nodes = {name: self._arena.raw(name) for name in self._arena.nodes}
+        logs: dict[tuple[str, int], Sequence[ReplicaLog]] = {}
+        for topic in self._topics:
+            described = await self._client.topic(topic)
+            replicas = {state.partition: state.replicas for state in described.partitions}
+            for log in await read_back(nodes, replicas, topic):
+                logs[topic, log.partition] = [*logs.get((topic, log.partition), []), log]
+        return logs
+
+    async def _clean(self) -> None:
+        self._arena.topics = ()
+        for topic in self._topics:
+            try:
+                with suppress(UnknownTopicOrPartition):  # a repetition after an unknown outcome
+                    await self._client.delete_topic(topic)
+            except StockadeError as error:
+                self._failures.append(f"topic {topic} was not deleted: {error}")
+
+    def _orders(self, topic: str, workload: Workload) -> list[Order]:
+        return [
+            Order(
+                workload=workload.name,
+                actor=actor.name,
+                bootstrap=list(self._arena.bootstrap),
+                topic=topic,
+                partitions=workload.partitions,
+                seed=f"{self._seed}/{workload.name}/{actor.name}",
+            )
+            for actor in workload.actors
+        ]

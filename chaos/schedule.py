@@ -1,0 +1,45 @@
+"""From a seed to what breaks when. Pure: the same seed, faults and length always give the same schedule."""
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+OVERLAP_MAX = 3
+"""Faults at once."""
+STRIKE_S = (2.0, 10.0)
+"""How long one lasts, drawn between these."""
+QUIET_S = (0.5, 3.0)
+"""Between the end of one and the beginning of the next in the same lane."""
+
+
+class Planned(msgspec.Struct, frozen=True, order=True):
+    """One strike: from when to when, in seconds from the beginning on. ``seed`` decides everything about it."""
+
+    at_s: float
+    until_s: float
+    fault: str
+    seed: str
+
+
+def schedule(seed: int, faults: Sequence[str], seconds: float, always: Sequence[str] = ()) -> list[Planned]:
+    """Strikes in order of their beginning, at most OVERLAP_MAX at once.
+
+    In each of one to three lanes, faults are drawn one after the other from ``faults``. Each of ``always`` strikes at
+    least once.
+    """
+    chance = random.Random(f"{seed}/schedule")  # noqa: S311
+    due = [*always]
+    chance.shuffle(due)
+    lanes = chance.randint(1, OVERLAP_MAX) if faults or due else 0
+    planned: list[Planned] = []
+    for lane in range(lanes):
+        at_s = chance.uniform(*QUIET_S)
+        while at_s + STRIKE_S[0] < seconds:
+            until_s = min(at_s + chance.uniform(*STRIKE_S), seconds)
+            fault = due.pop() if due else chance.choice(faults) if faults else None
+            if fault is None:
+                break
+            planned.append(Planned(round(at_s, 3), round(until_s, 3), fault, f"{seed}/{lane}/{len(planned)}"))
+            at_s = until_s + chance.uniform(*QUIET_S)
+    return sorted(planned)

@@ -1,0 +1,83 @@
+"""The nemesis at work: strikes a cluster as a schedule says, and mends everything afterwards."""
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+
+from .disks import DiskFailed
+from .fault import Arena, Broken, Fault, NothingToBreak
+from .history import History
+from .proxies import ProxyError
+from .schedule import Planned
+from .waiting import NotInTime
+
+
+class Nemesis:
+    """Strikes an arena. ``broken`` says what is broken now, for people."""
+
+    def __init__(self, arena: Arena, faults: Mapping[str, Fault], history: History) -> None:
+        self.broken: dict[int, Broken] = {}
+        self.failures: list[str] = []
+        """Faults that could not be carried out, or not be healed, as they should: the harness is to blame."""
+        self._arena = arena
+        self._faults = faults
+        self._history = history
+        self._number = 0
+
+    async def run(self, plan: Sequence[Planned], seconds: float) -> None:
+        """Carry out the plan; returns when every strike of it is healed, and not before ``seconds`` are over."""
+        start_s = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(seconds))
+            for planned in plan:
+                group.create_task(self._strike(planned, start_s))
+
+    async def mend(self) -> None:
+        """Heal what is still broken, start what does not run, and return when every node is ready. Raises NotInTime."""
+        for number in list(self.broken):
+            await self._heal(number)
+        for node in self._arena.nodes:
+            self._arena.start(node)
+        for node in self._arena.nodes:
+            await self._arena.ready(node)
+        self._history.note("nemesis", "healed")
+
+    async def _strike(self, planned: Planned, start_s: float) -> None:
+        await asyncio.sleep(max(0.0, start_s + planned.at_s - time.monotonic()))
+        chance = random.Random(planned.seed)  # noqa: S311
+        try:
+            broken = await self._faults[planned.fault].strike(self._arena, chance)
+        except NothingToBreak as reason:
+            self._history.note("nemesis", "skip", value=planned.fault, error=str(reason))
+            return
+        except (DiskFailed, NotInTime, OSError, ProxyError) as error:
+            self._fail(planned.fault, error)
+            return
+        self._number += 1
+        number = self._number
+        self.broken[number] = broken
+        self._note("strike", number, planned.fault, broken)
+        try:
+            await asyncio.sleep(max(0.0, start_s + planned.until_s - time.monotonic()))
+        finally:
+            await self._heal(number, planned.fault)
+
+    async def _heal(self, number: int, fault: str = "") -> None:
+        broken = self.broken.pop(number, None)
+        if broken is None:
+            return
+        try:
+            await broken.heal()
+        except (DiskFailed, NotInTime, OSError, ProxyError) as error:
+            self._fail(f"healing of {fault}", error)
+        self._note("heal", number, fault, broken)
+
+    def _note(self, f: str, number: int, fault: str, broken: Broken) -> None:
+        """``count`` is the strike's number, by which it and its healing are recognised."""
+        nodes = ",".join(broken.nodes) or None
+        self._history.note("nemesis", f, value=fault, count=number, node=nodes, error=broken.what)
+
+    def _fail(self, fault: str, error: Exception) -> None:
+        self._history.note("nemesis", "skip", value=fault, error=f"{type(error).__name__}: {error}")
+        self.failures.append(f"{fault}: {type(error).__name__}: {error}")

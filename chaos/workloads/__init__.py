@@ -1,0 +1,1 @@
+"""What clients do while a cluster is broken: one file for each workload, all listed in catalogue.py."""

@@ -1,0 +1,33 @@
+import pytest
+
+from stockade.chaos.schedule import OVERLAP_MAX, schedule
+
+FAULTS = ["kill-leader", "stall-leader", "partition"]
+
+
+def test_the_same_seed_gives_the_same_schedule_and_another_one_another() -> None:
+    assert schedule(7, FAULTS, 60) == schedule(7, FAULTS, 60)
+    assert schedule(7, FAULTS, 60) != schedule(8, FAULTS, 60)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_strikes_lie_within_the_round_and_overlap_at_most_as_often_as_they_may(seed: int) -> None:
+    plan = schedule(seed, FAULTS, 60)
+    assert plan == sorted(plan)
+    assert all(0 <= planned.at_s < planned.until_s <= 60 for planned in plan)
+    for planned in plan:
+        assert sum(other.at_s <= planned.at_s < other.until_s for other in plan) <= OVERLAP_MAX
+
+
+def test_some_seeds_let_faults_overlap() -> None:
+    plans = [schedule(seed, FAULTS, 60) for seed in range(20)]
+    assert any(a.at_s < b.at_s < a.until_s for plan in plans for a in plan for b in plan)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_workload_brings_strikes_in_every_round(seed: int) -> None:
+    assert "rolling-restart" in {planned.fault for planned in schedule(seed, FAULTS, 60, ["rolling-restart"])}
+
+
+def test_without_faults_nothing_strikes() -> None:
+    assert schedule(7, [], 60) == []

@@ -16,7 +16,7 @@ import msgspec
 from .arena import RunningArena
 from .evidence import ReplicaLog
 from .fault import Fault
-from .faults.catalogue import CATALOGUE
+from .faults.catalogue import CATALOGUE, DESTRUCTIVE
 from .history import History
 from .judging import Extent, Judgement, judge_events
 from .round import ROUND_S_MIN, Round, RoundOver
@@ -105,7 +105,7 @@ async def run(options: Options, arena: RunningArena, history: History, status: S
 async def _round(
     options: Options, seed: int, arena: RunningArena, history: History, status: Status
 ) -> tuple[RoundOver, Mapping[tuple[str, int], Sequence[ReplicaLog]]]:
-    plan = schedule(seed, options.faults, options.faults_s, options.always)
+    plan = schedule(seed, options.faults, options.faults_s, options.always, DESTRUCTIVE)
     workloads = [WORKLOADS[name] for name in options.workloads]
     faults: Mapping[str, Fault] = CATALOGUE
     history.note("nemesis", "round", value=str(seed))

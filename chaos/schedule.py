@@ -1,7 +1,7 @@
 """From a seed to what breaks when. Pure: the same seed, faults and length always give the same schedule."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -22,24 +22,32 @@ class Planned(msgspec.Struct, frozen=True, order=True):
     seed: str
 
 
-def schedule(seed: int, faults: Sequence[str], seconds: float, always: Sequence[str] = ()) -> list[Planned]:
+def schedule(
+    seed: int,
+    faults: Sequence[str],
+    seconds: float,
+    always: Sequence[str] = (),
+    once: Collection[str] = (),
+) -> list[Planned]:
     """Strikes in order of their beginning, at most OVERLAP_MAX at once.
 
     In each of one to three lanes, faults are drawn one after the other from ``faults``. Each of ``always`` strikes at
-    least once.
+    least once, and of all in ``once`` together at most one, once.
     """
     chance = random.Random(f"{seed}/schedule")  # noqa: S311
     due = [*always]
     chance.shuffle(due)
+    left, spent = [*faults], [fault for fault in faults if fault not in once]
     lanes = chance.randint(1, OVERLAP_MAX) if faults or due else 0
     planned: list[Planned] = []
     for lane in range(lanes):
         at_s = chance.uniform(*QUIET_S)
         while at_s + STRIKE_S[0] < seconds:
             until_s = min(at_s + chance.uniform(*STRIKE_S), seconds)
-            fault = due.pop() if due else chance.choice(faults) if faults else None
+            fault = due.pop() if due else chance.choice(left) if left else None
             if fault is None:
                 break
+            left = spent if fault in once else left
             planned.append(Planned(round(at_s, 3), round(until_s, 3), fault, f"{seed}/{lane}/{len(planned)}"))
             at_s = until_s + chance.uniform(*QUIET_S)
     return sorted(planned)

@@ -27,3 +27,8 @@ _ALL: tuple[Fault, ...] = (
 
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in _ALL}
 """In the order in which they are listed for people."""
+
+DESTRUCTIVE = frozenset(fault.name for fault in CORRUPTION_FAULTS)
+"""They take what one node has stored for good. A cluster bears that of a minority only, until that node has it again:
+at most one of them strikes in a round.
+"""

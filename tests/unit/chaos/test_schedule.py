@@ -31,3 +31,10 @@ def test_what_a_workload_brings_strikes_in_every_round(seed: int) -> None:
 
 def test_without_faults_nothing_strikes() -> None:
     assert schedule(7, [], 60) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_cluster_bears_only_once_strikes_at_most_once(seed: int) -> None:
+    once = {"corrupt-wal", "corrupt-vote"}
+    plan = schedule(seed, ["kill-leader", *sorted(once)], 60, (), once)
+    assert sum(planned.fault in once for planned in plan) <= 1

@@ -39,12 +39,23 @@ class Election:
         """Wait a whole timeout from now."""
         self.deadline = self._clock() + self.draw_timeout_s()
 
-    def hurry(self, spread_s: float = 0.0) -> None:
-        """Ask soon: after a short time, drawn so that two nodes do not ask at once, nor too many groups (``spread_s``).
+    def hurry(self) -> None:
+        """Ask soon: after a short time, drawn so that two nodes do not ask at once.
 
         A false alarm is harmless, since those who hear a leader refuse.
         """
-        self.deadline = min(self.deadline, self._clock() + max(self._hurry_s_max, spread_s) * self._rng())
+        self.deadline = min(self.deadline, self._clock() + self._hurry_s_max * self._rng())
+
+    def take_turn(self, spread_s: float, turn: int) -> None:
+        """Elections of so many groups are due that they are spread over ``spread_s``: ask at a time in there, drawn.
+
+        Whoever is not the first to ask waits for as long for each before it: with many elections at once they take long
+        enough that two nodes would often ask at once, and both in vain. If its log is longer, it is told (``hurry``).
+        """
+        if spread_s <= self._hurry_s_max:
+            self.hurry()
+        else:
+            self.deadline = self._clock() + spread_s * (turn + self._rng())
 
     def heard_leader(self, at: float) -> None:
         """The leader of the current term spoke then: its lease began anew."""

@@ -8,8 +8,7 @@ member.py drives an engine by events. It never waits, and it reads no clock and 
 so that a simulator can replay it. An exception that leaves it is fatal for the node.
 """
 
-import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -62,9 +61,11 @@ class Engine(SyncObj):  # type: ignore[misc]
         self._following = Following(self, journal, self._gate, ports)
         self.leading: Leading | None = None
         """The present leadership, if this node leads."""
+        self._queue: list[tuple[bytes, Proposal]] = []  # without a bound: group.py bounds what waits
         self._beat_at = 0.0
         self._notice_at = float("inf")
         self._beat_is_wanted = False
+        self._holds = False
         self._ready_index: int | None = None
         self._handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
             AppendAck: self._on_ack,
@@ -75,7 +76,6 @@ class Engine(SyncObj):  # type: ignore[misc]
             autoTick=False,
             useFork=False,
             commandsWaitLeader=False,
-            commandsQueueSize=0,  # no bound here: group.py bounds what waits
             journalFile=journal,
         )
         super().__init__(Node(node_id), [], configuration, transport=Transport(None, None, None))
@@ -84,7 +84,7 @@ class Engine(SyncObj):  # type: ignore[misc]
     @property
     def term(self) -> int:
         """The current term."""
-        return int(self._SyncObj__raftCurrentTerm)
+        return self._SyncObj__raftCurrentTerm  # type: ignore[no-any-return]
 
     @property
     def voted_for(self) -> str | None:
@@ -95,17 +95,17 @@ class Engine(SyncObj):  # type: ignore[misc]
     def leader(self) -> str | None:
         """The node id of the leader of the term, None while unknown."""
         node = self._SyncObj__raftLeader
-        return None if node is None else str(node.id)
+        return None if node is None else node.id
 
     @property
     def commit_index(self) -> int:
         """Everything up to here is known to be committed."""
-        return int(self._SyncObj__raftCommitIndex)
+        return self._SyncObj__raftCommitIndex
 
     @property
     def applied_index(self) -> int:
         """Everything up to here is applied."""
-        return int(self._SyncObj__raftLastApplied)
+        return self._SyncObj__raftLastApplied
 
     @property
     def ready(self) -> bool:
@@ -115,20 +115,31 @@ class Engine(SyncObj):  # type: ignore[misc]
     # What SyncObj does, done right.
 
     def _onTick(self, timeToWait: float = 0.0) -> bool:  # noqa: N802, N803
-        """Make progress: append what was proposed, commit, send, apply. Answers whether applies are left to do."""
+        """Make progress: append what was proposed, commit, send, apply. Answers whether something is left to do.
+
+        What has just been committed will be answered, and whoever is answered proposes again: what little waits to be
+        sent is sent the next time, together with that. Otherwise the two would take turns, in twice as many messages.
+        """
         self._checkCommandsToApply()
         if self.leading is not None:
+            committed_index = self.commit_index
             self._advance_commit(self.leading)
-            self._SyncObj__sendAppendEntries()
-        return bool(self._SyncObj__applyLogEntries())
+            is_answering = self.commit_index > committed_index and not self._beat_is_wanted
+            self._holds = is_answering and not self._holds and self.leading.has_few_to_send()
+            if not self._holds:
+                self._SyncObj__sendAppendEntries()
+        return bool(self._SyncObj__applyLogEntries()) or (self._holds and self.leading is not None)
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Append the queue if we lead. Otherwise reject it: a deposed leader forwards nothing (D20)."""
-        for command, proposal in self._queued():
+        if not self._queue:
+            return
+        queue, self._queue = self._queue, []
+        for payload, proposal in queue:
             if self.leading is None:
                 proposal.settle(Rejected(self.leader, self.term))
             else:
-                self._append(command, proposal)
+                self._append(payload, proposal)
 
     def _append(self, payload: bytes, proposal: Proposal | None) -> None:
         index = self.journal.last_index + 1
@@ -136,13 +147,6 @@ class Engine(SyncObj):  # type: ignore[misc]
         if proposal is not None:
             proposal.index = index
             self._SyncObj__commandsWaitingCommit[index].append(proposal)
-
-    def _queued(self) -> Iterator[tuple[bytes, Proposal]]:
-        while True:
-            try:
-                yield self._SyncObj__commandsQueue.get_nowait()
-            except queue.Empty:
-                return
 
     def _advance_commit(self, leading: Leading) -> None:
         """Only an entry of our own term is committed by counting copies; those before it are committed with it."""

@@ -55,11 +55,11 @@ class Hibernating(Member):
             self.wake()
         return more
 
-    def peer_down(self, node_id: str, spread_s: float = 0.0) -> None:
+    def peer_down(self, node_id: str, spread_s: float = 0.0, turn: int = 0) -> None:
         """A connection broke."""
         if self.leader == node_id:
             self.wake()
-        super().peer_down(node_id, spread_s)
+        super().peer_down(node_id, spread_s, turn)
 
     def peer_silent(self, node_id: str) -> None:
         """A connected node gives no sign of life: if it leads, it is missed from when it gave the last one."""

@@ -60,7 +60,7 @@ class Journal:
 
     def _begin(self, index: int, term: int, configuration: Configuration) -> None:
         """No entries, from ``index`` on."""
-        self.base_index = index
+        self.base_index = self.last_index = index  # the last one, on disk or not
         self._locations: list[Location] = []
         self._terms = Terms(index, term)
         self._configurations = Configurations(index, configuration)
@@ -75,6 +75,7 @@ class Journal:
                 self._log.reset(self._group_id, self.origin.index, self.origin.term)
             return
         self.base_index, base_term, kept = found
+        self.last_index = self.base_index
         self._terms = Terms(self.base_index, base_term)
         for entry in kept:
             self._check_order(entry.index, entry.term)
@@ -85,11 +86,6 @@ class Journal:
             raise ValueError(
                 f"group {self._group_id}: an entry of term {self.last_term}, but the current term is {self.term}"
             )
-
-    @property
-    def last_index(self) -> int:
-        """Index of the last entry, on disk or not."""
-        return self.base_index + len(self._locations)
 
     @property
     def last_term(self) -> int:
@@ -182,14 +178,16 @@ class Journal:
 
     def read(self, from_index: int, bytes_max: int) -> list[tuple[int, int, bytes]]:
         """(index, term, payload) from ``from_index`` on: at least one, and as many as ``bytes_max`` allows."""
+        assert from_index > self.base_index, from_index
         entries: list[tuple[int, int, bytes]] = []
         size = 0
-        for index in range(from_index, min(self.last_index + 1, from_index + ENTRIES_MAX)):
-            payload = self.payload_at(index)
+        read, first = self._log.read, from_index - self.base_index - 1
+        for index, location in enumerate(self._locations[first : first + ENTRIES_MAX], from_index):
+            payload = read(location)
             size += len(payload)
             if entries and size > bytes_max:
                 break
-            entries.append((index, self.term_at(index), payload))
+            entries.append((index, self._terms.at(index), payload))
         return entries
 
     def payload_at(self, index: int) -> bytes:
@@ -202,6 +200,7 @@ class Journal:
         assert self.origin.index < from_index <= self.last_index, from_index
         self._log.truncate(self._group_id, from_index)
         del self._locations[from_index - self.base_index - 1 :]
+        self.last_index = from_index - 1
         self._terms.cut(from_index)
         self._configurations.cut(from_index)
         while self._unsynced and self._unsynced[-1][1] >= from_index:
@@ -246,6 +245,7 @@ class Journal:
 
     def _place(self, index: int, term: int, location: Location) -> None:
         self._locations.append(location)
+        self.last_index = index
         self._terms.add(index, term)
 
     # What follows is the contract of pysyncobj, by its names; positions are list positions.

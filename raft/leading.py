@@ -6,7 +6,7 @@ An instance lives as long as one leadership, so nothing learned in one term can 
 from collections.abc import Callable
 
 from .configuration import AddLearner, Change, Demote, Promote
-from .follower import Follower
+from .follower import FEW_ENTRIES, Follower
 from .journal import Journal
 from .membership import Membership
 from .messages import AppendAck, AppendEntries, Offer
@@ -62,6 +62,12 @@ class Leading:
                     self._feed(follower, commit_index, shared)
                 if beat:
                     self._put(follower, commit_index, shared, empty=True)
+
+    def has_few_to_send(self) -> bool:
+        """Whether nobody waits for more than a few entries, and somebody for some."""
+        last_index = self._journal.last_index
+        waiting = [last_index + 1 - each.next_index for each in self.followers.values() if each.connected]
+        return 0 < max(waiting, default=0) < FEW_ENTRIES
 
     def _feed(self, follower: Follower, commit_index: int, shared: Shared) -> None:
         last_index = self._journal.last_index

@@ -42,7 +42,7 @@ class Member(Steering):
 
     def propose(self, command: bytes, proposal: Proposal) -> None:
         """Queue a command: the next ``progress`` appends it, or rejects it if this node does not lead then."""
-        self._applyCommand(command, proposal, REGULAR[0])
+        self._queue.append((REGULAR + command, proposal))
 
     def want_round(self) -> int:
         """The next ``progress`` begins a round of empty messages; answers its number. For a leader only."""
@@ -57,16 +57,17 @@ class Member(Steering):
             self.leading.connected(node_id, incarnation, self._ports.clock())
             self._beat_is_wanted = True
 
-    def peer_down(self, node_id: str, spread_s: float = 0.0) -> None:
+    def peer_down(self, node_id: str, spread_s: float = 0.0, turn: int = 0) -> None:
         """A connection broke: what was in flight on it is lost, and if it led to the leader, that one may be gone: then
-        elections of so many groups are due that they should be spread over ``spread_s``.
+        elections of so many groups are due that they should be spread over ``spread_s``, and this node asks as the
+        first, or after so many others (``turn``).
         """
         self.membership.peers.pop(node_id, None)
         if self.leading is not None and node_id in self.leading.followers:
             self.leading.disconnected(node_id)
         elif self.leader == node_id:
             self.forget_leader()
-            self._election.hurry(spread_s)
+            self._election.take_turn(spread_s, turn)
 
     def go_first(self) -> None:
         """Ask for votes soon: leaders of new groups are where placement put the first founder, and there at once."""

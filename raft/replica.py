@@ -126,7 +126,9 @@ class Replica:
 
     def peer_down(self, node_id: str, spread_s: float = 0.0) -> None:
         """A connection broke. If that takes leaders of many groups, their elections are spread over ``spread_s``."""
-        self._run(lambda: self._member.peer_down(node_id, spread_s))
+        left = sorted({*self.voters, self._around.node_id} - {node_id})
+        turn = (left.index(self._around.node_id) + self.group_id) % len(left)
+        self._run(lambda: self._member.peer_down(node_id, spread_s, turn))
 
     def peer_silent(self, node_id: str) -> None:
         """A node that is connected gives no sign of life."""
@@ -215,8 +217,9 @@ class Replica:
 
     def _arm(self) -> None:
         """Keep one timer. It is moved only to fire earlier; when it fires too early, it is set again."""
-        waiting = min(self._proposals.next_deadline, self._barriers.next_deadline, self._handovers.next_deadline)
-        when = min(self._member.next_tick, waiting)
+        when = min(self._member.next_tick, self._proposals.next_deadline, self._barriers.next_deadline)
+        if self._handovers.waiting:
+            when = min(when, self._handovers.next_deadline)
         if self._timer is None or when < self._timer_at:
             if self._timer is not None:
                 self._timer.cancel()
@@ -247,14 +250,15 @@ class Replica:
                 self._run(self._member.keep_leading)
 
     def _role(self) -> tuple[bool, str | None, int]:
-        return self.is_leader, self.leader, self.term
+        member = self._member
+        return member.leading is not None, member.leader, member.term
 
     def _tell(self) -> None:
         if self._told_role != (role := self._role()):
             self._told_role = role
             self._call(self.on_role_change)
-        if self._told_applied != self.applied_index:
-            self._told_applied = self.applied_index
+        if self._told_applied != (applied_index := self._member.applied_index):
+            self._told_applied = applied_index
             self._call(self.on_applied)
 
     def _call(self, hook: Callable[[Any], None] | None) -> None:

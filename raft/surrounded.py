@@ -34,7 +34,7 @@ class Surrounded:
         self.time = loop.time
         self.call_soon = loop.call_soon
         self.call_at = loop.call_at
-        self.rng = random.SystemRandom().random
+        self.rng = random.Random(random.SystemRandom().getrandbits(128)).random  # noqa: S311  # spreads, hides nothing
         self.fetch_checkpoint: Callable[[int, str, int], None] = lambda *_: None
         self._transport = transport
         self._unsynced_bytes_max = settings.unsynced_bytes_max

@@ -107,6 +107,8 @@ class Voting:
 
     def on_prevote(self, node_id: str, question: PreVote) -> None:
         """Would we vote for it? Nothing is promised by the answer."""
+        if self._seat.leader is None and not self._is_up_to_date(question):
+            self._election.hurry()  # the leader is gone, and it cannot win: we, whose log is longer, may
         granted = question.term > self._seat.term and self._may_support(question)
         self._gate.post(node_id, PreVoteReply(question.term if granted else self._seat.term, granted))
 

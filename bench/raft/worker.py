@@ -11,7 +11,9 @@ import os
 import resource
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,6 @@ from stockade.raft.host import RaftHost, RaftSettings
 from stockade.raft.machine import Image
 
 NODES = ("n1", "n2", "n3")
-POLL_S = 0.001
 
 
 def resident_mb() -> float:
@@ -93,9 +94,11 @@ class Worker:
     def __init__(self, host: RaftHost) -> None:
         self._host = host
         self._role_changes = 0
+        self._changed: defaultdict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self.commands: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
             "open": self.open,
             "load": self.load,
+            "hand_over": self.hand_over,
             "status": self.status,
             "probe": self.probe,
             "trickle": self.trickle,
@@ -109,8 +112,9 @@ class Worker:
             group = self._host.open_group(group_id, turned, Nothing())
             group.on_role_change = self._count
 
-    def _count(self, _: Group) -> None:
+    def _count(self, group: Group) -> None:
         self._role_changes += 1
+        self._changed.pop(group.group_id, asyncio.Event()).set()
 
     async def load(self, groups: list[int], size: int, in_flight: int, seconds: float, profile: str | None) -> Any:
         """Propose to the groups, all led here; None if one of them is not."""
@@ -126,6 +130,11 @@ class Worker:
             profiler.disable()
             profiler.dump_stats(profile)
         return result
+
+    async def hand_over(self, to: str) -> None:
+        """Have another node lead what is led here, as far as it is well."""
+        mine = [group for group in self._host.groups.values() if group.is_leader]
+        await asyncio.gather(*[group.transfer(to, 5.0) for group in mine], return_exceptions=True)
 
     async def status(self) -> dict[str, Any]:
         """What this process has used until now, and what its groups are at."""
@@ -147,6 +156,7 @@ class Worker:
         return await asyncio.gather(*[self._probe(self._host.groups[each], dead, seconds) for each in groups])
 
     async def _probe(self, group: Group, dead: str, seconds: float) -> float | None:
+        """Not by asking again and again: a thousand groups that are asked every millisecond keep a node busy."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if group.is_leader:
@@ -154,7 +164,10 @@ class Worker:
                     return time.monotonic()
             elif group.leader not in {None, dead}:
                 return None
-            await asyncio.sleep(POLL_S)
+            else:
+                changed = self._changed[group.group_id]
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), end - time.monotonic())
         return None
 
     async def trickle(self, period_s: float, seconds: float) -> int:

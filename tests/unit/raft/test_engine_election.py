@@ -39,6 +39,20 @@ def test_hurrying_brings_the_deadline_forward_and_never_back() -> None:
     assert election.deadline == 100.075
 
 
+def test_with_few_elections_at_once_everybody_asks_soon() -> None:
+    for turn in (0, 1):
+        election, _ = make()
+        election.take_turn(0.15, turn)
+        assert election.deadline == 100.075
+
+
+def test_with_many_elections_at_once_nobody_asks_before_the_turn_of_those_before_it_is_over() -> None:
+    earliest, latest = make(draw=0.0), make(draw=0.999)
+    for election, _ in (earliest, latest):
+        election.take_turn(1.0, 1 if election is earliest[0] else 0)
+    assert earliest[0].deadline == 101.0 > latest[0].deadline
+
+
 def test_a_majority_of_different_nodes_is_needed() -> None:
     election, _ = make(majority=2)
     election.begin_vote()

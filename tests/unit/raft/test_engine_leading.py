@@ -291,3 +291,14 @@ def test_a_learner_is_promoted_only_when_it_knows_that_it_is_one() -> None:
     assert leader.leading.next_change() is None
     leader.ack(4)
     assert leader.leading.next_change() == Promote("f")
+
+
+@pytest.mark.parametrize(("count", "few"), [(0, False), (1, True), (FEW_ENTRIES - 1, True), (FEW_ENTRIES, False)])
+def test_few_entries_may_wait_for_those_that_will_be_proposed_next(count: int, few: bool) -> None:
+    leader = Leader(settings=RaftSettings())
+    leader.append(1)
+    leader.broadcast()
+    for node in "fg":
+        leader.ack(3, node=node)
+    leader.append(count)
+    assert leader.leading.has_few_to_send() == few

@@ -13,6 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from failover import failover, flapping
 from fleet import fleet
 from idle import idle
 from memory import memory
-from tables import Row
+from tables import Options, Row
 from throughput import groups, payloads, without_fsync
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -38,12 +39,12 @@ SECTIONS: dict[str, Section] = {
 }
 
 
-def run(names: list[str], seconds: float, runs: int, *, short: bool) -> dict[str, Any]:
+def run(names: list[str], options: Options) -> dict[str, Any]:
     """Run the sections; their rows by name, with what may have disturbed them."""
     results: dict[str, Any] = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
-        "options": {"seconds": seconds, "runs": runs, "short": short},
+        "options": asdict(options),
         "load_average": {},
         "sections": {},
     }
@@ -51,7 +52,7 @@ def run(names: list[str], seconds: float, runs: int, *, short: bool) -> dict[str
         busy, began = os.getloadavg()[0], time.monotonic()
         results["load_average"][name] = busy
         print(f"\n[{number}/{len(names)}] {name}: {SECTIONS[name].__doc__} (load average {busy:.2f})", flush=True)
-        results["sections"][name] = SECTIONS[name](seconds, runs, short=short)
+        results["sections"][name] = SECTIONS[name](options)
         print(f"took {time.monotonic() - began:.0f} s", flush=True)
     return results
 
@@ -83,6 +84,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each load lasts (3)")
     parser.add_argument("--runs", type=int, default=3, help="how often each load is repeated (3)")
     parser.add_argument("--short", action="store_true", help="a few rows of each section, one run of each")
+    parser.add_argument("--minutes", type=float, default=6.0, help="flapping: how long a row lasts (6)")
+    parser.add_argument("--entries", type=int, default=3_000_000, help="memory: how many entries come and go (3000000)")
     parser.add_argument("--load", help="only one load, as BYTESxINFLIGHTxGROUPS")
     parser.add_argument("--without-fsync", action="store_true", help="with --load: nodes do not wait for their disks")
     parser.add_argument("--profile", help="with --load: file for a profile of the leader")
@@ -94,7 +97,9 @@ def main() -> None:
     unknown = [name for name in names if name not in SECTIONS]
     if unknown:
         parser.error(f"no section {', '.join(unknown)}")
-    save(run(names, arguments.seconds, 1 if arguments.short else arguments.runs, short=arguments.short))
+    runs = 1 if arguments.short else arguments.runs
+    options = Options(arguments.seconds, runs, arguments.short, arguments.minutes, arguments.entries)
+    save(run(names, options))
 
 
 if __name__ == "__main__":

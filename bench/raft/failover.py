@@ -7,7 +7,7 @@ import time
 from statistics import median
 
 from fleet import NODES, Fleet, fleet
-from tables import Column, Row, Table
+from tables import Column, Options, Row, Table
 
 PROBE_S = 30.0
 COLUMNS = (
@@ -19,11 +19,11 @@ COLUMNS = (
 )
 
 
-def failover(seconds: float, runs: int, *, short: bool) -> list[Row]:
+def failover(options: Options) -> list[Row]:
     """Kill or stop the leader of all groups, again and again: time until the last group commits on another node."""
     table = Table("Failover, groups at rest: from the signal to the next commit, of the last group", COLUMNS)
-    rounds = 5 if short else 10 * runs
-    for count in (1,) if short else (1, 64, 1024):
+    rounds = 5 if options.short else 10 * options.runs
+    for count in (1,) if options.short else (1, 64, 1024):
         for cause in ("kill -9", "SIGSTOP"):
             with fleet() as nodes:
                 nodes.open(1, count)
@@ -72,11 +72,11 @@ FLAPPING_COLUMNS = (
 )
 
 
-def flapping(seconds: float, runs: int, *, short: bool) -> list[Row]:
+def flapping(options: Options) -> list[Row]:
     """All cores busy with something else, and every group proposed to twice a second: elections must not happen."""
-    minutes = 0.25 if short else 2.0 * runs
+    minutes = 0.25 if options.short else options.minutes
     table = Table("Elections while every core is kept busy by others (none may happen)", FLAPPING_COLUMNS)
-    for count in (64,) if short else (1, 64, 256):
+    for count in (64,) if options.short else (1, 64, 256):
         with fleet() as nodes:
             nodes.open(1, count, spread=True)
             nodes.until_resting()

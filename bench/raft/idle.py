@@ -3,7 +3,7 @@
 import time
 
 from fleet import fleet
-from tables import Column, Row, Table
+from tables import Column, Options, Row, Table
 
 GROUPS = (0, 64, 256, 1024)
 COLUMNS = (
@@ -16,12 +16,13 @@ COLUMNS = (
 )
 
 
-def idle(seconds: float, runs: int, *, short: bool) -> list[Row]:
+def idle(options: Options) -> list[Row]:
     """Open groups, led by all nodes alike, wait until they rest, and watch. One run: it is long enough by itself."""
-    table = Table(f"Idle for {max(seconds, 5.0) * 4:.0f} s; CPU in percent of one core, means of three nodes", COLUMNS)
+    seconds = max(options.seconds, 5.0) * 4
+    table = Table(f"Idle for {seconds:.0f} s; CPU in percent of one core, means of three nodes", COLUMNS)
     empty_mb = 0.0
-    for count in (0, 256) if short else GROUPS:
-        row = _watch(count, max(seconds, 5.0) * 4)
+    for count in (0, 256) if options.short else GROUPS:
+        row = _watch(count, seconds)
         if count == 0:
             empty_mb = row["rss_mb"]
         else:

@@ -1,7 +1,7 @@
 """Whether a node's memory stays bounded while entries come and go for long."""
 
 from fleet import fleet
-from tables import Column, Row, Table
+from tables import Column, Options, Row, Table
 
 SETTINGS = {"checkpoint_bytes": 16 << 20, "wal_bytes_max": 128 << 20, "wal_file_bytes": 16 << 20}
 
@@ -12,14 +12,14 @@ COLUMNS = (
 )
 
 
-def memory(seconds: float, runs: int, *, short: bool) -> list[Row]:
+def memory(options: Options) -> list[Row]:
     """Commit entries of 1 KiB; checkpoints are taken of every 16 MiB, so that they come round often."""
     table = Table("Memory of the largest node over entries, checkpoints every 16 MiB", COLUMNS)
-    steps = 4 if short else 20
+    entries, entries_max = 0, 100_000 if options.short else options.entries
     with fleet(settings=SETTINGS) as nodes:
         nodes.open(1, 1)
-        for _ in range(steps):
-            result = nodes.load([1], size=1024, in_flight=64, seconds=max(seconds, 3.0) * runs, profile=None)
+        while entries < entries_max:
+            result = nodes.load([1], size=1024, in_flight=64, seconds=options.seconds * options.runs, profile=None)
             states = nodes.ask_all("status").values()
             entries = max(state["entries"] for state in states)
             table.add({"entries": entries, "rss_mb": max(state["rss_mb"] for state in states), **result})

@@ -11,6 +11,19 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Options:
+    """How much is measured: a load lasts ``seconds``, and is repeated ``runs`` times; ``short`` is a few rows, once."""
+
+    seconds: float = 3.0
+    runs: int = 3
+    short: bool = False
+    minutes: float = 6.0
+    """How long elections are waited for that must not happen."""
+    entries: int = 3_000_000
+    """So many entries come and go while memory is watched."""
+
+
+@dataclass(frozen=True)
 class Column:
     """A column: the key in a row, its heading with the unit, and how a figure is written."""
 

@@ -1,7 +1,7 @@
 """Commits a second and latencies: by payload and number in flight, by number of groups, with and without fdatasync."""
 
 from fleet import Fleet, fleet
-from tables import Column, Row, Table, medians
+from tables import Column, Options, Row, Table, medians
 
 PAYLOADS = (100, 1 << 10, 16 << 10, 64 << 10, 512 << 10)
 IN_FLIGHT = (1, 16, 64, 256)
@@ -20,38 +20,39 @@ COLUMNS = (
 )
 
 
-def measure(nodes: Fleet, groups: list[int], size: int, in_flight: int, seconds: float, runs: int) -> Row:
+def measure(nodes: Fleet, groups: list[int], size: int, in_flight: int, options: Options) -> Row:
     """The medians of a load."""
-    figures = medians(runs, lambda: nodes.load(groups, size=size, in_flight=in_flight, seconds=seconds, profile=None))
+    load = {"size": size, "in_flight": in_flight, "seconds": options.seconds, "profile": None}
+    figures = medians(options.runs, lambda: nodes.load(groups, **load))
     return {"groups": len(groups), "size": size, "in_flight": in_flight, **figures}
 
 
-def payloads(seconds: float, runs: int, *, short: bool, fsync: bool = True) -> list[Row]:
+def payloads(options: Options, *, fsync: bool = True) -> list[Row]:
     """One group: every payload with every number in flight."""
     rows = [(size, flight) for size in PAYLOADS for flight in IN_FLIGHT if size * flight <= IN_FLIGHT_BYTES_MAX]
-    if short:
+    if options.short:
         rows = [(100, 1), (100, 256), (16 << 10, 64)]
     with fleet(fsync=fsync) as nodes:
         nodes.open(1, 1)
         nodes.load([1], size=100, in_flight=64, seconds=0.5, profile=None)  # warm up
         table = Table(f"One group, {'fdatasync before every ack' if fsync else 'NO fdatasync'}", COLUMNS)
         for size, in_flight in rows:
-            table.add(measure(nodes, [1], size, in_flight, seconds, runs))
+            table.add(measure(nodes, [1], size, in_flight, options))
     return table.rows
 
 
-def without_fsync(seconds: float, runs: int, *, short: bool) -> list[Row]:
+def without_fsync(options: Options) -> list[Row]:
     """The same on nodes that do not wait for their disks, which the product never does: what the disk costs."""
-    return payloads(seconds, runs, short=short, fsync=False)
+    return payloads(options, fsync=False)
 
 
-def groups(seconds: float, runs: int, *, short: bool) -> list[Row]:
+def groups(options: Options) -> list[Row]:
     """The same load over ever more groups, all led by one node."""
     table = Table("By number of groups that are proposed to, led by one node", COLUMNS)
-    for count in (1, 64) if short else GROUPS:
+    for count in (1, 64) if options.short else GROUPS:
         with fleet() as nodes:
             nodes.open(1, count)
             everyone = list(range(1, count + 1))
             nodes.load(everyone, size=100, in_flight=max(64, count), seconds=0.5, profile=None)
-            table.add(measure(nodes, everyone, 100, 256, seconds, runs))
+            table.add(measure(nodes, everyone, 100, 256, options))
     return table.rows

@@ -23,7 +23,7 @@ __all__ = ["ClusterFailed", "LocalCluster", "LocalNode"]
 RESTART_AFTER_S = 2.0
 """A node that died is started again after this time."""
 LOOPBACK = "127.0.0.1"
-STOP_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 25.0
 """A node that has not ended this long after SIGTERM is killed."""
 
 

@@ -86,7 +86,8 @@ def test_a_stopped_cluster_finds_its_data_again(data: Path) -> None:
         topic.create()
         writer = Writer(topic, "w", [0])
         assert expect(200, writer.append("one\ntwo", 0))["base_offset"] == 0
-    assert all(node.process is not None and node.process.returncode == 0 for node in first.nodes)
+    ends = {node.name: node.process is not None and node.process.returncode for node in first.nodes}
+    assert set(ends.values()) == {0}, (ends, *map(end_of_log, first.nodes))
     with LocalCluster(data, port_base=0) as second:
         kept = topic.at(second.nodes[1].url)
         assert eventually(kept.values) == ["one", "two"]

@@ -2,12 +2,14 @@
 
 import gc
 import logging
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import TextIO
 
 from simulation.checker import Violation
@@ -59,7 +61,7 @@ def campaign(plan: Plan, seeds: range, jobs: int, failures: TextIO | None, tell:
     """
     tally = Tally(len(seeds))
     tasks = (seeds[at : at + SEEDS_A_TASK] for at in range(0, len(seeds), SEEDS_A_TASK))
-    pool = ProcessPoolExecutor(jobs, get_context("spawn"), _beginrun_tasker)
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), _begin_worker)
     try:
         for done, failed in _results(pool, plan, tasks, jobs):
             tally.done += done
@@ -90,11 +92,20 @@ def _results(
             yield future.result()
 
 
-def _beginrun_tasker() -> None:
+def _begin_worker() -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent ends the workers
     logging.disable(logging.CRITICAL)
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)  # what a run leaves behind is collected less often, which saves a few percent
+
+
+def _end_with_parent() -> None:
+    """Whoever kills the parent does not have to find its workers."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def run_task(plan: Plan, seeds: range) -> tuple[int, list[Failure]]:

@@ -2,6 +2,12 @@
 
 import io
 import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from simulation.campaign import Tally, campaign, run_task
@@ -32,6 +38,36 @@ def test_a_failure_is_one_line_that_replays_it() -> None:
     assert failures
     assert all(failure.line.startswith(f"{failure.plan.line()}  # at ") for failure in failures)
     assert all("\n" not in failure.line for failure in failures)
+
+
+def test_workers_end_with_a_parent_that_is_killed() -> None:
+    command = [sys.executable, str(Path(__file__).with_name("run.py")), "--seeds", "1000000", "--jobs", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+        children = _soon(lambda: found if len(found := _workers(parent.pid)) == 2 else None)
+        parent.kill()
+    _soon(lambda: all(map(_has_ended, children)))
+
+
+def _soon(look: Callable[[], Any]) -> Any:
+    """What ``look`` finds within a minute."""
+    deadline = time.monotonic() + 60
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def _workers(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def _has_ended(pid: int) -> bool:
+    """Whoever is dead may stay in the table of processes until somebody asks for its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_progress_is_told_and_failures_are_written() -> None:

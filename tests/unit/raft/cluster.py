@@ -11,7 +11,7 @@ from stockade.raft.group import Committed, Group
 from stockade.raft.host import RaftHost, RaftSettings
 
 GROUP = 7
-FAST = RaftSettings(election_timeout_ms_min=300, election_timeout_ms_max=600, heartbeat_ms=50)
+FAST = RaftSettings(election_timeout_ms_min=300, election_timeout_ms_max=600, heartbeat_ms=50, wal_file_bytes=1 << 20)
 
 
 class Remembering:
@@ -27,7 +27,7 @@ class Remembering:
         return len(self.commands)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for a condition; TimeoutError if it does not come true."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  # any state may be waited for
@@ -117,10 +117,10 @@ class Cluster:
 
     async def commit(self, command: bytes) -> int:
         """Propose on whoever leads, until it is committed; answers its index. The command may get in twice."""
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(60.0):
             while True:
                 leader = self.leader()
-                outcome: Any = await self.group(leader).propose(command, 1.0) if leader else None
+                outcome: Any = await self.group(leader).propose(command, 10.0) if leader else None
                 if isinstance(outcome, Committed):
                     return outcome.index
                 await asyncio.sleep(0.002)

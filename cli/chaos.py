@@ -22,6 +22,7 @@ from ..chaos.strikes import CutPower, KillNodes
 from ..chaos.waiting import NotInTime
 from ..partition.errors import StockadeError
 from .chaos_check import check, faults
+from .chaos_report import report
 from .chaos_run import replay, run
 from .local_cluster import ClusterFailed, LocalCluster
 
@@ -34,7 +35,7 @@ def chaos() -> None:
     """Break a cluster on purpose, and check that it kept every promise."""
 
 
-for command in (run, replay, check, faults):
+for command in (run, replay, check, report, faults):
     chaos.add_command(command)
 
 

@@ -28,6 +28,7 @@ from ..chaos.workloads.catalogue import WORKLOADS
 from ..partition.errors import StockadeError
 from .arena import SETUPS, LocalArena, local_arena
 from .chaos_check import show
+from .chaos_report import make_report, replay_command
 from .local_cluster import ClusterFailed
 
 REFRESH_S = 0.25
@@ -113,7 +114,7 @@ def _carry_out(
         sys.exit(2)
     for failure in judged.failures:
         console.print(f"[yellow]{failure}[/]", soft_wrap=True)
-    console.print(f"results: {folder}; again: stockade chaos replay {_command(options, setups, nodes)}", soft_wrap=True)
+    console.print(f"results: {folder}; again: {replay_command(options, setups, nodes, seed)}", soft_wrap=True)
     sys.exit(1 if judged.judged.violations else 2 if judged.failures else 0)
 
 
@@ -128,6 +129,7 @@ def _run(
         outcome, options = uvloop.run(_watched(console, options, arena, history, status, folder, is_all=is_all))
     Summary.of(options, setups, nodes, outcome, dict(history.counts)).write(folder)
     show(console, outcome.judged)
+    console.print(f"report: {make_report(folder)}", soft_wrap=True)
     slowest = max((over.recovered_s for over in outcome.rounds), default=0.0)
     rounds = f"{len(outcome.rounds)} rounds in {outcome.seconds:.0f} s"
     console.print(f"{rounds}; writable again after at most {slowest:.1f} s")
@@ -195,11 +197,3 @@ def _chosen(catalogue: Any, names: str, option: str) -> list[str]:
 
 def _brought(workloads: Sequence[str]) -> list[str]:
     return [fault for name in workloads for fault in WORKLOADS[name].brings]
-
-
-def _command(options: Options, setups: Sequence[str], nodes: int) -> str:
-    faults = ",".join(options.faults) or NONE
-    return (
-        f"{options.seed} --workload {','.join(options.workloads)} --faults {faults} --nodes {nodes}"
-        f" --setup {','.join(setups)} --round {options.faults_s:g}"
-    )

@@ -7,7 +7,7 @@ from ...client.admin import Client
 from ...client.fencing import Fence, Session
 from ...client.model import Mode, TopicConfig
 from ...client.transport import Transport
-from ...partition.errors import StockadeError
+from ...partition.errors import RequestTimedOut, StockadeError
 from ..history import Event
 from .attempts import Batch, Desk, Guard
 from .protocol import Actor, Stage
@@ -87,7 +87,7 @@ def _settle(stage: Stage, asked: Sequence[Event], fence: Fence) -> None:
 
 
 def _refused(error: BaseException) -> StockadeError:
-    return error if isinstance(error, StockadeError) else StockadeError("not granted in time")
+    return error if isinstance(error, StockadeError) else RequestTimedOut("not granted in time")
 
 
 def _wanted(stage: Stage) -> list[int]:

@@ -1,0 +1,182 @@
+"""The figures that are published of a run: how long what broke kept clients from working. Pure."""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+import msgspec
+
+from .observed import MARGIN_NS, Observed, Place, Strike, between, merged, quantile_ms
+from .timeline import NS
+
+KILLED_LEADER = ("kill-leader", "kill-one")
+STALLED_LEADER = ("stall-leader",)
+FOLLOWER_LOST = ("kill-follower", "stall-follower")
+BEFORE_NS = 10 * NS
+"""A fault is compared with so long a time before it."""
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Of so many values the median and the greatest; None when there were none."""
+
+    count: int
+    p50: float | None
+    max: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """Of these values."""
+        return cls(len(values), median(values), max(values)) if values else cls(0, None, None)
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What one strike did. ``is_alone``: nothing else was broken at the same time, or shortly before."""
+
+    strike: Strike
+    is_alone: bool
+    worst_s: float
+    """The partition that could not be written for the longest time."""
+    back_s: float | None
+    """From healing to the first acknowledgement of the slowest partition that was written before."""
+    failed: int
+    unknown: int
+    p99_ratio: float | None
+    """Latency during the strike against the time before."""
+
+
+class OfFault(msgspec.Struct, frozen=True):
+    """All strikes of one fault."""
+
+    fault: str
+    strikes: int
+    alone: int
+    worst_s: Spread
+    """Over all strikes, each with its worst partition."""
+    alone_s: Spread
+    """The same, over those that were alone."""
+    back_s: Spread
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """A line of the table that is published."""
+
+    name: str
+    bar: str
+    value: Spread
+    unit: str
+    note: str = ""
+
+
+def effects(seen: Observed) -> list[Effect]:
+    """What each strike did, in order."""
+    return [_effect(seen, strike) for strike in seen.strikes]
+
+
+def by_fault(found: Sequence[Effect]) -> list[OfFault]:
+    """The strikes of every fault together, the worst fault first."""
+    groups: dict[str, list[Effect]] = defaultdict(list)
+    for effect in found:
+        groups[effect.strike.fault].append(effect)
+    rows = [
+        OfFault(
+            fault,
+            len(each),
+            sum(effect.is_alone for effect in each),
+            Spread.of([effect.worst_s for effect in each]),
+            Spread.of([effect.worst_s for effect in each if effect.is_alone]),
+            Spread.of([effect.back_s for effect in each if effect.back_s is not None]),
+        )
+        for fault, each in groups.items()
+    ]
+    return sorted(rows, key=lambda row: -(row.worst_s.max or 0))
+
+
+def published(seen: Observed, found: Sequence[Effect]) -> list[Figure]:
+    """The table of figures. Where a figure is about one fault, only strikes count at which nothing else was broken."""
+    alone = [effect for effect in found if effect.is_alone]
+    killed = [effect.worst_s for effect in alone if effect.strike.fault in KILLED_LEADER]
+    stalled = [effect.worst_s for effect in alone if effect.strike.fault in STALLED_LEADER]
+    lost = [effect for effect in alone if effect.strike.fault in FOLLOWER_LOST]
+    ratios = [effect.p99_ratio for effect in lost if effect.p99_ratio is not None]
+    healed = [effect.back_s for effect in alone if effect.back_s is not None]
+    note = "strikes at which nothing else was broken"
+    return [
+        Figure("writable again after kill -9 of a leader", "p50 1.5 s, max 3 s", Spread.of(killed), "s", note),
+        Figure("writable again after a leader's stall", "max 3 s", Spread.of(stalled), "s", note),
+        Figure(
+            "follower lost: failed and unknown appends",
+            "0",
+            Spread.of([float(each.failed + each.unknown) for each in lost]),
+            "appends",
+            f"{note}; contention that refuses somebody counts, too",
+        ),
+        Figure("follower lost: p99 against the time before", "at most 2", Spread.of(ratios), "times", note),
+        Figure("heal to writable", "3 s", Spread.of(healed), "s", note),
+        Figure(
+            "fencing latency: new owner told (or old one resumed) to first refusal of the old",
+            "one round trip after resume",
+            Spread.of(list(fencing_ms(seen))),
+            "ms",
+            "from when the refused append was sent, if that was later",
+        ),
+    ]
+
+
+def fencing_ms(seen: Observed) -> Iterator[float]:
+    """For each owner that was replaced and tried to write on: how long until it was told."""
+    resumed = sorted(strike.healed_ns for strike in seen.strikes if strike.fault == "stall-producer")
+    told: set[tuple[Place, str, int]] = set()
+    for refusal in seen.refusals:
+        key = (refusal.place, refusal.process, refusal.epoch)
+        newer = [grant.at_ns for grant in seen.grants.get(refusal.place, ()) if grant.epoch > refusal.epoch]
+        if key in told or not newer or min(newer) > refusal.ended_ns:
+            continue
+        told.add(key)
+        last = bisect_right(resumed, refusal.ended_ns)
+        since = max(min(newer), refusal.invoked_ns, *(resumed[last - 1 : last]))
+        yield (refusal.ended_ns - since) / 1e6
+
+
+def _effect(seen: Observed, strike: Strike) -> Effect:
+    until_ns = _judged_until(seen, strike)
+    outages = seen.outages_s(strike.at_ns, until_ns)
+    before = merged(between(seen, strike.at_ns - BEFORE_NS, strike.at_ns - NS))
+    during = merged(between(seen, strike.at_ns, strike.healed_ns))
+    was, became = quantile_ms(before.latencies, 0.99), quantile_ms(during.latencies, 0.99)
+    return Effect(
+        strike,
+        _is_alone(seen, strike),
+        max(outages.values(), default=0.0),
+        _back_s(seen, strike, until_ns),
+        during.failed,
+        during.unknown,
+        became / was if was and became else None,
+    )
+
+
+def _judged_until(seen: Observed, strike: Strike) -> int:
+    """Until the round ends, or the next strike begins after the healing, or long enough after it."""
+    ends = [at_ns for at_ns, _ in seen.rounds if at_ns > strike.at_ns]
+    nexts = [other.at_ns for other in seen.strikes if other.at_ns > strike.healed_ns]
+    return min([*ends, *nexts, strike.healed_ns + MARGIN_NS, seen.end_ns])
+
+
+def _is_alone(seen: Observed, strike: Strike) -> bool:
+    return not any(
+        other is not strike and other.at_ns < strike.healed_ns and other.healed_ns + 3 * NS > strike.at_ns
+        for other in seen.strikes
+    )
+
+
+def _back_s(seen: Observed, strike: Strike, until_ns: int) -> float | None:
+    """None when partitions were not asked to take anything, or the next fault came first."""
+    waits = []
+    for spans in seen.spans.values():
+        if not spans.near(strike.at_ns - BEFORE_NS, until_ns):
+            continue
+        first = spans.first_end(strike.healed_ns)
+        if first is None or first > until_ns:
+            continue
+        waits.append((first - strike.healed_ns) / NS)
+    return max(waits, default=None)

@@ -1,0 +1,218 @@
+"""What a report wants to know of a history, gathered in one pass: a run of an hour does not fit into the memory.
+
+Judges nothing. Times are as in the history.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from math import log
+
+import msgspec
+
+from .history import Event
+from .timeline import NS, Span, longest_gap_ns
+
+Place = tuple[str, int]
+"""Topic and partition."""
+_STEP = log(1.1)
+"""Latencies are counted in classes that are ten percent wide."""
+MARGIN_NS = 30 * NS
+"""A fault is held responsible for a partition that takes no write for so long after its healing."""
+
+
+class Strike(msgspec.Struct):
+    """One strike of the nemesis. ``healed_ns`` is the run's end when it was never healed."""
+
+    number: int
+    fault: str
+    what: str
+    nodes: list[str]
+    at_ns: int
+    healed_ns: int = 0
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """Somebody heard that it owns a partition's slot."""
+
+    at_ns: int
+    epoch: int
+    owner: str
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An append that was refused because its epoch is over."""
+
+    place: Place
+    process: str
+    epoch: int
+    invoked_ns: int
+    ended_ns: int
+
+
+class Second(msgspec.Struct):
+    """What ended in one second."""
+
+    records: int = 0
+    ok: int = 0
+    failed: int = 0
+    unknown: int = 0
+    latencies: Counter[int] = msgspec.field(default_factory=Counter)
+    """Of acknowledged appends, by class."""
+
+
+class Spans:
+    """Acknowledged appends of one partition, in order of their acknowledgement."""
+
+    def __init__(self) -> None:
+        self.invoked = array("q")
+        self.ended = array("q")
+
+    def add(self, invoked_ns: int, ended_ns: int) -> None:
+        """One more."""
+        self.invoked.append(invoked_ns)
+        self.ended.append(ended_ns)
+
+    def near(self, since_ns: int, until_ns: int) -> list[Span]:
+        """Those that end in this time, with one before it and all that were open at its end."""
+        first = max(0, bisect_left(self.ended, since_ns) - 1)
+        last = bisect_left(self.ended, until_ns)
+        return list(zip(self.invoked[first : last + 1], self.ended[first : last + 1], strict=True))
+
+    def first_end(self, since_ns: int) -> int | None:
+        """The first acknowledgement from a moment on."""
+        at = bisect_left(self.ended, since_ns)
+        return self.ended[at] if at < len(self.ended) else None
+
+
+class Observed:
+    """Everything of one run. Give it all events, in order."""
+
+    def __init__(self) -> None:
+        self.start_ns = self.end_ns = 0
+        self.rounds: list[tuple[int, str]] = []
+        """When each began, and its seed."""
+        self.strikes: list[Strike] = []
+        self.skipped: Counter[str] = Counter()
+        self.seconds: dict[int, Second] = {}
+        self.spans: dict[Place, Spans] = {}
+        self.grants: dict[Place, list[Grant]] = {}
+        self.refusals: list[Refusal] = []
+        self._open: dict[int, Event] = {}
+        self._struck: dict[tuple[int, int], Strike] = {}
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> "Observed":
+        """From a whole history."""
+        seen = cls()
+        for event in events:
+            seen.take(event)
+        for strike in seen.strikes:
+            strike.healed_ns = strike.healed_ns or seen.end_ns
+        return seen
+
+    def take(self, event: Event) -> None:
+        """One more event."""
+        self.start_ns = self.start_ns or event.t_mono_ns
+        self.end_ns = max(self.end_ns, event.t_mono_ns)
+        if event.process == "nemesis":
+            self._note(event)
+        elif event.type == "invoke":
+            if event.f in ("append", "acquire"):
+                self._open[event.i] = event
+        elif event.of is not None:
+            invoked = self._open.pop(event.of, None)
+            if invoked is not None and invoked.partition is not None:
+                self._ended(invoked, event, (invoked.topic or "", invoked.partition))
+
+    def at_s(self, t_ns: int) -> float:
+        """Seconds from the beginning."""
+        return (t_ns - self.start_ns) / NS
+
+    @property
+    def length_s(self) -> float:
+        """Of the whole run."""
+        return self.at_s(self.end_ns)
+
+    def outages_s(self, since_ns: int, until_ns: int) -> dict[Place, float]:
+        """For each partition that was written then: the longest time in which appends were open and none was
+        acknowledged.
+        """
+        near = {place: spans.near(since_ns, until_ns) for place, spans in self.spans.items()}
+        return {
+            place: longest_gap_ns(spans, since_ns, until_ns) / NS
+            for place, spans in near.items()
+            if any(invoked < until_ns and ended > since_ns for invoked, ended in spans)
+        }
+
+    def _note(self, event: Event) -> None:
+        if event.f == "round":
+            self.rounds.append((event.t_mono_ns, event.value or ""))
+        elif event.f == "skip":
+            self.skipped[event.value or ""] += 1
+        elif event.f == "strike" and event.count is not None:
+            nodes = event.node.split(",") if event.node else []
+            strike = Strike(event.count, event.value or "", event.error or "", nodes, event.t_mono_ns)
+            self.strikes.append(strike)
+            self._struck[len(self.rounds), event.count] = strike
+        elif event.f == "heal" and event.count is not None:
+            struck = self._struck.pop((len(self.rounds), event.count), None)
+            if struck is not None:
+                struck.healed_ns = event.t_mono_ns
+
+    def _ended(self, invoked: Event, end: Event, place: Place) -> None:
+        if invoked.f == "acquire":
+            if end.type == "ok" and end.epoch is not None:
+                self.grants.setdefault(place, []).append(Grant(end.t_mono_ns, end.epoch, end.process))
+            return
+        second = self.seconds.setdefault(int(self.at_s(end.t_mono_ns)), Second())
+        if end.type == "ok":
+            second.ok += 1
+            second.records += invoked.count or 0
+            second.latencies[latency_class(end.t_mono_ns - invoked.t_mono_ns)] += 1
+            self.spans.setdefault(place, Spans()).add(invoked.t_mono_ns, end.t_mono_ns)
+        else:
+            second.failed += end.type == "fail"
+            second.unknown += end.type == "info"
+        if end.error == "PRODUCER_FENCED" and invoked.epoch is not None:
+            self.refusals.append(Refusal(place, invoked.process, invoked.epoch, invoked.t_mono_ns, end.t_mono_ns))
+
+
+def latency_class(ns: int) -> int:
+    """The class of a latency."""
+    return int(log(max(ns, 1_000) / 1_000) / _STEP)
+
+
+def class_ms(number: int) -> float:
+    """The upper end of a class."""
+    return float(1.1 ** (number + 1) / 1_000)
+
+
+def quantile_ms(latencies: Counter[int], share: float) -> float | None:
+    """So large is that share of them at most; None when there are none."""
+    wanted = share * latencies.total()
+    for number in sorted(latencies):
+        wanted -= latencies[number]
+        if wanted <= 0:
+            return class_ms(number)
+    return None
+
+
+def merged(seconds: Iterable[Second]) -> Second:
+    """Several seconds as one."""
+    whole = Second()
+    for second in seconds:
+        whole.records += second.records
+        whole.ok += second.ok
+        whole.failed += second.failed
+        whole.unknown += second.unknown
+        whole.latencies.update(second.latencies)
+    return whole
+
+
+def between(seen: Observed, since_ns: int, until_ns: int) -> Iterator[Second]:
+    """The seconds of a time."""
+    for number in range(int(seen.at_s(since_ns)), int(seen.at_s(until_ns)) + 1):
+        if number in seen.seconds:
+            yield seen.seconds[number]

@@ -1,0 +1,125 @@
+"""The page about a run says what the history says, and needs nothing from anywhere."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stockade.chaos.checkers import Verdict
+from stockade.chaos.figures import by_fault, effects, fencing_ms, published
+from stockade.chaos.history import Event
+from stockade.chaos.observed import Observed, Second, class_ms, latency_class, quantile_ms
+from stockade.chaos.run_report import Run, write_report
+
+MS = 1_000_000
+TOPIC = "append-1"
+
+
+class Script:
+    """Events, one after the other; times in milliseconds."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def note(self, at_ms: int, f: str, **fields: object) -> None:
+        self._add(at_ms, "nemesis", "info", f, **fields)
+
+    def append(self, at_ms: int, ended_ms: int, kind: str = "ok", **fields: object) -> None:
+        process = str(fields.pop("process", "w"))
+        error = fields.pop("error", None)
+        i = self._add(at_ms, process, "invoke", "append", topic=TOPIC, partition=0, count=2, **fields)
+        self._add(ended_ms, process, kind, "append", topic=TOPIC, partition=0, of=i, error=error)
+
+    def acquire(self, at_ms: int, process: str, epoch: int) -> None:
+        i = self._add(at_ms, process, "invoke", "acquire", topic=TOPIC, partition=0)
+        self._add(at_ms, process, "ok", "acquire", topic=TOPIC, partition=0, of=i, epoch=epoch)
+
+    def _add(self, at_ms: int, process: str, kind: str, f: str, **fields: object) -> int:
+        fields = {"i": len(self.events), "t_mono_ns": at_ms * MS, "process": process, "type": kind, "f": f} | fields
+        self.events.append(msgspec.convert(fields, Event))
+        return len(self.events) - 1
+
+
+@pytest.fixture
+def script() -> Script:
+    """Appends every 100 ms for 40 s; a leader killed at 20 s is missed for 1.3 s, and healed at 25 s."""
+    script = Script()
+    script.note(1, "round", value="7")
+    script.acquire(50, "a.1", 1)
+    for at_ms in range(100, 40_000, 100):
+        if at_ms == 20_000:
+            script.note(at_ms, "strike", value="kill-leader", count=1, node="n2", error="kill -9 n2")
+        if at_ms == 25_000:
+            script.note(at_ms, "heal", value="kill-leader", count=1, node="n2", error="kill -9 n2")
+        if 20_000 <= at_ms < 21_300:
+            continue
+        ended_ms = at_ms + 5
+        begun_ms = 20_000 if at_ms == 21_300 else at_ms
+        script.append(begun_ms, ended_ms)
+    return script
+
+
+def seen_of(events: Sequence[Event]) -> Observed:
+    return Observed.of(sorted(events, key=lambda event: event.t_mono_ns))
+
+
+def test_the_time_without_a_write_is_charged_to_the_fault(script: Script) -> None:
+    seen = Observed.of(script.events)
+    [row] = by_fault(effects(seen))
+    assert (row.fault, row.strikes, row.alone) == ("kill-leader", 1, 1)
+    assert row.worst_s.max == pytest.approx(1.305)
+    assert row.back_s.max == pytest.approx(0.005)
+    killed = next(figure for figure in published(seen, effects(seen)) if "kill -9" in figure.name)
+    assert killed.value.count == 1 and killed.value.p50 == pytest.approx(1.305)
+
+
+def test_overlapping_strikes_are_not_taken_for_one_that_was_alone(script: Script) -> None:
+    script.note(39_990, "strike", value="stall-leader", count=2, error="n1 stopped")
+    assert [effect.is_alone for effect in effects(seen_of(script.events))] == [True, True]
+    script.note(22_000, "strike", value="clock-offset", count=3, error="clock of n1")
+    assert [effect.is_alone for effect in effects(seen_of(script.events))] == [False, False, False]
+
+
+def test_a_fenced_owner_is_told_once_from_when_it_could_know(script: Script) -> None:
+    script.acquire(30_000, "b.1", 2)
+    script.append(29_000, 30_700, "fail", process="a.1", epoch=1, error="PRODUCER_FENCED")
+    script.append(31_000, 31_001, "fail", process="a.1", epoch=1, error="PRODUCER_FENCED")
+    assert list(fencing_ms(seen_of(script.events))) == [700.0]
+
+
+def test_a_stalled_owner_could_not_know_before_it_was_resumed(script: Script) -> None:
+    script.acquire(30_000, "b.1", 2)
+    script.note(29_500, "strike", value="stall-producer", count=4, error="client stopped")
+    script.note(33_000, "heal", value="stall-producer", count=4, error="client stopped")
+    script.append(29_000, 33_012, "fail", process="a.1", epoch=1, error="PRODUCER_FENCED")
+    assert list(fencing_ms(seen_of(script.events))) == [12.0]
+
+
+def test_latencies_are_known_within_a_tenth() -> None:
+    for ns in (1_000, 1_234_567, 59 * 1_000_000_000):
+        assert ns / 1e6 <= class_ms(latency_class(ns)) <= ns / 1e6 * 1.11
+    assert quantile_ms(Second().latencies, 0.5) is None
+
+
+def test_the_page_needs_nothing_from_anywhere_and_tells_all(script: Script, tmp_path: Path) -> None:
+    script.acquire(39_950, "b<1>", 2)
+    history = tmp_path / "history.jsonl"
+    encoder = msgspec.json.Encoder()
+    history.write_bytes(b"".join(encoder.encode(event) + b"\n" for event in script.events))
+    verdicts = [Verdict("zombie", "Nobody writes under an old epoch.", 3, ["record x under 1 & 2"])]
+    run = Run("Chaos", [("nodes", "3")], verdicts, {"7": "stockade chaos replay 7"}, ["n1 did not come back"])
+    write_report(tmp_path / "report.html", run, history)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r"(src|href)=|https?:|@import", page)
+    for told in ("3 violations: zombie", "kill -9 n2", "1.30 s", "stockade chaos replay 7", "n1 did not come back"):
+        assert told in page, told
+    assert "record x under 1 &amp; 2" in page
+    assert "epoch 2: b&lt;1&gt;" in page and "b<1>" not in page
+
+
+def test_a_history_of_nothing_makes_a_page(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_bytes(b"")
+    write_report(tmp_path / "report.html", Run("Nothing", [], [], {}), tmp_path / "history.jsonl")
+    assert "No slot was asked for" in (tmp_path / "report.html").read_text(encoding="utf-8")

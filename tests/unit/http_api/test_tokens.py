@@ -116,6 +116,6 @@ def test_every_route_that_changes_the_cluster_or_throws_out_is_for_admins() -> N
     admins = {name for name, (method, path, _) in OPERATIONS.items() if NEEDS[method, path] == "admin"}
     assert admins == {
         *("create_topic", "change_topic", "delete_topic", "fence_topic", "fence_producer"),
-        *("change_members", "reassign", "transfer_leader"),
+        *("change_members", "reassign", "transfer_leader", "list_sessions"),
     }
     assert {NEEDS[OPERATIONS[name][:2]] for name in OPEN} == {None}

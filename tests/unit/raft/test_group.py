@@ -10,7 +10,7 @@ import pytest
 from simulation.world import Setting, World
 
 from stockade.raft.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
-from stockade.raft.messages import PreVote
+from stockade.raft.messages import AppendEntries, PreVote, RaftMessage
 from stockade.raft.settings import RaftSettings
 
 NUMBERS = count()
@@ -99,6 +99,29 @@ def test_proposals_of_one_turn_share_a_message_and_a_sync() -> None:
     world.run(0.02)
     assert all(isinstance(outcome, Committed) for (outcome,) in outcomes)
     assert rounds.round - before <= 2
+
+
+def test_what_little_waits_is_sent_with_what_the_answered_propose_next() -> None:
+    """Four in flight that began in two halves become one: otherwise the halves take turns, in twice the messages."""
+    world, leader, _ = started()
+    group, sizes = world.group(leader), []
+
+    def propose_again(_: Outcome) -> None:
+        group.submit(b"%d" % next(NUMBERS), 5.0, propose_again)
+
+    def on_sent(source: str, target: str, group_id: int, message: RaftMessage) -> None:
+        if isinstance(message, AppendEntries) and message.entries:
+            sizes.append(len(message.entries))
+
+    for _ in range(2):
+        propose_again(Unknown(None))
+        propose_again(Unknown(None))
+        world.run(0.0005)
+    world.run(0.5)
+    world.network.on_sent = on_sent
+    world.run(0.5)
+    assert len(sizes) > 20
+    assert sum(sizes) / len(sizes) > 3.5
 
 
 def test_a_read_barrier_passes_on_the_leader_only() -> None:

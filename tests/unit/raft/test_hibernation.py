@@ -1,6 +1,8 @@
 """Groups in which nothing happens: what they cost, and how they notice what does happen."""
 
-from simulation.world import Setting, World
+from functools import partial
+
+from simulation.world import Process, Setting, World
 
 from stockade.raft.group import Committed, Outcome
 from stockade.raft.hibernation import REST_S_MAX
@@ -111,6 +113,44 @@ def test_many_groups_that_lose_their_leaders_at_once_all_get_others_soon() -> No
     world.run_until(lambda: all(any(world.group(node, g).is_leader for node in others) for g in groups))
     assert world.now - began < LONGEST_S + 0.6
     assert all(world.group(node, group).term <= 6 for node in others for group in groups), "few votes were split"
+
+
+def test_elections_of_many_groups_at_once_do_not_collide() -> None:
+    """Each asks in its turn: the votes of no group are split, and both survivors get their share."""
+    world = at_rest(groups=60)
+    (leader,) = world.leaders()
+    others = [node for node in world.nodes if node != leader]
+    for node in others:
+        process = world.processes[node]
+        process.on_down = partial(lose, process)  # type: ignore[method-assign]
+    world.crash(leader)
+    world.run_until(lambda: all(any(world.group(node, g).is_leader for node in others) for g in world.group_ids))
+    assert {world.group(node, group).term for node in others for group in world.group_ids} == {2}
+    assert [led(world, node) for node in others] == [[*range(2, 61, 2)], [*range(1, 61, 2)]]
+
+
+def lose(process: Process, node_id: str) -> None:
+    """As a host that many groups were led from tells them that it is gone."""
+    process.pulses.down(node_id)
+    for group in process.groups.values():
+        group.peer_down(node_id, 1.0)
+
+
+def test_a_longer_log_that_is_asked_by_a_shorter_one_asks_soon_itself() -> None:
+    world = at_rest()
+    (leader,) = world.leaders()
+    longer, shorter = (node for node in world.nodes if node != leader)
+    world.network.hold(leader, shorter)
+    commit(world)
+    for node, turn in ((longer, 1), (shorter, 0)):
+        process = world.processes[node]
+        process.on_down = lambda lost, node=node, turn=turn: world.group(node)._run(  # type: ignore[method-assign,misc]
+            lambda: world.group(node)._member.peer_down(lost, 1000.0 * turn + 0.2, turn)
+        )
+    world.crash(leader)
+    began = world.now
+    world.run_until(lambda: world.group(longer).is_leader)
+    assert world.now - began < 1.0
 
 
 def test_a_follower_that_was_away_finds_the_group_awake_again() -> None:

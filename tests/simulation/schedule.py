@@ -1,7 +1,7 @@
 """From a seed to a run: a setting, a load, and a nemesis that overlaps faults; then everything heals and must work."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 
@@ -200,7 +200,7 @@ class Run:
 
     def _is_quiet(self) -> bool:
         """Whether everything that is in a log is on disk, committed and applied everywhere, and no change is left."""
-        if any(group._handovers.waiting for group in self._groups()):
+        if any(group._handovers.waiting for group in self._groups()) or any(self._leaders_changing()):
             return False
         if any(group._member.journal.unsynced or not self._is_whole(group) for group in self._groups()):
             return False
@@ -208,6 +208,12 @@ class Run:
         return len(ends) == len(self.world.group_ids) and all(
             (group.group_id, group.applied_index) in ends for group in self._groups()
         )
+
+    def _leaders_changing(self) -> Iterator[bool]:
+        """Of every leader whether its configuration is not committed: one that leaves is no member of it any more."""
+        for group_id in self.world.group_ids:
+            for node in self.world.leaders(group_id):
+                yield self.world.group(node, group_id).changing
 
     def _is_whole(self, group: Group) -> bool:
         """Whether all members are voters, each with the disk that it has."""

@@ -6,6 +6,8 @@ import click
 
 from ..cluster.config import is_name
 from .authority import CA_DAYS, CA_NAME, NODE_DAYS, CannotMake, make_certificates, tls_section
+from .exits import LOCAL
+from .manual import Manual
 
 
 def _checked(_: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
@@ -19,7 +21,12 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | tuple[st
     return value
 
 
-@click.command()
+@click.command(
+    cls=Manual,
+    short_help="Make certificates for the nodes of a cluster.",
+    exits=LOCAL,
+    examples=[("For three nodes", "stockade certs --out certs --cluster-id prod n1 n2 n3")],
+)
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for the files.")
 @click.option("--cluster-id", required=True, callback=_checked, help="The cluster_id of the nodes' configurations.")
 @click.option(

@@ -11,7 +11,7 @@ from .local_cluster import ClusterFailed, LocalCluster
 from .members import add, move, remove, status, transfer
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, short_help="Run a cluster on this machine; ask and order one that runs.")
 @click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many nodes.")
 @click.option(
     "--port-base",

@@ -13,7 +13,9 @@ import msgspec
 
 from ..client.config import ClientConfig
 from ..client.consumer import ConsumedRecord, Consumer, Piece, Start
-from .output import EXIT_CODES, connected
+from .connection import connected
+from .manual import Manual
+from .names import GROUP, TOPIC
 
 WORDS: dict[str, Start] = {"earliest": "earliest", "latest": "latest"}
 
@@ -32,8 +34,17 @@ class StartType(click.ParamType[Start]):
         return int(value)
 
 
-@click.command(epilog=EXIT_CODES)
-@click.argument("topic")
+@click.command(
+    cls=Manual,
+    short_help="Write the records of a topic to standard output.",
+    examples=[
+        ("The first three records of a partition", "stockade consume logs --partition 0 --max 3"),
+        ("What comes from now on", "stockade consume logs --from latest --follow"),
+        ("With keys, offsets and headers", "stockade consume logs --format json | jq -r .key"),
+        ("Share the work among processes", "stockade consume logs --group billing | ./bill"),
+    ],
+)
+@click.argument("topic", type=TOPIC)
 @click.option("--from", "start", default="earliest", show_default=True, type=StartType(), help="Where to begin.")
 @click.option(
     "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Repeat it for several. Default: all."
@@ -45,10 +56,12 @@ class StartType(click.ParamType[Start]):
     default="text",
     show_default=True,
     type=click.Choice(["text", "json", "raw"]),
-    help="text: the value and LF. json: an object a line. raw: the values with nothing between them.",
+    help="text: the value and LF. json: an object a line (partition, offset, timestamp_ms, key, value, headers; _base64"
+    " behind the name of what is not UTF-8). raw: the values with nothing between them.",
 )
 @click.option(
     "--group",
+    type=GROUP,
     help="Read as a member of this group: partitions are shared out among its members, each goes on where the group got"
     " to, and what was written out is committed. Goes on until Ctrl-C.",
 )

@@ -19,13 +19,24 @@ from ..chaos.scene import ScenarioFailed
 from ..chaos.streams import DataError
 from ..chaos.waiting import NotInTime
 from ..partition.errors import StockadeError
+from .exits import LOCAL, REFUSED, USAGE
 from .local_cluster import ClusterFailed, LocalCluster
+from .manual import Manual
 
 REPLICAS = 3
 """Of each partition, where there are so many nodes."""
 
 
-@click.command()
+@click.command(
+    cls=Manual,
+    short_help="Prove it: kill leaders and stall writers on real input.",
+    exits=LOCAL,
+    means={REFUSED: "A promise was broken: the report says which.", USAGE: "The demo could not be carried out."},
+    examples=[
+        ("On the example data", "stockade demo --data examples/data"),
+        ("On a cluster that runs on this machine", "stockade demo --data logs --cluster data/cluster.json"),
+    ],
+)
 @click.option(
     "--data",
     required=True,

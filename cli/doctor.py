@@ -23,7 +23,10 @@ from ..client.config import ClientConfig
 from ..client.model import Cluster, Topic
 from ..client.transport import Request, Transport
 from ..partition.errors import StockadeError
-from .output import connected
+from .connection import connected
+from .exits import CLIENT, REFUSED
+from .manual import Manual
+from .output import output_option, show_json
 
 PROBE_TIMEOUT_MS = 3_000
 FILES_MIN = 4_096
@@ -58,17 +61,27 @@ class Probe:
     error: str = ""
 
 
-@click.command(epilog="Exit codes: 0 all is well or only warnings, 1 something is wrong, 4 no node reached.")
+@click.command(
+    cls=Manual,
+    short_help="Say what is wrong with a cluster or a machine.",
+    exits=CLIENT,
+    means={0: "All is well, or there are only warnings.", REFUSED: "Something is wrong."},
+    examples=[
+        ("Is the cluster well?", "stockade doctor"),
+        ("Is this machine fit for a node?", "stockade doctor --data /var/lib/stockade"),
+        ("For an alarm", "stockade doctor --output json | jq '.[] | select(.verdict == \"wrong\")'"),
+    ],
+)
 @click.option(
     "--data", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder to try the disk of."
 )
-@click.option("--output", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option
 @connected
-async def doctor(config: ClientConfig, data: Path | None, form: str) -> None:
+async def doctor(config: ClientConfig, data: Path | None, output: str) -> None:
     """Look at every node and every topic of a cluster; with --data also at the disk and the limits of this machine."""
     findings = [*(look_at_machine(data) if data is not None else ()), *await look_at_cluster(config)]
-    if form == "json":
-        click.echo(msgspec.json.encode(findings).decode())
+    if output == "json":
+        show_json(findings)
     else:
         Console(highlight=False).print(_table(findings))
     sys.exit(any(finding.verdict == "wrong" for finding in findings))

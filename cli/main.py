@@ -7,19 +7,33 @@ import click
 from ..partition.version import VERSION
 
 COMMANDS = {
-    "topic": ".topics:topic",
+    "topics": ".topics:topics",
     "produce": ".produce:produce",
     "consume": ".consume:consume",
+    "groups": ".groups:groups",
+    "sessions": ".sessions:sessions",
+    "grants": ".grants:grants",
+    "hold": ".hold:hold",
+    "own": ".own:own",
+    "claim": ".own:claim",
+    "disown": ".own:disown",
+    "fence": ".fence:fence",
+    "producers": ".producers:producers",
+    "refused": ".observing:refused",
+    "metrics": ".observing:metrics",
     "cluster": ".cluster:cluster",
+    "doctor": ".doctor:doctor",
     "serve": ".serve:serve",
     "certs": ".certs:certs",
-    "demo": ".demo:demo",
-    "hold": ".hold:hold",
-    "doctor": ".doctor:doctor",
     "rebuild": ".rebuild:rebuild",
+    "demo": ".demo:demo",
     "chaos": ".chaos:chaos",
+    "completion": ".completion:completion",
 }
 """Name of a subcommand -> module and attribute."""
+
+ALIASES = {"topic": "topics", "group": "groups", "session": "sessions", "grant": "grants", "producer": "producers"}
+"""The singular is understood too."""
 
 
 class LazyGroup(click.Group):
@@ -31,9 +45,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The subcommand, imported now."""
-        if cmd_name not in COMMANDS:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
             return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        module, _, attribute = COMMANDS[name].partition(":")
         command: click.Command = getattr(import_module(module, __package__), attribute)
         return command
 
@@ -41,4 +56,9 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup)
 @click.version_option(VERSION, prog_name="stockade")
 def main() -> None:
-    """Stockade: a replicated log in which one writer at a time is a promise the server keeps."""
+    """Stockade: a replicated log in which one writer at a time is a promise the server keeps.
+
+    Commands that ask a cluster find it with --url or STOCKADE_URL. Facts come as a table, or as JSON with
+    --output json. Exit codes are the same everywhere: 0 done, 1 refused, 2 wrong usage, 3 outcome unknown, 4 no node
+    reached, 5 fenced. `stockade COMMAND --help` has examples; `stockade completion bash` lets the shell complete.
+    """

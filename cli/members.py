@@ -4,25 +4,27 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import click
-import msgspec
 
 from ..client.admin import Client
 from ..client.config import ClientConfig
 from ..client.model import Cluster, Controller
 from ..partition.errors import StockadeError
-from .output import EXIT_CODES, connected, table
+from .connection import connected
+from .manual import Manual
+from .names import NODE, TOPIC
+from .output import output_option, show_json, show_table, waiting
 
 LOOK_S = 0.2
 """Between two looks whether an order is carried out."""
 
-_output = click.option(
-    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form of the answer."
-)
 _wait = click.option("--wait/--no-wait", default=True, show_default=True, help="Until it is done, or only ordered.")
 
 
-@click.command(epilog=EXIT_CODES)
-@_output
+@click.command(
+    cls=Manual,
+    examples=[("Is everybody up?", "stockade cluster status --output json | jq '.nodes[] | select(.alive | not)'")],
+)
+@output_option
 @connected
 async def status(config: ClientConfig, output: str) -> None:
     """Show the nodes, who leads the controller group, and which replicas move."""
@@ -30,8 +32,11 @@ async def status(config: ClientConfig, output: str) -> None:
         _show(await client.connect(), output)
 
 
-@click.command(epilog=EXIT_CODES)
-@click.argument("topic")
+@click.command(
+    cls=Manual,
+    examples=[("From n3 to n4", "stockade cluster move orders 0 n1,n2,n4")],
+)
+@click.argument("topic", type=TOPIC)
 @click.argument("partition", type=click.IntRange(0))
 @click.argument("nodes")
 @_wait
@@ -52,16 +57,23 @@ async def move(config: ClientConfig, topic: str, partition: int, nodes: str, *, 
             return described.partitions[partition].replicas == wanted
 
         if wait:
-            await _until(is_done)
+            with waiting(f"moving {topic}/{partition}"):
+                await _until(is_done)
         click.echo(f"{topic}/{partition}: {'on' if wait else 'moving to'} {', '.join(wanted)}")
 
 
-@click.command(epilog=EXIT_CODES)
-@click.argument("topic", required=False)
+@click.command(
+    cls=Manual,
+    examples=[
+        ("Before n1 is stopped", "stockade cluster transfer orders 0 --to n2"),
+        ("The controller too", "stockade cluster transfer --controller"),
+    ],
+)
+@click.argument("topic", required=False, type=TOPIC)
 @click.argument("partition", type=click.IntRange(0), required=False)
 @click.option("--controller", is_flag=True, help="The controller group, in place of a partition.")
-@click.option("--to", "node_id", help="Who shall lead. Default: any other replica.")
-@_output
+@click.option("--to", "node_id", type=NODE, help="Who shall lead. Default: any other replica.")
+@output_option
 @connected
 async def transfer(
     config: ClientConfig,
@@ -78,15 +90,21 @@ async def transfer(
     async with Client(config) as client:
         await client.connect()
         leader = await client.transfer_leader(topic, partition, node_id)
-        click.echo(_leader(leader) if output == "table" else msgspec.json.encode(leader).decode())
+    if output == "json":
+        show_json(leader)
+    else:
+        click.echo(_leader(leader))
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(
+    cls=Manual,
+    examples=[("A fourth node", "stockade cluster add n4 http://10.0.0.4:7101 10.0.0.4:7201 --zone b")],
+)
 @click.argument("node")
 @click.argument("base_url")
 @click.argument("raft_address")
 @click.option("--zone", help="Replicas of a partition are spread over zones.")
-@_output
+@output_option
 @connected
 async def add(
     config: ClientConfig, node: str, base_url: str, raft_address: str, *, zone: str | None, output: str
@@ -100,7 +118,10 @@ async def add(
         _show(await client.add_node(node, base_url, raft_address, zone), output)
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(
+    cls=Manual,
+    examples=[("A machine that is gone for good", "stockade cluster remove n3")],
+)
 @click.argument("node")
 @_wait
 @connected
@@ -114,7 +135,8 @@ async def remove(config: ClientConfig, node: str, *, wait: bool) -> None:
             return all(member.node_id != node for member in (await client.cluster()).nodes)
 
         if wait:
-            await _until(is_done)
+            with waiting(f"emptying {node}"):
+                await _until(is_done)
         click.echo(f"{node}: {'removed' if wait else 'being emptied'}")
 
 
@@ -132,18 +154,18 @@ async def _until(is_done: Callable[[], Awaitable[bool]]) -> None:
 
 def _show(cluster: Cluster, output: str) -> None:
     if output == "json":
-        click.echo(msgspec.json.encode(cluster).decode())
+        show_json(cluster)
         return
     click.echo(f"cluster {cluster.cluster_id}, version {cluster.version}, controller: {_leader(cluster.controller)}")
     rows = [
         (node.node_id, _state(node.alive, node.draining), node.url, node.raft_address or "-", node.zone or "-")
         for node in cluster.nodes
     ]
-    click.echo(table(["NODE", "STATE", "URL", "RAFT", "ZONE"], rows))
+    show_table(["NODE", "STATE", "URL", "RAFT", "ZONE"], rows)
     if cluster.reassignments:
         click.echo()
         moves = [(f"{each.topic}/{each.partition}", ",".join(each.replicas)) for each in cluster.reassignments]
-        click.echo(table(["MOVING", "TO"], moves))
+        show_table(["MOVING", "TO"], moves)
 
 
 def _state(alive: bool, draining: bool) -> str:

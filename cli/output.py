@@ -1,136 +1,107 @@
-"""What the client commands share: reaching the cluster, saying what went wrong, ending with the right exit code.
+"""How facts are shown: a table for people, one JSON document or a line for each for programs.
 
-Exit codes: 0 done; 1 refused; 2 wrong usage; 3 the outcome is unknown; 4 no node can be reached; 130 interrupted.
+Nothing is decorated unless standard output is a terminal; NO_COLOR is obeyed. JSON has the names and units of the
+HTTP interface (docs/openapi.yaml), and fields may be added, never renamed.
 """
 
-import functools
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import replace
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
 
 import click
-import uvloop
+import msgspec
+from rich.console import Console
+from rich.table import Table
 
-from ..client.config import DEFAULT_BOOTSTRAP, ClientConfig, InvalidConfig
-from ..client.errors import ClusterUnreachable
-from ..partition.errors import (
-    FencingTokenRequired,
-    HoldAndWait,
-    LeaderNotAvailable,
-    MessageTooLarge,
-    NotEnoughReplicas,
-    OffsetOutOfRange,
-    ProducerBusy,
-    ProducerFenced,
-    RequestTimedOut,
-    SessionExpired,
-    StockadeError,
-    TopicAlreadyExists,
-    UnknownTopicOrPartition,
-)
-
-REFUSED, UNKNOWN_OUTCOME, UNREACHABLE, INTERRUPTED = 1, 3, 4, 130
-
-EXIT_CODES = "Exit codes: 0 done, 1 refused, 2 wrong usage, 3 outcome unknown, 4 no node reached, 130 interrupted."
-
-ADVICE: dict[type[StockadeError], str] = {
-    ClusterUnreachable: "Start a cluster with `stockade cluster`, or name a running node with --url.",
-    UnknownTopicOrPartition: "`stockade topic list` and `stockade topic describe TOPIC` show what there is.",
-    TopicAlreadyExists: "Choose another name, or look at it with `stockade topic describe`.",
-    ProducerBusy: "Wait until the other writer leaves, or take its place with --fencing.",
-    ProducerFenced: "Somebody took over; look at what is stored before you send the rest.",
-    SessionExpired: "Look at what is stored, then start again.",
-    FencingTokenRequired: "Write with --exclusive.",
-    HoldAndWait: "Release what the session holds first.",
-    MessageTooLarge: "Use shorter records, or a topic with a larger max_batch_bytes.",
-    OffsetOutOfRange: "Choose an offset between log_start and log_end with --from.",
-    RequestTimedOut: "Look at what is stored before you repeat it.",
-    LeaderNotAvailable: "Wait a moment; if it lasts, see which nodes run.",
-    NotEnoughReplicas: "Start the nodes that are missing.",
-}
-"""What to do next, by class of refusal."""
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
-_url = click.option(
-    "--url",
-    envvar="STOCKADE_URL",
-    default=",".join(DEFAULT_BOOTSTRAP),
-    help="Base URL of a node, or several separated by commas. Environment: STOCKADE_URL.",
-)
-_timeout = click.option(
-    "--timeout",
-    "timeout_s",
-    default=30.0,
-    show_default=True,
-    type=click.FloatRange(0.1, 3600),
-    help="Seconds to go on trying while the cluster does not decide.",
-)
+def output_option(function: _Function) -> _Function:
+    """Adds --output to a command; its parameter is ``output``."""
+    option = click.option(
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="table: for people. json: one document on one line, with the names and units of the HTTP interface.",
+    )
+    return option(function)
 
 
-def connected(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a coroutine function with a first parameter ``config`` the body of a command with --url and --timeout."""
-
-    @_url
-    @_timeout
-    @functools.wraps(command)
-    def run(*args: Any, url: str, timeout_s: float, **options: Any) -> None:
-        try:
-            uvloop.run(command(configured(url, timeout_s), *args, **options))
-        except StockadeError as error:
-            fail(error)
-        except KeyboardInterrupt:
-            sys.exit(INTERRUPTED)
-        except BrokenPipeError:
-            # Whoever read our output has had enough. What is still buffered has nowhere to go.
-            sys.stdout = None
-            sys.exit(0)
-
-    return run
+yes_option = click.option("--yes", is_flag=True, help="Do not ask. Without a terminal nothing is asked anyway.")
 
 
-def configured(url: str, timeout_s: float) -> ClientConfig:
-    """The client's configuration. Raises click.UsageError with every fault."""
-    timeout_ms = int(timeout_s * 1000)
-    try:
-        config = ClientConfig.of(url)
-        return replace(
-            config,
-            request_timeout_ms=min(timeout_ms, config.request_timeout_ms),
-            delivery_timeout_ms=timeout_ms + config.linger_ms,
-        )
-    except InvalidConfig as error:
-        raise click.UsageError(str(error)) from error
+def confirm(question: str, yes: bool) -> None:
+    """Ask whoever sits at the terminal. Ends the command when the answer is no."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(question, abort=True, err=True)
 
 
-def explain(error: StockadeError) -> str:
-    """One line: what happened, and what to do next."""
-    advice = next((text for kind, text in ADVICE.items() if isinstance(error, kind)), "")
-    return f"{sentence(error)} {advice}".rstrip()
+def show_json(facts: object) -> None:
+    """One line."""
+    click.echo(msgspec.json.encode(facts).decode())
 
 
-def sentence(error: StockadeError) -> str:
-    """What happened, as a sentence, with the code that programs read."""
-    detail = error.detail.rstrip(".")
-    return f"{detail[:1].upper()}{detail[1:]} ({error.code})."
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns aligned with blanks: easy to read, and to cut with other tools.
 
-
-def exit_code(error: StockadeError) -> int:
-    """By what is known of the outcome."""
-    if isinstance(error, ClusterUnreachable):
-        return UNREACHABLE
-    return REFUSED if error.no_side_effects else UNKNOWN_OUTCOME
-
-
-def fail(error: StockadeError) -> NoReturn:
-    """Explain on standard error and end."""
-    click.echo(f"Error: {explain(error)}", err=True)
-    sys.exit(exit_code(error))
+    On a terminal that is too narrow long cells are folded; nothing is left out.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    text = table(headings, cells)
+    if not sys.stdout.isatty():
+        click.echo(text)
+        return
+    console = Console(highlight=False)
+    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading, *column in zip(headings, *cells, strict=True):
+        narrow = max(map(len, [heading, *column])) <= console.width // (len(headings) + 1)
+        shown.add_column(heading, overflow="fold", no_wrap=narrow)
+    for row in cells:
+        shown.add_row(*row)
+    console.print(shown, markup=False)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns aligned with blanks: easy to read, and to cut with other tools."""
+    """The table as it is without a terminal."""
     cells = [[str(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(line.rstrip() for line in lines)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say on standard error that work is under way, if that is a terminal."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield
+
+
+def seconds(milliseconds: int) -> str:
+    """A time for people: ``7.3 s``, ``12 min``, ``5.2 h``, ``3.1 d``."""
+    for unit, size, until in (("s", 1_000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48)):
+        if milliseconds / size < until:
+            return f"{milliseconds / size:.1f} {unit}"
+    return f"{milliseconds / 86_400_000:.1f} d"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 topic``, ``2 topics``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def numbers(values: Sequence[int], most: int = 12) -> str:
+    """``0-3,7``: ascending numbers, runs together; cut after ``most`` runs."""
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1][-1:] = [runs[-1][-1], value] if len(runs[-1]) == 1 else [value]
+        else:
+            runs.append([value])
+    shown = ",".join("-".join(map(str, run)) for run in runs[:most])
+    return shown + (",…" if len(runs) > most else "")

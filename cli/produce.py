@@ -19,18 +19,31 @@ from ..client.model import Mode, Topic
 from ..client.producer import Producer
 from ..partition.errors import InvalidRecord, StockadeError
 from ..partition.partitioner import partition_for_key
+from .connection import connected
+from .exits import INTERRUPTED, WRITER, fail
 from .lines import BlockReader, Gatherer, LineCutter
-from .output import EXIT_CODES, INTERRUPTED, connected, fail
+from .manual import Manual
+from .names import TOPIC
 from .tally import Tally
 
 OUTSTANDING_MAX = 256
 """Batches sent whose outcome was not looked at yet; the producer's own bounds are on bytes and batches in flight."""
 
 
-@click.command(epilog=EXIT_CODES)
-@click.argument("topic")
+@click.command(
+    cls=Manual,
+    short_help="Store lines of files or of standard input.",
+    exits=WRITER,
+    examples=[
+        ("A file, as the only writer of a partition", "stockade produce logs access.log --partition 0 --exclusive"),
+        ("What a program prints, as it comes", "tail -f app.log | stockade produce logs"),
+        ("Keys and values", "printf 'k1\\tv1\\n' | stockade produce table --key-separator \"$(printf '\\t')\""),
+        ("Take the place of a writer that hangs", "stockade produce logs rest.log --partition 0 --fencing"),
+    ],
+)
+@click.argument("topic", type=TOPIC)
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("--partition", type=click.IntRange(0), help="Default: one after the other, or by key.")
+@click.option("--partition", type=click.IntRange(0), help="Which one. Default: one after the other, or by key.")
 @click.option("--key-separator", help="What is before it in a line is the key, what is behind it the value.")
 @click.option(
     "--batch-records",
@@ -58,7 +71,8 @@ async def produce(
     """Store the lines of FILES in TOPIC, a record each, byte for byte without the LF; `-` or no file: standard input.
 
     A CR stays a part of its line, and a last line without LF counts. Each batch is stored whole or not at all, once,
-    and in order within its partition.
+    and in order within its partition; at the end it says how many records are stored, and where. A progress bar is on
+    standard error when that is a terminal.
     """
     settings = replace(config, batch_records_max=batch_records)
     async with Producer(settings, name=name) as producer:

@@ -8,12 +8,19 @@ import click
 
 from ..raft.wal_files import lock_directory, sync_directory
 from ..raft.wal_records import WalLocked
+from .exits import LOCAL
+from .manual import Manual
 
 KEPT_BY_NODES = ("wal", "groups", "partitions", "founders.json", "members.json")
 """What a node keeps in its data folder. Anything else there (configuration, certificates, logs) stays in place."""
 
 
-@click.command()
+@click.command(
+    cls=Manual,
+    short_help="Put a node's damaged data aside.",
+    exits=LOCAL,
+    examples=[("After a node refused its disk", "stockade rebuild --data /var/lib/stockade")],
+)
 @click.option(
     "--data",
     required=True,

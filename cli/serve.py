@@ -19,7 +19,9 @@ from ..http_api.tokens import Tokens
 from ..partition.switches import warning
 from ..raft.refusal import DiskRefused
 from ..raft.wal import WalLocked
+from .exits import LOCAL, REFUSED
 from .joining import joined
+from .manual import Manual
 
 GARBAGE_THRESHOLD = 50_000
 """Objects made, less those freed, between two looks for cycles. Requests make many objects and few cycles."""
@@ -27,7 +29,15 @@ GARBAGE_THRESHOLD = 50_000
 _log = logging.getLogger("stockade")
 
 
-@click.command()
+@click.command(
+    cls=Manual,
+    exits=LOCAL,
+    means={REFUSED: "A configuration or a disk that cannot be used, or a failure that made it stop."},
+    examples=[
+        ("Run a node", "stockade serve --config node.toml"),
+        ("Every fault of a configuration at once", "stockade serve --config node.toml --check"),
+    ],
+)
 @click.option("--config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The node's TOML file.")
 @click.option("--check", is_flag=True, help="Only check the configuration.")
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when the process that started this one is gone.")

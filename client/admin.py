@@ -33,10 +33,11 @@ from .model import (
     TopicSummary,
 )
 from .operations import Operations
+from .oversight import Oversight
 from .transport import Answer, Request
 
 
-class Client(Operations, Claims):
+class Client(Operations, Claims, Oversight):
     """A connection to one cluster. An async context manager; otherwise ``close`` it.
 
     ``bootstrap``: base URL of some node, several of them, or a ClientConfig.

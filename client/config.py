@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Self, get_args
 from urllib.parse import urlsplit
 
+from .access import Access
+
 OnError = Literal["halt_partition", "continue"]
 
 DEFAULT_BOOTSTRAP = ("http://127.0.0.1:7101", "http://127.0.0.1:7102", "http://127.0.0.1:7103")
@@ -63,6 +65,8 @@ class ClientConfig:
     - ``connections_max``: open connections of one client, over all nodes.
     - ``token``: the bearer token of a cluster that wants one; by default what the environment variable STOCKADE_TOKEN
       holds. It is sent to every node, in clear over http://.
+    - ``ca``, ``certificate``, ``key``: PEM files for addresses with ``https``: the authorities to trust in place of the
+      system's, and what proves who the client is, where it is asked.
     - ``on_error``: what a producer does with a partition after a batch has failed for good. ``halt_partition``: all
       behind it fails as well, and nothing more is taken until ``recover``. ``continue``: only that batch fails, and
       what comes after it is sent; order is kept, but there is a hole that the application has to live with.
@@ -85,6 +89,9 @@ class ClientConfig:
     connections_max: int = 256
     on_error: OnError = "halt_partition"
     token: str | None = field(default_factory=lambda: os.environ.get("STOCKADE_TOKEN") or None, repr=False)
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
 
     def __post_init__(self) -> None:
         faults = [*_bootstrap_faults(self.bootstrap), *_bound_faults(self)]
@@ -93,8 +100,13 @@ class ClientConfig:
         if self.token is not None and not _TOKEN.fullmatch(self.token):
             faults.append("token: empty, or with characters that no header may have")
         faults += _relation_faults(self) if not faults else []
+        faults += self.access().faults()
         if faults:
             raise InvalidConfig(faults)
+
+    def access(self) -> Access:
+        """The part of it that is about trust."""
+        return Access(token=self.token, ca=self.ca, certificate=self.certificate, key=self.key)
 
     @classmethod
     def of(cls, bootstrap: "Bootstrap") -> Self:

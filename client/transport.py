@@ -158,11 +158,11 @@ class Transport:
         if self._is_closed:
             raise ClientClosed
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=self._config.connections_max)
-            token = self._config.token
-            headers = None if token is None else {"Authorization": f"Bearer {token}"}
+            access = self._config.access()
+            trusted = access.context() if access.has_files else True
+            connector = aiohttp.TCPConnector(limit=self._config.connections_max, ssl=trusted)
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=headers
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=access.headers()
             )
         return self._session
 

@@ -104,7 +104,7 @@ def test_a_writer_that_is_taken_over_says_how_many_records_are_stored(cluster: F
     cluster.fault_for = take_over_at_the_third
     lines = [b"%d" % number for number in range(20)]
     result = run("produce", "t", "--exclusive", "--batch-records", "2", stdin=b"\n".join(lines))
-    assert result.exit_code == 1
+    assert result.exit_code == 5
     stored = cluster.values("t")
     assert stored == lines[: len(stored)] != lines
     assert f"t: {len(stored)} records" in result.stdout

@@ -7,34 +7,34 @@ from .conftest import Run
 
 
 def test_a_topic_is_created_listed_described_and_deleted(cluster: FakeCluster, run: Run) -> None:
-    created = run("topic", "create", "orders", "--partitions", "2", "--require-fence")
+    created = run("topics", "create", "orders", "--partitions", "2", "--require-fence")
     assert (created.exit_code, created.stdout) == (0, "orders: 2 partitions with 1 replica each\n")
     assert cluster.topics["orders"].require_fence
-    assert run("topic", "list").stdout.splitlines() == ["TOPIC   PARTITIONS  ID", "orders  2           1"]
-    assert run("topic", "describe", "orders").stdout.splitlines() == [
+    assert run("topics", "list").stdout.splitlines() == ["TOPIC   PARTITIONS  ID", "orders  2           1"]
+    assert run("topics", "describe", "orders").stdout.splitlines() == [
         "orders: 2 partitions with 1 replica each, id 1, exclusive writers only",
         "PARTITION  LEADER  REPLICAS  RECORDS  WRITER",
         "0          n1      n1        0        -",
         "1          n1      n1        0        -",
     ]
-    assert run("topic", "delete", "orders").stdout == "orders: deleted\n"
+    assert run("topics", "delete", "orders").stdout == "orders: deleted\n"
     assert cluster.topics == {}
 
 
 def test_refusals_say_what_to_do_next_and_end_with_1(run: Run) -> None:
-    unknown = run("topic", "describe", "nowhere")
+    unknown = run("topics", "describe", "nowhere")
     assert unknown.exit_code == 1
     assert unknown.stdout == ""
     assert "(UNKNOWN_TOPIC_OR_PARTITION)" in unknown.stderr
-    assert "`stockade topic list`" in unknown.stderr
-    run("topic", "create", "t")
-    other = run("topic", "create", "t", "--partitions", "2")
+    assert "`stockade topics list`" in unknown.stderr
+    run("topics", "create", "t")
+    other = run("topics", "create", "t", "--partitions", "2")
     assert other.exit_code == 1
     assert "(TOPIC_ALREADY_EXISTS)" in other.stderr
 
 
 def test_no_cluster_ends_with_4_and_says_how_to_start_one() -> None:
-    result = CliRunner().invoke(main, ["topic", "list"], env={"STOCKADE_URL": "http://127.0.0.1:9"})
+    result = CliRunner().invoke(main, ["topics", "list"], env={"STOCKADE_URL": "http://127.0.0.1:9"})
     assert result.exit_code == 4
     assert "http://127.0.0.1:9" in result.stderr
     assert "`stockade cluster`" in result.stderr
@@ -42,5 +42,9 @@ def test_no_cluster_ends_with_4_and_says_how_to_start_one() -> None:
 
 
 def test_wrong_usage_ends_with_2() -> None:
-    for arguments in (["topic", "create"], ["topic", "list", "--url", "nonsense"], ["topic", "list", "--timeout", "0"]):
+    for arguments in (
+        ["topics", "create"],
+        ["topics", "list", "--url", "nonsense"],
+        ["topics", "list", "--timeout", "0"],
+    ):
         assert CliRunner().invoke(main, arguments).exit_code == 2

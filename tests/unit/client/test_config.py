@@ -36,7 +36,10 @@ def test_a_value_outside_its_bounds_is_refused_and_the_edge_is_not_outside(name:
 
 
 def test_every_number_has_bounds() -> None:
-    assert {field.name for field in dataclasses.fields(ClientConfig)} == {"bootstrap", "on_error", "token", *BOUNDS}
+    assert {field.name for field in dataclasses.fields(ClientConfig)} == {
+        *("bootstrap", "on_error", "token", "ca", "certificate", "key"),
+        *BOUNDS,
+    }
 
 
 def test_an_unknown_rule_for_errors_is_refused() -> None:

@@ -1,0 +1,156 @@
+"""The options that all commands share which ask a cluster, checked together: one place, one meaning."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+
+from ..client.config import BOUNDS, DEFAULT_BOOTSTRAP, ClientConfig, InvalidConfig
+from ..partition.errors import StockadeError
+from .exits import INTERRUPTED, fail
+from .manual import Connection
+
+TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX = 30.0, 0.1, 3600.0
+
+OPTIONS = [
+    click.option(
+        "--url",
+        "--bootstrap",
+        cls=Connection,
+        envvar="STOCKADE_URL",
+        show_envvar=True,
+        default=",".join(DEFAULT_BOOTSTRAP),
+        help="Base URL of a node, or several separated by commas; the other nodes are learned from it. Default: the"
+        " nodes of a local cluster, ports 7101 to 7103.",
+    ),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        cls=Connection,
+        envvar="STOCKADE_TIMEOUT",
+        show_envvar=True,
+        default=TIMEOUT_S,
+        show_default=True,
+        type=float,
+        metavar="SECONDS",
+        help="How long to go on trying while the cluster does not decide, 0.1 to 3600.",
+    ),
+    click.option(
+        "--token-file",
+        cls=Connection,
+        envvar="STOCKADE_TOKEN_FILE",
+        show_envvar=True,
+        metavar="FILE",
+        help="File with the bearer token of a cluster that wants one; or STOCKADE_TOKEN holds it.",
+    ),
+    click.option(
+        "--ca",
+        cls=Connection,
+        envvar="STOCKADE_CA",
+        show_envvar=True,
+        metavar="FILE",
+        help="PEM file of the authorities to trust for https, in place of the system's.",
+    ),
+    click.option(
+        "--certificate",
+        cls=Connection,
+        envvar="STOCKADE_CERTIFICATE",
+        show_envvar=True,
+        metavar="FILE",
+        help="PEM file that proves who you are, where that is asked.",
+    ),
+    click.option(
+        "--key",
+        cls=Connection,
+        envvar="STOCKADE_KEY",
+        show_envvar=True,
+        metavar="FILE",
+        help="PEM file of its private key. Default: it is in the same file.",
+    ),
+]
+
+
+def connected(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make a coroutine function with a first parameter ``config`` the body of a command with the common options."""
+
+    @functools.wraps(command)
+    def run(
+        *args: Any,
+        url: str,
+        timeout_s: float,
+        token_file: str | None,
+        ca: str | None,
+        certificate: str | None,
+        key: str | None,
+        **options: Any,
+    ) -> None:
+        config = configured(url, timeout_s, token_file, {"ca": ca, "certificate": certificate, "key": key})
+        try:
+            uvloop.run(command(config, *args, **options))
+        except StockadeError as error:
+            fail(error, as_json=options.get("output") == "json")
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read our output has had enough. What is still buffered has nowhere to go.
+            sys.stdout = None
+            sys.exit(0)
+
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(OPTIONS), run)
+
+
+def configured(url: str, timeout_s: float, token_file: str | None, files: dict[str, str | None]) -> ClientConfig:
+    """The client's configuration. Raises click.UsageError with every fault."""
+    faults = []
+    if not TIMEOUT_S_MIN <= timeout_s <= TIMEOUT_S_MAX:
+        faults.append(f"--timeout: {timeout_s} is not from {TIMEOUT_S_MIN} to {TIMEOUT_S_MAX:g} seconds")
+        timeout_s = TIMEOUT_S
+    given: dict[str, str] = {name: file for name, file in files.items() if file}
+    try:
+        given |= {} if token_file is None else {"token": _token(token_file)}
+    except OSError as error:
+        faults.append(f"--token-file: {token_file}: {error.strerror}")
+    config = None
+    try:
+        config = _config(url, int(timeout_s * 1000), given)
+    except InvalidConfig as error:
+        faults += map(_as_option, error.faults)
+    if faults or config is None:
+        raise click.UsageError("\n".join(_listed(faults)))
+    return config
+
+
+def _config(url: str, timeout_ms: int, given: dict[str, str]) -> ClientConfig:
+    defaults = ClientConfig(token=None)
+    urls = tuple(each.strip().rstrip("/") for each in url.split(","))
+    settings: dict[str, Any] = {"token": os.environ.get("STOCKADE_TOKEN") or None} | given
+    return replace(
+        defaults,
+        bootstrap=urls,
+        request_timeout_ms=min(timeout_ms, defaults.request_timeout_ms),
+        delivery_timeout_ms=min(timeout_ms + defaults.linger_ms, BOUNDS["delivery_timeout_ms"][1]),
+        **settings,
+    )
+
+
+def _token(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _as_option(fault: str) -> str:
+    return f"--url{fault.removeprefix('bootstrap')}" if fault.startswith("bootstrap") else f"--{fault}"
+
+
+def _listed(faults: list[str]) -> Iterator[str]:
+    if len(faults) == 1:
+        yield faults[0]
+        return
+    yield "several things are wrong:"
+    for fault in faults:
+        yield f"  - {fault}"

@@ -1,0 +1,59 @@
+"""Commands that explain themselves: what they do, options with units and defaults, examples, exit codes.
+
+The same facts make ``--help`` and docs/cli.md (tools/cli_reference.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from .exits import CLIENT, MEANINGS
+
+
+class Connection(click.Option):
+    """An option that every command has which asks a cluster; shown in a section of its own."""
+
+
+class Manual(click.Command):
+    """``examples``: (what it is for, command line) each. ``exits``: the codes it may end with; ``means`` says more of
+    some of them.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        examples: Sequence[tuple[str, str]] = (),
+        exits: Sequence[int] = CLIENT,
+        means: Mapping[int, str] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(*arguments, **settings)
+        self.examples = examples
+        self.exits = {code: MEANINGS[code] for code in exits} | dict(means or {})
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What belongs to the command first, then what all have in common."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Connection": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
+                sections["Connection" if isinstance(parameter, Connection) else "Options"].append(record)
+        for name, records in sections.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples, then exit codes."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for number, (purpose, line) in enumerate(self.examples):
+                    if number:
+                        formatter.write_paragraph()
+                    formatter.write_text(f"{purpose}:")
+                    formatter.indent()
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+                    formatter.dedent()
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in self.exits.items()])

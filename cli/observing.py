@@ -1,0 +1,138 @@
+"""`stockade refused|metrics`: what nodes refused and what they count."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import click
+import msgspec
+
+from ..client.admin import Client
+from ..client.config import ClientConfig
+from ..client.model import Node
+from ..partition.errors import StockadeError
+from .connection import connected
+from .manual import Manual
+from .names import NODE
+from .output import output_option, show_json, show_table
+
+_T = TypeVar("_T")
+_nodes = click.option("--node", "nodes", multiple=True, type=NODE, help="Only this node. Repeatable. Default: all.")
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A refused write, and the node that refused it."""
+
+    node_id: str
+    at_ms: int
+    topic: str
+    partition: int
+    code: str
+    reason: str | None
+    grant: str | None
+    fence_epoch: int | None
+    producer_id: int | None
+    producer_epoch: int | None
+    sequence: int | None
+    request: str
+
+
+@click.command(
+    cls=Manual,
+    short_help="Show the latest writes that were refused.",
+    examples=[
+        ("Why does my writer stand still?", "stockade refused --records 10"),
+        ("Follow the zombies of a topic", "stockade refused --output json | jq -c 'select(.topic == \"orders\")'"),
+    ],
+)
+@_nodes
+@click.option("--records", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many of each node.")
+@output_option
+@connected
+async def refused(config: ClientConfig, nodes: Sequence[str], records: int, output: str) -> None:
+    """Show the latest writes that were refused, the latest first: each node remembers 1,000 since its start.
+
+    With --output json an object a line. Times are the wall clocks of the nodes. A node that does not answer is named on
+    standard error.
+    """
+    async with Client(config) as client:
+        answers = await _ask(client, nodes, lambda node: client.refused_writes(node.url, records))
+    found = [
+        Refused(answer.node_id, **{name: getattr(each, name) for name in Refused.__struct_fields__[1:]})
+        for _, answer in answers
+        for each in answer.refused_writes
+    ]
+    found.sort(key=lambda each: -each.at_ms)
+    if output == "json":
+        for each in found:
+            show_json(each)
+        return
+    headings = ["AT (UTC)", "NODE", "PARTITION", "CODE", "REASON", "EPOCH", "PRODUCER"]
+    show_table(headings, [_row(each) for each in found])
+
+
+@click.command(
+    cls=Manual,
+    short_help="Show what nodes count.",
+    examples=[
+        ("What one node counts", "stockade metrics --node n1"),
+        ("Appends, of all nodes", "stockade metrics --match append"),
+    ],
+)
+@_nodes
+@click.option("--match", default="", help="Only metrics whose names contain this.")
+@output_option
+@connected
+async def metrics(config: ClientConfig, nodes: Sequence[str], match: str, output: str) -> None:
+    """Show what nodes count, as /metrics gives it. With --output json an object a line: node_id, metric, labels, value.
+
+    For monitoring let Prometheus scrape /metrics of every node.
+    """
+    async with Client(config) as client:
+        answers = await _ask(client, nodes, lambda node: client.metrics(node.url))
+    rows = [
+        (node.node_id, *sample)
+        for node, text in answers
+        for sample in map(_sample, text.splitlines())
+        if sample is not None and match in sample[0]
+    ]
+    if output == "json":
+        for node_id, metric, labels, value in rows:
+            show_json({"node_id": node_id, "metric": metric, "labels": labels, "value": value})
+        return
+    show_table(["NODE", "METRIC", "LABELS", "VALUE"], rows)
+
+
+async def _ask(client: Client, wanted: Sequence[str], ask: Callable[[Node], Awaitable[_T]]) -> list[tuple[Node, _T]]:
+    members = (await client.connect()).nodes
+    unknown = set(wanted) - {node.node_id for node in members}
+    if unknown:
+        raise click.ClickException(f"no such node: {', '.join(sorted(unknown))}; `stockade cluster status` lists them")
+    chosen = [node for node in members if not wanted or node.node_id in wanted]
+    answers = await asyncio.gather(*(ask(node) for node in chosen), return_exceptions=True)
+    found = []
+    for node, answer in zip(chosen, answers, strict=True):
+        if isinstance(answer, StockadeError):
+            click.echo(f"{node.node_id} does not answer: {answer.detail}", err=True)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found.append((node, answer))
+    return found
+
+
+def _row(each: Refused) -> tuple[object, ...]:
+    at = datetime.fromtimestamp(each.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    producer = "-" if each.producer_id is None else f"{each.producer_id}, epoch {each.producer_epoch}"
+    epoch = "-" if each.fence_epoch is None else each.fence_epoch
+    return at, each.node_id, f"{each.topic}/{each.partition}", each.code, each.reason or "-", epoch, producer
+
+
+def _sample(line: str) -> tuple[str, str, str] | None:
+    """(name, labels, value) of a line of the text format; None for a comment."""
+    if not line or line.startswith("#"):
+        return None
+    series, _, value = line.rpartition(" ")
+    name, _, labels = series.partition("{")
+    return name, labels.removesuffix("}"), value

@@ -1,0 +1,190 @@
+"""`stockade own|claim|disown`: exclusive ownership of anything that has a name, for a command or for a session."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import click
+
+from ..client.admin import Client
+from ..client.config import ClientConfig
+from ..client.fencing import Session
+from ..client.model import Owned
+from ..partition.errors import GenerationFenced, StockadeError
+from .child import grace_option, run_while, ttl_option
+from .connection import connected
+from .exits import WRITER, explain
+from .hold import RUN_EXITS, RUN_MEANS
+from .manual import Manual
+from .names import GROUP
+from .output import output_option, show_json, waiting
+
+LOOKS_PER_TTL = 3
+ASK_AGAIN_S = 0.5
+"""Between two claims while somebody else owns it."""
+
+
+_wait = click.option("--wait", is_flag=True, help="Until it is free, in place of being refused.")
+_generation = click.option(
+    "--generation",
+    type=click.IntRange(0),
+    help="Take it over from an owner with a generation up to this one; 0 always wins. Default: only what is free.",
+)
+
+
+@click.command(
+    cls=Manual,
+    short_help="Run a command only while it owns what you name.",
+    exits=RUN_EXITS,
+    means=RUN_MEANS,
+    examples=[
+        ("One leader of a service; the others stand by", "stockade own services scheduler --wait -- ./scheduler"),
+        ("Take it over from whoever has generation 3", "stockade own shards shard-7 --generation 4 -- ./worker 7"),
+    ],
+)
+@click.argument("group", type=GROUP)
+@click.argument("resource")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@_wait
+@_generation
+@click.option("--name", default="own", show_default=True, help="Who this is, shown to others.")
+@ttl_option
+@grace_option
+@connected
+async def own(
+    config: ClientConfig,
+    group: str,
+    resource: str,
+    command: Sequence[str],
+    generation: int | None,
+    name: str,
+    ttl_s: float,
+    grace_s: float,
+    *,
+    wait: bool,
+) -> None:
+    """Own RESOURCE in GROUP while COMMAND runs, and end it with its children as soon as it is lost.
+
+    RESOURCE is any text of 1 to 1024 bytes. COMMAND finds STOCKADE_GROUP, STOCKADE_RESOURCE, STOCKADE_SESSION,
+    STOCKADE_GENERATION and STOCKADE_FENCE_EPOCH: the last only ever grows, so that other stores can refuse who is late.
+    `stockade groups describe GROUP` lists who owns what. Write `--` before COMMAND.
+    """
+    async with Client(config) as client, Session(client, name, ttl_ms=int(ttl_s * 1000)) as session:
+        owned = await _claim(client, group, session.id, resource, generation, wait=wait)
+        watch = _Watch(client, session, group, owned)
+        watching = asyncio.create_task(watch.run(ttl_s / LOOKS_PER_TTL))
+        try:
+            code = await run_while(command, _token(group, session, owned), watch.lost, watch.why, grace_s)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+    sys.exit(code)
+
+
+@click.command(
+    cls=Manual,
+    short_help="Own something for a session.",
+    exits=WRITER,
+    examples=[("In a script of several steps", 'stockade claim shards shard-7 --session "$SESSION"')],
+)
+@click.argument("group", type=GROUP)
+@click.argument("resource")
+@click.option("--session", required=True, help="Who shall own it: an id that `stockade sessions open` printed.")
+@_wait
+@_generation
+@output_option
+@connected
+async def claim(
+    config: ClientConfig, group: str, resource: str, session: str, generation: int | None, output: str, *, wait: bool
+) -> None:
+    """Own RESOURCE in GROUP for a session, as long as that lives; prints generation and fence epoch.
+
+    Claiming again what the session owns changes nothing.
+    """
+    async with Client(config) as client:
+        await client.connect()
+        owned = await _claim(client, group, session, resource, generation, wait=wait)
+    if output == "json":
+        show_json(owned)
+    else:
+        click.echo(f"{owned.resource}: owned, generation {owned.generation}, fence epoch {owned.fence_epoch}")
+
+
+@click.command(
+    cls=Manual,
+    short_help="Give up what a session owns.",
+    exits=WRITER,
+    examples=[("At the end", 'stockade disown shards shard-7 --session "$SESSION"')],
+)
+@click.argument("group", type=GROUP)
+@click.argument("resource")
+@click.option("--session", required=True, help="Whose it is.")
+@connected
+async def disown(config: ClientConfig, group: str, resource: str, session: str) -> None:
+    """Give up RESOURCE in GROUP. Its generation and fence epoch stay."""
+    async with Client(config) as client:
+        await client.connect()
+        await client.disown(group, session, resource)
+    click.echo(f"{resource}: given up")
+
+
+async def _claim(
+    client: Client, group: str, session: str, resource: str, generation: int | None, *, wait: bool
+) -> Owned:
+    with waiting(f"waiting for {resource}"):
+        while True:
+            try:
+                [owned] = await client.own(group, session, [resource], generation=generation)
+            except GenerationFenced:
+                if not wait:
+                    raise
+            else:
+                return owned
+            await client.renew_session(session, client.config.request_timeout_ms)
+            await asyncio.sleep(ASK_AGAIN_S)
+
+
+class _Watch:
+    """Sets ``lost`` when the session ends, or when somebody else owned the resource meanwhile."""
+
+    def __init__(self, client: Client, session: Session, group: str, owned: Owned) -> None:
+        self.lost = asyncio.Event()
+        self._client = client
+        self._session = session
+        self._group = group
+        self._owned = owned
+
+    def why(self) -> str:
+        """For people."""
+        name = self._owned.resource
+        return (
+            f"lost {name}: {explain(self._session.error)}" if self._session.error else f"lost {name} to a newer owner"
+        )
+
+    async def run(self, look_s: float) -> None:
+        """Until it is lost."""
+        while not await self._is_lost():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._session.lost.wait(), look_s)
+        self.lost.set()
+
+    async def _is_lost(self) -> bool:
+        if self._session.error is not None:
+            return True
+        try:
+            rows = {each.resource: each for each in await self._client.resources(self._group)}
+        except StockadeError:
+            return False  # the session's ttl decides
+        row = rows.get(self._owned.resource)
+        return row is None or not row.owned or row.fence_epoch != self._owned.fence_epoch
+
+
+def _token(group: str, session: Session, owned: Owned) -> dict[str, str]:
+    return {
+        "GROUP": group,
+        "RESOURCE": owned.resource,
+        "SESSION": session.id,
+        "GENERATION": str(owned.generation),
+        "FENCE_EPOCH": str(owned.fence_epoch),
+    }

@@ -1,0 +1,204 @@
+"""Every command of an operator, against a real node."""
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+from stockade.cli.main import main
+from stockade.testing import Cluster
+
+from .operating import Operator
+
+
+@pytest.fixture(scope="module")
+def at() -> Iterator[Operator]:
+    with Cluster() as running:
+        yield Operator(running)
+
+
+@pytest.fixture
+def session(at: Operator) -> Iterator[str]:
+    opened = at.says("sessions", "open", "nightly", "--ttl", "120").strip()
+    yield opened
+    at.says("sessions", "end", opened)
+
+
+def test_a_topic_is_altered_and_sealed(at: Operator) -> None:
+    created = at.tells("topics", "create", "alter", "--config", "retention_ms=5000", "--config", "writer_group=none")
+    assert (created["config"]["retention_ms"], created["config"]["writer_group"]) == (5000, None)
+    assert at.says("topics", "alter", "alter", "--partitions", "3", "--config", "retention_ms=-1") == (
+        "alter: 3 partitions with 1 replica each, retention_ms=-1\n"
+    )
+    assert at.tells("topics", "describe", "alter")["config"]["retention_ms"] == -1
+    assert at.says("topics", "seal", "alter") == "alter: sealed\n"
+    assert at.says("topics", "describe", "alter").splitlines()[0].endswith(", sealed")
+    done = at.call("produce", "alter", stdin="late\n")
+    assert (done.exit_code, "(TOPIC_SEALED)" in done.stderr) == (1, True)
+    assert ["alter", "3"] in [line[:2] for line in at.lines("topics", "list")]
+
+
+def test_a_setting_that_is_none_is_wrong_usage_and_says_which_there_are(at: Operator) -> None:
+    for setting in ("retention", "colour=red", "retention_ms=long", "durability=paper"):
+        done = at.call("topics", "create", "never", "--config", setting)
+        assert done.exit_code == 2, setting
+    assert "retention_ms" in at.call("topics", "create", "never", "--config", "colour=red").stderr
+    assert at.call("topics", "alter", "never").exit_code == 2
+
+
+def test_offsets_tail_and_trim_tell_where_a_partition_stands(at: Operator) -> None:
+    at.says("topics", "create", "log", "--require-fence")
+    at.says("produce", "log", "--exclusive", stdin="a\nb\nc\n")
+    assert at.lines("topics", "offsets", "log", "--at", "earliest")[1] == ["0", "0", "3", "0"]
+    assert at.tells("topics", "offsets", "log", "--at", "2001-01-01T00:00:00Z")["partitions"][0]["offset"] == 0
+    assert at.lines("topics", "offsets", "log", "--at", "2990-01-01")[1][-1] == "-1"
+    last = at.lines("topics", "tail", "log", "--records", "1")
+    assert (last[0], last[2][0], last[2][-1]) == (["log/0:", "offsets", "0..3,", "epoch", "1"], "2", "c")
+    assert at.refused("topics", "trim", "log", "--partition", "0", "--before", "2")[1]["code"] == (
+        "FENCING_TOKEN_REQUIRED"
+    )
+    trimmed = at.tells("topics", "trim", "log", "--partition", "0", "--before", "2", "--exclusive")
+    assert (trimmed["log_start"], trimmed["log_end"]) == (2, 3)
+    assert (
+        at.says("topics", "trim", "log", "--partition", "0", "--before", "end", "--exclusive")
+        == "log/0: offsets 3..3\n"
+    )
+
+
+def test_grants_say_who_holds_what_and_who_held_it(at: Operator, session: str) -> None:
+    at.says("topics", "create", "held", "--partitions", "4")
+    said = at.says("grants", "acquire", "held", "--session", session, "--partition", "0", "--partition", "1")
+    grant, _, epoch, *_ = said.split()
+    assert at.lines("grants", "list", "held")[1] == ["held", "0-1", "nightly", "stockade", "Exclusive", epoch, grant]
+    [holding] = at.tells("grants", "list")["grants"]
+    assert (holding["client_id"], holding["partitions"]) == ("nightly", [0, 1])
+    [nightly] = at.tells("sessions", "describe", "nightly")
+    assert (nightly["grants"][0]["grant"], nightly["grants"][0]["partitions"]) == (grant, 2)
+    assert grant in at.says("sessions", "describe", "nightly")
+    assert at.refused("grants", "acquire", "held", "--session", session, "--mode", "fencing")[0] in (1, 5)
+    assert at.says("grants", "release", grant, "--session", session) == "released\n"
+    past = at.lines("grants", "describe", "held", "--partition", "0")[1]
+    assert (past[:4], past[-1]) == (["0", epoch, "nightly", "stockade"], "0")
+    assert at.tells("grants", "list", "held")["grants"] == []
+
+
+def test_who_is_fenced_on_purpose_is_refused_and_counted(at: Operator, session: str) -> None:
+    at.says("topics", "create", "drill")
+    grant = at.tells("grants", "acquire", "drill", "--session", session)
+    fenced = at.tells("fence", "drill", "--reason", "drill")
+    assert fenced["partitions"] == [{"partition": 0, "epoch": grant["epoch"] + 1, "grants": [grant["grant"]]}]
+    assert "fenced: drill" in at.says("grants", "describe", "drill")
+    assert at.lines("fence", "drill", "--partition", "0")[1] == ["0", str(grant["epoch"] + 2), "-"]
+
+
+def test_sessions_are_opened_renewed_listed_and_ended(at: Operator) -> None:
+    opened = at.tells("sessions", "open", "renewed", "--ttl", "60")
+    assert at.says("sessions", "renew", opened["session"]).startswith("renewed: ")
+    listed = at.tells("sessions", "list", "--prefix", "renew")
+    assert [each["client_id"] for each in listed["sessions"]] == ["renewed"]
+    assert opened["session"] not in at.says("sessions", "list")
+    at.says("sessions", "end", opened["session"])
+    code, problem = at.refused("sessions", "renew", opened["session"])
+    assert (code, problem["code"], problem["exit_code"], problem["no_side_effects"]) == (1, "UNKNOWN_SESSION", 1, True)
+    assert problem["hint"]
+    assert at.call("sessions", "describe", "renewed").exit_code == 1
+
+
+def test_groups_show_owners_positions_and_lag_and_can_be_reset(at: Operator, session: str) -> None:
+    at.says("topics", "create", "read", "--partitions", "2")
+    at.says("produce", "read", "--partition", "1", stdin="a\nb\nc\n")
+    owned = at.tells("claim", "billing", "read/1", "--session", session)
+    assert (owned["granted"], owned["fence_epoch"]) == (True, 1)
+    assert at.lines("groups", "list", "--prefix", "bill")[1] == ["billing", "1", "1"]
+    described = at.tells("groups", "describe", "billing")
+    assert [(each["partition"], each["owner"], each["lag"]) for each in described["positions"]] == [
+        (0, None, 0),
+        (1, "nightly", 3),
+    ]
+    refused = at.call("groups", "reset", "billing", "read", "--to", "latest")
+    assert (refused.exit_code, "read/1 by nightly" in refused.stderr) == (1, True)
+    assert at.lines("groups", "reset", "billing", "read", "--partition", "1", "--to-offset", "2", "--force")[1] == (
+        ["read", "1", "2"]
+    )
+    assert at.call("disown", "billing", "read/1", "--session", session).exit_code == 0
+    at.says("groups", "reset", "billing", "read", "--to", "latest")
+    assert at.lines("groups", "describe", "billing")[-1] == ["read", "1", "-", "3", "3", "0"]
+    assert at.call("groups", "reset", "billing", "read").exit_code == 2
+    assert "owns nothing" in at.says("groups", "describe", "nobody")
+
+
+def test_a_command_runs_only_while_it_owns_a_resource(at: Operator, session: str) -> None:
+    script = 'echo "$STOCKADE_GROUP $STOCKADE_RESOURCE $STOCKADE_GENERATION $STOCKADE_FENCE_EPOCH"; exit 7'
+    assert at.call("own", "services", "scheduler", "--", "sh", "-c", script).exit_code == 7
+    resources = at.tells("groups", "describe", "services")["resources"]
+    assert [(each["resource"], each["owned"]) for each in resources] == [("scheduler", False)]
+    at.says("claim", "services", "scheduler", "--session", session)
+    taken = at.call("own", "services", "scheduler", "--", "true")
+    assert (taken.exit_code, "(GENERATION_FENCED)" in taken.stderr) == (1, True)
+    assert at.call("own", "services", "scheduler", "--generation", "0", "--", "true").exit_code == 0
+
+
+def test_a_command_is_ended_when_its_resource_is_taken_over(at: Operator, session: str) -> None:
+    claim = ["-m", "stockade", "claim", "services", "worker", "--generation", "0", "--session", session]
+    taker = f"import subprocess, sys, time; subprocess.run([sys.executable, *{claim}], check=True); time.sleep(600)"
+    lost = at.call("own", "services", "worker", "--ttl", "2", "--grace", "0", "--", sys.executable, "-c", taker)
+    assert lost.exit_code == 5, lost.output
+    assert "lost worker" in lost.stderr
+
+
+def test_producers_are_listed_described_and_fenced(at: Operator) -> None:
+    first = at.tells("producers", "init", "mirror")
+    assert at.lines("producers", "list", "--prefix", "mirr")[1] == ["mirror", str(first["producer_id"]), "0"]
+    at.says("topics", "create", "mirrored")
+    at.says("produce", "mirrored", "--name", "mirror", stdin="x\ny\n")
+    status = at.tells("producers", "status", "mirror")
+    assert [(each["topic"], each["last_seq"], each["last_offset"]) for each in status["partitions"]] == [
+        ("mirrored", 1, 1)
+    ]
+    assert at.lines("producers", "status", str(first["producer_id"]))[-1][0] == "mirrored/0"
+    assert at.tells("producers", "fence", "mirror")["producer_epoch"] == status["producer_epoch"] + 1
+    assert at.says("producers", "init").startswith("anonymous: ")
+    code, problem = at.refused("producers", "status", "nobody")
+    assert (code, problem["code"]) == (1, "NOT_FOUND")
+
+
+def test_refused_writes_and_metrics_come_a_line_each(at: Operator) -> None:
+    at.says("topics", "create", "shut", "--require-fence")
+    assert at.call("produce", "shut", stdin="x\n").exit_code == 1
+    refused = [json.loads(line) for line in at.says("refused", "--output", "json").splitlines()]
+    assert ("n1", "shut", "FENCING_TOKEN_REQUIRED") in [(r["node_id"], r["topic"], r["code"]) for r in refused]
+    assert "shut/0" in at.says("refused")
+    metrics = [json.loads(line) for line in at.says("metrics", "--match", "append", "--output", "json").splitlines()]
+    assert {"stockade_appended_records_total"} <= {each["metric"] for each in metrics}
+    assert at.lines("metrics", "--node", "n1")[1][0] == "n1"
+    assert at.call("metrics", "--node", "n9").exit_code == 1
+
+
+def test_a_deleted_topic_is_gone(at: Operator) -> None:
+    at.says("topics", "create", "gone")
+    assert at.says("topics", "delete", "gone") == "gone: deleted\n"
+    code, problem = at.refused("topics", "describe", "gone")
+    assert (code, problem["code"], problem["topic"]) == (1, "UNKNOWN_TOPIC_OR_PARTITION", "gone")
+    assert "`stockade topics list`" in problem["hint"]
+
+
+def test_names_of_the_cluster_complete(at: Operator) -> None:
+    at.says("topics", "create", "complete-me")
+    at.says("topics", "create", "complete-you")
+    assert completed(at, "stockade topics describe comp") == ["complete-me", "complete-you"]
+    assert completed(at, "stockade metrics --node ") == ["n1"]
+    assert "describe" in completed(at, "stockade topics ")
+    with at.cluster.unreachable():
+        assert completed(at, "stockade topics describe comp") == []
+
+
+def completed(at: Operator, line: str) -> list[str]:
+    """What bash would offer behind ``line``."""
+    words = line.split()
+    at_word = len(words) if line.endswith(" ") else len(words) - 1
+    asked = {"_STOCKADE_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(at_word)}
+    environment = asked | {"STOCKADE_URL": at.cluster.url}
+    done = CliRunner().invoke(main, [], prog_name="stockade", env=environment)
+    return [offer.partition(",")[2] for offer in done.stdout.split()]

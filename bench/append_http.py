@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
 import uvloop
-from trees import call, clusters, leader_of
+from trees import Nodes, call, clusters, leader_of
 
 VALUE = b"x" * 1024
 
@@ -23,12 +23,22 @@ Requests = Callable[[int], Iterator[bytes]]
 """The requests that the connection of a number sends, one after the other."""
 
 
-class Load(NamedTuple):
-    """What one run gave."""
+class Row(NamedTuple):
+    """What is measured in turns with others: requests to one of three nodes."""
 
+    nodes: Nodes
+    url: str
+    requests: Requests
+
+
+class Load(NamedTuple):
+    """What one run gave. ``processor_us``: of all nodes, for one append."""
+
+    appends: int
     per_s: float
     p50_ms: float
     p99_ms: float
+    processor_us: float = 0.0
 
 
 class Connection(asyncio.Protocol):
@@ -77,7 +87,7 @@ async def drive(url: str, requests: Requests, in_flight: int, seconds: float) ->
     took = time.perf_counter() - began
     latencies.sort()
     count = len(latencies)
-    return Load(count / took, latencies[count // 2] * 1e3, latencies[count * 99 // 100] * 1e3)
+    return Load(count, count / took, latencies[count // 2] * 1e3, latencies[count * 99 // 100] * 1e3)
 
 
 def plain(topic: str) -> Requests:
@@ -127,30 +137,40 @@ def main() -> None:
     chosen = parser.parse_args()
     revisions = [""] if chosen.base is None else [chosen.base, ""]
     with clusters(revisions) as nodes:
-        rows: dict[str, tuple[str, Requests]] = {}
+        rows: dict[str, Row] = {}
         for revision in revisions:
-            where = nodes[revision].urls
+            three, where = nodes[revision], nodes[revision].urls
             for topic in ("plain", "fenced"):
                 call("POST", f"{where[0]}/v1/topics", {"name": topic})
             name = revision or "working tree"
-            rows[f"{name}, plain"] = leader_of(where, "plain"), plain("plain")
-            rows[f"{name}, fence and sequence"] = leader_of(where, "fenced"), fenced(where, "fenced", chosen.in_flight)
+            rows[f"{name}, plain"] = Row(three, leader_of(where, "plain"), plain("plain"))
+            made = fenced(where, "fenced", chosen.in_flight)
+            rows[f"{name}, fence and sequence"] = Row(three, leader_of(where, "fenced"), made)
         measure(rows, chosen.in_flight, chosen.seconds, chosen.repeats)
 
 
-def measure(rows: dict[str, tuple[str, Requests]], in_flight: int, seconds: float, repeats: int) -> None:
-    """Alternate between the rows; print medians, and each as a ratio of the first."""
+def measure(rows: dict[str, Row], in_flight: int, seconds: float, repeats: int) -> None:
+    """Alternate between the rows; print medians, and each as a ratio of the first: the median of the pairs' ratios."""
     found: dict[str, list[Load]] = {name: [] for name in rows}
     for repeat in range(repeats + 1):
-        for name, (url, requests) in rows.items():
+        for name, (nodes, url, requests) in rows.items():
+            before = nodes.processor_s()
             load = uvloop.run(drive(url, requests, in_flight, seconds if repeat else 1.0))
             if repeat:  # the first round warms up
-                found[name].append(load)
-    print(f"{'':40} {'appends/s':>10} {'p50 ms':>8} {'p99 ms':>8} {'of the first':>13}")
-    first = statistics.median(load.per_s for load in next(iter(found.values())))
+                each_us = (nodes.processor_s() - before) / load.appends * 1e6
+                found[name].append(load._replace(processor_us=each_us))
+    print(f"{'':40} {'appends/s':>10} {'p50 ms':>8} {'p99 ms':>8} {'CPU µs':>8} {'rate ratio':>11} {'CPU ratio':>10}")
+    first = next(iter(found.values()))
     for name, loads in found.items():
-        per_s, p50, p99 = (statistics.median(column) for column in zip(*loads, strict=True))
-        print(f"{name:40} {per_s:10.0f} {p50:8.1f} {p99:8.1f} {per_s / first:13.2f}")
+        _, per_s, p50, p99, each_us = (statistics.median(column) for column in zip(*loads, strict=True))
+        rate = statistics.median(load.per_s / base.per_s for load, base in zip(loads, first, strict=True))
+        cheap = statistics.median(
+            base.processor_us / load.processor_us for load, base in zip(loads, first, strict=True)
+        )
+        print(f"{name:40} {per_s:10.0f} {p50:8.1f} {p99:8.1f} {each_us:8.0f} {rate:11.2f} {cheap:10.2f}")
+    print(
+        "CPU: processor time of all three nodes together for one append; ratios above 1 are better than the first row"
+    )
 
 
 if __name__ == "__main__":

@@ -9,17 +9,14 @@ in percent of one core, idle and under the renewals, and what one renewal takes 
 import argparse
 import asyncio
 import json
-import os
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from trees import Nodes, call, clusters
+from trees import Nodes, call, clusters, processor_s
 
 CONNECTIONS = 256
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Cost(NamedTuple):
@@ -50,12 +47,6 @@ async def connect(url: str) -> list[Connection]:
     """So many connections to a node."""
     address = urlsplit(url)
     return [Connection(*await asyncio.open_connection(address.hostname, address.port)) for _ in range(CONNECTIONS)]
-
-
-def processor_s(pid: int) -> float:
-    """What a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def controller(nodes: Nodes) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PORT_BASE = 17_101
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def call(method: str, url: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
@@ -34,9 +35,20 @@ class Nodes(NamedTuple):
     urls: list[str]
     data: list[Path]
 
+    def processor_s(self) -> float:
+        """What the processes of all nodes have used."""
+        listed = json.loads((self.data[0].parent / "cluster.json").read_text(encoding="utf-8"))["nodes"]
+        return sum(processor_s(node["pid"]) for node in listed)
+
     def data_of(self, url: str) -> Path:
         """The folder of a node."""
         return self.data[self.urls.index(url)]
+
+
+def processor_s(pid: int) -> float:
+    """What a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 @contextmanager

@@ -5,6 +5,7 @@ The controller decides who owns the slot; what counts here is only what was inst
 goes down.
 """
 
+from functools import lru_cache
 from typing import Any
 
 from .commands import ClearFence, InstallFence, InstallSeats, SlotState, Token
@@ -18,7 +19,11 @@ from .errors import (
 from .slots import Seat
 from .tenures import Tenure, Tenures
 
+GRANTS_REMEMBERED_MAX = 1024
+"""Grants of which a process remembers which topic they say that they are for."""
 
+
+@lru_cache(GRANTS_REMEMBERED_MAX)
 def is_of_other_topic(grant_id: str, topic_id: int) -> bool:
     """Whether a grant id (``g-<topic id>-<number>``) says that it was issued for another topic."""
     if grant_id.startswith(f"g-{topic_id}-"):

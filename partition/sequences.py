@@ -91,13 +91,13 @@ class Place(Enum):
 
 def locate(run: Run, first_seq: int, count: int) -> Place | CachedBatch:
     """Place of ``count`` numbers from ``first_seq`` in a run; the batch itself if it is remembered exactly."""
+    behind = (run.last_seq + 1 - first_seq) % SEQUENCE_MODULUS
+    if behind == 0:  # the usual case; the batches that are remembered are far from a whole turn of the circle
+        return Place.NEXT
     last_seq = (first_seq + count - 1) % SEQUENCE_MODULUS
     for batch in run.cache:
         if batch.first_seq == first_seq and batch.last_seq == last_seq:
             return batch
-    behind = (run.next_seq - first_seq) % SEQUENCE_MODULUS
-    if behind == 0:
-        return Place.NEXT
     if behind <= min(run.records, BEHIND_MAX):
         remembered = (run.next_seq - run.cache[0].first_seq) % SEQUENCE_MODULUS
         return Place.OVERLAP if behind - count < remembered else Place.BEHIND

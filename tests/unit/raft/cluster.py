@@ -115,6 +115,12 @@ class Cluster:
         agree = [node for node in self.hosts if leaders and self.group(node).leader == leaders[0]]
         return leaders[0] if len(leaders) == 1 and len(agree) >= 2 else None
 
+    async def led(self) -> str:
+        """The leader, once there is one: a busy machine may elect another at any moment."""
+        while (leader := self.leader()) is None:  # noqa: ASYNC110  # any state may be waited for
+            await asyncio.sleep(0.002)
+        return leader
+
     async def commit(self, command: bytes) -> int:
         """Propose on whoever leads, until it is committed; answers its index. The command may get in twice."""
         async with asyncio.timeout(60.0):

@@ -18,8 +18,7 @@ def test_what_is_committed_is_applied_on_every_node_and_found_after_a_restart(tm
 
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
-            leader = cluster.leader()
-            assert leader is not None
+            leader = await cluster.led()
             outcomes = await asyncio.gather(*[cluster.group(leader).propose(command, 60.0) for command in commands])
             assert [outcome.result for outcome in outcomes if isinstance(outcome, Committed)] == list(range(1, 101))
             await until(lambda: all(machine.commands == commands for machine in cluster.machines.values()))
@@ -47,8 +46,7 @@ def test_killing_the_leader_twice_under_load_loses_nothing_that_was_acked(tmp_pa
             writers = [asyncio.ensure_future(write(writer)) for writer in range(8)]
             for enough in (100, 300):
                 await until(lambda enough=enough: len(acked) >= enough)  # type: ignore[misc]
-                leader = cluster.leader()
-                assert leader is not None
+                leader = await cluster.led()
                 await cluster.kill(leader)
                 await until(lambda: cluster.leader() is not None)
                 await cluster.start(leader)
@@ -66,8 +64,7 @@ def test_killing_the_leader_twice_under_load_loses_nothing_that_was_acked(tmp_pa
 def test_a_leader_that_is_cut_off_serves_no_linearizable_read(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
-            leader = cluster.leader()
-            assert leader is not None
+            leader = await cluster.led()
             group = cluster.group(leader)
             await group.read_barrier(60.0)
             for node in [node for node in cluster.hosts if node != leader]:
@@ -85,8 +82,7 @@ def test_a_dead_leader_is_replaced_before_the_shortest_election_timeout(tmp_path
 
     async def scenario() -> None:
         async with Cluster(tmp_path, settings) as cluster:
-            leader = cluster.leader()
-            assert leader is not None
+            leader = await cluster.led()
             await cluster.kill(leader)
             await until(lambda: cluster.leader() is not None, 60.0)
 
@@ -98,8 +94,7 @@ def test_a_leader_that_fails_at_rest_falls_silent_and_is_replaced(tmp_path: Path
 
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
-            leader = cluster.leader()
-            assert leader is not None
+            leader = await cluster.led()
             await until(lambda: all(cluster.group(node)._member.is_resting for node in cluster.hosts))
             cluster.hosts[leader]._fail(OSError(5, "Input/output error"))
             rest = [node for node in cluster.hosts if node != leader]
@@ -124,8 +119,7 @@ def test_groups_rest_over_real_connections_and_wake_when_something_is_proposed(t
 def test_a_disk_that_fails_stops_the_node_and_acks_nothing_more(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
-            leader = cluster.leader()
-            assert leader is not None
+            leader = await cluster.led()
             with patch("os.fdatasync", side_effect=OSError(28, "No space left on device")):
                 outcome = await cluster.group(leader).propose(b"not on disk", 60.0)
                 await until(lambda: leader in [node for node, _ in cluster.fatal])
@@ -138,8 +132,7 @@ def test_a_disk_that_fails_stops_the_node_and_acks_nothing_more(tmp_path: Path, 
 def test_an_exception_in_apply_stops_the_node_once(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
-            leader = cluster.leader()
-            assert leader is not None
+            leader = await cluster.led()
             outcomes: list[Outcome] = await asyncio.gather(
                 *[cluster.group(leader).propose(command, 60.0) for command in (b"good", b"poison", b"after")]
             )

@@ -50,7 +50,8 @@ class Filers(Cluster):
 async def behind(directory: Path) -> AsyncIterator[tuple[Filers, str]]:
     """A cluster, and a node of it that is down and lacks entries which are gone on the others."""
     async with Filers(directory) as cluster:
-        node = next(each for each in cluster.hosts if each != cluster.leader())
+        leader = await cluster.led()
+        node = next(each for each in cluster.hosts if each != leader)
         await cluster.write(3)
         await until(lambda: cluster.machines[node].count >= 3)
         await cluster.stop(node)
@@ -61,9 +62,9 @@ async def behind(directory: Path) -> AsyncIterator[tuple[Filers, str]]:
 
 async def agrees(cluster: Filers, node: str) -> None:
     """Wait until the node holds what the leader holds."""
-    leader = cluster.leader()
-    assert leader is not None
     await until(lambda: cluster.is_at_end(node))
+    leader = await cluster.led()
+    await until(lambda: cluster.group(node).applied_index == cluster.group(leader).applied_index)
     assert cluster.machines[node].commands() == cluster.machines[leader].commands()
     assert cluster.fatal == []
 
@@ -110,7 +111,8 @@ def test_files_that_are_here_already_are_linked_and_not_fetched(
 
     async def scenario() -> None:
         async with Filers(tmp_path) as cluster:
-            node = next(each for each in cluster.hosts if each != cluster.leader())
+            leader = await cluster.led()
+            node = next(each for each in cluster.hosts if each != leader)
             await cluster.write(30)
             await until(lambda: cluster.machines[node].count == 30)
             await cluster.stop(node)
@@ -213,8 +215,7 @@ def test_a_copy_outlives_newer_checkpoints_at_its_source_and_is_given_up_when_ab
 
     async def scenario() -> None:
         async with behind(tmp_path) as (cluster, node):
-            leader = cluster.leader()
-            assert leader is not None
+            leader = await cluster.led()
             folder = CheckpointStore(cluster.data(leader) / "groups").folder(GROUP)
 
             async def wait(self: Any, *arguments: Any) -> None:
@@ -252,8 +253,7 @@ def test_an_offer_that_nobody_uses_is_given_up(tmp_path: Path, monkeypatch: pyte
 def test_a_group_that_got_there_by_itself_takes_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Filers(tmp_path) as cluster:
-            leader = cluster.leader()
-            assert leader is not None
+            leader = await cluster.led()
             node = next(each for each in cluster.hosts if each != leader)
             await cluster.write(100)
             await until(lambda: all(wal_numbers(cluster.data(each))[0] > 2 for each in cluster.hosts))

@@ -1,9 +1,8 @@
 """The tree of refusals, one class for each code of the HTTP contract.
 
-A refusal is an instance of one of these classes. The machines *return* refusals (apply never raises); the edges *raise*
-them. What a caller may do next is data on the class, so nobody lists types: ``retriable`` (the same bytes sent again
-may succeed), ``no_side_effects`` (nothing was changed; False: the outcome is unknown), ``metadata_stale`` (the caller's
-idea of who leads is out of date).
+The machines *return* refusals (apply never raises); the edges *raise* them. What a caller may do next is data on the
+class, so nobody lists types: ``retriable`` (the same bytes sent again may succeed), ``no_side_effects`` (nothing was
+changed; False: the outcome is unknown), ``metadata_stale`` (the caller's idea of who leads is out of date).
 
     StockadeError
     ├── InvalidRequest, InvalidRecord, CorruptMessage, InvalidFencingToken, InvalidTransactionTimeout   400

@@ -1,0 +1,179 @@
+"""A small blocking writer of stages, for places without an event loop such as Spark's drivers and executors.
+
+It needs the standard library and pyarrow, nothing else. Every call may be repeated after an unknown outcome: a stage is
+known by its name, an append by its stage, everything else says what shall be so. So calls are repeated here until they
+are answered, and their callers never see an unknown outcome but at the very end of ``delivery_timeout_ms``.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import pyarrow as pa
+
+from ..partition.errors import OffsetMismatch, StockadeError
+from .access import Access
+from .blocking import BlockingClient, TopicLeaders
+from .config import DEFAULT_BOOTSTRAP, Bootstrap
+from .fetched import ARROW_STREAM
+from .plain_http import PlainHttp
+from .retry import backoff_s, is_momentary
+
+NAMES_AT_ONCE = 1000
+"""Stages that one request keeps or deletes."""
+STAGE_TTL_MS = 86_400_000
+"""How long a stage is remembered that nobody keeps."""
+_JSON = {"Content-Type": "application/json"}
+_PRODUCER = ("Stockade-Producer-Id", "Stockade-Producer-Epoch", "Stockade-Producer-Seq")
+
+
+class Pair(NamedTuple):
+    """A producer's id and epoch."""
+
+    pid: int
+    epoch: int
+
+
+class StageSeen(NamedTuple):
+    """A stage of a partition."""
+
+    name: str
+    kept: bool
+    appended: bool
+
+
+class BlockingWriter:
+    """Writes to one cluster, one request at a time. ``bootstrap`` as for Client. Not safe for several threads."""
+
+    def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, access: Access | None = None) -> None:
+        self._reader = BlockingClient(bootstrap, access)
+        self._config = self._reader.config
+        self._http = PlainHttp(self._reader.access, self._config.request_timeout_ms / 1000)
+        self._leaders: dict[str, str] = {}
+        self._next = 0
+
+    def topic(self, name: str) -> TopicLeaders:
+        """Incarnation and leaders. Raises UnknownTopicOrPartition."""
+        found = self._reader.topic(name)
+        self._leaders |= {_path(name, each.partition): each.leader for each in found.partitions if each.leader}
+        return found
+
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
+        """Create a topic, or find it as it would be. Raises TopicAlreadyExists."""
+        self._json("POST", "/v1/topics", {"name": name, "partitions": partitions, "config": dict(config)})
+
+    def init_producer(self, name: str, nonce: str) -> Pair:
+        """The pair of this instance of a name: a new one fences the older. Raises ProducerFenced."""
+        answer = self._json("POST", "/v1/producers", {"name": name, "nonce": nonce})
+        return Pair(answer["producer_id"], answer["producer_epoch"])
+
+    def next_sequences(self, pair: Pair) -> dict[tuple[str, int], int]:
+        """The sequence number that comes next, by topic and partition; 0 where there is none."""
+        answer = self._json("GET", f"/v1/producers/{pair.pid}")
+        return {
+            (each["topic"], each["partition"]): (each["last_seq"] + 1) % (1 << 31)
+            for each in answer["partitions"]
+            if each["producer_epoch"] == pair.epoch
+        }
+
+    def put_stage(self, topic: str, partition: int, name: str, stream: bytes) -> None:
+        """Store a stage: an Arrow stream of one batch. Raises StageAlreadyExists, MessageTooLarge."""
+        path = f"{_path(topic, partition)}/stages/{name}?{urlencode({'ttl_ms': STAGE_TTL_MS})}"
+        self._send("PUT", path, {"Content-Type": ARROW_STREAM}, stream)
+
+    def stages(self, topic: str, partition: int, prefix: str) -> list[StageSeen]:
+        """Stages whose names begin so."""
+        answer = self._json("GET", f"{_path(topic, partition)}/stages?{urlencode({'prefix': prefix})}")
+        return [StageSeen(s["stage"], s["kept"], s["base_offset"] is not None) for s in answer["stages"]]
+
+    def keep_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
+        """Let stages not expire. Raises NotFound, InvalidProducerEpoch."""
+        self._change(topic, partition, "keep", names, pair)
+
+    def delete_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
+        """Forget stages. Raises InvalidProducerEpoch."""
+        self._change(topic, partition, "delete", names, pair)
+
+    def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:
+        """Append a stage's batch; False when that had been done before. Raises NotFound, and what an append does."""
+        headers = dict(zip(_PRODUCER, map(str, (*pair, sequence)), strict=True))
+        answer = self._send("POST", f"{_path(topic, partition)}/stages/{name}/append", headers)
+        return not json.loads(answer)["duplicate"]
+
+    def append_at(self, topic: str, partition: int, value: bytes, log_end: int) -> bool:
+        """Append one record if the log ends there. False: it did not, or this very record had been appended before."""
+        body = json.dumps({"records": [{"value": value.decode()}]}).encode()
+        try:
+            headers = _JSON | {"Stockade-If-Log-End": str(log_end)}
+            self._send("POST", f"{_path(topic, partition)}/records", headers, body)
+        except OffsetMismatch:
+            return False
+        return True
+
+    def read(self, topic: str, partition: int) -> tuple[list[tuple[int, bytes]], int]:
+        """Every record's offset and value, and the log's end: linearizable."""
+        offset, end = self._reader.offsets(topic, partition)
+        found: list[tuple[int, bytes]] = []
+        while offset < end:
+            base, batches = self._reader.fetch_arrow(topic, partition, offset)
+            for value in _values(batches):
+                if offset <= base < end:
+                    found.append((base, value))
+                base += 1
+            offset = base
+        return found, end
+
+    def trim(self, topic: str, partition: int, before: int) -> None:
+        """Drop the records before an offset."""
+        self._json("POST", f"{_path(topic, partition)}/trim", {"before": before})
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._reader.close()
+        self._http.close()
+
+    def _change(self, topic: str, partition: int, what: str, names: Sequence[str], pair: Pair) -> None:
+        for start in range(0, len(names), NAMES_AT_ONCE):
+            body = {"producer_id": pair.pid, "producer_epoch": pair.epoch, what: names[start : start + NAMES_AT_ONCE]}
+            self._json("PATCH", f"{_path(topic, partition)}/stages", body)
+
+    def _json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        sent = None if body is None else json.dumps(body).encode()
+        return json.loads(self._send(method, path, _JSON if sent else {}, sent))
+
+    def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
+        """Send until it is answered. The partition's leader is asked first, as far as it is known."""
+        deadline_s = time.monotonic() + self._config.delivery_timeout_ms / 1000
+        attempts = 0
+        place = "/".join(path.split("/")[:6])
+        while True:
+            node = self._leaders.get(place) or self._config.bootstrap[self._next % len(self._config.bootstrap)]
+            try:
+                answer = self._http.request(node, method, path, headers, body)
+            except StockadeError as error:
+                attempts += 1
+                pause_s = backoff_s(self._config, attempts, error)
+                if not is_momentary(error) or time.monotonic() + pause_s > deadline_s:
+                    raise
+                self._look_elsewhere(place, error)
+            else:
+                if leader := answer.headers.get("Stockade-Leader"):
+                    self._leaders[place] = leader
+                return answer.body
+            time.sleep(pause_s)
+
+    def _look_elsewhere(self, place: str, error: StockadeError) -> None:
+        self._next += 1
+        self._leaders.pop(place, None)
+        if error.fields.get("leader"):
+            self._leaders[place] = error.fields["leader"]
+
+
+def _values(batches: Sequence[pa.RecordBatch]) -> list[bytes]:
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def _path(topic: str, partition: int) -> str:
+    return f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}"

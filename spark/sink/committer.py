@@ -1,0 +1,195 @@
+"""Makes what tasks have staged part of the log, exactly once, whoever dies over it.
+
+The decision which stages a batch is made of is one record of the sink's control partition, appended on condition that
+nothing was appended since its writer read it. Everything after that follows from the record: whoever comes next does
+the same, and a stage that is in the log already is not appended again. docs/spark.md argues why that is enough.
+
+Free of Spark. Every call of the store may have happened, or not, when this dies; nothing is kept in between.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from ...client.blocking_writer import Pair
+from ...partition.errors import InvalidProducerEpoch, NotFound, ProducerFenced, UnknownTopicOrPartition
+from .history import History, Manifest, Piece, done_record, history, manifest_record, run_record
+from .store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, SinkRefused, StageLost, Store
+
+CONTROL_CONFIG = {"max_batch_bytes": 16 * 1024 * 1024}
+TRIM_EVERY = 100
+"""Records of the control partition beyond which the old ones are dropped."""
+_SEQUENCES = 1 << 31
+
+
+def control_topic(sink: str) -> str:
+    """The topic whose one partition has a sink's decisions."""
+    return f"stockade-sink.{sink}"
+
+
+def stage_prefix(sink: str) -> str:
+    """With what the names of a sink's stages begin."""
+    return f"{sink}~"
+
+
+class SinkCommitter:
+    """Commits batches of one run of one query. ``takeover``: even if the sink belongs to another query."""
+
+    def __init__(self, store: Store, sink: str, query: str, run: str, *, takeover: bool = False) -> None:
+        self._store = store
+        self._sink, self._query, self._run = sink, query, run
+        self._takeover = takeover
+        self._control = control_topic(sink)
+        self._is_new = False
+
+    def commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
+        """Have batch ``batch`` in the log, in the form in which it was decided first: False if that is not ``pieces``.
+
+        Raises SinkRefused, StageLost, DecidedStageLost.
+        """
+        try:
+            return self._commit(batch, pieces)
+        except (InvalidProducerEpoch, ProducerFenced) as refusal:
+            raise RunRetired(f"run {self._run}: a newer run has taken over sink {self._sink}") from refusal
+
+    def _commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
+        pair = self._enter()
+        now = self._read()
+        self._finish(now, pair)
+        if self._is_new:
+            self._sweep(pieces, now, pair)
+        decided = self._decided(now, batch)
+        if decided is not None:
+            self._drop(set(pieces) - set(decided.pieces), pair)
+            return False
+        self._keep(pieces, pair)
+        wanted = Manifest(self._query, batch, tuple(pieces))
+        now = self._decide(wanted)
+        self._finish(now, pair)
+        return now.manifest == wanted
+
+    def _enter(self) -> Pair:
+        """Be the present run: from now on every older one is refused. A run that was replaced does not get here."""
+        now = self._first_look()
+        pair = self._store.init_producer(f"spark-sink:{self._sink}", self._run)
+        self._is_new = now.run != self._run
+        while now.run != self._run:
+            self._append(now, run_record(now, self._query, self._run))
+            now = self._read()
+        return pair
+
+    def _first_look(self) -> History:
+        try:
+            return self._read()
+        except UnknownTopicOrPartition:
+            self._store.create_topic(self._control, 1, CONTROL_CONFIG)
+            return self._read()
+
+    def _read(self) -> History:
+        """The sink's history, if this run may go on with it."""
+        now = history(*self._store.read(self._control, 0))
+        if self._run in now.retired:
+            raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}")
+        if now.query not in (None, self._query) and not self._takeover:
+            raise OtherQuery(
+                f"sink {self._sink} belongs to query {now.query}, and not to {self._query}: the checkpoint is new, or "
+                f"the name is used twice. Option takeover=true hands it over."
+            )
+        return now
+
+    def _append(self, now: History, record: bytes) -> None:
+        """Append behind what was read, or not at all: the next look tells."""
+        self._store.append_at(self._control, 0, record, now.end)
+
+    def _decided(self, now: History, batch: int) -> Manifest | None:
+        """The decision on a batch. One on a later batch means that the checkpoint is older than the sink."""
+        decided = now.manifest
+        if decided is None or decided.query != self._query or decided.batch < batch:
+            return None
+        if decided.batch > batch:
+            raise CheckpointWentBack(
+                f"sink {self._sink} has batch {decided.batch} already, and the checkpoint is at {batch}: it was copied "
+                f"or restored. To go on from it, with rows doubled, give the sink another name."
+            )
+        return decided
+
+    def _keep(self, pieces: Sequence[Piece], pair: Pair) -> None:
+        """Nothing may expire once it can be decided on."""
+        for (topic, partition), names in _by_partition(pieces):
+            try:
+                self._store.keep_stages(topic, partition, names, pair)
+            except NotFound as refusal:
+                raise StageLost(f"{topic}/{partition}: {refusal.detail}; it was staged too long ago") from refusal
+
+    def _decide(self, wanted: Manifest) -> History:
+        """Decide on a batch, unless somebody has."""
+        while True:
+            now = self._read()
+            if now.run != self._run:
+                raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}")
+            if self._decided(now, wanted.batch) is not None:
+                return now
+            self._append(now, manifest_record(now, wanted))
+
+    def _finish(self, now: History, pair: Pair) -> None:
+        """Carry out the last decision, if that is not done."""
+        if now.manifest is None or now.done:
+            return
+        try:
+            self._roll(now.manifest, pair)
+        except NotFound as refusal:
+            self._explain(now, refusal)
+        self._mark_done(now)
+        self._drop(now.manifest.pieces, pair)
+        if now.end - now.start > TRIM_EVERY:
+            self._store.trim(self._control, 0, now.decided_at)
+
+    def _roll(self, manifest: Manifest, pair: Pair) -> None:
+        """Append every stage, in order. This run alone may, so its own sequence numbers are the ones that come next."""
+        sequences = self._store.next_sequences(pair)
+        for piece in manifest.pieces:
+            place = piece.topic, piece.partition
+            sequence = sequences.get(place, 0)
+            if self._store.append_stage(*place, piece.stage, pair, sequence):
+                sequences[place] = (sequence + piece.records) % _SEQUENCES
+                continue
+            # By this run or an earlier one: only the cluster knows which numbers that used up.
+            if not any(seen.appended for seen in self._store.stages(*place, piece.stage) if seen.name == piece.stage):
+                raise SinkRefused(f"{piece} was answered as a duplicate, and is not in the log")
+            sequences = self._store.next_sequences(pair)
+
+    def _explain(self, before: History, refusal: NotFound) -> None:
+        """A decided stage is not there: either somebody finished the decision, or its rows are lost."""
+        now = self._read()
+        if (now.decided_at, now.done) == (before.decided_at, False):
+            raise DecidedStageLost(f"sink {self._sink}: {refusal.detail}, and its rows are not in the log") from refusal
+        if now.run != self._run:
+            raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}") from refusal
+
+    def _mark_done(self, decided: History) -> None:
+        """Say that the decision is carried out, unless somebody has, or has even decided again."""
+        assert decided.manifest is not None
+        now = self._read()
+        while now.decided_at == decided.decided_at and not now.done:
+            self._append(now, done_record(decided.manifest.batch))
+            now = self._read()
+
+    def _drop(self, pieces: Iterable[Piece], pair: Pair) -> None:
+        for (topic, partition), names in _by_partition(pieces):
+            self._store.delete_stages(topic, partition, names, pair)
+
+    def _sweep(self, own: Sequence[Piece], now: History, pair: Pair) -> None:
+        """Delete what an earlier run kept and did not decide on, or did not delete. Nothing is undecided now."""
+        mine = {piece.stage for piece in own}
+        places = {(piece.topic, piece.partition) for piece in (*own, *(now.manifest.pieces if now.manifest else ()))}
+        for topic, partition in sorted(places):
+            seen = self._store.stages(topic, partition, stage_prefix(self._sink))
+            left = [stage.name for stage in seen if stage.kept and stage.name not in mine]
+            if left:
+                self._store.delete_stages(topic, partition, left, pair)
+
+
+def _by_partition(pieces: Iterable[Piece]) -> list[tuple[tuple[str, int], list[str]]]:
+    """Names of stages by topic and partition."""
+    places = sorted(pieces, key=lambda piece: (piece.topic, piece.partition))
+    groups = groupby(places, key=lambda piece: (piece.topic, piece.partition))
+    return [(place, [piece.stage for piece in group]) for place, group in groups]

@@ -1,0 +1,97 @@
+"""What a sink has decided: the records of its control partition, and what they add up to. Pure, free of Spark.
+
+Each record is appended only behind everything its writer has read, so the records are one history, whoever wrote them.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+RUNS_REMEMBERED = 100
+"""Runs that were replaced, and are refused by name."""
+
+
+class Piece(NamedTuple):
+    """A stage as a task made it: ``records`` rows for one partition of a topic."""
+
+    topic: str
+    partition: int
+    stage: str
+    records: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What batch ``batch`` of ``query`` is made of, in this order. Written once, and never changed."""
+
+    query: str
+    batch: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class History:
+    """The sum of the records. ``query`` and ``run`` are who announced itself last, ``retired`` whom it replaced.
+
+    ``manifest`` is the last decision, at offset ``decided_at``; ``done``: all of it is in the log. ``end`` is where the
+    next record goes, ``start`` the first one kept.
+    """
+
+    query: str | None = None
+    run: str | None = None
+    retired: tuple[str, ...] = ()
+    manifest: Manifest | None = None
+    decided_at: int = 0
+    done: bool = True
+    start: int = 0
+    end: int = 0
+
+    def and_record(self, offset: int, value: bytes) -> "History":
+        """With one more record."""
+        record = json.loads(value)
+        after = replace(self, end=offset + 1)
+        if record["kind"] == "done":
+            return replace(after, done=True)
+        retired = tuple(record["retired"])
+        after = replace(after, query=record["query"], run=record["run"], retired=retired)
+        if record["kind"] == "run":
+            return after
+        pieces = tuple(Piece(*piece) for piece in record["pieces"])
+        manifest = Manifest(record["query"], record["batch"], pieces)
+        return replace(after, manifest=manifest, decided_at=offset, done=not pieces)
+
+
+def history(records: Iterable[tuple[int, bytes]], end: int) -> History:
+    """The sum of all records of a control partition that ends at ``end``."""
+    summed: History | None = None
+    for offset, value in records:
+        summed = (summed or History(start=offset)).and_record(offset, value)
+    return replace(summed or History(start=end), end=end)
+
+
+def run_record(before: History, query: str, run: str) -> bytes:
+    """A new run of the sink announces itself."""
+    retired = (*before.retired, before.run) if before.run is not None else before.retired
+    return _dump(kind="run", query=query, run=run, retired=retired[-RUNS_REMEMBERED:])
+
+
+def manifest_record(before: History, manifest: Manifest) -> bytes:
+    """A decision, by the run that announced itself last."""
+    return _dump(
+        kind="manifest",
+        query=manifest.query,
+        run=before.run,
+        retired=before.retired,
+        batch=manifest.batch,
+        pieces=manifest.pieces,
+    )
+
+
+def done_record(batch: int) -> bytes:
+    """Everything of the last decision is in the log."""
+    return _dump(kind="done", batch=batch)
+
+
+def _dump(**record: Any) -> bytes:
+    return json.dumps(record).encode()

@@ -13,7 +13,7 @@ from itertools import groupby
 from ...client.blocking_writer import Pair
 from ...partition.errors import InvalidProducerEpoch, NotFound, ProducerFenced, UnknownTopicOrPartition
 from .history import History, Manifest, Piece, done_record, history, manifest_record, run_record
-from .store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, SinkRefused, StageLost, Store
+from .store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, StageLost, Store
 
 CONTROL_CONFIG = {"max_batch_bytes": 16 * 1024 * 1024}
 TRIM_EVERY = 100
@@ -154,7 +154,7 @@ class SinkCommitter:
                 continue
             # By this run or an earlier one: only the cluster knows which numbers that used up.
             if not any(seen.appended for seen in self._store.stages(*place, piece.stage) if seen.name == piece.stage):
-                raise SinkRefused(f"{piece} was answered as a duplicate, and is not in the log")
+                raise NotFound(f"{piece.stage} was a duplicate, and is gone", what="stage")
             sequences = self._store.next_sequences(pair)
 
     def _explain(self, before: History, refusal: NotFound) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..partition.errors import OffsetMismatch, StockadeError
 from .access import Access
-from .blocking import BlockingClient, TopicLeaders
+from .blocking import BlockingClient
 from .config import DEFAULT_BOOTSTRAP, Bootstrap
 from .fetched import ARROW_STREAM
 from .plain_http import PlainHttp
@@ -54,19 +54,21 @@ class BlockingWriter:
         self._leaders: dict[str, str] = {}
         self._next = 0
 
-    def topic(self, name: str) -> TopicLeaders:
-        """Incarnation and leaders. Raises UnknownTopicOrPartition."""
-        found = self._reader.topic(name)
-        self._leaders |= {_path(name, each.partition): each.leader for each in found.partitions if each.leader}
-        return found
+    def shape(self, name: str) -> tuple[int, int]:
+        """How many partitions a topic has, and how many bytes a batch may have."""
+        found = self._json("GET", f"/v1/topics/{quote(name, safe='')}")
+        for each in found["partitions"]:
+            if each["leader"]:
+                self._leaders[_path(name, each["partition"])] = each["leader"]
+        return len(found["partitions"]), found["config"]["max_batch_bytes"]
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
         """Create a topic, or find it as it would be. Raises TopicAlreadyExists."""
         self._json("POST", "/v1/topics", {"name": name, "partitions": partitions, "config": dict(config)})
 
-    def init_producer(self, name: str, nonce: str) -> Pair:
-        """The pair of this instance of a name: a new one fences the older. Raises ProducerFenced."""
-        answer = self._json("POST", "/v1/producers", {"name": name, "nonce": nonce})
+    def init_producer(self, name: str | None, nonce: str) -> Pair:
+        """The pair of this instance of a name: a new one fences the older. None: nobody's. Raises ProducerFenced."""
+        answer = self._json("POST", "/v1/producers", {"nonce": nonce} | ({"name": name} if name else {}))
         return Pair(answer["producer_id"], answer["producer_epoch"])
 
     def next_sequences(self, pair: Pair) -> dict[tuple[str, int], int]:
@@ -98,9 +100,14 @@ class BlockingWriter:
 
     def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:
         """Append a stage's batch; False when that had been done before. Raises NotFound, and what an append does."""
-        headers = dict(zip(_PRODUCER, map(str, (*pair, sequence)), strict=True))
-        answer = self._send("POST", f"{_path(topic, partition)}/stages/{name}/append", headers)
+        path = f"{_path(topic, partition)}/stages/{name}/append"
+        answer = self._send("POST", path, _stamp(pair, sequence))
         return not json.loads(answer)["duplicate"]
+
+    def append(self, topic: str, partition: int, stream: bytes, pair: Pair, sequence: int) -> None:
+        """Append an Arrow stream of one batch."""
+        headers = _stamp(pair, sequence) | {"Content-Type": ARROW_STREAM}
+        self._send("POST", f"{_path(topic, partition)}/records", headers, stream)
 
     def append_at(self, topic: str, partition: int, value: bytes, log_end: int) -> bool:
         """Append one record if the log ends there. False: it did not, or this very record had been appended before."""
@@ -173,6 +180,10 @@ class BlockingWriter:
 
 def _values(batches: Sequence[pa.RecordBatch]) -> list[bytes]:
     return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def _stamp(pair: Pair, sequence: int) -> dict[str, str]:
+    return dict(zip(_PRODUCER, map(str, (*pair, sequence)), strict=True))
 
 
 def _path(topic: str, partition: int) -> str:

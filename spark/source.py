@@ -8,7 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -16,6 +23,7 @@ from .columns import schema_text
 from .narrow import Narrowed
 from .options import ReadOptions, parse_any_options, parse_read_options
 from .ranges import split
+from .sink.writer import batch_writer, stream_writer
 from .stream import StockadeStreamReader
 from .tasks import client_of, read_task, tasks_of
 from .topics import look, planned
@@ -44,6 +52,14 @@ class StockadeSource(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: StructType) -> StockadeStreamReader:  # noqa: N802
         """A reader of one streaming query."""
         return StockadeStreamReader(parse_read_options(self.options, "stream"), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A writer of one batch."""
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """A writer of one streaming query."""
+        return stream_writer(self.options, schema)
 
 
 class StockadeBatchReader(DataSourceReader):  # type: ignore[misc]

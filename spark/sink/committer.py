@@ -193,3 +193,15 @@ def _by_partition(pieces: Iterable[Piece]) -> list[tuple[tuple[str, int], list[s
     places = sorted(pieces, key=lambda piece: (piece.topic, piece.partition))
     groups = groupby(places, key=lambda piece: (piece.topic, piece.partition))
     return [(place, [piece.stage for piece in group]) for place, group in groups]
+
+
+def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:
+    """Append stages without a decision: if this dies over it, some of them are in the log, and nobody adds the rest."""
+    pair = store.init_producer(None, nonce)
+    sequences: dict[tuple[str, int], int] = {}
+    for topic, partition, stage, records in pieces:
+        sequence = sequences.get((topic, partition), 0)
+        store.append_stage(topic, partition, stage, pair, sequence)
+        sequences[topic, partition] = (sequence + records) % _SEQUENCES
+    for (topic, partition), names in _by_partition(pieces):
+        store.delete_stages(topic, partition, names, pair)

@@ -37,7 +37,7 @@ class Store(Protocol):
         """Create a topic, or find it."""
         ...
 
-    def init_producer(self, name: str, nonce: str) -> Pair:
+    def init_producer(self, name: str | None, nonce: str) -> Pair:
         """A new instance of a name fences the older ones. Raises ProducerFenced."""
         ...
 

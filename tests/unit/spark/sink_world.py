@@ -79,7 +79,7 @@ class World:
             raise result
         return result
 
-    def init_producer(self, name: str, nonce: str) -> Pair:
+    def init_producer(self, name: str | None, nonce: str) -> Pair:
         made = self.registry.init(InitProducer(now_ms=0, name=name, timeout_ms=1000, nonce=nonce))
         for fence in made.pending:
             place = list(self.machines)[fence.group_id]
@@ -206,7 +206,7 @@ class ModelStore:
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
         self._ask(lambda: self._world.create(name, partitions))
 
-    def init_producer(self, name: str, nonce: str) -> Pair:
+    def init_producer(self, name: str | None, nonce: str) -> Pair:
         return self._ask(lambda: self._world.init_producer(name, nonce))
 
     def next_sequences(self, pair: Pair) -> dict[Place, int]:

@@ -1,0 +1,124 @@
+"""Rows of Spark as batches of topics: which columns mean what, and which partition each row goes to. Free of Spark.
+
+Columns are those of Spark's Kafka connector: ``value``, and if they are there ``key``, ``headers``, ``topic``,
+``partition``, and ``timestamp``; others are passed over.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...partition.partitioner import partition_for_key
+
+SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
+        pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+"""As partition.records has it, which needs more than pyarrow."""
+
+
+class Group(NamedTuple):
+    """Rows for one partition, in the order in which they came."""
+
+    topic: str
+    partition: int
+    rows: pa.RecordBatch
+
+
+class RowsRefused(ValueError):
+    """The rows cannot be written as they are."""
+
+
+class Router:
+    """Shares rows out. ``partitions_of`` tells how many partitions a topic has; ``first`` is where rows without a key
+    go first: each batch of them goes to one partition, and the next batch to the next one.
+    """
+
+    def __init__(self, topic: str | None, partitions_of: Callable[[str], int], first: int) -> None:
+        self._topic = topic
+        self._partitions_of = partitions_of
+        self._next = first
+
+    def groups(self, batch: pa.RecordBatch) -> Iterator[Group]:
+        """The rows of a batch, by topic and partition. Raises RowsRefused."""
+        if not batch.num_rows:
+            return
+        rows = columns(batch)
+        for topic, chosen in self._topics(batch):
+            yield from self._of_topic(topic, _taken(rows, chosen), _taken(_column(batch, "partition"), chosen))
+        self._next += 1
+
+    def _topics(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array | None]]:
+        """Topics, and the places of their rows; None: all rows."""
+        if self._topic is not None:
+            yield self._topic, None
+            return
+        names = _column(batch, "topic")
+        if names is None or names.null_count:
+            raise RowsRefused("every row needs a topic: give the option topic, or a column topic without nulls")
+        for name in pc.unique(names).to_pylist():
+            yield name, _places(pc.equal(names, name))
+
+    def _of_topic(self, topic: str, rows: pa.RecordBatch, wanted: pa.Array | None) -> Iterator[Group]:
+        count = self._partitions_of(topic)
+        targets = self._targets(rows.column("key"), count)
+        if wanted is not None:
+            targets = pc.coalesce(wanted.cast(pa.int32()), targets)
+        for partition in sorted(pc.unique(targets).to_pylist()):
+            if not 0 <= partition < count:
+                raise RowsRefused(f"topic {topic} has partitions 0 to {count - 1}, and a row names {partition}")
+            yield Group(topic, partition, _taken(rows, _places(pc.equal(targets, partition))))
+
+    def _targets(self, keys: pa.Array, count: int) -> pa.Array:
+        """Each row's partition, as its key says: as the server, and every client, have it."""
+        default = pa.scalar(self._next % count, pa.int32())
+        if keys.null_count == len(keys) or count == 1:
+            return pa.repeat(default, len(keys))
+        coded = keys.dictionary_encode()
+        found = pa.array([partition_for_key(key, count) for key in coded.dictionary.to_pylist()], pa.int32())
+        return pc.fill_null(found.take(coded.indices), default)
+
+
+def columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns that are stored. Rows without a timestamp get the present one. Raises RowsRefused."""
+    now = pa.scalar(time.time_ns() // 1_000_000, pa.int64()).cast(SCHEMA.field("timestamp").type)
+    if _column(batch, "value") is None:
+        raise RowsRefused("there is no column value")
+    arrays = []
+    for field in SCHEMA:
+        column = _column(batch, field.name)
+        try:
+            array = pa.nulls(batch.num_rows, field.type) if column is None else column.cast(field.type, safe=False)
+        except pa.ArrowInvalid as error:
+            raise RowsRefused(f"column {field.name} must be {field.type}, or be given as text: {error}") from error
+        arrays.append(pc.fill_null(array, now) if field.name == "timestamp" else array)
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def stream(rows: pa.RecordBatch) -> bytes:
+    """An Arrow stream of one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+        writer.write_batch(rows)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    return batch.column(name) if name in batch.schema.names else None
+
+
+def _places(mask: pa.Array) -> pa.Array | None:
+    """Where it is true; None: everywhere."""
+    return None if pc.all(mask).as_py() else pc.indices_nonzero(mask)
+
+
+def _taken(rows: pa.RecordBatch | pa.Array | None, places: pa.Array | None) -> pa.RecordBatch | pa.Array | None:
+    return rows if rows is None or places is None else rows.take(places)

@@ -1,0 +1,131 @@
+"""What a task does with its rows: gathers them by partition, and hands them over piece by piece. Free of Spark.
+
+Holds at most one piece for each partition that it meets.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ...client.blocking_writer import BlockingWriter, Pair
+from .history import Piece
+from .rows import Group, Router, stream
+
+ROWS_MAX = 50_000
+_FILL = 0.9
+"""How much of max_batch_bytes a piece is filled with; what Arrow adds must fit too."""
+
+Hand = Callable[[str, int, pa.RecordBatch], None]
+"""Hands the rows of one piece over, for a topic's partition."""
+
+
+class Shape(NamedTuple):
+    """What must be known of a topic."""
+
+    partitions: int
+    batch_bytes_max: int
+
+
+class Topics:
+    """Shapes of topics, asked for once."""
+
+    def __init__(self, writer: BlockingWriter) -> None:
+        self._writer = writer
+        self._shapes: dict[str, Shape] = {}
+
+    def shape(self, topic: str) -> Shape:
+        """Raises UnknownTopicOrPartition."""
+        if topic not in self._shapes:
+            self._shapes[topic] = Shape(*self._writer.shape(topic))
+        return self._shapes[topic]
+
+
+class Gatherer:
+    """Gathers rows until they are a piece."""
+
+    def __init__(self, topics: Topics, hand: Hand) -> None:
+        self._topics = topics
+        self._hand = hand
+        self._rows: dict[tuple[str, int], list[pa.RecordBatch]] = {}
+
+    def add(self, group: Group) -> None:
+        """Add rows of one partition; hand over what is full."""
+        place = group.topic, group.partition
+        room = int(self._topics.shape(group.topic).batch_bytes_max * _FILL)
+        for rows in _cut(group.rows, room):
+            waiting = self._rows.setdefault(place, [])
+            if waiting and (
+                sum(each.nbytes for each in waiting) + rows.nbytes > room
+                or sum(map(len, waiting)) + len(rows) > ROWS_MAX
+            ):
+                self._flush(place)
+            self._rows.setdefault(place, []).append(rows)
+
+    def finish(self) -> None:
+        """Hand over the rest."""
+        for place in sorted(self._rows):
+            self._flush(place)
+
+    def _flush(self, place: tuple[str, int]) -> None:
+        rows = self._rows.pop(place, [])
+        if rows:
+            self._hand(*place, pa.concat_batches(rows))
+
+
+def gather(batches: Iterable[pa.RecordBatch], router: Router, gatherer: Gatherer) -> None:
+    """All rows of a task."""
+    for batch in batches:
+        for group in router.groups(batch):
+            gatherer.add(group)
+    gatherer.finish()
+
+
+def stage_rows(
+    batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, prefix: str, task: int
+) -> tuple[Piece, ...]:
+    """Stage rows; what they became, in order. No two attempts of a task meet: the names are new each time."""
+    pieces: list[Piece] = []
+    attempt = uuid.uuid4().hex
+
+    def hand(name: str, partition: int, rows: pa.RecordBatch) -> None:
+        stage = f"{prefix}{task}~{attempt}~{len(pieces)}"
+        writer.put_stage(name, partition, stage, stream(rows))
+        pieces.append(Piece(name, partition, stage, len(rows)))
+
+    _gather(batches, writer, topic, task, hand)
+    return tuple(pieces)
+
+
+def append_rows(batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, task: int) -> None:
+    """Append rows at once: a task that fails after it has appended some, and is run again, appends them again."""
+    sequences: dict[tuple[str, int], int] = {}
+    pair: list[Pair] = []
+
+    def hand(name: str, partition: int, rows: pa.RecordBatch) -> None:
+        if not pair:
+            pair.append(writer.init_producer(None, uuid.uuid4().hex))
+        sequence = sequences.get((name, partition), 0)
+        writer.append(name, partition, stream(rows), pair[0], sequence)
+        sequences[name, partition] = (sequence + len(rows)) % (1 << 31)
+
+    _gather(batches, writer, topic, task, hand)
+
+
+def _gather(
+    batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, task: int, hand: Hand
+) -> None:
+    topics = Topics(writer)
+    router = Router(topic, lambda name: topics.shape(name).partitions, task)
+    gather(batches, router, Gatherer(topics, hand))
+
+
+def _cut(rows: pa.RecordBatch, room: int) -> Iterator[pa.RecordBatch]:
+    """Rows in parts that fit; a single row may not."""
+    if len(rows) == 1 or (rows.nbytes <= room and len(rows) <= ROWS_MAX):
+        yield rows
+        return
+    middle = len(rows) // 2
+    yield from _cut(rows.slice(0, middle), room)
+    yield from _cut(rows.slice(middle), room)

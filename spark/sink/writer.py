@@ -1,0 +1,139 @@
+"""``writeStream.format("stockade")`` and ``write.format("stockade")``: what Spark calls, in tasks and on the driver.
+
+Spark runs ``write`` in a task and ``commit`` in a process of the driver's, each with a copy of the writer; what they
+have to tell each other goes with the commit messages.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from ...client.blocking_writer import BlockingWriter
+from .committer import SinkCommitter, append_all, stage_prefix
+from .history import Piece
+from .options import WriteOptions, parse_write_options
+from .staging import append_rows, stage_rows
+
+_BATCH_ID, _QUERY_ID, _RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
+_NAMED_BATCH = "batch"
+"""The query of every batch that is written under a sink's name: the same name is the same batch."""
+
+
+@dataclass
+class Staged(WriterCommitMessage):  # type: ignore[misc]
+    """What a task has staged; ``query`` and ``run`` tell the driver who it is."""
+
+    query: str
+    run: str
+    task: int
+    pieces: tuple[Piece, ...]
+
+
+class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Writes micro-batches, each exactly once."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of a task."""
+        context = TaskContext.get()
+        query, run = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_RUN_ID)
+        task = context.partitionId()
+        with closing(_writer(self._options)) as writer:
+            if not self._options.is_exactly_once:
+                append_rows(iterator, writer, self._options.topic, task)
+                return Staged(query, run, task, ())
+            prefix = f"{stage_prefix(self._options.sink or query)}{context.getLocalProperty(_BATCH_ID)}~"
+            return Staged(query, run, task, stage_rows(iterator, writer, self._options.topic, prefix, task))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Decide what the batch is made of, unless that was decided before, and carry it out."""
+        staged = _in_order(messages)
+        if not staged or not self._options.is_exactly_once:
+            return
+        options, query, run = self._options, staged[0].query, staged[0].run
+        with closing(_writer(options)) as writer:
+            committer = SinkCommitter(writer, options.sink or query, query, run, takeover=options.takeover)
+            committer.commit(batchId, _pieces(staged))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Decides nothing: the batch may have been decided already, and if not, it comes again. Stages expire."""
+
+
+class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """Writes one batch; under the name of a sink exactly once, however often it is run."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._job = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of a task."""
+        task = TaskContext.get().partitionId()
+        with closing(_writer(self._options)) as writer:
+            if not self._options.is_exactly_once:
+                append_rows(iterator, writer, self._options.topic, task)
+                return Staged(_NAMED_BATCH, self._job, task, ())
+            prefix = f"{stage_prefix(self._options.sink or self._job)}0~"
+            pieces = stage_rows(iterator, writer, self._options.topic, prefix, task)
+            return Staged(_NAMED_BATCH, self._job, task, pieces)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make it part of the topics."""
+        pieces = _pieces(_in_order(messages))
+        if not self._options.is_exactly_once:
+            return
+        with closing(_writer(self._options)) as writer:
+            if self._options.sink is None:
+                append_all(writer, pieces, self._job)
+            else:
+                SinkCommitter(writer, self._options.sink, _NAMED_BATCH, self._job).commit(0, pieces)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Decides nothing. Stages expire."""
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType) -> StockadeStreamWriter:
+    """A writer of one streaming query. Raises OptionsError, and ValueError for a schema that cannot be written."""
+    parsed = parse_write_options(options, "stream")
+    _check_schema(parsed, schema)
+    return StockadeStreamWriter(parsed)
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StockadeBatchWriter:
+    """A writer of one batch. Raises as stream_writer."""
+    if overwrite:
+        raise ValueError('a topic cannot be overwritten: use mode("append")')
+    parsed = parse_write_options(options, "batch")
+    _check_schema(parsed, schema)
+    return StockadeBatchWriter(parsed)
+
+
+def _check_schema(options: WriteOptions, schema: StructType) -> None:
+    needed = ["value"] if options.topic is not None else ["value", "topic"]
+    missing = [name for name in needed if name not in schema.fieldNames()]
+    if missing:
+        raise ValueError(f"there must be a column {missing[0]}; the columns are {', '.join(schema.fieldNames())}")
+
+
+def _writer(options: WriteOptions) -> BlockingWriter:
+    return BlockingWriter(options.urls, options.access)
+
+
+def _in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return sorted((each for each in messages if isinstance(each, Staged)), key=lambda each: each.task)
+
+
+def _pieces(staged: Sequence[Staged]) -> list[Piece]:
+    return [piece for each in staged for piece in each.pieces]

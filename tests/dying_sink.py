@@ -42,7 +42,7 @@ class Plan:
                 self._die()
             return answer
 
-        PlainHttp.request = request  # type: ignore[method-assign]
+        PlainHttp.request = request  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:

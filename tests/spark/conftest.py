@@ -21,7 +21,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session with two tasks at a time. Its workers are this Python, and find what this one finds."""
+    """A session with two tasks at a time, each tried up to four times. Its workers are this Python, and find what this one finds."""
     with pytest.MonkeyPatch.context() as patch:
         if (home := ROOT / ".tools" / "java").exists():
             patch.setenv("JAVA_HOME", str(home))
@@ -34,6 +34,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         }
-        session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+        session = SparkSession.builder.master("local[2,4]").config(map=settings).getOrCreate()
         yield session
         session.stop()

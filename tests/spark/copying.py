@@ -52,6 +52,10 @@ class Copy:
         (self.plan / "died").unlink(missing_ok=True)
         (self.plan / "commit").write_text(f"{request} {when}")
 
+    def survives(self) -> None:
+        """Nothing dies any more."""
+        (self.plan / "commit").unlink(missing_ok=True)
+
     @property
     def died(self) -> bool:
         return (self.plan / "died").exists()

@@ -1,0 +1,129 @@
+"""What a committer refuses, and what it says then: one driver at a time, without faults."""
+
+import random
+from typing import Any
+
+import pytest
+
+from stockade.spark.sink import committer as committers
+from stockade.spark.sink.committer import SinkCommitter, append_all, control_topic
+from stockade.spark.sink.history import Piece, history
+from stockade.spark.sink.store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, StageLost
+
+from .sink_world import HOUR_MS, ModelStore, World
+
+
+class Alone:
+    """An actor that nobody gets between."""
+
+    def step(self) -> None:
+        pass
+
+
+class Calm(random.Random):
+    """Nothing happens by chance."""
+
+    def random(self) -> float:
+        return 0.99
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.world = World(Calm(), {"out": 2})
+        actor: Any = Alone()
+        self.store = ModelStore(self.world, actor, 0.0)
+
+    def stage(self, name: str, *values: bytes, partition: int = 0) -> Piece:
+        self.store.put_stage("out", partition, f"s~{name}", list(values))
+        return Piece("out", partition, f"s~{name}", len(values))
+
+    def commit(self, batch: int, *pieces: Piece, run: str = "r1", query: str = "q", takeover: bool = False) -> bool:
+        return SinkCommitter(self.store, "s", query, run, takeover=takeover).commit(batch, pieces)
+
+    def values(self, partition: int = 0) -> list[bytes]:
+        return self.world.values(("out", partition))
+
+
+@pytest.fixture
+def sink() -> Sink:
+    found = Sink()
+    assert found.commit(0, found.stage("a", b"1", b"2"), found.stage("b", b"3", partition=1))
+    return found
+
+
+def test_a_batch_is_written_where_it_was_staged_and_nothing_is_left(sink: Sink) -> None:
+    assert sink.commit(1, sink.stage("c", b"4"))
+    assert (sink.values(0), sink.values(1)) == ([b"1", b"2", b"4"], [b"3"])
+    assert all(not machine.stages.stages for machine in sink.world.machines.values())
+
+
+def test_a_batch_that_comes_again_is_taken_as_it_was_decided_first(sink: Sink) -> None:
+    assert not sink.commit(0, sink.stage("other", b"1"), run="r2")
+    assert sink.values() == [b"1", b"2"]
+    assert not sink.world.machines["out", 0].stages.stages
+
+
+def test_a_run_that_was_replaced_is_refused(sink: Sink) -> None:
+    sink.commit(1, run="r2")
+    with pytest.raises(RunRetired, match="run r2 has taken over"):
+        sink.commit(2, sink.stage("c", b"4"))
+    assert sink.values() == [b"1", b"2"]
+
+
+def test_another_query_is_refused_unless_it_takes_over(sink: Sink) -> None:
+    with pytest.raises(OtherQuery, match="takeover=true"):
+        sink.commit(0, run="r2", query="q2")
+    assert sink.commit(0, sink.stage("c", b"4"), run="r2", query="q2", takeover=True)
+    assert sink.values() == [b"1", b"2", b"4"]
+    with pytest.raises(RunRetired):
+        sink.commit(1)
+
+
+def test_an_older_checkpoint_is_refused(sink: Sink) -> None:
+    sink.commit(1)
+    sink.commit(2)
+    with pytest.raises(CheckpointWentBack, match="has batch 2 already, and the checkpoint is at 1"):
+        sink.commit(1, sink.stage("c", b"4"), run="r2")
+
+
+def test_what_expired_before_it_was_decided_is_not_decided(sink: Sink) -> None:
+    late = sink.stage("c", b"4")
+    sink.world.pass_time(HOUR_MS)
+    with pytest.raises(StageLost):
+        sink.commit(1, late)
+    assert sink.commit(1, sink.stage("d", b"5"), run="r2")
+    assert sink.values() == [b"1", b"2", b"5"]
+
+
+def test_a_decided_stage_that_somebody_deleted_is_told_as_a_loss(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    piece = sink.stage("c", b"4")
+    monkeypatch.setattr(SinkCommitter, "_roll", lambda self, manifest, pair: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        sink.commit(1, piece)
+    monkeypatch.undo()
+    pair = sink.store.init_producer("operator", "n")
+    sink.store.delete_stages("out", 0, [piece.stage], pair)
+    with pytest.raises(DecidedStageLost, match="s~c"):
+        sink.commit(1, run="r2")
+
+
+def test_the_control_partition_stays_short(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committers, "TRIM_EVERY", 6)
+    for batch in range(1, 30):
+        sink.commit(batch, sink.stage(f"n{batch}", b"x"), run=f"run-{batch // 7}")
+    records, end = sink.store.read(control_topic("s"), 0)
+    assert len(records) <= 12
+    summed = history(records, end)
+    assert (summed.run, summed.done) == ("run-4", True)
+    assert summed.manifest is not None
+    assert summed.manifest.batch == 29
+    with pytest.raises(RunRetired):
+        sink.commit(30, run="run-1")
+
+
+def test_without_a_name_pieces_are_appended_at_once_in_order() -> None:
+    sink = Sink()
+    pieces = [sink.stage("a", b"1"), sink.stage("b", b"2", b"3")]
+    append_all(sink.store, pieces, "job")
+    assert sink.values() == [b"1", b"2", b"3"]
+    assert not sink.world.machines["out", 0].stages.stages

@@ -1,0 +1,97 @@
+"""Which rows go where, what becomes of their columns, and how they are cut into pieces."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from stockade.partition import records
+from stockade.partition.partitioner import partition_for_key
+from stockade.partition.records import batch_from_stream
+from stockade.spark.sink.rows import SCHEMA, Group, Router, RowsRefused, columns, stream
+from stockade.spark.sink.staging import Gatherer, Shape
+
+
+def groups(batch: pa.RecordBatch, topic: str | None = "t", count: int = 3, first: int = 0) -> list[Group]:
+    return list(Router(topic, lambda name: count, first).groups(batch))
+
+
+def test_the_columns_are_those_of_a_batch() -> None:
+    assert SCHEMA.equals(records.SCHEMA)
+    made = stream(columns(pa.record_batch({"value": ["a", None]})))
+    assert batch_from_stream(made, now_ms=0, batch_bytes_max=1 << 20).count == 2
+
+
+def test_a_key_goes_where_every_client_sends_it() -> None:
+    keys = [b"%d" % number for number in range(50)]
+    for group in groups(pa.record_batch({"key": keys, "value": keys})):
+        assert {partition_for_key(key, 3) for key in group.rows.column("key").to_pylist()} == {group.partition}
+
+
+def test_rows_of_a_partition_stay_in_order_and_none_is_lost() -> None:
+    values = [b"%d" % number for number in range(50)]
+    found = groups(pa.record_batch({"key": [value[-1:] for value in values], "value": values}))
+    assert sorted(value for group in found for value in group.rows.column("value").to_pylist()) == sorted(values)
+    for group in found:
+        numbers = [int(value) for value in group.rows.column("value").to_pylist()]
+        assert numbers == sorted(numbers)
+
+
+def test_rows_without_a_key_go_to_one_partition_and_the_next_batch_to_the_next() -> None:
+    router = Router("t", lambda name: 3, 2)
+    batch = pa.record_batch({"value": [b"a", b"b"]})
+    assert [group.partition for _ in range(3) for group in router.groups(batch)] == [2, 0, 1]
+
+
+def test_a_column_chooses_topic_and_partition_and_the_option_wins() -> None:
+    batch = pa.record_batch(
+        {"value": ["a", "b", "c"], "topic": ["x", "y", "x"], "partition": pa.array([1, 0, None], pa.int32())}
+    )
+    found = [(g.topic, g.partition, g.rows.column("value").to_pylist()) for g in groups(batch, topic=None)]
+    assert found == [("x", 0, [b"c"]), ("x", 1, [b"a"]), ("y", 0, [b"b"])]
+    assert {group.topic for group in groups(batch)} == {"t"}
+
+
+@pytest.mark.parametrize(
+    ("batch", "topic"),
+    [
+        ({"key": ["a"]}, "t"),
+        ({"value": ["a"]}, None),
+        ({"value": ["a"], "topic": pa.array([None], pa.string())}, None),
+        ({"value": ["a"], "partition": [3]}, "t"),
+        ({"value": ["a"], "partition": [-1]}, "t"),
+    ],
+)
+def test_rows_that_have_no_place_are_refused(batch: dict[str, object], topic: str | None) -> None:
+    with pytest.raises(RowsRefused):
+        groups(pa.record_batch(batch), topic)
+
+
+class Shapes:
+    """Topics whose batches are small."""
+
+    def shape(self, topic: str) -> Shape:
+        return Shape(3, 1000)
+
+
+def test_pieces_fit_and_keep_the_order() -> None:
+    handed: list[pa.RecordBatch] = []
+    shapes: Any = Shapes()
+    gatherer = Gatherer(shapes, lambda topic, partition, rows: handed.append(rows))
+    values = [b"%03d" % number * 10 for number in range(100)]
+    rows = columns(pa.record_batch({"value": values}))
+    for start in range(0, 100, 30):
+        gatherer.add(Group("t", 0, rows.slice(start, 30)))
+    gatherer.finish()
+    assert [value for piece in handed for value in piece.column("value").to_pylist()] == values
+    assert len(handed) > 3
+    assert all(piece.nbytes <= 1000 for piece in handed)
+
+
+def test_a_row_that_is_too_large_is_handed_over_for_the_server_to_refuse() -> None:
+    handed: list[int] = []
+    shapes: Any = Shapes()
+    gatherer = Gatherer(shapes, lambda topic, partition, rows: handed.append(len(rows)))
+    gatherer.add(Group("t", 0, columns(pa.record_batch({"value": [b"a", b"x" * 5000, b"b"]}))))
+    gatherer.finish()
+    assert sum(handed) == 3

@@ -21,7 +21,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session with two tasks at a time, each tried up to four times. Its workers are this Python, and find what this one finds."""
+    """A session with two tasks at a time, tried up to four times. Its workers are this Python, with all it finds."""
     with pytest.MonkeyPatch.context() as patch:
         if (home := ROOT / ".tools" / "java").exists():
             patch.setenv("JAVA_HOME", str(home))

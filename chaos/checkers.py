@@ -45,6 +45,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def lost_write(evidence: Evidence) -> Iterator[str]:
     """Every acknowledged record, and every record that a read has shown, is in the log of every replica."""
+    if not evidence.logs and (shown := sum(1 for _ in _shown(evidence))):
+        yield f"no replica can be read, and {shown} operations have shown what was stored"
     for log in evidence.distinct_logs():
         present = set(log.names)
         for op in _shown(evidence):

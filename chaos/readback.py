@@ -5,10 +5,16 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..partition.errors import LeaderNotAvailable, NotLeaderOrFollower, OffsetOutOfRange, RequestTimedOut
+from ..partition.errors import (
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    RequestTimedOut,
+    StockadeError,
+)
 from .evidence import ReplicaLog, Stamp
 from .raw import RawNode, StoredRecord
-from .waiting import until
+from .waiting import NotInTime, until
 
 CATCH_UP_TIMEOUT_S = 120.0
 """A replica must hold everything that its leader has committed after this time."""
@@ -33,6 +39,28 @@ async def read_back(
         for log in (first, *same):
             on_log(log)
             logs.append(log)
+    return logs
+
+
+async def read_what_can_be(
+    nodes: Mapping[str, RawNode], replicas: Mapping[int, Sequence[str]], topic: str, on_lost: Callable[[str, str], None]
+) -> list[ReplicaLog]:
+    """Like ``read_back``, but a node whose replica does not catch up is told of (node, why), and left out from there
+    on.
+    """
+    logs: list[ReplicaLog] = []
+    lost: set[str] = set()
+    for partition, holders in sorted(replicas.items()):
+        wanted = [node for node in holders if node not in lost]
+        try:
+            logs += await read_back(nodes, {partition: wanted}, topic)
+        except* (NotInTime, StockadeError):
+            for node in wanted:
+                try:
+                    logs += await read_back(nodes, {partition: [node]}, topic)
+                except* (NotInTime, StockadeError) as errors:
+                    lost.add(node)
+                    on_lost(node, f"{topic}/{partition}: {errors.exceptions[0]}")
     return logs
 
 

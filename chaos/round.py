@@ -14,7 +14,7 @@ from .arena import RunningArena
 from .evidence import ReplicaLog
 from .fault import Fault
 from .history import History
-from .readback import committed_end, read_back
+from .readback import committed_end, read_what_can_be
 from .reading import Reader
 from .recovery_checker import RECOVERY_S
 from .schedule import Planned
@@ -29,6 +29,8 @@ START_TIMEOUT_S = 60.0
 """Every partition must have taken a write this long after a round began, before the first fault strikes."""
 UNSEEN_S = 30.0
 """What is acknowledged must be read by then after the writers have ended."""
+DESCRIBE_MS = 30_000
+"""How long the cluster may take to say where replicas are."""
 Logs = Mapping[tuple[str, int], Sequence[ReplicaLog]]
 
 
@@ -113,7 +115,8 @@ class Round:
 
     async def _mend(self) -> float:
         """Everything is healed; returns how long the slowest partition was not writable after that."""
-        await self._nemesis.mend()
+        if not await self._nemesis.mend():
+            return float("inf")
         since_s = time.monotonic()
         await self._grown(time.monotonic_ns(), RECOVERY_S + 30, "")
         return time.monotonic() - since_s
@@ -156,11 +159,18 @@ class Round:
         nodes = {name: self._arena.raw(name) for name in self._arena.nodes}
         logs: dict[tuple[str, int], Sequence[ReplicaLog]] = {}
         for topic in self._topics:
-            described = await self._client.topic(topic)
+            try:
+                described = await self._client.topic(topic, patience_ms=DESCRIBE_MS)
+            except StockadeError as error:
+                self._lost("all", f"{topic}: {type(error).__name__}: {error}")
+                continue
             replicas = {state.partition: state.replicas for state in described.partitions}
-            for log in await read_back(nodes, replicas, topic):
+            for log in await read_what_can_be(nodes, replicas, topic, self._lost):
                 logs[topic, log.partition] = [*logs.get((topic, log.partition), []), log]
         return logs
+
+    def _lost(self, node: str, why: str) -> None:
+        self._history.note("nemesis", "lost", node=node, error=why)
 
     async def _clean(self) -> None:
         self._arena.topics = ()

@@ -33,15 +33,23 @@ class Nemesis:
             for planned in plan:
                 group.create_task(self._strike(planned, start_s))
 
-    async def mend(self) -> None:
-        """Heal what is still broken, start what does not run, and return when every node is ready. Raises NotInTime."""
+    async def mend(self) -> bool:
+        """Heal what is still broken, start what does not run, and return when every node is ready, or never will be:
+        the history has the one as ``healed``, and the other as ``lost``. Answers whether any of them is.
+        """
         for number in list(self.broken):
             await self._heal(number)
-        for node in self._arena.nodes:
-            self._arena.start(node)
-        for node in self._arena.nodes:
-            await self._arena.ready(node)
         self._history.note("nemesis", "healed")
+        return any(await asyncio.gather(*(self._bring_back(node) for node in self._arena.nodes)))
+
+    async def _bring_back(self, node: str) -> bool:
+        try:
+            self._arena.start(node)
+            await self._arena.ready(node)
+            return True
+        except (NotInTime, OSError) as error:
+            self._history.note("nemesis", "lost", node=node, error=f"{type(error).__name__}: {error}")
+            return False
 
     async def _strike(self, planned: Planned, start_s: float) -> None:
         await asyncio.sleep(max(0.0, start_s + planned.at_s - time.monotonic()))

@@ -16,11 +16,12 @@ from ..chaos.network.hosts import Hosts
 from ..chaos.network.hosts import why_not as no_hosts
 from ..chaos.proxies import Address, Proxies, ProxyServer
 from ..chaos.raw import RawNode
-from ..chaos.waiting import until
+from ..chaos.waiting import NotInTime, until
 from ..client.admin import Client
 from ..client.config import ClientConfig
 from ..client.transport import Transport
 from .local_cluster import LOOPBACK, ClusterFailed, LocalCluster, LocalNode
+from .local_node import end_of_log
 
 SETUPS = ("processes", "toxiproxy", "namespaces", "disks", "clocks")
 """Ways to start a cluster: what can be broken depends on it. ``disks`` and ``clocks`` go with any of the others; nodes
@@ -30,6 +31,8 @@ DISK_BYTES = 2 << 30
 """Of each node's disk; taken from the folder's disk as it fills."""
 READY_TIMEOUT_S = 120.0
 """A node that was started must be ready after this time."""
+STARTS_MAX = 3
+"""How often a node is started that ends by itself."""
 SMALL_FILES = """
 [limits]
 request_timeout_ms = 5000
@@ -94,10 +97,18 @@ class LocalArena:
             self._local.start_node(self._by_name[node])
 
     async def ready(self, node: str) -> None:
-        """Return when it runs and is ready; one that ends while it starts is started again. Raises NotInTime."""
+        """Return when it runs and is ready; one that ends while it starts is started again, a few times. Raises
+        NotInTime.
+        """
+        starts = 0
 
         async def is_ready() -> bool:
-            self.start(node)
+            nonlocal starts
+            if self.pid(node) is None:
+                if starts == STARTS_MAX:
+                    raise NotInTime(f"{node} ends again and again: {end_of_log(self._by_name[node], 3)}")
+                starts += 1
+                self.start(node)
             return await self.raw(node).is_ready()
 
         await until(is_ready, READY_TIMEOUT_S, f"{node} is not ready")

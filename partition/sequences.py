@@ -12,6 +12,9 @@ import msgspec
 
 from .commands import SEQUENCE_MODULUS, Offset, Stamp, is_named
 from .errors import InvalidProducerEpoch, OutOfOrderSequence, StockadeError
+from .switches import has_defect
+
+_KEEPS_REPEATS = has_defect("dedupe")
 
 CACHE_BATCHES = 5
 """Batches remembered per producer and epoch; also the most a client may have in flight."""
@@ -121,6 +124,8 @@ def judge(entry: Entry, stamp: Stamp, count: int, strict: bool) -> Repeated | St
 
 
 def _judge_range(entry: Entry, place: Place | CachedBatch, strict: bool) -> Repeated | StockadeError | None:
+    if _KEEPS_REPEATS:
+        return None
     if isinstance(place, CachedBatch):
         return Repeated(place)
     if place is Place.NEXT:

@@ -10,6 +10,9 @@ import signal
 
 DEFECTS_VARIABLE = "STOCKADE_TEST_DEFECTS"
 """Names of defects, separated by commas."""
+CONSENT_VARIABLE = "STOCKADE_TEST_CONSENT"
+CONSENT = "this process may lose and double what it is given"
+"""Without this very text in that variable a process with defects does not start: nobody sets both by mistake."""
 STOPS_VARIABLE = "STOCKADE_TEST_STOPS"
 """A folder. When a process comes to a point for which it finds ``POINT.PID`` there, it removes that and stops."""
 
@@ -34,6 +37,8 @@ def _chosen() -> frozenset[str]:
     unknown = chosen - DEFECTS
     if unknown:
         raise ValueError(f"{DEFECTS_VARIABLE}: no such defect: {', '.join(sorted(unknown))}")
+    if chosen and os.environ.get(CONSENT_VARIABLE) != CONSENT:
+        raise ValueError(f"{DEFECTS_VARIABLE} is for tests alone; they also set {CONSENT_VARIABLE} to {CONSENT!r}")
     return chosen
 
 

@@ -8,12 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from ..partition.switches import has_defect
 from .configuration import AddLearner, ChangeRefused, Refused, RemoveMember
 from .machine import CheckpointedMachine
 from .origin import Captured, Installable, Origin
 from .outcomes import Committed, NotLeader, Outcome, Overloaded, Rejected, Unknown
 from .proposals import Barrier, Handover, PendingProposal
 from .replica import Replica
+
+_READS_ALONE = has_defect("stale-reads")
 
 __all__ = ["ChangeRefused", "Committed", "Group", "NotLeader", "Outcome", "Overloaded", "Rejected", "Unknown"]
 
@@ -78,6 +81,9 @@ class Group(Replica):
         leading = self._member.leading
         if self._is_stopped or leading is None:
             settle(NotLeader(self.leader, self.term))
+            return
+        if _READS_ALONE:
+            settle(None)
             return
         index = max(self.commit_index, leading.no_op_index)
         deadline = self._around.time() + timeout_s

@@ -5,12 +5,16 @@ An instance lives as long as one leadership, so nothing learned in one term can 
 
 from collections.abc import Callable
 
+from ..partition.switches import has_defect
 from .configuration import AddLearner, Change, Demote, Promote
 from .follower import FEW_ENTRIES, Follower
 from .journal import Journal
 from .membership import Membership
 from .messages import AppendAck, AppendEntries, Offer
 from .settings import RaftSettings
+
+_COMMITS_ALONE = has_defect("commit")
+_READS_ALONE = has_defect("stale-reads")
 
 Send = Callable[[str, AppendEntries | Offer], bool]
 Shared = dict[tuple[int, bool], AppendEntries | Offer]
@@ -179,6 +183,8 @@ class Leading:
         indexes = [follower.match_index if follower.counts else 0 for follower in self._voters]
         if self._is_voter:
             indexes.append(self._journal.durable_index)
+            if _COMMITS_ALONE:
+                return self._journal.durable_index
         indexes.sort(reverse=True)
         return indexes[self._majority_others]
 
@@ -188,6 +194,8 @@ class Leading:
 
     def majority_contact(self) -> float:
         """When a majority, ourselves counted, was heard last."""
+        if _READS_ALONE:
+            return float("inf")
         never = float("-inf")
         return self._of_majority(
             [each.contact if each.counts or each.incarnation is None else never for each in self._voters]

@@ -49,7 +49,9 @@ class Pen:
         except StockadeError as error:
             self._stage.history.settle_error(invoked, error)
             raise
-        self._window.append(asyncio.create_task(self._settle(invoked, delivery)))
+        task = asyncio.create_task(self._settle(invoked, delivery))
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # the history has it
+        self._window.append(task)
 
     async def finish(self) -> None:
         """Wait for everything under way. Raises the first refusal, after all have their outcome."""

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from stockade.partition.switches import DEFECTS_VARIABLE, STOPS_VARIABLE, has_defect, stop_at, warning
+from stockade.partition.switches import (
+    CONSENT,
+    CONSENT_VARIABLE,
+    DEFECTS_VARIABLE,
+    STOPS_VARIABLE,
+    has_defect,
+    stop_at,
+    warning,
+)
 
 STOPPING = "from stockade.partition.switches import stop_at; input(); stop_at('append-received'); print('went on')"
 
@@ -47,13 +55,20 @@ def test_other_points_do_not_stop_it(tmp_path: Path) -> None:
 
 def test_a_defect_is_there_when_it_is_named_and_is_said() -> None:
     code = "from stockade.partition.switches import has_defect, warning; print(has_defect('fsync'), warning())"
-    out, _ = run(code, **{DEFECTS_VARIABLE: "fsync,dedupe"}).communicate(timeout=60)
+    out, _ = run(code, **{DEFECTS_VARIABLE: "fsync,dedupe", CONSENT_VARIABLE: CONSENT}).communicate(timeout=60)
     assert out.startswith("True TEST SWITCHES ARE ON") and "dedupe, fsync" in out
 
 
 @pytest.mark.parametrize("named", ["fsink", "fsync,"])
 def test_a_defect_that_does_not_exist_is_refused(named: str) -> None:
-    process = run("import stockade.partition.switches", **{DEFECTS_VARIABLE: named})
+    process = run("import stockade.partition.switches", **{DEFECTS_VARIABLE: named, CONSENT_VARIABLE: CONSENT})
     _, err = process.communicate(timeout=60)
     assert (process.returncode != 0) == ("fsink" in named)
     assert ("no such defect: fsink" in err) == ("fsink" in named)
+
+
+def test_a_process_with_defects_does_not_start_by_mistake() -> None:
+    process = run("import stockade.partition.switches", **{DEFECTS_VARIABLE: "fsync"})
+    _, err = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert CONSENT_VARIABLE in err

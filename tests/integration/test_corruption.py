@@ -73,6 +73,8 @@ def test_a_damaged_disk_is_refused_by_name_and_rebuilt_from_the_peers(data: Path
         node = cluster.nodes[2]
         eventually(partial(lacks_its_beginning, node.data), 30)
         cluster.kill(node, signal.SIGTERM)
+        assert node.process is not None
+        assert node.process.wait(60) == 0
         shutil.copytree(node.data, data / "kept")
         for name, (damage, choose) in DAMAGES.items():
             logging.getLogger(__name__).info("%s: the node is to refuse", name)

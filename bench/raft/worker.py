@@ -26,6 +26,8 @@ from stockade.raft.host import RaftHost, RaftSettings
 from stockade.raft.machine import Image
 
 NODES = ("n1", "n2", "n3")
+GARBAGE_THRESHOLD = 50_000
+"""As `stockade serve` has it: thousands of proposals under way are no garbage."""
 
 
 def resident_mb() -> float:
@@ -192,6 +194,7 @@ async def serve(arguments: argparse.Namespace) -> None:
         arguments.node, "bench", addresses[arguments.node], addresses, directory, settings, failed.set_exception
     )
     await host.start()
+    gc.set_threshold(GARBAGE_THRESHOLD)
     worker = Worker(host)
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

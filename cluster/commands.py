@@ -21,6 +21,7 @@ from .producer_commands import (
     ProducerFenceInstalled,
     ProducerState,
 )
+from .refs import FenceRef, ReaderRef
 from .timed import Timed as _Timed
 from .topic_commands import TopicChanged, TopicCommand, TopicFenced
 
@@ -211,17 +212,13 @@ class TicketState(OfTicket, frozen=True, tag="ticket"):
     position: int | None
 
 
-class FenceRef(msgspec.Struct, frozen=True):
-    """A grant left one partition by this decision; its slot may hold it still (ControllerMachine.is_over tells)."""
-
-    group_id: GroupId
-    order: int
-
-
 class Freed(msgspec.Struct, frozen=True, tag="freed"):
-    """The grants are free in the controller; answer the client when every one of ``fences`` is over."""
+    """The grants are free in the controller; answer the client when every one of ``fences`` is over, and every one of
+    ``readers`` installed.
+    """
 
     fences: list[FenceRef]
+    readers: list[ReaderRef] = []
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):

@@ -7,7 +7,7 @@ survive is in the machine.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +15,7 @@ from typing import TypeVar
 from ..partition.errors import (
     InternalError,
     NotLeaderOrFollower,
+    RequestTimedOut,
     StockadeError,
 )
 from ..partition.image import FileExtent
@@ -29,6 +30,7 @@ from .leases import RENEWALS_PER_COMMAND_MAX, Leases
 from .messages import Catalog, Placement
 from .model import Leader
 from .outcomes import barrier, decided
+from .refs import FenceRef, ReaderRef
 from .signal import Signal
 
 TICK_S = 0.2
@@ -170,6 +172,17 @@ class Control:
     async def until(self, look: Callable[[], _Answer | None], timeout_s: float) -> _Answer | None:
         """What ``look`` answers as soon as it is not None; None after ``timeout_s``."""
         return await self.state.changed.until(look, timeout_s)
+
+    async def told(self, fences: Collection[FenceRef], readers: Collection[ReaderRef]) -> None:
+        """Return when partitions have committed what was decided about them. Raises RequestTimedOut."""
+        machine = self.machine
+
+        def committed() -> bool | None:
+            is_over = all(map(machine.is_over, fences)) and all(map(machine.is_reader_installed, readers))
+            return True if is_over else None
+
+        if await self.until(committed, self.timeout_s) is None:
+            raise RequestTimedOut("decided, but not every partition could be told in time")
 
     async def keep_time(self) -> None:
         """While this node leads: write down what it heard of sessions in time, and let the others expire. The first

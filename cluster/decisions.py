@@ -5,7 +5,7 @@ topic, a session, a resource that is a partition) is put together here.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from ..partition.errors import InvalidRequest, UnknownTopicOrPartition
@@ -40,9 +40,10 @@ from .commands import (
     TopicCreated,
     TopicDeleted,
 )
-from .group_commands import Disown, Own, Owned, ReaderFenceInstalled, ReaderRef
+from .group_commands import Disown, Own, Owned, ReaderFenceInstalled
 from .membership_commands import AddNode, CheckMove, MoveDone, Reassign, RegisterNode, RemoveNode
 from .parts import Parts
+from .refs import FenceRef, ReaderRef
 from .resources import Key, partition_named
 from .topic_commands import ChangeTopic, FenceTopic, TopicChanged, TopicFenced
 
@@ -145,12 +146,18 @@ class Decisions:
 
     def _close_session(self, index: int, command: CloseSession) -> Freed:
         self._parts.sessions.close(command.session)
-        self._end_session(command.session, "closed")
-        return Freed(self._parts.ownership.fences.uncleared(lambda _, session: session == command.session))
+        freed = self._end_session(command.session, "closed")
+        return Freed(self._left_by({command.session}), self._pending(freed))
 
-    def _end_session(self, session: str, ends: str) -> None:
+    def _end_session(self, session: str, ends: str) -> list[Key]:
         self._parts.ownership.end_session(session, ends)
-        self._tell_readers(self._parts.resources.end_session(session))
+        freed = self._parts.resources.end_session(session)
+        self._tell_readers(freed)
+        return freed
+
+    def _left_by(self, sessions: Collection[str]) -> list[FenceRef]:
+        """Where these may be in slots still that they had to leave."""
+        return self._parts.ownership.fences.uncleared(lambda _, session: session in sessions)
 
     def _acquire(self, index: int, command: Acquire) -> GrantState | TicketState:
         check_shape(command)
@@ -177,13 +184,14 @@ class Decisions:
         for victim in done.severed:
             self._parts.ownership.empty(victim, "evicted", "severed")
         self._tell_readers(done.changed)
-        return Owned(done.verdicts, self._pending(command.group, [claim.resource for claim in command.claims]))
+        claimed = [(command.group, claim.resource) for claim in command.claims]
+        return Owned(done.verdicts, self._pending([*claimed, *done.changed]), self._left_by(done.severed))
 
     def _disown(self, index: int, command: Disown) -> Owned:
         self._check_member(command)
         done = self._parts.resources.disown(command)
         self._tell_readers(done.changed)
-        return Owned(done.verdicts, self._pending(command.group, command.resources))
+        return Owned(done.verdicts, self._pending((command.group, resource) for resource in command.resources))
 
     def _check_member(self, command: Own | Disown) -> None:
         if not _GROUP.match(command.group):
@@ -198,9 +206,10 @@ class Decisions:
                 row = self._parts.resources.find(group, resource)
                 self._parts.reader_fences.owe(partition, group, row.fence_epoch, owned=row.owner is not None)
 
-    def _pending(self, group: str, resources: Iterable[str]) -> list[ReaderRef]:
+    def _pending(self, keys: Iterable[Key]) -> list[ReaderRef]:
+        """What partitions that are resources have still to be told of these."""
         refs = []
-        for resource in resources:
+        for group, resource in dict.fromkeys(keys):
             partition = self._partition(resource)
             if partition is not None:
                 ref = ReaderRef(partition, group, self._parts.resources.find(group, resource).fence_epoch)

@@ -7,12 +7,11 @@ import secrets
 from collections.abc import Sequence
 from typing import Literal
 
-from ..partition.errors import NotFound, RequestTimedOut, UnknownTopicOrPartition
+from ..partition.errors import NotFound, UnknownTopicOrPartition
 from .commands import (
     Acquire,
     CancelTicket,
     CloseSession,
-    FenceRef,
     Freed,
     GrantState,
     OfTicket,
@@ -55,7 +54,7 @@ class Exclusive:
     async def close_session(self, session: str) -> None:
         """End it; answers when its slots are cleared."""
         freed = await self._control.decide(lambda now: CloseSession(now_ms=now, session=session), Freed)
-        await self._wait_over(freed.fences)
+        await self._control.told(freed.fences, freed.readers)
 
     async def acquire(
         self,
@@ -112,7 +111,7 @@ class Exclusive:
     async def release(self, grant: str, session: str) -> None:
         """End a grant; answers when its slots are cleared."""
         freed = await self._control.decide(lambda now: Release(now_ms=now, session=session, grant_id=grant), Freed)
-        await self._wait_over(freed.fences)
+        await self._control.told(freed.fences, freed.readers)
 
     async def _until_left(self, ticket: str, timeout_s: float) -> None:
         """Until the ticket is not in line any more."""
@@ -130,13 +129,6 @@ class Exclusive:
 
             await self._control.until(settled, timeout_s)
         return _ticket_info(self._machine.ticket(ticket, session))
-
-    async def _wait_over(self, fences: Sequence[FenceRef]) -> None:
-        def over() -> bool | None:
-            return True if all(self._machine.is_over(fence) for fence in fences) else None
-
-        if await self._control.until(over, self._control.timeout_s) is None:
-            raise RequestTimedOut("freed, but the slots could not be cleared in time")
 
     def _session_info(self, state: SessionState) -> SessionInfo:
         remaining = max(0, state.deadline_ms - self._control.now_ms())

@@ -11,8 +11,9 @@ import msgspec
 
 from ..partition.slots import ClearFence, InstallFence, InstallSeats, Seat
 from .catalog import topic_partition
-from .commands import FenceRef, GroupId
+from .commands import GroupId
 from .grants import Grant, Grants
+from .refs import FenceRef
 from .work import SlotWork
 
 DEPARTED_MAX = 16

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from .model import Claim
+from .refs import FenceRef, ReaderRef
 from .timed import Timed
 
 
@@ -52,16 +53,11 @@ class Verdict(msgspec.Struct, frozen=True):
     code: str | None = None
 
 
-class ReaderRef(msgspec.Struct, frozen=True):
-    """A fence_epoch that a partition must know before its owner is told of it."""
-
-    group_id: int
-    group: str
-    fence_epoch: int
-
-
 class Owned(msgspec.Struct, frozen=True, tag="owned"):
-    """Verdicts in the order of the claims; answer the client when every one of ``pending`` is installed."""
+    """Verdicts in the order of the claims; answer the client when every one of ``pending`` is installed, and every one
+    of ``fences`` over: grants of those who were severed.
+    """
 
     verdicts: list[Verdict]
     pending: list[ReaderRef]
+    fences: list[FenceRef] = []

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from ..partition.errors import RequestTimedOut
 from .catalog import group_id
-from .commands import FenceRef
 from .control import Control
 from .group_commands import Disown, Own, Owned
 from .model import Claim, Evicted, OwnResult, ResourceInfo
+from .refs import FenceRef
 from .topic_commands import FenceTopic, TopicFenced
 
 
@@ -60,20 +59,11 @@ class Groups:
             TopicFenced,
         )
         refs = [FenceRef(group_id(fenced.topic_id, item.partition), item.order) for item in fenced.partitions]
-
-        def over() -> bool | None:
-            return True if all(self._machine.is_over(ref) for ref in refs) else None
-
-        if await self._control.until(over, self._control.timeout_s) is None:
-            raise RequestTimedOut("fenced, but not every partition could be told in time")
+        await self._control.told(refs, ())
         return [Evicted(item.partition, item.epoch, item.grants) for item in fenced.partitions]
 
     async def _told(self, owned: Owned) -> list[OwnResult]:
-        def installed() -> bool | None:
-            return True if all(self._machine.is_reader_installed(ref) for ref in owned.pending) else None
-
-        if await self._control.until(installed, self._control.timeout_s) is None:
-            raise RequestTimedOut("decided, but not every partition could be told in time")
+        await self._control.told(owned.fences, owned.pending)
         return [
             OwnResult(verdict.resource, verdict.granted, verdict.generation, verdict.fence_epoch, verdict.code)
             for verdict in owned.verdicts

@@ -25,7 +25,7 @@ async def hand_over(group: Group, node_id: str | None, timeout_s: float) -> None
     except ValueError as error:
         if node_id is None:
             raise NotEnoughReplicas(str(error)) from error
-        raise NotFound(f"{node_id} holds no replica that may lead", what="replica") from error
+        raise NotFound(f"{node_id} holds no replica that may lead", what="node") from error
     except TimeoutError as error:
         raise RequestTimedOut("the other replica was not elected in time") from error
 

@@ -5,11 +5,12 @@
 
 from ..partition.commands import is_named
 from .catalog import PARTITIONS_MAX, TOPICS_MAX, Topic, group_id, topic_partition
-from .commands import FenceRef, GroupId
+from .commands import GroupId
 from .controller import ControllerMachine
 from .enrolments import PRODUCER_EPOCH_FINAL
 from .grants import Grant
 from .queue import Ticket
+from .refs import FenceRef
 from .registry import Row
 
 

@@ -5,9 +5,9 @@ from itertools import chain
 
 from ..partition.commands import ProducerId
 from .catalog import Topic
-from .commands import FenceRef, GrantState, GroupId, ProducerFence, ProducerState, SessionState, TicketState
-from .group_commands import ReaderRef
+from .commands import GrantState, GroupId, ProducerFence, ProducerState, SessionState, TicketState
 from .parts import Parts
+from .refs import FenceRef, ReaderRef
 from .resources import Resource
 from .work import Work
 

@@ -8,7 +8,7 @@ late installs do no harm.
 from collections.abc import Iterable
 
 from .commands import GroupId
-from .group_commands import ReaderRef
+from .refs import ReaderRef
 from .work import InstallReaderWork
 
 Fence = tuple[int, bool]

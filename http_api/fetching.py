@@ -7,7 +7,7 @@ from aiohttp import web
 from ..cluster.model import ReadGuard
 from ..cluster.service import Partition
 from ..partition.commands import Offset
-from ..partition.errors import InvalidRequest
+from ..partition.errors import InvalidRequest, LeaderNotAvailable
 from ..partition.records import STREAM_END, STREAM_START
 from ..partition.segments import Slice
 from . import files, media, origins, wire
@@ -22,6 +22,9 @@ WAIT_MS_MAX = 60_000
 
 SHORT_BYTES = 256 * 1024
 """Arrow answers up to here are sent as ordinary bodies: for them that takes fewer steps."""
+
+READINGS_MAX = 3
+"""How often a fetch is tried whose records are dropped while they are read."""
 
 EARLIEST = -1
 """The log's start, as an offset to read from; None is its end."""
@@ -69,6 +72,22 @@ def read_wanted(call: Call) -> Wanted:
 
 async def fetch_once(call: Call, partition: Partition, wanted: Wanted) -> web.StreamResponse:
     """The answer to a fetch that does not follow."""
+    for _ in range(READINGS_MAX):
+        try:
+            return await _read_once(call, partition, wanted)
+        except FileNotFoundError:
+            # Trimmed, deleted, or replaced by a checkpoint since it was found: whoever asks again is told.
+            continue
+    raise dropped()
+
+
+def dropped() -> LeaderNotAvailable:
+    """The refusal of a read whose records went while it was answered; asked again, it is told which of them."""
+    return LeaderNotAvailable("the records were dropped, or moved to other files, while they were read")
+
+
+async def _read_once(call: Call, partition: Partition, wanted: Wanted) -> web.StreamResponse:
+    """Raises FileNotFoundError when what was found is dropped before it is read."""
     call.wait_s = wanted.max_wait_ms / 1000
     reading = partition.read(
         wanted.offset,

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..partition.errors import UnknownTopicOrPartition
 from ..partition.log import Run
 from .call import STALL_S, Call
 
@@ -21,14 +20,12 @@ _Part = tuple[int, int, int]  # file descriptor, position, bytes
 
 @contextmanager
 def opened(runs: Sequence[Run]) -> Iterator[list[_Part]]:
-    """The files of ``runs``, one after the other. Raises UnknownTopicOrPartition when one is gone."""
+    """The files of ``runs``, one after the other. Raises FileNotFoundError when one is gone."""
     parts: list[_Part] = []
     try:
         for run in runs:
             parts.append((os.open(run.segment, os.O_RDONLY | os.O_CLOEXEC), run.position, run.length))
         yield parts
-    except FileNotFoundError as error:
-        raise UnknownTopicOrPartition("the topic was deleted while it was read") from error
     finally:
         for file, _, _ in parts:
             os.close(file)

@@ -16,7 +16,7 @@ from ..partition.records import STREAM_START
 from ..partition.segments import Slice
 from . import files, media, problems, wire
 from .call import Call, unless_ended
-from .fetching import Wanted, slice_headers
+from .fetching import Wanted, dropped, slice_headers
 from .metrics import OBSERVATION
 from .rendering import first_offset, rows
 
@@ -60,7 +60,8 @@ async def _stream(call: Call, partition: Partition, wanted: Wanted, found: Slice
             await form.send(found, start)
             start = found.next_offset
             found = await unless_ended(call, _next(partition, wanted, start))
-    except StockadeError as refusal:
+    except (StockadeError, FileNotFoundError) as error:
+        refusal = error if isinstance(error, StockadeError) else dropped()
         await call.write(farewell(wanted.form, problems.document(refusal, call.id)))
     return stream
 

@@ -9,7 +9,7 @@ from ..partition.errors import StockadeError
 from ..partition.tenures import Tenure
 from . import bodies, shapes, wire
 from .call import Call, json_answer
-from .fetching import fetch_once, read_wanted
+from .fetching import dropped, fetch_once, read_wanted
 from .following import follow
 from .receiving import receive_batch
 from .rendering import rows
@@ -78,9 +78,12 @@ async def read_tail(call: Call) -> web.StreamResponse:
     stream = await call.start_stream(200, {"Content-Type": "application/json"})
     await call.write(wire.dump(head)[:-1] + b',"records":[')
     separator = b""
-    async for piece in rows(found, start, with_meta=True):
-        await call.write(separator + b",".join(wire.dump(row.record) for row in piece))
-        separator = b","
+    try:
+        async for piece in rows(found, start, with_meta=True):
+            await call.write(separator + b",".join(wire.dump(row.record) for row in piece))
+            separator = b","
+    except FileNotFoundError as error:
+        raise dropped() from error
     await call.write(b"]}")
     return stream
 

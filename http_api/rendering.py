@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..partition.commands import SEQUENCE_MODULUS, Offset
-from ..partition.errors import UnknownTopicOrPartition
 from ..partition.records import RECORDS_MAX, decode_batch
 from ..partition.segments import Slice, StoredBatch
 
@@ -30,10 +29,10 @@ class Row(NamedTuple):
 async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator[list[Row]]:
     """The records of a slice from offset ``start``, at most RECORDS_PER_TURN a piece.
 
-    ``with_meta`` adds who wrote each. Raises OSError when the log was erased meanwhile.
+    ``with_meta`` adds who wrote each. Raises FileNotFoundError when what is read was dropped meanwhile.
     """
     for batches in _groups(batch for run in found.runs for batch in run.load()):
-        for batch, message in zip(batches, _messages(found, batches), strict=True):
+        for batch, message in zip(batches, found.fetch(batches), strict=True):
             columns = decode_batch(message)
             first = max(0, start - batch.base_offset)
             for row in range(first, batch.count, RECORDS_PER_TURN):
@@ -43,7 +42,7 @@ async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator
 
 async def take(found: Slice, start: Offset, max_bytes: int, *, with_meta: bool) -> list[dict[str, Any]]:
     """Records from ``start``: the first always, more while they all fit ``max_bytes`` and are at most
-    RECORDS_MAX.
+    RECORDS_MAX. Raises FileNotFoundError as ``rows`` does.
     """
     taken: list[dict[str, Any]] = []
     room = max_bytes
@@ -61,13 +60,6 @@ def first_offset(found: Slice, wanted: Offset | None) -> Offset:
     if wanted is not None and wanted >= 0:
         return wanted
     return max(found.log_start, found.base_offset)
-
-
-def _messages(found: Slice, batches: list[StoredBatch]) -> list[bytes]:
-    try:
-        return found.fetch(batches)
-    except FileNotFoundError as error:
-        raise UnknownTopicOrPartition("the topic was deleted while it was read") from error
 
 
 def _groups(batches: Iterable[StoredBatch]) -> Iterator[list[StoredBatch]]:

@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 def call(
-    method: str, url: str, body: Any = None, *, headers: dict[str, str] | None = None, timeout_s: float = 20
+    method: str, url: str, body: Any = None, *, headers: dict[str, str] | None = None, timeout_s: float = 60
 ) -> Answer:
     """One request; refusals are answers. OSError when there is no answer."""
     given = dict(headers or {})
@@ -45,7 +45,7 @@ def expect(status: int, answer: Answer) -> Any:
     return answer.json if answer.body else None
 
 
-def eventually(attempt: Callable[[], Any], timeout_s: float = 20.0, pause_s: float = 0.05) -> Any:
+def eventually(attempt: Callable[[], Any], timeout_s: float = 60.0, pause_s: float = 0.05) -> Any:
     """What ``attempt`` answers once it is neither None nor False; it may raise OSError meanwhile."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -28,7 +28,7 @@ def settled(writer: Writer, text: str, sequence: int, cluster: LocalCluster, par
         answer = writer.append(text, sequence, partition, writer.topic.at(next(nodes).url))
         return None if answer.status >= 500 or answer.status in (421, 429) else answer
 
-    found: Answer = eventually(attempt, timeout_s=30)
+    found: Answer = eventually(attempt, timeout_s=60)
     return found
 
 
@@ -39,7 +39,7 @@ def _holds(read: Callable[[], list[str]], expected: list[str]) -> bool:
 def on_every_replica(cluster: LocalCluster, topic: Topic, expected: list[str]) -> None:
     for node in cluster.nodes:
         here = partial(topic.at(node.url).values, query="offset=0&local=true&max_bytes=67108864")
-        eventually(partial(_holds, here, expected), timeout_s=30)
+        eventually(partial(_holds, here, expected), timeout_s=60)
 
 
 def test_a_killed_leader_loses_nothing_and_stores_nothing_twice(cluster: LocalCluster) -> None:

@@ -28,7 +28,7 @@ def decided(ask: Any) -> Answer:
         answer: Answer = ask()
         return None if answer.status >= 500 or answer.status in (421, 429) else answer
 
-    found: Answer = eventually(attempt, timeout_s=30)
+    found: Answer = eventually(attempt, timeout_s=60)
     return found
 
 

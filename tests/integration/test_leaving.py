@@ -92,7 +92,7 @@ def test_a_followed_read_ends_with_a_problem_when_its_node_leaves(cluster: Local
 
     def follow() -> None:
         url = f"{topic.at(leader.url).records()}?follow=true"
-        lines.append(call("GET", url, headers={"Accept": "application/x-ndjson"}, timeout_s=30).body)
+        lines.append(call("GET", url, headers={"Accept": "application/x-ndjson"}, timeout_s=60).body)
 
     following = in_background(follow)
     eventually(lambda: b"stockade_http" in call("GET", f"{leader.url}/metrics").body)

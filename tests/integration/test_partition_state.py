@@ -47,7 +47,7 @@ class Remembered:
     def check(self) -> None:
         node = running(self.cluster)
         topic = self.topic.at(node)
-        eventually(lambda: call("GET", f"{topic.records()}?offset=3").status == 200, timeout_s=30)
+        eventually(lambda: call("GET", f"{topic.records()}?offset=3").status == 200, timeout_s=60)
         assert topic.values(query="offset=3")[-1] == "named"
         expect(410, call("GET", f"{topic.records()}?offset=2"))
         known = expect(200, call("GET", f"{node}{self.position}"))

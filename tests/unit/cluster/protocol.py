@@ -12,10 +12,11 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from stockade.cluster.commands import FenceRef, Freed, GrantState, GroupId, TicketState
+from stockade.cluster.commands import Freed, GrantState, GroupId, TicketState
 from stockade.cluster.grants import Grant
-from stockade.cluster.group_commands import Owned, ReaderRef
+from stockade.cluster.group_commands import Owned
 from stockade.cluster.queue import Ticket
+from stockade.cluster.refs import FenceRef, ReaderRef
 from stockade.cluster.topic_commands import TopicFenced
 from stockade.partition import commands
 from stockade.partition.errors import GenerationFenced, InvalidRequest, StockadeError

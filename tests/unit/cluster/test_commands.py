@@ -17,7 +17,6 @@ from stockade.cluster.commands import (
     Enrolled,
     FenceInstalled,
     FenceProducer,
-    FenceRef,
     Freed,
     GrantState,
     InitProducer,
@@ -39,7 +38,7 @@ from stockade.cluster.commands import (
     encode_command,
     encode_result,
 )
-from stockade.cluster.group_commands import Disown, Own, Owned, ReaderFenceInstalled, ReaderRef, Verdict
+from stockade.cluster.group_commands import Disown, Own, Owned, ReaderFenceInstalled, Verdict
 from stockade.cluster.membership_commands import (
     AddNode,
     Arranged,
@@ -50,6 +49,7 @@ from stockade.cluster.membership_commands import (
     RemoveNode,
 )
 from stockade.cluster.model import Claim, TopicConfig
+from stockade.cluster.refs import FenceRef, ReaderRef
 from stockade.cluster.topic_commands import ChangeTopic, FencedPartition, FenceTopic, TopicChanged, TopicFenced
 from stockade.partition.errors import (
     InvalidRequest,

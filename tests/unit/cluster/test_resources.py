@@ -3,7 +3,9 @@
 import pytest
 
 from stockade.cluster.catalog import group_id
-from stockade.cluster.group_commands import Owned, ReaderRef, Verdict
+from stockade.cluster.commands import Freed
+from stockade.cluster.group_commands import Owned, Verdict
+from stockade.cluster.refs import ReaderRef
 from stockade.cluster.resources import CLAIMS_MAX, Resource, judge
 from stockade.partition import commands
 from stockade.partition.errors import (
@@ -88,6 +90,38 @@ def test_037_the_severed_session_loses_everything_or_this_resource_alone(sever: 
     else:
         assert (left, driver.holders()) == (["b", "a", "a"], [None, "a"])
     assert driver.machine.session("a").session == "a", "the session itself lives"
+
+
+def test_037_who_severs_is_answered_when_the_victims_slots_are_cleared_and_its_readers_refused() -> None:
+    driver = house()
+    groups = driver.machine.topics()[0].groups()
+    grant = driver.granted("a", [1])
+    owned(driver, "a", "r")
+    owned(driver, "a", "t/0", group="other")
+    driver.settle()
+    answer = driver.own("b", ("r", 1))
+    assert isinstance(answer, Owned)
+    assert [ref.group_id for ref in answer.fences] == [groups[1]]
+    assert answer.pending == [ReaderRef(groups[0], "other", 1)]
+    assert not driver.machine.is_over(answer.fences[0])
+    slot = driver.partition(groups[1]).slot
+    assert slot is not None and slot.grant_id == grant.grant_id
+    driver.settle()
+    assert driver.machine.is_over(answer.fences[0])
+    assert driver.partition(groups[1]).slot is None
+    assert driver.machine.is_reader_installed(answer.pending[0])
+    assert driver.partition(groups[0]).readers.judge("other", 1) == NotOwner(fence_epoch=1, group="other")
+
+
+def test_042_a_close_is_answered_when_the_sessions_fence_epochs_are_refused() -> None:
+    driver = house()
+    group = driver.machine.topics()[0].groups()[0]
+    owned(driver, "a", "t/0")
+    driver.settle()
+    freed = driver.close("a")
+    assert freed == Freed([], [ReaderRef(group, "g", 1)])
+    driver.settle()
+    assert driver.partition(group).readers.judge("g", 1) == NotOwner(fence_epoch=1, group="g")
 
 
 def test_037_the_severed_session_loses_its_place_in_line_too() -> None:

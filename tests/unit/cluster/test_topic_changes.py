@@ -1,7 +1,8 @@
 """Topics that grow or change, and fences on purpose (SEMANTICS 7.4)."""
 
 from stockade.cluster.catalog import group_id
-from stockade.cluster.commands import FenceRef, GrantState, TicketState
+from stockade.cluster.commands import GrantState, TicketState
+from stockade.cluster.refs import FenceRef
 from stockade.cluster.topic_commands import FencedPartition, TopicChanged, TopicFenced
 from stockade.partition.errors import InconsistentTopicId, InvalidRequest, ProducerFenced, UnknownTopicOrPartition
 

@@ -104,11 +104,8 @@ class Lane:
 
     def add(self, record: Record, size: int, now_s: float) -> tuple[Batch, int]:
         """Queue a record: its batch and its position in it. Raises the error that halted the lane."""
-        batch = self.open_batch
-        if batch is not None and batch.size + size > self._batch_bytes_max:
-            batch.sealed = True
-            batch = None
-        if batch is None:
+        batch = self._queue[-1] if self._queue else None
+        if batch is None or batch.sealed or batch.size + size > self._batch_bytes_max:
             batch = Batch(now_s)
             self.add_batch(batch)
         index = batch.add(record, size)

@@ -19,6 +19,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "request_timeout_ms": (100, 300_000),
     "delivery_timeout_ms": (100, 3_600_000),
     "linger_ms": (0, 60_000),
+    "send_timeout_ms": (0, 3_600_000),
     "batch_records_max": (1, 100_000),
     "batch_bytes_max": (1_024, 16 << 20),
     "inflight_batches_max": (1, 5),
@@ -54,6 +55,7 @@ class ClientConfig:
       ends, the outcome is unknown.
     - ``delivery_timeout_ms``: from ``send`` to the answer over all attempts; also the limit of repeating any other
       call. At least ``linger_ms + request_timeout_ms``, so that one whole attempt fits.
+    - ``send_timeout_ms``: how long ``send`` waits for room in the buffer before it raises BufferFull.
     - ``linger_ms``: how long a batch that is not full waits for more records. 0: until there is room in flight.
     - ``batch_records_max``, ``batch_bytes_max``: a batch is full at this size. A longer record travels alone.
     - ``inflight_batches_max``: batches of one partition under way at once. The server remembers five, never more.
@@ -77,8 +79,9 @@ class ClientConfig:
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
     linger_ms: int = 5
+    send_timeout_ms: int = 120_000
     batch_records_max: int = 10_000
-    batch_bytes_max: int = 256 << 10
+    batch_bytes_max: int = 512 << 10
     inflight_batches_max: int = 5
     buffer_bytes_max: int = 64 << 20
     session_ttl_ms: int = 10_000

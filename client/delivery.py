@@ -7,6 +7,7 @@ from typing import Any
 
 from ..partition.errors import StockadeError
 from .batches import Batch, Receipt
+from .errors import BufferFull
 
 
 class Delivery:
@@ -44,26 +45,46 @@ class Delivery:
 
 
 class Buffer:
-    """A bound on the bytes that wait for their answer. Who waits for room gets it in the order of asking."""
+    """A bound on the bytes that wait for their answer. Who waits for room gets it in the order of asking.
 
-    def __init__(self, bytes_max: int) -> None:
+    ``timeout_ms``: how long anybody waits.
+    """
+
+    def __init__(self, bytes_max: int, timeout_ms: int) -> None:
         self._bytes_max = bytes_max
+        self._timeout_ms = timeout_ms
         self._used = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def take_now(self, size: int) -> bool:
+        """Take room, if there is some and nobody waits. More than there is in all is let in when nothing else is."""
+        if self._waiting or not self._has_room(size):
+            return False
+        self._used += size
+        return True
+
     async def take(self, size: int) -> None:
-        """Wait for room. More than there is in all is let in when the buffer is empty."""
-        if not self._waiting and self._has_room(size):
-            self._used += size
+        """Wait for room. Raises BufferFull when there was none in time."""
+        if self.take_now(size):
             return
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((size, future))
         try:
-            await future
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                await future
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled():
-                self.give_back(size)
+            self._leave(size, future)
             raise
+        except TimeoutError:
+            if future.cancelled():
+                self._leave(size, future)
+                raise BufferFull(bytes_max=self._bytes_max, waited_ms=self._timeout_ms) from None
+
+    def _leave(self, size: int, future: "asyncio.Future[None]") -> None:
+        if not future.cancelled():
+            self.give_back(size)  # room was given at the last moment
+        else:
+            self.give_back(0)  # who waited behind may fit
 
     def give_back(self, size: int) -> None:
         """Free room and let in who fits now."""

@@ -31,6 +31,12 @@ class ClusterUnreachable(LeaderNotAvailable):
     code, title = "CLUSTER_UNREACHABLE", "No node can be reached"
 
 
+class BufferFull(StockadeError):
+    """No room for the record in ``send_timeout_ms``; it was not taken. Fields: bytes_max, waited_ms."""
+
+    code, title, http_status, retriable = "BUFFER_FULL", "The producer's buffer is full", 0, True
+
+
 class ClientClosed(StockadeError):
     """The client was closed, or not started; nothing was sent."""
 

@@ -84,6 +84,11 @@ def partitioner_of(wanted: str | Partitioner, seed: str) -> Partitioner:
     return _BY_NAME[wanted](seed)
 
 
+def stays_open(partitioner: Partitioner) -> bool:
+    """Whether it sends every record without a key where a batch is open, so that it need not be asked."""
+    return type(partitioner) in (Sticky, Murmur2)
+
+
 def choose(partitioner: Partitioner, choice: Choice) -> int:
     """The choice, checked. Raises InvalidRequest for one that there is not, or for whatever the partitioner raised."""
     try:

@@ -19,7 +19,7 @@ from .fencing import Fence, Session
 from .interceptors import Interceptor, intercepted, intercepted_columns
 from .model import Mode, ProducerPair, Tail, Topic
 from .outcomes import Failure, Outcomes
-from .partitioners import Choice, Partitioner, choose, partitioner_of
+from .partitioners import Choice, Partitioner, choose, partitioner_of, stays_open
 from .sender import Route, Sender
 
 _KEYLESS = Record(None, None, 0)
@@ -53,10 +53,12 @@ class Producer:
         self.name = name or f"producer-{secrets.token_hex(8)}"
         self._partitioner = partitioner_of(partitioner, self.name)
         self._interceptors = tuple(interceptors)
-        self._buffer = Buffer(self.client.config.buffer_bytes_max)
+        self._stays_open = stays_open(self._partitioner)
+        self._buffer = Buffer(self.client.config.buffer_bytes_max, self.client.config.send_timeout_ms)
         self._sender: Sender | None = None
         self._seats = Seats()
-        self._open: dict[str, int] = {}
+        self._is_closing = False
+        self._open: dict[str, Route] = {}
         self._failed: list[Batch] = []
         self._successes: Outcomes[Receipt] = Outcomes(self._buffer)
         self._errors: Outcomes[Failure] = Outcomes(self._buffer)
@@ -96,8 +98,8 @@ class Producer:
         """Queue one record; waits only while the buffer is full. Await the Delivery for its receipt, or ``flush``.
 
         Without ``partition``, the partitioner chooses one. ``timestamp_ms`` None: now. Raises InvalidRecord,
-        MessageTooLarge, UnknownTopicOrPartition, InvalidRequest from a partitioner that chose none, or what halted the
-        partition.
+        MessageTooLarge, UnknownTopicOrPartition, InvalidRequest from a partitioner that chose none, BufferFull after
+        ``send_timeout_ms``, ClientClosed, or what halted the partition.
         """
         described = self.client.metadata.known(topic) or await self.client.metadata.topic(topic)
         record = Record(key, value, time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms, headers)
@@ -107,9 +109,10 @@ class Producer:
         size = record.size
         if size > described.config.max_batch_bytes:
             raise MessageTooLarge(limit=described.config.max_batch_bytes, unit="bytes")
-        await self._buffer.take(size)
+        if not self._buffer.take_now(size):
+            await self._buffer.take(size)
         try:
-            route = self._route(described, self._choose(described, record) if partition is None else partition)
+            route = self._choose(described, record) if partition is None else self._route(described, partition)
             batch, index = route.lane.add(record, size, time.monotonic())
         except StockadeError:
             self._buffer.give_back(size)
@@ -142,7 +145,7 @@ class Producer:
         batch.encode(described.config.max_batch_bytes)
         await self._buffer.take(batch.size)
         try:
-            route = self._route(described, self._choose(described, _KEYLESS) if partition is None else partition)
+            route = self._choose(described, _KEYLESS) if partition is None else self._route(described, partition)
             batch.created_s = time.monotonic()
             route.lane.add_batch(batch)
         except StockadeError:
@@ -166,7 +169,8 @@ class Producer:
                 raise batch.outcome
 
     async def close(self) -> None:
-        """Flush, then close all connections. Raises what ``flush`` raises, after closing."""
+        """Take nothing more, flush, then close all connections. Raises what ``flush`` raises, after closing."""
+        self._is_closing = True
         try:
             if self._sender is not None:
                 await self.flush()
@@ -175,6 +179,7 @@ class Producer:
 
     async def abort(self) -> None:
         """Close without waiting: what was never sent fails, what is under way has an unknown outcome."""
+        self._is_closing = True
         sender, self._sender = self._sender, None
         if sender is not None:
             await sender.abort()
@@ -264,17 +269,22 @@ class Producer:
         return self._sender
 
     def _route(self, topic: Topic, partition: int) -> Route:
+        if self._is_closing:
+            raise ClientClosed("the producer is being closed, or was")
         if not 0 <= partition < len(topic.partitions):
             raise UnknownTopicOrPartition(topic=topic.name, partition=partition)
         return self._running.route(topic, partition)
 
-    def _choose(self, topic: Topic, record: Record) -> int:
-        current = self._open.get(topic.name)
-        if current is not None and self._running.route(topic, current).lane.open_batch is None:
-            current = None
+    def _choose(self, topic: Topic, record: Record) -> Route:
+        route = self._open.get(topic.name)
+        if route is not None and route.lane.open_batch is None:
+            route = None
+        if route is not None and self._stays_open and record.key is None and not self._is_closing:
+            return route
+        current = None if route is None else route.partition
         chosen = choose(self._partitioner, Choice(topic.name, record, len(topic.partitions), current))
-        self._open[topic.name] = chosen
-        return chosen
+        route = self._open[topic.name] = self._route(topic, chosen)
+        return route
 
     def _on_settled(self, route: Route, batch: Batch) -> None:
         outcome = batch.outcome

@@ -284,6 +284,26 @@ def test_out_of_order_for_a_batch_that_overtook_an_older_one_is_no_gap_even_if_t
     assert driver.outcomes == {"a": "0", "b": "1"}
 
 
+def test_105_what_waited_behind_a_retry_is_numbered_when_it_leaves_and_never_again() -> None:
+    driver = Driver(ClientConfig(linger_ms=0, retry_backoff_ms=50, batch_records_max=1, inflight_batches_max=2))
+    driver.add("a")
+    driver.pump()
+    driver.refuse("a", NOT_LEADER)
+    driver.add("b", "c")
+    driver.pump()
+    assert [driver.batches[name].first_seq for name in "abc"] == [0, -1, -1]
+    driver.wait(50)
+    driver.store("a")
+    assert [driver.batches[name].first_seq for name in "abc"] == [0, 1, 2]
+    driver.refuse("b", NOT_LEADER)
+    driver.refuse("c", GAP)
+    driver.wait(100)
+    driver.store("b")
+    driver.store("c")
+    assert driver.wire == [*"aabcbc"]
+    assert [driver.batches[name].first_seq for name in "abc"] == [0, 1, 2]
+
+
 def test_106_a_lane_in_trouble_does_not_hold_up_another() -> None:
     troubled, other = in_flight("a"), in_flight("x")
     troubled.refuse("a", NOT_LEADER)

@@ -60,6 +60,24 @@ def test_values_that_contradict_each_other_are_refused(settings: dict[str, Any])
         ClientConfig(**settings)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"acks": 0},
+        {"idempotent": False},
+        {"retries_max": 0},
+        {"inflight_batches_max": 6},
+        {"delivery_timeout_ms": 30_004},
+        {"buffer_bytes_max": 1 << 20, "batch_bytes_max": 2 << 20},
+    ],
+)
+def test_112_nothing_that_would_cost_idempotence_or_order_can_be_set_and_nothing_is_quietly_changed(
+    settings: dict[str, Any],
+) -> None:
+    with pytest.raises((InvalidConfig, TypeError)):
+        ClientConfig(**settings)
+
+
 def test_a_config_is_made_of_one_url_of_several_or_of_a_config() -> None:
     one = ClientConfig.of("http://a:1/")
     assert one.bootstrap == ("http://a:1",)

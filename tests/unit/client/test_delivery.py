@@ -43,7 +43,7 @@ async def take(buffer: Buffer, size: int, took: list[int]) -> None:
 
 def test_room_is_given_in_the_order_of_asking() -> None:
     async def run() -> None:
-        buffer, took = Buffer(10), list[int]()
+        buffer, took = Buffer(10, 60_000), list[int]()
         await buffer.take(8)
         waiting = [asyncio.ensure_future(take(buffer, size, took)) for size in (5, 1, 2)]
         await asyncio.sleep(0)
@@ -57,7 +57,7 @@ def test_room_is_given_in_the_order_of_asking() -> None:
 
 def test_what_is_larger_than_the_whole_buffer_gets_in_when_it_is_empty() -> None:
     async def run() -> None:
-        buffer = Buffer(10)
+        buffer = Buffer(10, 60_000)
         await buffer.take(11)
         waiting = asyncio.ensure_future(buffer.take(1))
         await asyncio.sleep(0)
@@ -70,7 +70,7 @@ def test_what_is_larger_than_the_whole_buffer_gets_in_when_it_is_empty() -> None
 
 def test_who_gives_up_waiting_takes_no_room() -> None:
     async def run() -> None:
-        buffer, took = Buffer(10), list[int]()
+        buffer, took = Buffer(10, 60_000), list[int]()
         await buffer.take(10)
         gone, served = (asyncio.ensure_future(take(buffer, size, took)) for size in (10, 9))
         await asyncio.sleep(0)
@@ -84,7 +84,7 @@ def test_who_gives_up_waiting_takes_no_room() -> None:
 
 def test_who_gives_up_just_when_served_gives_the_room_back() -> None:
     async def run() -> None:
-        buffer, took = Buffer(10), list[int]()
+        buffer, took = Buffer(10, 60_000), list[int]()
         await buffer.take(10)
         gone, served = (asyncio.ensure_future(take(buffer, 10, took)) for _ in range(2))
         await asyncio.sleep(0)

@@ -1,0 +1,210 @@
+"""What the client gives: a Producer and a Consumer beside NATS's clients (P1, P2, P9), and what they cost.
+
+``python bench/client.py [--seconds 3] [--repeats 5] [--peers none]``: three nodes of each system, all stores on one
+disk; the loads take turns, each in a process of its own, and every ratio is the median of the rounds'. Stockade
+answers when a majority has synced; JetStream, with three replicas, when a majority has it in memory.
+"""
+
+# ruff: noqa: S603, T201  # it starts itself, and prints a table
+
+import argparse
+import asyncio
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import uvloop
+from trees import ROOT, call, clusters
+
+sys.path.insert(0, str(ROOT / "src"))
+
+import nats_peer
+
+from stockade import Consumer, Producer
+
+LARGE, SMALL = 1024, 100
+IN_FLIGHT = 256
+CHUNK = 1000
+COST_MAX_US = 5.0
+
+
+class Load(NamedTuple):
+    """What one run gave; ``cpu_us``: processor time of the client's process for a record."""
+
+    per_s: float
+    cpu_us: float
+
+
+async def produce(urls: str, topic: str, size: int, seconds: float) -> tuple[int, float]:
+    """One record a ``send``, as fast as the producer takes them; counted when all are stored."""
+    value, count = b"x" * size, 0
+    async with Producer(urls) as producer:
+        began = time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            for _ in range(CHUNK):
+                _ = await producer.send(topic, value)
+            count += CHUNK
+        await producer.flush()
+        return count, time.perf_counter() - began
+
+
+async def produce_batches(urls: str, topic: str, size: int, seconds: float) -> tuple[int, float]:
+    """The same with columns: 64 records a ``send_batch``."""
+    values, count = [b"x" * size] * 64, 0
+    async with Producer(urls) as producer:
+        began = time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            _ = await producer.send_batch(topic, 0, values)
+            count += len(values)
+        await producer.flush()
+        return count, time.perf_counter() - began
+
+
+async def consume(urls: str, topic: str, records_max: int) -> tuple[int, float]:
+    """Record objects of a topic, one after the other."""
+    count = 0
+    async with Consumer(urls) as consumer:
+        began = time.perf_counter()
+        async for _ in consumer.read(topic):
+            count += 1
+            if count == records_max:
+                break
+        return count, time.perf_counter() - began
+
+
+async def consume_arrow(urls: str, topic: str, records_max: int) -> tuple[int, float]:
+    """The same as Arrow batches."""
+    count = 0
+    async with Consumer(urls) as consumer:
+        began = time.perf_counter()
+        async with consumer.pieces(topic) as pieces:
+            async for piece in pieces:
+                count += piece.batch.num_rows
+                if count >= records_max:
+                    break
+        return count, time.perf_counter() - began
+
+
+WORK = {
+    "send": lambda where, seconds, records: produce(where, "large", LARGE, seconds),
+    "send-small": lambda where, seconds, records: produce(where, "small", SMALL, seconds),
+    "send-batch": lambda where, seconds, records: produce_batches(where, "large", LARGE, seconds),
+    "send-batch-small": lambda where, seconds, records: produce_batches(where, "small", SMALL, seconds),
+    "read": lambda where, seconds, records: consume(where, "read", records),
+    "pieces": lambda where, seconds, records: consume_arrow(where, "read", records),
+    "nats-publish": lambda where, seconds, records: nats_peer.publish(where, b"x" * LARGE, IN_FLIGHT, seconds),
+    "nats-consume": lambda where, seconds, records: nats_peer.consume(where, records),
+}
+
+
+def work(name: str, where: str, seconds: float, records: int) -> None:
+    """What a process of its own does: run, and print a Load as JSON."""
+
+    async def run() -> Load:
+        before = time.process_time()
+        count, took = await WORK[name](where, seconds, records)
+        return Load(count / took, (time.process_time() - before) / count * 1e6)
+
+    print(json.dumps(uvloop.run(run())))
+
+
+def loaded(name: str, where: str, seconds: float, records: int) -> Load:
+    """Do it in a process of its own."""
+    command = [sys.executable, __file__, "--work", name, "--where", where]
+    command += ["--seconds", str(seconds), "--records", str(records)]
+    return Load(*json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--records", type=int, default=200_000, help="to read")
+    parser.add_argument("--peers", choices=("nats", "none"), default="nats" if shutil.which("nats-server") else "none")
+    parser.add_argument("--work", choices=WORK, help=argparse.SUPPRESS)
+    parser.add_argument("--where", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.work:
+        work(chosen.work, chosen.where, chosen.seconds, chosen.records)
+        return
+    with ExitStack() as stack:
+        nodes = stack.enter_context(clusters([""]))[""].urls
+        where = ",".join(nodes)
+        for topic in ("large", "small", "read"):
+            call("POST", f"{nodes[0]}/v1/topics", {"name": topic})
+        asyncio.run(fill(where, chosen.records))
+        rows = {name: _turn(name, where, chosen) for name in WORK if not name.startswith("nats-")}
+        if chosen.peers == "nats":
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            rows |= peers(folder, stack.enter_context(nats_peer.servers(folder / "nats")), chosen)
+        show(measured(rows, chosen.repeats))
+
+
+async def fill(where: str, records: int) -> None:
+    """What the consumers read: as many records of 1 KiB, stored as a Producer batches them."""
+    async with Producer(where) as producer:
+        for _ in range(records):
+            _ = await producer.send("read", b"x" * LARGE)
+
+
+def peers(folder: Path, urls: list[str], chosen: argparse.Namespace) -> dict[str, Callable[[], Load]]:
+    """The other system's loads; its stream is filled by what is published."""
+    leader = asyncio.run(nats_peer.create(urls))
+    asyncio.run(nats_peer.fill(leader, b"x" * LARGE, chosen.records))
+    rows = {name: _turn(name, leader, chosen) for name in WORK if name.startswith("nats-")}
+    program = nats_peer.build_c(folder)
+    if program is not None:
+        rows["nats-c-publish"] = lambda: Load(
+            nats_peer.publish_c(program, leader, LARGE, IN_FLIGHT, chosen.seconds), float("nan")
+        )
+    return rows
+
+
+def _turn(name: str, where: str, chosen: argparse.Namespace) -> Callable[[], Load]:
+    return lambda: loaded(name, where, chosen.seconds, chosen.records)
+
+
+def measured(rows: dict[str, Callable[[], Load]], repeats: int) -> dict[str, list[Load]]:
+    """Rounds of all loads in turn; the first warms up."""
+    found: dict[str, list[Load]] = {name: [] for name in rows}
+    for repeat in range(repeats + 1):
+        for name, run in rows.items():
+            load = run()
+            if repeat:
+                found[name].append(load)
+    return found
+
+
+def show(found: dict[str, list[Load]]) -> None:
+    """Medians, and the bars."""
+    print(f"{'':20} {'records/s':>10} {'client µs CPU':>14}")
+    for name, loads in found.items():
+        per_s, cpu_us = (statistics.median(column) for column in zip(*loads, strict=True))
+        print(f"{name:20} {per_s:10.0f} {cpu_us:14.2f}")
+    for label, ours, theirs, bar in (
+        ("P1: send / nats-py", "send", "nats-publish", 3.0),
+        ("P1: send_batch / nats-py", "send-batch", "nats-publish", 3.0),
+        ("P2: send / NATS C client", "send", "nats-c-publish", 1.5),
+        ("P2: send_batch / NATS C client", "send-batch", "nats-c-publish", 1.5),
+        ("P9: pieces / nats-py", "pieces", "nats-consume", 2.0),
+        ("P9: read / nats-py", "read", "nats-consume", 2.0),
+    ):
+        if theirs in found:
+            pairs = zip(found[ours], found[theirs], strict=True)
+            ratio = statistics.median(one.per_s / other.per_s for one, other in pairs)
+            print(f"{label:34} {ratio:6.2f}   (bar {bar})")
+    cost_us = statistics.median(load.cpu_us for load in found["send-small"])
+    print(f"{'client cost of a record of 100 B':34} {cost_us:6.2f} µs of CPU   (bar {COST_MAX_US})")
+
+
+if __name__ == "__main__":
+    main()

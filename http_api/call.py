@@ -81,6 +81,7 @@ class Call:
         self.partition: Partition | None = None
         self.decided_by: Leader | None = None
         self.stream: web.StreamResponse | None = None
+        self.is_answered = False
         self.parameters = _UNREAD
 
     @cached_property
@@ -93,9 +94,9 @@ class Call:
         """The node."""
         return self.context.service
 
-    def check_right(self) -> None:
-        """Whether whoever calls may. Raises Unauthenticated, PermissionDenied."""
-        self.context.tokens.check(self.request.headers.get("Authorization"), self.route.needs)
+    def check_right(self, needed: Right | None) -> None:
+        """Whether whoever calls may do what needs that right. Raises Unauthenticated, PermissionDenied."""
+        self.context.tokens.check(self.request.headers.get("Authorization"), needed)
 
     def credentials(self) -> dict[str, str]:
         """The header that a node must pass on with whatever it asks another one for this call."""
@@ -159,11 +160,12 @@ class Call:
         held = self.held_bytes
         self.context.background.start(work, lambda: self.context.bodies.give_back(held))
         self.held_bytes = 0
+        self.is_answered = True
 
     def is_gone(self) -> bool:
-        """Whether the client has closed the connection."""
+        """Whether the client has closed the connection before it was answered."""
         transport = self.request.transport
-        return transport is None or transport.is_closing()
+        return not self.is_answered and (transport is None or transport.is_closing())
 
     async def start_stream(self, status: int, headers: dict[str, str], length: int | None = None) -> web.StreamResponse:
         """Begin an answer that is written piece by piece; ``length`` None: not known beforehand."""

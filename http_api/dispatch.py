@@ -99,7 +99,7 @@ async def _attempt(call: Call) -> web.StreamResponse:
     raw_headers = call.request.raw_headers
     if sum(len(name) + len(value) + _LINE_EXTRA for name, value in raw_headers) > HEADER_BYTES_MAX:
         raise HeadersTooLarge(limit=HEADER_BYTES_MAX)
-    call.check_right()
+    call.check_right(call.route.needs)
     call.check_parameters()
     if call.route.answers_json:
         media.choose(call.accept, (media.JSON,))

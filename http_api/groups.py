@@ -11,6 +11,8 @@ async def own(call: Call) -> web.StreamResponse:
     """Own resources."""
     group, session = call.parameters.group(), call.parameters.session()
     wanted = shapes.read(await bodies.read_json(call), shapes.OwnBody)
+    if wanted.sever == "session" and any(shapes.given(claim.generation) is not None for claim in wanted.claims):
+        call.check_right("write")  # whoever loses, loses its seats as a writer, too
     results = await call.service.own(group, session, wanted.made(), atomic=wanted.atomic, sever=wanted.sever)
     return json_answer({"group": group, "results": results})
 

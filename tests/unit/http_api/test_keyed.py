@@ -8,6 +8,7 @@ import pytest
 from stockade.partition.partitioner import partition_for_key
 
 from .conversation import ARROW, NDJSON, TEXT, Conversation, nodes
+from .fake import FakePartition
 from .test_appending import arrow_stream
 
 KEYED = "/v1/topics/orders/records"
@@ -161,5 +162,41 @@ def test_acks_0_stores_in_the_background() -> None:
             assert (answer.status, answer.json) == (202, {"topic": "orders", "partition": None, "accepted": True})
             waited = await node.call("GET", partition(0) + "?max_wait_ms=5000")
             assert len(waited.json["records"]) == 1
+
+    asyncio.run(main())
+
+
+def test_parts_of_an_answered_request_wait_for_a_leader_when_the_client_has_gone() -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await node.topic()
+            node.server._context.leader_wait_s = 60
+            service, tries = node.service, 0
+            service.shared.lead("orders", None)
+            find = service.partition
+
+            async def counted(topic: str, partition: int, topic_id: int | None) -> FakePartition:
+                nonlocal tries
+                tries += 1
+                return await find(topic, partition, topic_id)
+
+            service.partition = counted  # type: ignore[method-assign]
+            body = b'{"records":[{"key":"k","value":"x"}]}'
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+            head = f"POST {KEYED}?acks=0 HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            writer.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            assert (await reader.readline()).startswith(b"HTTP/1.1 202 ")
+            writer.transport.abort()
+            server = node.server._runner.server
+            assert server is not None
+            async with asyncio.timeout(30):
+                while len(server.connections) > 1:  # noqa: ASYNC110 (nobody tells)
+                    await asyncio.sleep(0.01)
+                before = tries
+                while tries < before + 3:  # noqa: ASYNC110 (nobody tells)
+                    await asyncio.sleep(0.01)
+            service.shared.lead("orders", "n1")
+            found = await node.call("GET", f"{partition(0)}?offset=0&max_wait_ms=30000")
+            assert [record["value"] for record in found.json["records"]] == ["x"]
 
     asyncio.run(main())

@@ -119,3 +119,26 @@ def test_every_route_that_changes_the_cluster_or_throws_out_is_for_admins() -> N
         *("change_members", "reassign", "transfer_leader", "list_sessions"),
     }
     assert {NEEDS[OPERATIONS[name][:2]] for name in OPEN} == {None}
+
+
+def test_a_reader_takes_what_is_free_and_throws_no_writer_out() -> None:
+    async def main() -> None:
+        async with guarded() as (node,):
+            writer, reader = [
+                (await node.call("POST", "/v1/sessions", {"client_id": token}, bearer(token))).json["session"]
+                for token in ("writes", "looks")
+            ]
+
+            async def own(token: str, session: str, generation: int | None, sever: str = "session") -> int:
+                claim = {"resource": "x"} | ({} if generation is None else {"generation": generation})
+                headers = bearer(token) | {"Stockade-Session": session}
+                body = {"claims": [claim], "sever": sever}
+                return (await node.call("POST", "/v1/groups/g/own", body, headers)).status
+
+            assert await own("writes", writer, None) == 200
+            assert await own("looks", reader, None) == 409
+            assert [await own("looks", reader, generation) for generation in (0, 9)] == [403, 403]
+            assert await own("looks", reader, 9, "resource") == 200
+            assert await own("writes", writer, 10) == 200
+
+    asyncio.run(main())

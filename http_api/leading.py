@@ -13,6 +13,8 @@ from .call import Call, unless_ended
 
 RECHECK_S = 0.1
 """What other nodes learn about leaders, this one is not told: it asks again so often."""
+TRIES_PER_S = 2000
+"""All waiting requests of a node together try again so often at most: leaders are elected on the same processor."""
 
 _T = TypeVar("_T")
 
@@ -41,4 +43,9 @@ async def where_it_is_led(
             deadline = now + call.context.leader_wait_s if deadline is None else deadline
             if now >= deadline or call.stream is not None or call.context.stopping.done():
                 raise
-        await unless_ended(call, call.service.await_leadership_news(news, min(deadline - now, RECHECK_S)))
+        await unless_ended(call, _pause(call, news, deadline - now))
+
+
+async def _pause(call: Call, news: int, left_s: float) -> None:
+    await asyncio.sleep(min(left_s, call.context.requests.used / TRIES_PER_S))
+    await call.service.await_leadership_news(news, min(left_s, RECHECK_S))

@@ -7,7 +7,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from stockade.http_api import leading
+
 from .conversation import NDJSON, RECORDS, TEXT, Conversation, nodes
+from .fake import FakePartition
 
 FORWARDED = {"Stockade-Forwarded-By": "client"}
 
@@ -393,5 +396,39 @@ def test_a_long_poll_that_was_passed_on_ends_with_its_client() -> None:
             asking.cancel()
             await ended.wait()
             await runner.cleanup()
+
+    asyncio.run(main())
+
+
+def test_many_requests_that_wait_for_a_leader_leave_the_processor_to_the_election(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leading, "TRIES_PER_S", 100)
+
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await node.topic()
+            node.server._context.leader_wait_s = 60
+            shared, service, tries = node.service.shared, node.service, 0
+            shared.lead("orders", None)
+            find = service.partition
+
+            async def counted(topic: str, partition: int, topic_id: int | None) -> FakePartition:
+                nonlocal tries
+                tries += 1
+                shared.news += 1  # other groups elect their leaders all the time
+                return await find(topic, partition, topic_id)
+
+            service.partition = counted  # type: ignore[method-assign]
+            count, began = 20, asyncio.get_running_loop().time()
+            waiting = [asyncio.create_task(node.call("POST", RECORDS, {"records": [{}]})) for _ in range(count)]
+            await sees_requests(node, count)
+            first = tries
+            while tries < first + 5 * count:  # noqa: ASYNC110 (nobody tells)
+                await asyncio.sleep(0.01)
+            elapsed = asyncio.get_running_loop().time() - began
+            assert tries <= 2 * count + 100 * elapsed
+            shared.lead("orders", "n1")
+            assert [(await answer).status for answer in waiting] == [200] * count
 
     asyncio.run(main())

@@ -1,5 +1,6 @@
 """Reads of a partition: what a fetch asks for, and its answer in each form. Followed streams are next door."""
 
+import asyncio
 from typing import NamedTuple
 
 from aiohttp import web
@@ -25,6 +26,9 @@ SHORT_BYTES = 256 * 1024
 
 READINGS_MAX = 3
 """How often a fetch is tried whose records are dropped while they are read."""
+
+BATCHES_PER_TURN = 5000
+"""Batches looked up before the event loop gets its turn."""
 
 EARLIEST = -1
 """The log's start, as an offset to read from; None is its end."""
@@ -137,7 +141,7 @@ async def _arrow(call: Call, found: Slice, wanted: Wanted) -> web.StreamResponse
         "Content-Type": media.ARROW,
         "Stockade-Next-Offset": str(found.next_offset),
     }
-    end = STREAM_END + (origins.stream(found.batches) if wanted.meta else b"")
+    end = STREAM_END + (await _origins(found) if wanted.meta else b"")
     with files.opened(found.runs) as parts:
         if found.size <= SHORT_BYTES:
             body = b"".join((STREAM_START, *files.pieces(parts), end))
@@ -147,6 +151,17 @@ async def _arrow(call: Call, found: Slice, wanted: Wanted) -> web.StreamResponse
         await files.send(call, parts)
         await call.write(end)
         return stream
+
+
+async def _origins(found: Slice) -> bytes:
+    """Who wrote the batches: perhaps a hundred thousand of them, so other requests get their turn meanwhile."""
+    batches = []
+    for run in found.runs:
+        for batch in run.load():
+            batches.append(batch)
+            if len(batches) % BATCHES_PER_TURN == 0:
+                await asyncio.sleep(0)
+    return await asyncio.to_thread(origins.stream, batches)
 
 
 def _offset(asked: int | str) -> Offset | None:

@@ -2,9 +2,13 @@
 
 import asyncio
 import json
+import threading
 
 import pyarrow as pa
 import pytest
+
+from stockade.http_api import fetching, origins
+from stockade.partition.log import StoredBatch
 
 from .conversation import ARROW, JSON, NDJSON, RECORDS, TEXT, Conversation, run
 
@@ -140,6 +144,29 @@ def test_meta_tells_who_wrote_each_record() -> None:
             names = ("producer_id", "producer_epoch", "sequence", "writer_epoch")
             assert [tuple(record[name] for name in names) for record in answer.json["records"]] == expected
         assert (tail.json["log_end"], tail.json["topic_epoch"]) == (3, 0)
+
+    run(test)
+
+
+def test_who_wrote_many_batches_is_looked_up_while_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "BATCHES_PER_TURN", 1)
+    threads: list[int] = []
+    write = origins.stream
+
+    def noted(batches: list[StoredBatch]) -> bytes:
+        threads.append(threading.get_ident())
+        return write(batches)
+
+    monkeypatch.setattr(origins, "stream", noted)
+
+    async def test(node: Conversation) -> None:
+        await fill(node, b"a\n", b"b\nc\n", b"d\n")
+        answer = await node.call("GET", RECORDS + "?meta=true", None, {"Accept": ARROW["Content-Type"]})
+        body = pa.BufferReader(answer.body)
+        assert len(pa.ipc.open_stream(body).read_all()) == 4
+        assert pa.ipc.open_stream(body).read_all().column("count").to_pylist() == [1, 2, 1]
+        assert threads
+        assert threading.get_ident() not in threads
 
     run(test)
 

@@ -14,7 +14,7 @@ from . import bodies, shapes
 from .call import Call, json_answer
 from .parameters import INT64_MAX
 from .receiving import receive_batch
-from .writing import append_answer, check_message_id, count_refused, now_ms, read_guards
+from .writing import append_answer, count_refused, now_ms, read_guards
 
 TTL_MS_MAX = 30 * 86_400_000
 TTL_MS_DEFAULT = 86_400_000
@@ -72,7 +72,6 @@ async def append_stage(call: Call) -> web.StreamResponse:
     given = call.parameters
     name, guards = given.stage(), read_guards(given)
     call.partition = found = await call.service.partition(given.topic(), given.partition(), guards.topic_id)
-    check_message_id(found, guards)
     try:
         appended = await found.append_stage(name, now_ms(), Conditions(*guards[:6]))
     except StockadeError as refusal:

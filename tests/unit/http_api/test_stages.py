@@ -2,7 +2,10 @@
 
 import asyncio
 
+import msgspec
+
 from .conversation import TEXT, Conversation, nodes, run
+from .fake import FakePartition
 
 STAGES = "/v1/topics/orders/partitions/0/stages"
 
@@ -60,5 +63,34 @@ def test_names_and_prefixes_that_are_none_are_refused() -> None:
         assert (await node.call("GET", f"{STAGES}?prefix=")).status == 400
         assert (await node.call("PUT", f"{STAGES}/s?ttl_ms=0", b"a\n", TEXT)).status == 400
         assert (await node.call("PUT", f"{STAGES}/{'x' * 249}", b"a\n", TEXT)).status == 201
+
+    run(test)
+
+
+def test_a_node_that_does_not_lead_refuses_no_message_id_by_an_old_configuration() -> None:
+    async def main() -> None:
+        async with nodes(2) as (leader, other):
+            await leader.topic(dedupe_window_ms=60_000)
+            find = other.service.partition
+
+            async def outdated(topic: str, partition: int, topic_id: int | None) -> FakePartition:
+                found = await find(topic, partition, topic_id)
+                found.config = msgspec.structs.replace(found.config, dedupe_window_ms=0)
+                return found
+
+            other.service.partition = outdated  # type: ignore[method-assign]
+            await leader.call("PUT", f"{STAGES}/s", b"a\n", TEXT)
+            answer = await other.call("POST", f"{STAGES}/s/append", None, {"Stockade-Message-Id": "m"})
+            assert (answer.status, await leader.values()) == (200, ["a"])
+
+    asyncio.run(main())
+
+
+def test_a_message_id_is_refused_where_none_is_remembered() -> None:
+    async def test(node: Conversation) -> None:
+        await node.call("PUT", f"{STAGES}/s", b"a\n", TEXT)
+        answer = await node.call("POST", f"{STAGES}/s/append", None, {"Stockade-Message-Id": "m"})
+        assert (answer.status, answer.json["code"]) == (400, "INVALID_REQUEST")
+        assert await node.values() == []
 
     run(test)

@@ -4,6 +4,7 @@ Only full segments: whatever else there is, the log, checkpoints and indexes, is
 """
 
 import asyncio
+import errno
 import logging
 import random
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ STEP_BYTES = 256 * 1024
 """Read at a time, in a thread."""
 REST_S = 10.0
 """Between two rounds."""
+_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # of the machine; they say nothing of the disk
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +51,8 @@ class Inspection:
             while taken := await asyncio.to_thread(_take, batches):  # noqa: ASYNC110 (the sleep is the pace)
                 await asyncio.sleep(taken / self._bytes_per_s)
         except (ImageDamaged, OSError) as error:
-            if self._is_kept(replica, segment):
+            is_refused = not isinstance(error, OSError) or error.errno not in _SHORTAGES
+            if is_refused and self._is_kept(replica, segment):
                 raise DiskRefused(Path(segment.segment), str(error)) from error
 
     def _is_kept(self, replica: Replica, segment: SegmentIndex) -> bool:

@@ -1,6 +1,7 @@
 """Whatever lies on the disk of a node is read again and again; other bytes than were written stop the node."""
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -120,6 +121,32 @@ def test_what_was_erased_with_its_replica_is_no_damage(held: Held, monkeypatch: 
             while held.is_held:  # noqa: ASYNC110 (no event tells)
                 await asyncio.sleep(0)
             for _ in range(100):
+                await asyncio.sleep(0)
+        assert not work.done()
+        work.cancel()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("code", "is_damage"), [(errno.EMFILE, False), (errno.EIO, True)])
+def test_a_machine_that_lacks_descriptors_says_nothing_of_its_disk(
+    held: Held, monkeypatch: pytest.MonkeyPatch, code: int, is_damage: bool
+) -> None:
+    def take(batches: Iterator[int]) -> int:
+        raise OSError(code, "no")
+
+    monkeypatch.setattr(inspection, "_take", take)
+    monkeypatch.setattr(inspection, "REST_S", 0.0)
+
+    async def run() -> None:
+        work = asyncio.create_task(Inspection(held, FAST).run())  # type: ignore[arg-type]
+        if is_damage:
+            with pytest.raises(DiskRefused):
+                await work
+            return
+        async with asyncio.timeout(30):
+            rounds = held.looks + 3
+            while not work.done() and held.looks < rounds:  # noqa: ASYNC110 (no event tells)
                 await asyncio.sleep(0)
         assert not work.done()
         work.cancel()

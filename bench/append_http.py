@@ -11,11 +11,11 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 from urllib.parse import urlsplit
 
 import uvloop
-from trees import Nodes, call, clusters, leader_of
+from trees import call, clusters, leader_of
 
 VALUE = b"x" * 1024
 
@@ -23,10 +23,18 @@ Requests = Callable[[int], Iterator[bytes]]
 """The requests that the connection of a number sends, one after the other."""
 
 
+class Measured(Protocol):
+    """Nodes under load."""
+
+    def processor_s(self) -> float:
+        """What the processes of all nodes have used."""
+        ...
+
+
 class Row(NamedTuple):
     """What is measured in turns with others: requests to one of three nodes."""
 
-    nodes: Nodes
+    nodes: Measured
     url: str
     requests: Requests
 
@@ -56,7 +64,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Note the time of an answer, and send the next request."""
         assert data.startswith(b"HTTP/1.1 200"), data
-        assert data.endswith(b"}"), "an answer in two pieces"
+        assert data.rstrip().endswith(b"}"), "an answer in two pieces"
         now = time.perf_counter()
         self._latencies.append(now - self._began)
         if now < self._end:

@@ -64,7 +64,7 @@ def clusters(revisions: Sequence[str]) -> Iterator[dict[str, Nodes]]:
                 port = str(PORT_BASE + 300 * number)
                 command = [sys.executable, "-m", "stockade", "cluster", "--port-base", port, "--data", str(data)]
                 processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
-                found[revision] = _ready(data / "cluster.json")
+                found[revision] = _ready(data / "cluster.json", processes[-1])
             yield found
         finally:
             for process in processes:
@@ -90,8 +90,9 @@ def _sources(revision: str, place: Path) -> Path:
     return place
 
 
-def _ready(listing: Path) -> Nodes:
+def _ready(listing: Path, cluster: subprocess.Popen[bytes]) -> Nodes:
     while True:
+        assert cluster.poll() is None, "the cluster has ended: are its ports taken?"
         try:
             listed = json.loads(listing.read_text(encoding="utf-8"))["nodes"]
             for node in listed:

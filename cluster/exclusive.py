@@ -93,9 +93,12 @@ class Exclusive:
         return ticket.grant if ticket.grant is not None else ticket
 
     async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> TicketInfo:
-        """State of a ticket, held back up to ``wait_ms`` while it is in line or its grant is not in force."""
+        """State of a ticket, held back up to ``wait_ms`` while it is in line or its grant is not in force. Only who
+        asked before it left the line is told ``cancelled``; later it is NotFound.
+        """
         await self._control.barrier()
-        self._machine.ticket(ticket, session)
+        if _ticket_info(self._machine.ticket(ticket, session)).state == "cancelled":
+            raise NotFound(what="ticket")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
         await self._until_left(ticket, wait_ms / 1000)

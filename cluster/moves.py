@@ -69,10 +69,14 @@ def _leave(now: Configuration, leader: str, target: Sequence[str], reached: Coll
     surplus = [node_id for node_id in now.voters if node_id not in target]
     if not surplus:
         return Arrived()
+    away = [node_id for node_id in surplus if node_id not in reached]
+    if away:
+        return Remove(away[0])  # it helps nobody
     others = [node_id for node_id in surplus if node_id != leader]
+    unwell = [node_id for node_id in now.voters if node_id not in reached]
     if others:
-        # One that is away first: it helps nobody.
-        return Remove(min(others, key=lambda node_id: node_id in reached))
+        # Nobody who is well goes while somebody who stays is not.
+        return Wait(tuple(unwell)) if unwell else Remove(others[0])
     heirs = [node_id for node_id in target if node_id in now.voters]
     here = [node_id for node_id in heirs if node_id in reached]
     return HandOver(here[0]) if here else Wait(tuple(heirs))

@@ -60,6 +60,13 @@ def test_nodes_that_are_away_are_waited_for_and_let_go_first() -> None:
     assert next_step(of("n1", "n2", "n3", "n4", "n5"), "n1", ["n1"], ["n1", "n2", "n4", "n5"]) == Remove("n3")
 
 
+def test_nobody_who_is_well_is_let_go_while_one_who_stays_is_away() -> None:
+    now = of("n1", "n2", "n3", "n4")
+    assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n3", "n4"]) == Wait(("n2",))
+    assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n2", "n3", "n4"]) == Remove("n3")
+    assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n4"]) == Remove("n3"), "one who is away helps nobody"
+
+
 def test_a_leader_that_must_go_hands_over_to_one_that_stays_and_is_there() -> None:
     now = of("n1", "n2", "n3", "n4")
     assert next_step(now, "n1", ["n2", "n3", "n4"], ["n1", "n3", "n4"]) == HandOver("n3")

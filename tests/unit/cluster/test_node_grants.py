@@ -74,10 +74,13 @@ def test_a_ticket_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         a, b = await opened(service, "a", "b")
         await acquire(service, a, "Exclusive")
         ticket = await acquire(service, b, "WaitForExclusive")
+        asked = asyncio.create_task(service.get_ticket(ticket.ticket, b, 60_000))
+        await asyncio.sleep(0)
         assert (await service.cancel_ticket(ticket.ticket, b)).state == "cancelled"
-        assert (await service.get_ticket(ticket.ticket, b, 0)).state == "cancelled"
-        with pytest.raises(NotFound):
-            await service.get_ticket("t-1-1", b, 0)
+        assert (await asked).state == "cancelled", "who waits is told"
+        for gone in (ticket.ticket, "t-1-1"):
+            with pytest.raises(NotFound):
+                await service.get_ticket(gone, b, 0)
 
     run(tmp_path, monkeypatch, scenario)
 

@@ -2,18 +2,21 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from stockade.cluster.model import TopicConfig
+import pytest
+
+from stockade.cluster.model import Conditions, TopicConfig
 from stockade.cluster.replica import Replica
 from stockade.partition import state
 from stockade.partition.commands import Stamp
 from stockade.partition.config import PartitionConfig
 from stockade.partition.invariants import check
 from stockade.partition.machine import PartitionMachine
-from stockade.partition.records import batch_from_columns
+from stockade.partition.records import Batch, batch_from_columns
 from stockade.partition.segments import SegmentLog
 from stockade.partition.stored import StoredMachine
 from stockade.raft.host import RaftHost, RaftSettings
@@ -29,19 +32,27 @@ SETTINGS = RaftSettings(
     wal_bytes_max=1 << 20,
     wal_file_bytes=16_384,
 )
+PATIENT = replace(SETTINGS, election_timeout_ms_min=2000, election_timeout_ms_max=4000, heartbeat_ms=200)
+"""Nobody else gets to lead because the machine is busy."""
 SEGMENT_BYTES_MAX = 4000
 
 
 class Node:
     """One node with one partition."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(
+        self,
+        data: Path,
+        node_id: str = "n1",
+        addresses: Mapping[str, tuple[str, int]] | None = None,
+        settings: RaftSettings = SETTINGS,
+    ) -> None:
         self.failures: list[BaseException] = []
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            address = ("127.0.0.1", free.getsockname()[1])
-        self.host = RaftHost("n1", "house", address, {}, data, SETTINGS, self.failures.append)
+        known = dict(addresses or {"n1": free_address()})
+        address = known.pop(node_id)
+        self.host = RaftHost(node_id, "house", address, known, data, settings, self.failures.append)
 
-    def open(self) -> Replica:
+    def open(self, founders: Mapping[str, int] | None = None) -> Replica:
         log = SegmentLog(SEGMENT_BYTES_MAX)
 
         async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
@@ -51,11 +62,16 @@ class Node:
             ("t", TOPIC_ID, 0),
             TopicConfig(),
             StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log),
-            lambda machine: self.host.open_group(GROUP, {"n1": self.host.incarnation}, machine),
+            lambda machine: self.host.open_group(GROUP, founders or {"n1": self.host.incarnation}, machine),
             url_of=lambda _: None,
             enrol=enrol,
             timeout_s=5.0,
         )
+
+
+def free_address() -> tuple[str, int]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return "127.0.0.1", free.getsockname()[1]
 
 
 @asynccontextmanager
@@ -75,13 +91,17 @@ async def running(data: Path) -> AsyncIterator[Replica]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 (any state may be waited for)
             await asyncio.sleep(0.01)
 
 
+def batch_of(value: bytes) -> Batch:
+    return batch_from_columns([None], [value], None, None, now_ms=7, batch_bytes_max=1 << 20)
+
+
 async def append(replica: Replica, sequence: int) -> None:
-    batch = batch_from_columns([None], [b"%d" % sequence * 50], None, None, now_ms=7, batch_bytes_max=1 << 20)
+    batch = batch_of(b"%d" % sequence * 50)
     await replica.append(batch, topic_id=None, token=None, stamp=Stamp(PID, 0, sequence), if_log_end=None)
 
 
@@ -121,5 +141,47 @@ def test_trimming_gives_the_disk_back_though_nobody_writes_after_it(tmp_path: Pa
             assert (replica.machine.log_start, replica.machine.log_end) == (100, 100)
             await append(replica, 100)
             assert segments(tmp_path) == [100]
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_that_is_filled_by_a_checkpoint_has_the_stages_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def scenario() -> None:
+        addresses = {f"n{number}": free_address() for number in (1, 2, 3)}
+        nodes = [Node(tmp_path / node_id, node_id, addresses, PATIENT) for node_id in addresses]
+        async with AsyncExitStack() as stack:
+            for node in nodes:
+                (tmp_path / node.host.node_id).mkdir()
+                await node.host.start()
+                stack.push_async_callback(node.host.stop)
+            founders = {node.host.node_id: node.host.incarnation for node in nodes}
+            first, second = (node.open(founders) for node in nodes[:2])
+            await until(lambda: first.group.is_leader or second.group.is_leader)
+            leader = first if first.group.is_leader else second
+            await leader.group.read_barrier(5.0)
+            for name in "abc":
+                await leader.put_stage(name, name, batch_of(b"%d" % ord(name) * 50), ttl_ms=60_000, topic_id=None)
+            await leader.append_stage("a", 7, Conditions())
+            await leader.change_stages(["b"], [], producer=(PID, 0), topic_id=None)
+            sequence = 0
+            while leader.group._member.journal.base_index < 20:  # what the third one lacks is gone
+                await append(leader, sequence)
+                sequence += 1
+            third = nodes[2].open(founders)
+            await until(lambda: third.group.applied_index >= leader.group.commit_index)
+            assert state.encode(third.machine) == state.encode(leader.machine)
+            await leader.append_stage("b", 8, Conditions())
+            await until(lambda: third.group.applied_index >= leader.group.commit_index)
+            assert state.encode(third.machine) == state.encode(leader.machine)
+            files = {path.name for path in (tmp_path / "n3").rglob("*.stage")}
+            assert files >= {f"{2:020d}.stage"}
+            assert f"group {GROUP}: took in a checkpoint" in caplog.text
+            assert [node.failures for node in nodes] == [[], [], []]
+            for replica in (first, second, third):
+                replica.close()
 
     asyncio.run(scenario())

@@ -100,6 +100,8 @@ class Context:
     requests: Budget = field(default_factory=lambda: Budget(REQUESTS_MAX, "requests under way"))
     is_leaving: bool = False
     leader_wait_s: float = LEADER_WAIT_S
+    waiting: int = 0
+    """Requests, and parts of them, that wait for a leader now."""
     background: Background = field(default_factory=Background)
     refused_writes: RefusedWrites = field(default_factory=RefusedWrites)
     followers: int = 0

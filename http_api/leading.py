@@ -5,6 +5,7 @@ tried again.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -14,7 +15,9 @@ from .call import Call, unless_ended
 RECHECK_S = 0.1
 """What other nodes learn about leaders, this one is not told: it asks again so often."""
 TRIES_PER_S = 2000
-"""All waiting requests of a node together try again so often at most: leaders are elected on the same processor."""
+"""All waiting requests of a node together try again about so often, but for the first time at once when there is news:
+leaders are elected on the same processor.
+"""
 
 _T = TypeVar("_T")
 
@@ -28,6 +31,7 @@ async def where_it_is_led(
     NotLeaderOrFollower for a request that may not be passed on, and LeaderNotAvailable when the wait was in vain.
     """
     deadline: float | None = None
+    pace_s = 0.0
     while True:
         news = call.service.leadership_news
         try:
@@ -43,9 +47,14 @@ async def where_it_is_led(
             deadline = now + call.context.leader_wait_s if deadline is None else deadline
             if now >= deadline or call.stream is not None or call.context.stopping.done():
                 raise
-        await unless_ended(call, _pause(call, news, deadline - now))
+        await unless_ended(call, _pause(call, news, pace_s, deadline - now))
+        pace_s = 2 * random.random() * (call.context.waiting + 1) / TRIES_PER_S  # noqa: S311 (spreads)
 
 
-async def _pause(call: Call, news: int, left_s: float) -> None:
-    await asyncio.sleep(min(left_s, call.context.requests.used / TRIES_PER_S))
-    await call.service.await_leadership_news(news, min(left_s, RECHECK_S))
+async def _pause(call: Call, news: int, pace_s: float, left_s: float) -> None:
+    call.context.waiting += 1
+    try:
+        await asyncio.sleep(min(left_s, pace_s))
+        await call.service.await_leadership_news(news, min(left_s, RECHECK_S))
+    finally:
+        call.context.waiting -= 1

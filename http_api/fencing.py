@@ -2,9 +2,11 @@
 group.
 """
 
+import msgspec
 from aiohttp import web
 
 from ..cluster.model import GrantInfo, TicketInfo
+from ..partition.errors import NotFound
 from . import bodies, shapes, topic_shapes
 from .call import Call, json_answer, unless_ended
 
@@ -48,7 +50,10 @@ async def acquire(call: Call) -> web.StreamResponse:
     )
     if isinstance(answer, TicketInfo) and answer.state == "waiting" and wanted.wait_ms:
         waiting = call.service.get_ticket(answer.ticket, session, wanted.wait_ms)
-        answer = await unless_ended(call, waiting)
+        try:
+            answer = await unless_ended(call, waiting)
+        except NotFound:  # it left the line before it was asked
+            answer = msgspec.structs.replace(answer, state="cancelled", position=None)
         answer = answer.grant or answer
     if isinstance(answer, GrantInfo):
         return json_answer(answer, 201)

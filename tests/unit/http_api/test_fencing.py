@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+from stockade.cluster.model import TicketInfo
+
 from .conversation import RECORDS, Conversation, nodes, run
 
 GRANTS = "/v1/topics/orders/grants"
@@ -105,6 +107,24 @@ def test_a_grant_that_takes_long_is_a_ticket() -> None:
         assert (asked.status, asked.json) == (200, answer.json)
         unknown = await node.call("GET", "/v1/tickets/t-9", None, {"Stockade-Session": session})
         assert (unknown.status, unknown.json["what"]) == (404, "ticket")
+
+    run(test)
+
+
+def test_an_acquire_whose_ticket_left_the_line_while_it_was_held_is_told_so() -> None:
+    async def test(node: Conversation) -> None:
+        alpha, beta = await open_session(node), await open_session(node, "beta")
+        await acquire(node, alpha)
+        service = node.service
+        ask = service.get_ticket
+
+        async def left(ticket: str, session: str, wait_ms: int) -> TicketInfo:
+            del service.shared.tickets[ticket]
+            return await ask(ticket, session, wait_ms)
+
+        service.get_ticket = left  # type: ignore[method-assign]
+        answer = await acquire(node, beta, mode="WaitForExclusive", wait_ms=1000, ticket_ttl_ms=1)
+        assert (answer.status, answer.json["state"], answer.json["position"]) == (202, "cancelled", None)
 
     run(test)
 

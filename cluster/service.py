@@ -121,8 +121,10 @@ class Partition(Protocol):
         """All or nothing, for a producer in its present epoch. Raises NotFound, InvalidProducerEpoch."""
         ...
 
-    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> Appended:
-        """Append a stage's batch, once, with the verdict of an append. Raises NotFound too."""
+    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> tuple[Appended, int]:
+        """Append a stage's batch, once, with the verdict of an append; and the bytes of the batch. Raises NotFound
+        too.
+        """
         ...
 
     async def fences(self) -> list[Tenure]:

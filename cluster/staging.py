@@ -46,8 +46,8 @@ class Staging(PartitionGroup):
         if not isinstance(result, StagesChanged):
             raise InternalError(f"a partition answered {result!r}")
 
-    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> Appended:
-        """Append a stage's batch. Raises NotFound, and what an append does."""
+    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> tuple[Appended, int]:
+        """Append a stage's batch; and the bytes of that. Raises NotFound, and what an append does."""
         await self._prepare_write()
         command = AppendStage(
             name=name,
@@ -60,7 +60,9 @@ class Staging(PartitionGroup):
             fence_epoch=conditions.fence_epoch,
             now_ms=self.now_ms(),
         )
-        return await self._append(command)
+        appended = await self._append(command)
+        stage = self.machine.stages.stages.get(name)  # its note; somebody may have deleted it since
+        return appended, stage.length if stage is not None else 0
 
     async def stages(self, prefix: str) -> list[StageInfo]:
         """Stages whose names begin so, in the order in which they came; linearizable."""

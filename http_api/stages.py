@@ -73,8 +73,10 @@ async def append_stage(call: Call) -> web.StreamResponse:
     name, guards = given.stage(), read_guards(given)
     call.partition = found = await call.service.partition(given.topic(), given.partition(), guards.topic_id)
     try:
-        appended = await found.append_stage(name, now_ms(), Conditions(*guards[:6]))
+        appended, size = await found.append_stage(name, now_ms(), Conditions(*guards[:6]))
     except StockadeError as refusal:
         count_refused(call, found, refusal, guards.token, guards.stamp)
         raise
+    if appended.base_offset is not None and appended.last_offset is not None and not appended.duplicate:
+        call.context.metrics.appended(appended.last_offset - appended.base_offset + 1, size)
     return append_answer(call, found, appended)

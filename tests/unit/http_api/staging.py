@@ -46,11 +46,11 @@ class FakeStaging:
         self._check_leading()
         self._decide(ChangeStages(keep, delete, *producer, topic_id))
 
-    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> Appended:
+    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> tuple[Appended, int]:
         self._check_leading()
         result = self._decide(AppendStage(name, received_ms, **msgspec.structs.asdict(conditions)))
         assert isinstance(result, Appended)
-        return result
+        return result, self.machine.stages.stages[name].length
 
     def _decide(self, command: Append | AppendStage | ChangeStages) -> object:
         result = self._apply(command)

@@ -36,6 +36,22 @@ def test_a_stage_is_stored_listed_appended_once_and_deleted() -> None:
     run(test)
 
 
+def test_what_is_appended_by_reference_is_counted_once_like_any_append() -> None:
+    async def counted(node: Conversation) -> list[str]:
+        lines = (await node.call("GET", "/metrics", valid=False)).body.decode().splitlines()
+        return [line for line in lines if line.startswith("stockade_appended_") and "_created" not in line]
+
+    async def test(node: Conversation) -> None:
+        await node.call("POST", "/v1/topics/orders/partitions/0/records", b"a\nb\n", TEXT)
+        records, size = [float(line.split()[1]) for line in await counted(node)]
+        await node.call("PUT", f"{STAGES}/s", b"a\nb\n", TEXT)
+        for _ in range(2):
+            assert (await node.call("POST", f"{STAGES}/s/append")).status == 200
+        assert [float(line.split()[1]) for line in await counted(node)] == [2 * records, 2 * size]
+
+    run(test)
+
+
 def test_the_same_bytes_in_another_form_are_other_bytes() -> None:
     async def test(node: Conversation) -> None:
         await node.call("PUT", f"{STAGES}/s", b'{"value":"a"}', {"Content-Type": "application/x-ndjson"})

@@ -12,7 +12,9 @@ import click
 import msgspec
 
 from ..client.config import ClientConfig
-from ..client.consumer import ConsumedRecord, Consumer, Piece, Start
+from ..client.consumer import Consumer
+from ..client.pieces import ConsumedRecord, Piece
+from ..client.reading import Start
 from .connection import connected
 from .manual import Manual
 from .names import GROUP, TOPIC

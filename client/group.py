@@ -13,8 +13,9 @@ from typing import Self
 
 from ..partition.errors import NotOwner, StockadeError
 from .admin import Client
-from .consumer import ConsumedRecord, Piece, Start, fetch_again, first_offset
 from .fencing import Session
+from .pieces import ConsumedRecord, Piece
+from .reading import Start, fetch_again, first_offset
 from .retry import is_momentary
 from .sharing import free_seat, plan
 
@@ -34,6 +35,8 @@ class _Claim:
     position: int | None = None
     """Behind the last record that was handed over; None until something was."""
     committed: int | None = None
+    log_end: int = 0
+    """As of the last answer."""
     task: "asyncio.Task[None] | None" = None
     is_over: bool = False
 
@@ -63,6 +66,12 @@ class GroupReading:
     def positions(self) -> dict[int, int]:
         """Of each partition of which something was handed over: the offset behind it."""
         return {claim.partition: claim.position for claim in self._claims.values() if claim.position is not None}
+
+    @property
+    def lag(self) -> dict[int, int]:
+        """Of the same partitions: records stored behind the position, as of the partition's last answer."""
+        claims = self._claims.values()
+        return {each.partition: max(each.log_end - each.position, 0) for each in claims if each.position is not None}
 
     async def pieces(self) -> AsyncIterator[Piece]:
         """Arrow batches as they come, of whatever this member owns. Never ends; raises when the session is lost."""
@@ -209,6 +218,7 @@ class GroupReading:
                     topic_id=self._topic_id,
                     guard=(self._group, claim.fence_epoch),
                 )
+                claim.log_end = answer.log_end
                 for base, batch in answer.after(first_offset(position, answer)):
                     await self._ready.put((claim, Piece(self._topic, claim.partition, base, batch)))
                 position = answer.next_offset

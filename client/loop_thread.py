@@ -47,3 +47,7 @@ class LoopThread:
 async def made(make: Callable[[], T]) -> T:
     """What ``make`` makes, made on the loop."""
     return make()
+
+
+shared = LoopThread()
+"""The one of stockade.sync."""

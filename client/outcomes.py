@@ -5,13 +5,14 @@ application that stops reading is stopped by ``send``; nothing grows without bou
 """
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ..partition.errors import StockadeError
-from .batches import Batch
+from .batches import Batch, Receipt
 from .delivery import Buffer
 
 
@@ -66,3 +67,44 @@ class Outcomes(Generic[T]):
                 return
             self._changed.clear()
             await self._changed.wait()
+
+
+Watcher = Callable[[Receipt | Failure, float], None]
+"""Takes an outcome, and the seconds from the batch's beginning to it."""
+
+
+class Results:
+    """What a producer's batches came to, for everybody who asked."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.successes: Outcomes[Receipt] = Outcomes(buffer)
+        self.errors: Outcomes[Failure] = Outcomes(buffer)
+        self.watchers: list[Watcher] = []
+        self._failed: list[Batch] = []
+
+    def settled(self, topic: str, partition: int, batch: Batch) -> None:
+        """Tell of a batch that has its outcome."""
+        outcome: Receipt | Failure
+        if isinstance(batch.outcome, StockadeError):
+            self._failed.append(batch)
+            outcome = Failure(topic, partition, batch.count, batch.outcome)
+            self.errors.add(outcome, batch)
+        else:
+            assert batch.outcome is not None
+            outcome = batch.outcome
+            self.successes.add(outcome, batch)
+        for watcher in self.watchers:
+            watcher(outcome, time.monotonic() - batch.created_s)
+
+    def raise_unseen(self) -> None:
+        """Raise the first failure since the last call that no Delivery raised."""
+        failed, self._failed = self._failed, []
+        for batch in failed:
+            if not batch.is_reported:
+                assert isinstance(batch.outcome, StockadeError)
+                raise batch.outcome
+
+    def close(self) -> None:
+        """Whoever reads finds the end."""
+        self.successes.close()
+        self.errors.close()

@@ -18,7 +18,7 @@ from .exclusive import Seats
 from .fencing import Fence, Session
 from .interceptors import Interceptor, intercepted, intercepted_columns
 from .model import Mode, ProducerPair, Tail, Topic
-from .outcomes import Failure, Outcomes
+from .outcomes import Failure, Results, Watcher
 from .partitioners import Choice, Partitioner, choose, partitioner_of, stays_open
 from .sender import Route, Sender
 
@@ -59,9 +59,7 @@ class Producer:
         self._seats = Seats()
         self._is_closing = False
         self._open: dict[str, Route] = {}
-        self._failed: list[Batch] = []
-        self._successes: Outcomes[Receipt] = Outcomes(self._buffer)
-        self._errors: Outcomes[Failure] = Outcomes(self._buffer)
+        self._results = Results(self._buffer)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -162,11 +160,7 @@ class Producer:
             self._running.pump(route)
         for route in routes:
             await wait_settled(route.lane.unsettled)
-        failed, self._failed = self._failed, []
-        for batch in failed:
-            if not batch.is_reported:
-                assert isinstance(batch.outcome, StockadeError)
-                raise batch.outcome
+        self._results.raise_unseen()
 
     async def close(self) -> None:
         """Take nothing more, flush, then close all connections. Raises what ``flush`` raises, after closing."""
@@ -183,8 +177,7 @@ class Producer:
         sender, self._sender = self._sender, None
         if sender is not None:
             await sender.abort()
-        self._successes.close()
-        self._errors.close()
+        self._results.close()
         await self.client.close()
 
     async def recover(self, topic: str, partition: int, *, tail: int = 1) -> Tail:
@@ -211,11 +204,15 @@ class Producer:
 
         What is not read yet counts as buffered: read it, or ``send`` will wait.
         """
-        return self._successes.subscribe()
+        return self._results.successes.subscribe()
 
     def errors(self) -> AsyncIterator[Failure]:
         """Every batch that failed from now on, as ``successes``."""
-        return self._errors.subscribe()
+        return self._results.errors.subscribe()
+
+    def on_outcome(self, watcher: Watcher) -> None:
+        """Call ``watcher`` for each batch that has its outcome, with the seconds since it began. It must not raise."""
+        self._results.watchers.append(watcher)
 
     @asynccontextmanager
     async def exclusive(
@@ -287,9 +284,4 @@ class Producer:
         return route
 
     def _on_settled(self, route: Route, batch: Batch) -> None:
-        outcome = batch.outcome
-        if isinstance(outcome, StockadeError):
-            self._failed.append(batch)
-            self._errors.add(Failure(route.topic, route.partition, batch.count, outcome), batch)
-        elif outcome is not None:
-            self._successes.add(outcome, batch)
+        self._results.settled(route.topic, route.partition, batch)

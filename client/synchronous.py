@@ -5,26 +5,23 @@ thread for all of them runs the event loop, so renewals, batching and retries go
 else. Objects may be used from several threads.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 from ..partition.errors import StockadeError
 from ..partition.records import Header
-from . import consumer as consumers
 from . import delivery as deliveries
 from . import fencing, producer
 from .admin import Client as _Client
 from .batches import Receipt
 from .config import DEFAULT_BOOTSTRAP, Bootstrap
-from .consumer import ConsumedRecord, Start
 from .interceptors import Interceptor
-from .loop_thread import LoopThread, made
+from .loop_thread import made
+from .loop_thread import shared as _loop
 from .model import Mode, ProducerPair, Tail
 from .partitioners import Partitioner
-
-_loop = LoopThread()
 
 
 class Delivery:
@@ -239,41 +236,3 @@ class Session:
             _loop.run(self._session.__aexit__())
         finally:
             _loop.run(self._client.close())
-
-
-class Consumer:
-    """See ``stockade.Consumer``."""
-
-    def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-        self._consumer = _loop.run(made(lambda: consumers.Consumer(bootstrap)))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close all connections."""
-        _loop.run(self._consumer.close())
-
-    def read(
-        self,
-        topic: str,
-        partitions: Sequence[int] | None = None,
-        start: Start | Mapping[int, Start] = "earliest",
-        *,
-        follow: bool = False,
-    ) -> Iterator[ConsumedRecord]:
-        """Records of ``partitions`` (None: all), in order within each."""
-        block = self._consumer.pieces(topic, partitions, start, follow=follow)
-        pieces: AsyncIterator[consumers.Piece] = _loop.run(block.__aenter__())
-        try:
-            while (piece := _loop.run(_next(pieces))) is not None:
-                yield from piece.records()
-        finally:
-            _loop.run(block.__aexit__(None, None, None))
-
-
-async def _next(pieces: AsyncIterator[consumers.Piece]) -> consumers.Piece | None:
-    return await anext(pieces, None)

@@ -18,7 +18,7 @@ TEST_FILE_LINES_MAX = 500
 """A test file is a list of cases: it may be longer and still hold one idea."""
 
 ENTRY_POINTS = {
-    *("cli.main", "src.stockade.sync", "src.stockade.testing"),
+    *("cli.main", "src.stockade.sync", "src.stockade.testing", "src.stockade.otel"),
     *("http_api.contract", "cluster.invariants", "partition.invariants", "chaos.proxies"),
 }
 """Modules that nothing in the product imports: how it starts, what users import, how the contract is made, what tests

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from .client.blocking import BlockingClient as BlockingClient
     from .client.config import ClientConfig as ClientConfig
     from .client.config import InvalidConfig as InvalidConfig
-    from .client.consumer import ConsumedRecord as ConsumedRecord
     from .client.consumer import Consumer as Consumer
     from .client.delivery import Delivery as Delivery
     from .client.fencing import Fence as Fence
     from .client.fencing import Session as Session
     from .client.outcomes import Failure as Failure
+    from .client.pieces import ConsumedRecord as ConsumedRecord
+    from .client.pieces import Piece as Piece
     from .client.producer import Producer as Producer
+    from .client.reading import Reading as Reading
     from .partition.errors import StockadeError as StockadeError
 
 __version__ = VERSION
@@ -31,13 +33,15 @@ _HOMES = {
     "BlockingClient": "client.blocking",
     "Client": "client.admin",
     "ClientConfig": "client.config",
-    "ConsumedRecord": "client.consumer",
+    "ConsumedRecord": "client.pieces",
     "Consumer": "client.consumer",
     "Delivery": "client.delivery",
     "Failure": "client.outcomes",
     "Fence": "client.fencing",
     "InvalidConfig": "client.config",
+    "Piece": "client.pieces",
     "Producer": "client.producer",
+    "Reading": "client.reading",
     "Receipt": "client.batches",
     "Record": "client.batches",
     "Session": "client.fencing",
@@ -54,7 +58,9 @@ __all__ = [
     "Failure",
     "Fence",
     "InvalidConfig",
+    "Piece",
     "Producer",
+    "Reading",
     "Receipt",
     "Record",
     "Session",

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from stockade.client.config import ClientConfig
-from stockade.client.consumer import ConsumedRecord, Consumer
+from stockade.client.consumer import Consumer
+from stockade.client.pieces import ConsumedRecord
 from stockade.client.producer import Producer
 from stockade.partition.errors import LeaderNotAvailable, OffsetOutOfRange, UnknownTopicOrPartition
 

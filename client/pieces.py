@@ -1,0 +1,63 @@
+"""What a reader is handed: pieces of the log as Arrow, and their rows as records."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedRecord:
+    """A record as it stands in the log. ``value`` None is a tombstone."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive records of a partition as one Arrow batch, ``base_offset`` being the offset of its first row."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    batch: pa.RecordBatch
+
+    @property
+    def next_offset(self) -> int:
+        """Offset behind its last row."""
+        return self.base_offset + int(self.batch.num_rows)
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Its rows with the schema of the log (key, value, timestamp, headers), in the answer's memory: no copy."""
+        return self.batch
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame of its rows, by offset. Raises ImportError where pandas is not installed."""
+        frame = self.batch.to_pandas()
+        frame.index = range(self.base_offset, self.next_offset)
+        frame.index.name = "offset"
+        return frame
+
+    def records(self) -> Iterator[ConsumedRecord]:
+        """Row by row."""
+        key, value, timestamp, headers = self.batch.columns
+        rows = zip(
+            timestamp.view(pa.int64()).to_pylist(),
+            key.to_pylist() if key.null_count < len(key) else [None] * len(key),
+            value.to_pylist(),
+            map(_headers, headers.to_pylist()) if headers.null_count < len(headers) else [()] * len(headers),
+            strict=True,
+        )
+        for offset, row in enumerate(rows, self.base_offset):
+            yield ConsumedRecord(self.topic, self.partition, offset, *row)
+
+
+def _headers(headers: list[dict[str, Any]] | None) -> tuple[tuple[str, bytes], ...]:
+    return tuple((header["key"], header["value"]) for header in headers or ())

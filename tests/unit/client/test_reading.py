@@ -1,0 +1,129 @@
+"""A read that is moved, measured and taken as one table."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pyarrow as pa
+import pytest
+
+from stockade.client.config import ClientConfig
+from stockade.client.consumer import Consumer
+from stockade.client.reading import Reading
+from stockade.partition.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from stockade.partition.records import SCHEMA
+from stockade.sync import Consumer as BlockingConsumer
+
+from .fake_cluster import FakeCluster
+from .test_consumer import fill
+
+
+def read(
+    cluster: FakeCluster, work: Callable[[Reading], Awaitable[None]], *, start: int = 0, follow: bool = False
+) -> None:
+    async def run() -> None:
+        one_batch = ClientConfig(bootstrap=tuple(cluster.nodes), fetch_bytes_max=1)
+        async with Consumer(one_batch) as consumer, consumer.pieces("t", [0], start, follow=follow) as reading:
+            await work(reading)
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def filled(cluster: FakeCluster) -> FakeCluster:
+    cluster.create("t", 2)
+    for number in range(5):
+        fill(cluster, [b"%d" % (2 * number), b"%d" % (2 * number + 1)])
+    return cluster
+
+
+def test_a_position_is_behind_the_record_at_hand_and_lag_counts_what_is_left(filled: FakeCluster) -> None:
+    async def work(reading: Reading) -> None:
+        assert reading.positions == reading.lag == {}
+        records = reading.records()
+        for offset in range(3):
+            assert (await anext(records)).offset == offset
+        assert reading.positions == {0: 3}
+        assert reading.lag == {0: 7}
+
+    read(filled, work)
+
+
+def test_after_a_seek_nothing_comes_that_was_fetched_before(filled: FakeCluster) -> None:
+    async def work(reading: Reading) -> None:
+        records = reading.records()
+        assert (await anext(records)).value == b"0"
+        reading.seek(0, 7)
+        assert [record.value async for record in records] == [b"7", b"8", b"9"]
+        assert reading.positions == {0: 10}
+        reading.seek(0, "earliest")
+        assert (await anext(aiter(reading))).base_offset == 0
+
+    read(filled, work)
+
+
+def test_a_follower_goes_back_and_on(filled: FakeCluster) -> None:
+    async def work(reading: Reading) -> None:
+        records = reading.records()
+        assert (await anext(records)).value == b"9"
+        reading.seek(0, 2)
+        assert [(await anext(records)).offset for _ in range(8)] == list(range(2, 10))
+        await asyncio.to_thread(fill, filled, [b"more"])
+        assert (await anext(records)).value == b"more"
+
+    read(filled, work, start=9, follow=True)
+
+
+def test_seeking_where_nothing_is_read_or_stored_is_refused(filled: FakeCluster) -> None:
+    async def work(reading: Reading) -> None:
+        with pytest.raises(UnknownTopicOrPartition):
+            reading.seek(2, 0)
+        reading.seek(0, 11)
+        with pytest.raises(OffsetOutOfRange):
+            _ = [piece async for piece in reading]
+
+    read(filled, work)
+
+
+def test_everything_is_one_table_in_the_memory_of_the_answers(filled: FakeCluster) -> None:
+    async def work(reading: Reading) -> None:
+        piece = await anext(aiter(reading))
+        assert piece.to_arrow() is piece.batch
+        table = await reading.to_arrow()
+        assert table.schema.equals(SCHEMA)
+        assert table.column("value").to_pylist() == [b"%d" % number for number in range(2, 10)]
+
+    read(filled, work)
+
+
+def test_an_empty_read_is_an_empty_table(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(reading: Reading) -> None:
+        assert (await reading.to_arrow()).num_rows == 0
+
+    read(cluster, work)
+
+
+def test_rows_are_a_pandas_frame_by_offset(filled: FakeCluster) -> None:
+    pytest.importorskip("pandas")
+
+    async def work(reading: Reading) -> None:
+        reading.seek(0, 4)
+        frame = (await anext(aiter(reading))).to_pandas()
+        assert list(frame.index) == [4, 5]
+        assert list(frame["value"]) == [b"4", b"5"]
+        assert len(await reading.to_pandas()) == 4
+
+    read(filled, work)
+
+
+def test_the_blocking_reader_moves_and_measures_too(filled: FakeCluster) -> None:
+    with BlockingConsumer(filled.nodes) as consumer, consumer.pieces("t", [0]) as reading:
+        assert reading.to_arrow().num_rows == 10
+        reading.seek(0, 8)
+        assert [record.value for record in reading.records()] == [b"8", b"9"]
+        assert (reading.positions, reading.lag) == ({0: 10}, {0: 0})
+        reading.seek(0, 9)
+        assert [piece.base_offset for piece in reading] == [9]
+        reading.seek(0, 0)
+        assert isinstance(reading.to_arrow(), pa.Table)

@@ -1,7 +1,7 @@
 """Many live sessions, each renewed at a third of its ttl: what they cost the node that leads the controller.
 
-``python bench/sessions.py [--sessions 10000] [--ttl-ms 10000] [--seconds 20]`` prints the processor time of that node,
-in percent of one core, idle and under the renewals, and what one renewal takes of it.
+``python bench/sessions.py [--sessions 10000] [--ttl-ms 10000] [--seconds 20] [--repeats 3]`` prints the processor time
+of that node, in percent of one core, idle and under the renewals, and what one renewal takes of it. The bar: 20 %.
 """
 
 # ruff: noqa: T201  # it prints a table
@@ -9,8 +9,9 @@ in percent of one core, idle and under the renewals, and what one renewal takes 
 import argparse
 import asyncio
 import json
+import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -80,23 +81,29 @@ async def renew(connection: Connection, sessions: Iterable[str], every_s: float,
     return done
 
 
-async def measure(nodes: Nodes, count: int, ttl_ms: int, seconds: float) -> tuple[Cost, Cost]:
-    """Idle, and with all sessions alive."""
+async def measure(nodes: Nodes, count: int, ttl_ms: int, seconds: float, repeats: int) -> list[Cost]:
+    """Idle, and then several times with all sessions alive."""
     url, pid = controller(nodes)
-    before = processor_s(pid)
-    await asyncio.sleep(seconds / 4)
-    idle = Cost(0, (processor_s(pid) - before) / (seconds / 4) * 100)
+    idle = await _cost(pid, asyncio.sleep(seconds / 4, 0))
     connections = await connect(url)
     shares = await open_sessions(connections, count, ttl_ms)
+    found = [idle]
+    for _ in range(repeats):
+        end = time.perf_counter() + seconds
+        pairs = zip(connections, shares, strict=True)
+        found.append(await _cost(pid, _all(renew(one, mine, ttl_ms / 3000, end) for one, mine in pairs)))
+    return found
+
+
+async def _all(renewing: Iterable[Awaitable[int]]) -> int:
+    return sum(await asyncio.gather(*renewing))
+
+
+async def _cost(pid: int, work: Awaitable[int]) -> Cost:
     before, began = processor_s(pid), time.perf_counter()
-    done = await asyncio.gather(
-        *(
-            renew(connection, sessions, ttl_ms / 3000, began + seconds)
-            for connection, sessions in zip(connections, shares, strict=True)
-        )
-    )
+    done = await work
     took = time.perf_counter() - began
-    return idle, Cost(sum(done) / took, (processor_s(pid) - before) / took * 100)
+    return Cost(done / took, (processor_s(pid) - before) / took * 100)
 
 
 def main() -> None:
@@ -105,15 +112,24 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--ttl-ms", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--repeats", type=int, default=3)
     chosen = parser.parse_args()
     with clusters([""]) as nodes:
-        idle, busy = asyncio.run(measure(nodes[""], chosen.sessions, chosen.ttl_ms, chosen.seconds))
-    print(f"idle: {idle.core_percent:.1f} % of a core")
-    each_us = (busy.core_percent - idle.core_percent) / busy.renewals_per_s * 1e4
-    print(
-        f"{chosen.sessions} sessions, ttl {chosen.ttl_ms} ms: {busy.renewals_per_s:.0f} renewals/s, "
-        f"{busy.core_percent:.1f} % of a core, {each_us:.0f} µs each"
-    )
+        idle, *rounds = asyncio.run(measure(nodes[""], chosen.sessions, chosen.ttl_ms, chosen.seconds, chosen.repeats))
+    print(f"{chosen.sessions} sessions, ttl {chosen.ttl_ms} ms; idle: {idle.core_percent:.1f} % of a core")
+    print(f"{'':>10} {'renewals/s':>11} {'% of a core':>12} {'µs a renewal':>13}")
+    rows = [
+        (cost.renewals_per_s, cost.core_percent, (cost.core_percent - idle.core_percent) / cost.renewals_per_s * 1e4)
+        for cost in rounds
+    ]
+    for number, row in enumerate(rows, start=1):
+        show(f"round {number}", *row)
+    show("median", *(statistics.median(column) for column in zip(*rows, strict=True)))
+
+
+def show(name: str, per_s: float, percent: float, each_us: float) -> None:
+    """One line of the table."""
+    print(f"{name:>10} {per_s:11.0f} {percent:12.1f} {each_us:13.0f}")
 
 
 if __name__ == "__main__":

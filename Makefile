@@ -4,7 +4,7 @@ TOX := .tools/tox/bin/tox
 STOCKADE := .venv/bin/stockade
 DATA ?= examples/data
 
-.PHONY: cluster demo test simulate bench fuzz lint types format clean
+.PHONY: cluster demo test simulate chaos chaos-mutants bench fuzz lint types format clean
 
 cluster: .venv/.ready
 	@$(STOCKADE) cluster --nodes 3 --data ./data
@@ -20,6 +20,17 @@ SEEDS ?= 10000
 FROM ?= 0
 simulate: $(TOX)
 	@$(TOX) run -qq -e simulate -- --seeds $(SEEDS) --from $(FROM) --failures simulation-failures.txt
+
+# All faults that this machine can have, and all workloads, for MINUTES; what it cannot have says what it needs. As root
+# it has most. SEED is that of the first round.
+MINUTES ?= 60
+SEED ?= 1
+chaos: .venv/.ready
+	@$(STOCKADE) chaos soak --minutes $(MINUTES) --seed $(SEED) --results chaos-soak-$(SEED)
+
+# Every checker must catch the server that is broken in the way it is there for. Minutes, not seconds.
+chaos-mutants: $(TOX)
+	@$(TOX) run -qq -e chaos -- tests/chaos/mutants.py
 
 bench fuzz lint types format: $(TOX)
 	@$(TOX) run -q -e $@

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..partition.errors import StockadeError
 from .arena import RunningArena
 from .evidence import ReplicaLog
 from .fault import Fault
@@ -22,6 +23,7 @@ from .judging import Extent, Judgement, judge_events
 from .round import ROUND_S_MIN, Round, RoundOver
 from .schedule import schedule
 from .tables import LOGS_SCHEMA, TableWriter, log_table
+from .waiting import NotInTime
 from .workloads.catalogue import WORKLOADS
 
 
@@ -83,14 +85,22 @@ def possible(arena: RunningArena, names: Sequence[str]) -> tuple[list[str], dict
 
 
 async def run(options: Options, arena: RunningArena, history: History, status: Status, folder: Path) -> Outcome:
-    """Run all rounds; every replica's log goes to ``logs.parquet`` in ``folder``. Raises NotInTime, StockadeError."""
+    """Run all rounds; every replica's log goes to ``logs.parquet`` in ``folder``.
+
+    A round that cannot be carried out has no verdict, only a failure: it could not begin, or its nodes did not answer.
+    """
     began_s = time.monotonic()
     overs: list[RoundOver] = []
     extents: list[Extent] = []
     with TableWriter(folder / "logs.parquet", LOGS_SCHEMA) as table:
         for number in range(options.rounds):
             status.round = number + 1
-            over, logs = await _round(options, options.seed + number, arena, history, status)
+            try:
+                over, logs = await _round(options, options.seed + number, arena, history, status)
+            except (NotInTime, StockadeError) as error:
+                overs.append(_given_up(options.seed + number, error))
+                history.take()
+                continue
             overs.append(over)
             for (topic, _), replicas in sorted(logs.items()):
                 for log in replicas:
@@ -99,7 +109,13 @@ async def run(options: Options, arena: RunningArena, history: History, status: S
             status.doing = "judging"
             status.judged = status.judged.plus(await asyncio.to_thread(judge_events, history.take(), logs))
             history.flush()
+            if over.lost:
+                break
     return Outcome(status.judged, overs, extents, time.monotonic() - began_s)
+
+
+def _given_up(seed: int, error: Exception) -> RoundOver:
+    return RoundOver(seed, 0, 0.0, [f"could not be carried out: {type(error).__name__}: {error}"])
 
 
 async def _round(

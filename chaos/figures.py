@@ -93,7 +93,14 @@ def by_fault(found: Sequence[Effect]) -> list[OfFault]:
 
 
 def published(seen: Observed, found: Sequence[Effect]) -> list[Figure]:
-    """The table of figures. Where a figure is about one fault, only strikes count at which nothing else was broken."""
+    """The table of figures of one run."""
+    return table_of(found, list(fencing_ms(seen)))
+
+
+def table_of(found: Sequence[Effect], told_ms: Sequence[float]) -> list[Figure]:
+    """The table of figures, over as many runs as these come from. Where a figure is about one fault, only strikes
+    count at which nothing else was broken.
+    """
     alone = [effect for effect in found if effect.is_alone]
     killed = [effect.worst_s for effect in alone if effect.strike.fault in KILLED_LEADER]
     stalled = [effect.worst_s for effect in alone if effect.strike.fault in STALLED_LEADER]
@@ -116,7 +123,7 @@ def published(seen: Observed, found: Sequence[Effect]) -> list[Figure]:
         Figure(
             "fencing latency: new owner told (or old one resumed) to first refusal of the old",
             "one round trip after resume",
-            Spread.of(list(fencing_ms(seen))),
+            Spread.of(told_ms),
             "ms",
             "from when the refused append was sent, if that was later",
         ),

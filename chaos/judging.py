@@ -61,7 +61,9 @@ def judge_events(events: Iterable[Event], logs: Mapping[LogKey, Sequence[Replica
             notes.append(event)
         else:
             parts.setdefault((event.topic, event.partition), []).append(event)
-    return judge_parts(parts.keys() | logs.keys(), lambda place: parts.get(place, []), notes, logs.__getitem__)
+    return judge_parts(
+        parts.keys() | logs.keys(), lambda place: parts.get(place, []), notes, lambda key: logs.get(key, ())
+    )
 
 
 def judge_files(history: Path, logs: Path, extents: Sequence[Extent]) -> Judgement:

@@ -43,15 +43,20 @@ async def read_back(
 
 
 async def read_what_can_be(
-    nodes: Mapping[str, RawNode], replicas: Mapping[int, Sequence[str]], topic: str, on_lost: Callable[[str, str], None]
+    nodes: Mapping[str, RawNode],
+    replicas: Mapping[int, Sequence[str]],
+    topic: str,
+    lost: set[str],
+    on_lost: Callable[[str, str], None],
 ) -> list[ReplicaLog]:
-    """Like ``read_back``, but a node whose replica does not catch up is told of (node, why), and left out from there
-    on.
+    """Like ``read_back``, but without the nodes that are ``lost``: a node whose replica does not catch up becomes one
+    of them, and is told of (node, why).
     """
     logs: list[ReplicaLog] = []
-    lost: set[str] = set()
     for partition, holders in sorted(replicas.items()):
         wanted = [node for node in holders if node not in lost]
+        if not wanted:
+            continue
         try:
             logs += await read_back(nodes, {partition: wanted}, topic)
         except* (NotInTime, StockadeError):

@@ -8,7 +8,7 @@ from contextlib import suppress
 import msgspec
 
 from ..client.admin import Client
-from ..partition.errors import StockadeError, UnknownTopicOrPartition
+from ..partition.errors import StockadeError, TopicAlreadyExists, UnknownTopicOrPartition
 from .actor import Order, client_config
 from .arena import RunningArena
 from .evidence import ReplicaLog
@@ -25,7 +25,7 @@ from .workloads.protocol import Workload
 
 ROUND_S_MIN = 5.0
 """Shorter rounds are over before anything broke."""
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 """Every partition must have taken a write this long after a round began, before the first fault strikes."""
 UNSEEN_S = 30.0
 """What is acknowledged must be read by then after the writers have ended."""
@@ -41,6 +41,8 @@ class RoundOver(msgspec.Struct, frozen=True):
     planned: int
     recovered_s: float
     failures: Sequence[str]
+    lost: Sequence[str] = ()
+    """Nodes that did not come back, or whose replicas cannot be read: there is no further round without them."""
 
 
 class Round:
@@ -97,11 +99,11 @@ class Round:
             logs = await self._read_back()
             await self._clean()
         failures = [*self._failures, *self._nemesis.failures]
-        return RoundOver(self._seed, len(plan), recovered_s, failures), logs
+        return RoundOver(self._seed, len(plan), recovered_s, failures, sorted(self._nemesis.lost)), logs
 
     async def _begin(self, following: list[asyncio.Task[None]]) -> None:
         for topic, workload in self._topics.items():
-            await self._client.create_topic(topic, partitions=workload.partitions, config=workload.config(topic))
+            await self._create(topic, workload)
         self._arena.topics = list(self._topics)
         for troupe in self._troupes:
             await troupe.start()
@@ -112,6 +114,23 @@ class Round:
                 self._readers.append(reader)
                 following.append(asyncio.create_task(reader.follow()))
         await self._grown(0, START_TIMEOUT_S, "not every partition has taken a write")
+
+    async def _create(self, topic: str, workload: Workload) -> None:
+        """As often as it takes: after the round before, a controller may still be elected."""
+
+        async def is_there() -> bool:
+            try:
+                with suppress(TopicAlreadyExists):  # a repetition after an unknown outcome
+                    await self._client.create_topic(
+                        topic, partitions=workload.partitions, config=workload.config(topic)
+                    )
+            except StockadeError as error:
+                if not error.retriable:
+                    raise
+                return False
+            return True
+
+        await until(is_there, START_TIMEOUT_S, f"{topic} was not created")
 
     async def _mend(self) -> float:
         """Everything is healed; returns how long the slowest partition was not writable after that."""
@@ -165,7 +184,7 @@ class Round:
                 self._lost("all", f"{topic}: {type(error).__name__}: {error}")
                 continue
             replicas = {state.partition: state.replicas for state in described.partitions}
-            for log in await read_what_can_be(nodes, replicas, topic, self._lost):
+            for log in await read_what_can_be(nodes, replicas, topic, self._nemesis.lost, self._lost):
                 logs[topic, log.partition] = [*logs.get((topic, log.partition), []), log]
         return logs
 

@@ -20,6 +20,8 @@ class Nemesis:
         self.broken: dict[int, Broken] = {}
         self.failures: list[str] = []
         """Faults that could not be carried out, or not be healed, as they should: the harness is to blame."""
+        self.lost: set[str] = set()
+        """Nodes that did not come back."""
         self._arena = arena
         self._faults = faults
         self._history = history
@@ -49,6 +51,7 @@ class Nemesis:
             return True
         except (NotInTime, OSError) as error:
             self._history.note("nemesis", "lost", node=node, error=f"{type(error).__name__}: {error}")
+            self.lost.add(node)
             return False
 
     async def _strike(self, planned: Planned, start_s: float) -> None:

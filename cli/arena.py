@@ -14,7 +14,7 @@ from ..chaos.fault import Fault
 from ..chaos.faults import clock
 from ..chaos.network.hosts import Hosts
 from ..chaos.network.hosts import why_not as no_hosts
-from ..chaos.proxies import Address, Proxies, ProxyServer
+from ..chaos.proxies import Address, Proxies, ProxyError, ProxyServer, find_server
 from ..chaos.raw import RawNode
 from ..chaos.waiting import NotInTime, until
 from ..client.admin import Client
@@ -92,8 +92,8 @@ class LocalArena:
             self._local.kill(self._by_name[node], number)
 
     def start(self, node: str) -> None:
-        """Start it unless it runs."""
-        if self.pid(node) is None:
+        """Start it unless it runs, or its disk takes nothing now: then it is started when that is mended."""
+        if self.pid(node) is None and (node not in self.disks or self.disks[node].is_well):
             self._local.start_node(self._by_name[node])
 
     async def ready(self, node: str) -> None:
@@ -127,8 +127,17 @@ def why_not(setups: Sequence[str]) -> str | None:
         no_hosts() if "namespaces" in setups else None,
         loop_disks.why_not() if "disks" in setups else None,
         clock.why_not() if "clocks" in setups else None,
+        _no_proxies() if "toxiproxy" in setups else None,
     ]
     return next(filter(None, reasons), None)
+
+
+def _no_proxies() -> str | None:
+    try:
+        find_server()
+    except ProxyError as error:
+        return str(error)
+    return None
 
 
 @contextmanager

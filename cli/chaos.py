@@ -22,8 +22,10 @@ from ..chaos.strikes import CutPower, KillNodes
 from ..chaos.waiting import NotInTime
 from ..partition.errors import StockadeError
 from .chaos_check import check, faults
+from .chaos_figures import figures
 from .chaos_report import report
 from .chaos_run import replay, run
+from .chaos_soak import soak
 from .local_cluster import ClusterFailed, LocalCluster
 
 DISK_BYTES = 2 << 30
@@ -35,7 +37,7 @@ def chaos() -> None:
     """Break a cluster on purpose, and check that it kept every promise."""
 
 
-for command in (run, replay, check, report, faults):
+for command in (run, replay, soak, check, report, figures, faults):
     chaos.add_command(command)
 
 

@@ -24,7 +24,7 @@ from ..chaos.proxies import ProxyError
 from ..chaos.results import HISTORY, Summary
 from ..chaos.scene import ScenarioFailed
 from ..chaos.waiting import NotInTime
-from ..chaos.workloads.catalogue import WORKLOADS
+from ..chaos.workloads.catalogue import BY_NAME_ONLY, WORKLOADS
 from ..partition.errors import StockadeError
 from .arena import SETUPS, LocalArena, local_arena
 from .chaos_check import show
@@ -108,7 +108,7 @@ def _carry_out(
     folder = results or Path(f"chaos-{seed}")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        judged = _run(console, options, setups, nodes, folder, keep=keep, is_all=faulty == ALL)
+        judged, options = _run(console, options, setups, nodes, folder, keep=keep, is_all=faulty == ALL)
     except _FAILED as error:
         console.print(f"[bold red]the run could not be carried out:[/] {error}", soft_wrap=True)
         sys.exit(2)
@@ -120,7 +120,7 @@ def _carry_out(
 
 def _run(
     console: Console, options: Options, setups: Sequence[str], nodes: int, folder: Path, *, keep: bool, is_all: bool
-) -> Outcome:
+) -> tuple[Outcome, Options]:
     with ExitStack() as stack:
         data = folder / "data" if keep else Path(stack.enter_context(_scratch()))
         arena = stack.enter_context(local_arena(data, nodes, setups))
@@ -133,7 +133,7 @@ def _run(
     slowest = max((over.recovered_s for over in outcome.rounds), default=0.0)
     rounds = f"{len(outcome.rounds)} rounds in {outcome.seconds:.0f} s"
     console.print(f"{rounds}; writable again after at most {slowest:.1f} s")
-    return outcome
+    return outcome, options
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
@@ -186,7 +186,7 @@ def _line(status: Status) -> Text:
 
 def _chosen(catalogue: Any, names: str, option: str) -> list[str]:
     if names == ALL:
-        return list(catalogue)
+        return [name for name in catalogue if name not in BY_NAME_ONLY]
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in catalogue]
     if unknown or not wanted:

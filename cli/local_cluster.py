@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
+from ..raft.durable import write_durably
 from .authority import NODE_DAYS, CannotMake, make_certificates, node_files, tls_section
 from .local_node import ClusterFailed, LocalNode, end_of_log, free_ports, is_ready
 
@@ -76,7 +77,7 @@ class LocalCluster:
         """Write every node's configuration and start all of them; none may run."""
         for node in self.nodes:
             node.data.mkdir(parents=True, exist_ok=True)
-            (node.data / "node.toml").write_text(self._configuration(node, self.nodes), encoding="utf-8")
+            write_durably(node.data / "node.toml", self._configuration(node, self.nodes).encode())
             self.start_node(node)
 
     def _claim(self) -> None:
@@ -104,7 +105,7 @@ class LocalCluster:
         http, raft = free_ports(self.port_base and self.port_base + len(self.nodes), 1)[0]
         node = self._node(len(self.nodes) + 1, http, raft)
         node.data.mkdir(parents=True, exist_ok=True)
-        (node.data / "node.toml").write_text(self._configuration(node, [node], joined), encoding="utf-8")
+        write_durably(node.data / "node.toml", self._configuration(node, [node], joined).encode())
         self.nodes.append(node)
         if self.tls:
             self._make_certificates()

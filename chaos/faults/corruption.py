@@ -99,6 +99,7 @@ class Corruption:
         path, at = chance.choice(await asyncio.to_thread(lambda: list(self._find(arena.data(node)))))
         damage = chance.choice(self._damages)
         await asyncio.to_thread(damage, path, at)
+        arena.kill(node)  # another fault may have started it meanwhile, before there was anything wrong
         arena.start(node)
         did = "refused to start" if await _refuses(arena, node) else "started: it does without that file"
         what = f"{node}: {path.relative_to(arena.data(node))} {'flipped' if damage is flip else 'cut'} at {at}; {did}"

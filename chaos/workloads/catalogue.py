@@ -6,6 +6,7 @@ from .append import Append
 from .group import Group
 from .owning import Owning
 from .protocol import Workload
+from .rush import Rush
 from .slots import Slots
 from .storm import Storm
 from .takeover import TakeOver
@@ -21,7 +22,11 @@ _ALL: tuple[Workload, ...] = (
     Group(),
     RollingRestart(),
     Membership(),
+    Rush(),
 )
 
 WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in _ALL}
 """In the order in which they are listed for people."""
+
+BY_NAME_ONLY = frozenset({Rush.name})
+"""Not meant by ``all``: with them there would be room for nothing else."""

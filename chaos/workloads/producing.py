@@ -74,8 +74,11 @@ class Pen:
         self._stage.history.settle(invoked, "ok", offset=receipt.base_offset)
 
 
-async def write_on(stage: Stage, name: str, process: str, *, size: int | None = None, pause_s: float = 0.05) -> None:
+async def write_on(
+    stage: Stage, name: str, process: str, *, size: int | None = None, pause_s: float = 0.05, most: int = 4
+) -> None:
     """One life of a producer called ``name``: write to partitions drawn, until told to stop or refused for good.
+    ``most``: records in a batch.
 
     Raises the refusal.
     """
@@ -90,8 +93,9 @@ async def write_on(stage: Stage, name: str, process: str, *, size: int | None = 
     pen = Pen(producer, stage, process, size=size)
     try:
         while not stage.stopping.is_set():
-            await pen.write(stage.chance.randrange(stage.partitions), stage.chance.randint(1, 4))
-            await stage.pause(0, 2 * pause_s)
+            await pen.write(stage.chance.randrange(stage.partitions), stage.chance.randint(1, most))
+            if pause_s:
+                await stage.pause(0, 2 * pause_s)
         await pen.finish()
     except StockadeError:
         await pen.settled()

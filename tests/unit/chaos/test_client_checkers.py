@@ -120,6 +120,8 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ("position", "a replaced member commits", operation(7, {"epoch": 1})),
     ("position", "a replaced member reads", operation(5, {"epoch": 1})),
     ("recovery", "no write after everything was mended", operation(3, t_mono_ns=70 * S)),
+    ("recovery", "a node never came back", lambda run: replace(run, notes=[*run.notes, note("lost", 5)])),
+    ("lost-write", "no replica can be read any more", lambda run: replace(run, logs=[])),
     ("zombie", "an owner that was out-claimed writes", also(append(22, "a", 1, 0))),
     ("zombie", "fence_epochs decrease along the log", swapped),
     ("epoch-uniqueness", "two owners got one fence_epoch", operation(2, epoch=1)),

@@ -1,0 +1,107 @@
+"""What is published of one run or of many together: the table of figures as text. Judges nothing."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from .checkers import Verdict
+from .figures import Effect, OfFault, Spread, by_fault, effects, fencing_ms, table_of
+from .history import Event
+from .observed import Observed
+from .results import Summary
+
+NOTHING = "-"
+"""Where there is no value."""
+ANOMALIES = (
+    ("anomalies of any kind", ()),
+    ("acknowledged records lost", ("lost-write",)),
+    ("records stored twice", ("duplicate",)),
+    ("zombie appends accepted", ("zombie", "slot-history", "epoch-uniqueness")),
+    ("certificates that lie", ("outcome-certificate",)),
+)
+"""Figures that are violations, and the checkers that count them; none: all."""
+
+
+class Soak:
+    """Runs, added one by one: only what the table needs of them is kept."""
+
+    def __init__(self) -> None:
+        self.verdicts: list[Verdict] = []
+        self.counts: Counter[str] = Counter()
+        self.rounds = self.operations = self.records = 0
+        self.seconds = 0.0
+        self.strikes: Counter[str] = Counter()
+        self._found: list[Effect] = []
+        self._told_ms: list[float] = []
+
+    def add(self, summary: Summary, events: Iterable[Event]) -> None:
+        """One more run."""
+        seen = Observed.of(events)
+        self._found += effects(seen)
+        self._told_ms += fencing_ms(seen)
+        self.strikes.update(strike.fault for strike in seen.strikes)
+        self.counts.update(summary.counts)
+        self.rounds += len(summary.rounds)
+        self.operations += summary.operations
+        self.records += summary.records
+        self.seconds += summary.seconds
+        pairs = zip(self.verdicts, summary.verdicts, strict=True)
+        self.verdicts = [mine.plus(theirs) for mine, theirs in pairs] if self.verdicts else [*summary.verdicts]
+
+    @property
+    def violations(self) -> int:
+        """Of all checkers, in all runs."""
+        return sum(verdict.violations for verdict in self.verdicts)
+
+    def lines(self) -> Iterator[str]:
+        """The table, in Markdown."""
+        yield f"{self.rounds} rounds in {self.seconds / 60:.0f} minutes; {self.operations:,} operations checked; " + (
+            f"{self.strikes.total():,} strikes of {len(self.strikes)} faults; {self.records:,} records read back."
+        )
+        yield from ("", *_table(("figure", "bar", "value", "n", "max"), self._figures()))
+        yield from ("", *_table(_FAULT_HEAD, map(_fault_row, by_fault(self._found))))
+        yield from ("", *_table(("checker", "checked", "violations"), map(_verdict_row, self.verdicts)))
+
+    def _figures(self) -> Iterator[Sequence[str]]:
+        for name, checkers in ANOMALIES:
+            counted = [each for each in self.verdicts if not checkers or each.checker in checkers]
+            yield name, "0", str(sum(each.violations for each in counted)), f"{self.operations:,}", NOTHING
+        for figure in table_of(self._found, self._told_ms):
+            spread = figure.value
+            yield (
+                figure.name,
+                figure.bar,
+                _value(spread.p50, figure.unit),
+                str(spread.count),
+                _value(spread.max, figure.unit),
+            )
+
+
+_FAULT_HEAD = ("fault", "strikes", "not writable p50", "max", "alone", "p50 alone", "max alone", "healed to writable")
+
+
+def _fault_row(row: OfFault) -> Sequence[str]:
+    spreads = (row.worst_s, row.alone_s)
+    whole, alone = ((_value(each.p50, "s"), _value(each.max, "s")) for each in spreads)
+    return row.fault, str(row.strikes), *whole, str(row.alone), *alone, _both(row.back_s)
+
+
+def _verdict_row(verdict: Verdict) -> Sequence[str]:
+    return verdict.checker, f"{verdict.checked:,}", f"{verdict.violations:,}"
+
+
+def _both(spread: Spread) -> str:
+    return f"{_value(spread.p50, 's')}, max {_value(spread.max, 's')}"
+
+
+def _value(value: float | None, unit: str) -> str:
+    return NOTHING if value is None else f"{value:.2f} {unit}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield _row(head)
+    yield _row(["---"] * len(head))
+    yield from map(_row, rows)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,36 @@
+"""Every defect is caught by the checker meant for it, and the healthy server passes the same run: `make chaos-mutants`.
+
+Takes minutes; those of which ``test_mutants.py`` has the quick ones.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from stockade.partition.switches import DEFECTS
+
+from .mutating import MUTANTS, run
+
+
+def test_every_defect_has_a_run_that_brings_it_out() -> None:
+    assert set(MUTANTS) == DEFECTS
+
+
+@pytest.mark.parametrize("defect", MUTANTS)
+@pytest.mark.timeout(600)
+def test_a_broken_server_is_caught_by_the_checker_meant_for_it(defect: str, tmp_path: Path) -> None:
+    mutant = MUTANTS[defect]
+    if mutant.why_not is not None:
+        pytest.skip(mutant.why_not)
+    verdict = run(mutant, tmp_path / "broken", is_broken=True)
+    assert verdict.code == 1 and set(mutant.checkers) <= set(verdict.violations), verdict
+
+
+@pytest.mark.parametrize("defect", MUTANTS)
+@pytest.mark.timeout(600)
+def test_the_healthy_server_passes_the_same_run(defect: str, tmp_path: Path) -> None:
+    mutant = MUTANTS[defect]
+    if mutant.why_not is not None:
+        pytest.skip(mutant.why_not)
+    verdict = run(mutant, tmp_path / "healthy", is_broken=False)
+    assert verdict.operations and verdict.violations == {}, verdict

@@ -1,0 +1,50 @@
+"""The table of figures over several runs: counts add up, and every figure of each run is in it."""
+
+from typing import Any
+
+import msgspec
+
+from stockade.chaos.campaign import Options
+from stockade.chaos.checkers import Verdict
+from stockade.chaos.history import Event
+from stockade.chaos.results import Summary
+from stockade.chaos.round import RoundOver
+from stockade.chaos.soak_figures import Soak
+
+S = 1_000_000_000
+
+
+def summary(lost: int) -> Summary:
+    verdicts = [Verdict("lost-write", "", lost, [], 10), Verdict("zombie", "", 0, [], 10)]
+    options = Options(["append"], ["kill-leader"], 1, 60.0)
+    return Summary(options, ["processes"], 3, 60.0, 40, 30, {}, [RoundOver(1, 1, 0.5, [])], verdicts, [])
+
+
+def events() -> list[Event]:
+    """A write each second for 30 s, but for 3 s after the kill at 15 s."""
+
+    def event(i: int, t_s: float, **fields: Any) -> Event:
+        return msgspec.convert({"i": i, "t_mono_ns": int(t_s * S), **fields}, Event)
+
+    about = {"process": "w", "f": "append", "topic": "t", "partition": 0, "count": 1}
+    found = [event(0, 0.5, process="nemesis", type="info", f="round", value="1")]
+    for t in (*range(1, 15), *range(18, 31)):
+        begun_s = 15.5 if t == 18 else t
+        found.append(event(2 * t, begun_s, type="invoke", **about))
+        found.append(event(2 * t + 1, t + 0.1, type="ok", of=2 * t, **about))
+    strike = {"process": "nemesis", "type": "info", "value": "kill-leader", "count": 1}
+    found += [event(90, 15.5, f="strike", **strike), event(91, 20.0, f="heal", **strike)]
+    return sorted(found, key=lambda event: event.t_mono_ns)
+
+
+def test_the_figures_of_several_runs_are_one_table() -> None:
+    soaked = Soak()
+    soaked.add(summary(0), events())
+    soaked.add(summary(2), events())
+    lines = list(soaked.lines())
+    assert lines[0].startswith("2 rounds in 2 minutes; 80 operations checked; 2 strikes of 1 faults")
+    assert "| acknowledged records lost | 0 | 2 | 80 | - |" in lines
+    assert "| lost-write | 20 | 2 |" in lines
+    [killed] = [line for line in lines if line.startswith("| writable again after kill -9 of a leader")]
+    assert "2.60 s | 2 | 2.60 s" in killed
+    assert soaked.violations == 2

@@ -6,9 +6,10 @@ A node that cannot write stops, and must: healing mends the disk and starts it a
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from .. import cgroups
-from ..disks import LoopDisk, why_not
+from ..disks import DiskFailed, LoopDisk, why_not
 from ..fault import Arena, Broken, NothingToBreak
 from ..waiting import until
 from .targets import listed, one, pid_of, running
@@ -100,7 +101,8 @@ class SlowDisk:
 def _cut(disks: Sequence[LoopDisk]) -> None:
     for disk in disks:
         if disk.is_well:
-            disk.cut()
+            with suppress(DiskFailed):  # another fault is mending it: the others are cut, and all are healed
+                disk.cut()
 
 
 async def _mend(arena: Arena, nodes: Sequence[str]) -> None:

@@ -80,13 +80,13 @@ class Results:
         self.successes: Outcomes[Receipt] = Outcomes(buffer)
         self.errors: Outcomes[Failure] = Outcomes(buffer)
         self.watchers: list[Watcher] = []
-        self._failed: list[Batch] = []
+        self._failed: list[tuple[str, int, Batch]] = []
 
     def settled(self, topic: str, partition: int, batch: Batch) -> None:
         """Tell of a batch that has its outcome."""
         outcome: Receipt | Failure
         if isinstance(batch.outcome, StockadeError):
-            self._failed.append(batch)
+            self._failed.append((topic, partition, batch))
             outcome = Failure(topic, partition, batch.count, batch.outcome)
             self.errors.add(outcome, batch)
         else:
@@ -99,10 +99,14 @@ class Results:
     def raise_unseen(self) -> None:
         """Raise the first failure since the last call that no Delivery raised."""
         failed, self._failed = self._failed, []
-        for batch in failed:
+        for _, _, batch in failed:
             if not batch.is_reported:
                 assert isinstance(batch.outcome, StockadeError)
                 raise batch.outcome
+
+    def forget(self, topic: str, partition: int) -> None:
+        """The application knows of the failures there."""
+        self._failed = [failure for failure in self._failed if failure[:2] != (topic, partition)]
 
     def close(self) -> None:
         """Whoever reads finds the end."""

@@ -197,6 +197,7 @@ class Producer:
         if route.lane.error is not None:
             await self._running.renew()
             route.lane.reopen()
+            self._results.forget(topic, partition)
         return await self.client.tail(topic, partition, tail)
 
     def successes(self) -> AsyncIterator[Receipt]:

@@ -1,0 +1,78 @@
+"""One suite for stockade.testing and for three real nodes: a test that passes there would pass in production."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from stockade import Client, ClientConfig, Consumer, Producer, Session
+from stockade.cli.local_cluster import LocalCluster
+from stockade.partition.errors import FencingTokenRequired, ProducerBusy, ProducerFenced
+from stockade.testing import Cluster
+
+
+class Place(NamedTuple):
+    """A cluster, and how somebody else takes over there."""
+
+    config: ClientConfig
+    fence: Callable[[str], None]
+    fence_producer: Callable[[str], None]
+
+
+def of_three(cluster: LocalCluster) -> Place:
+    config = ClientConfig(bootstrap=tuple(node.url for node in cluster.nodes))
+
+    async def take_over(topic: str) -> None:
+        async with Client(config) as client, Session(client, "another") as session:
+            await session.acquire(topic, mode="ExclusiveWithFencing")
+
+    async def start_another(name: str) -> None:
+        async with Client(config) as client:
+            await client.init_producer(name)
+
+    return Place(config, lambda topic: asyncio.run(take_over(topic)), lambda name: asyncio.run(start_another(name)))
+
+
+@pytest.fixture(params=["in this process", "three nodes"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    if request.param == "three nodes":
+        yield of_three(request.getfixturevalue("cluster"))
+        return
+    with Cluster() as embedded:
+        yield Place(ClientConfig(bootstrap=(embedded.url,)), embedded.fence, embedded.fence_producer)
+
+
+def test_verdicts_are_the_same_in_a_test_and_in_production(place: Place) -> None:
+    async def program() -> None:
+        async with Producer(place.config, name="first") as producer, Consumer(place.config) as consumer:
+            await producer.client.create_topic("jobs", partitions=2, config={"require_fence": True})
+            with pytest.raises(FencingTokenRequired):
+                await (await producer.send("jobs", b"unfenced", partition=1))
+            await producer.recover("jobs", 1)
+            with pytest.raises(ProducerFenced):
+                await own_and_lose(producer)
+            await producer.recover("jobs", 0)
+            async with producer.exclusive("jobs") as fence:
+                assert fence.epoch == 3
+                await (await producer.send("jobs", b"again", partition=0))
+            await asyncio.to_thread(place.fence_producer, "first")
+            with pytest.raises(ProducerFenced):
+                await producer.recover("jobs", 0, tail=1)
+                async with producer.exclusive("jobs", [1]):
+                    await (await producer.send("jobs", b"zombie", partition=1))
+            values = [record.value async for record in consumer.read("jobs")]
+            assert values == [b"mine", b"again"]
+
+    async def own_and_lose(producer: Producer) -> None:
+        async with producer.exclusive("jobs") as fence:
+            await (await producer.send("jobs", b"mine", partition=0))
+            async with Producer(place.config) as other:
+                with pytest.raises(ProducerBusy):
+                    async with other.exclusive("jobs", [0]):
+                        raise AssertionError("two owners")
+            await asyncio.to_thread(place.fence, "jobs")
+            assert fence.epoch == 1
+            await (await producer.send("jobs", b"zombie", partition=0))
+
+    asyncio.run(program())

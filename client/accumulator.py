@@ -58,7 +58,7 @@ class Lane:
         self.identity: ProducerPair | None = None
         self.token: Token | None = None
         self.error: StockadeError | None = None
-        self.needs_epoch = False
+        self.needs_epoch: bool = False
 
     @property
     def is_idle(self) -> bool:

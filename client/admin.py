@@ -44,8 +44,8 @@ class Client(Operations, Claims, Oversight):
     """
 
     def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-        self.config = ClientConfig.of(bootstrap)
-        self.metadata = Metadata(self.topic)
+        self.config: ClientConfig = ClientConfig.of(bootstrap)
+        self.metadata: Metadata = Metadata(self.topic)
         self._calls = Calls(self.config)
 
     async def __aenter__(self) -> Self:

@@ -38,8 +38,8 @@ class BlockingClient:
     """Reads from one cluster, one request at a time. ``bootstrap`` as for Client. Not safe for several threads."""
 
     def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, access: Access | None = None) -> None:
-        self.config = ClientConfig.of(bootstrap)
-        self.access = access or Access()
+        self.config: ClientConfig = ClientConfig.of(bootstrap)
+        self.access: Access = access or Access()
         self._http = PlainHttp(self.access, self.config.request_timeout_ms / 1000)
         self._node = self.config.bootstrap[0]
 

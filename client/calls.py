@@ -5,7 +5,7 @@ Every route used this way is safe to repeat, also after an unknown outcome (open
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -26,9 +26,9 @@ class Calls:
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._transport = Transport(config)
-        self.once = self._transport.request
-        self.learn = self._transport.learn
-        self.close = self._transport.close
+        self.once: Callable[[Request], Awaitable[Answer]] = self._transport.request
+        self.learn: Callable[[str], None] = self._transport.learn
+        self.close: Callable[[], Awaitable[None]] = self._transport.close
 
     async def call(self, kind: type[T], method: str, path: str, **request: Any) -> T:
         """``send``, with the answer's body as a ``kind``."""

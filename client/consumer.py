@@ -18,7 +18,7 @@ class Consumer:
     """Reads from one cluster. An async context manager; otherwise ``close`` it."""
 
     def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-        self.client = Client(bootstrap)
+        self.client: Client = Client(bootstrap)
 
     async def __aenter__(self) -> Self:
         return self

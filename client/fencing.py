@@ -52,7 +52,7 @@ class Fence:
 
     def __init__(self, grant: Grant, session: "Session") -> None:
         self.grant = grant
-        self.lost = asyncio.Event()
+        self.lost: asyncio.Event = asyncio.Event()
         self.error: StockadeError | None = None
         self._session = session
         self._watchers: list[Callable[[StockadeError], None]] = []
@@ -147,7 +147,7 @@ class Session:
 
     def __init__(self, client: Client, client_id: str, *, ttl_ms: int | None = None) -> None:
         self.client_id = client_id
-        self.lost = asyncio.Event()
+        self.lost: asyncio.Event = asyncio.Event()
         self.error: StockadeError | None = None
         self._client = client
         self._ttl_ms = ttl_ms or client.config.session_ttl_ms

@@ -49,8 +49,8 @@ class Producer:
         partitioner: str | Partitioner = "murmur2",
         interceptors: Sequence[Interceptor] = (),
     ) -> None:
-        self.client = Client(bootstrap)
-        self.name = name or f"producer-{secrets.token_hex(8)}"
+        self.client: Client = Client(bootstrap)
+        self.name: str = name or f"producer-{secrets.token_hex(8)}"
         self._partitioner = partitioner_of(partitioner, self.name)
         self._interceptors = tuple(interceptors)
         self._stays_open = stays_open(self._partitioner)

@@ -46,7 +46,7 @@ class Sender:
         on_settled: Callable[[Route, Batch], None],
         on_fenced: Callable[[Route, ProducerFenced], None],
     ) -> None:
-        self.identity = identity
+        self.identity: ProducerPair = identity
         """Producer id and epoch that new batches are numbered under."""
         self._client = client
         self._name = name

@@ -5,11 +5,12 @@ thread for all of them runs the event loop, so renewals, batching and retries go
 else. Objects may be used from several threads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
+from ..partition.commands import Token
 from ..partition.errors import StockadeError
 from ..partition.records import Header
 from . import delivery as deliveries
@@ -20,7 +21,7 @@ from .config import DEFAULT_BOOTSTRAP, Bootstrap
 from .interceptors import Interceptor
 from .loop_thread import made
 from .loop_thread import shared as _loop
-from .model import Mode, ProducerPair, Tail
+from .model import Grant, Mode, ProducerPair, Tail
 from .partitioners import Partitioner
 
 
@@ -162,8 +163,8 @@ class Fence:
 
     def __init__(self, fence: fencing.Fence) -> None:
         self._fence = fence
-        self.grant = fence.grant
-        self.token = fence.token
+        self.grant: Grant = fence.grant
+        self.token: Callable[[int], Token] = fence.token
 
     @property
     def epoch(self) -> int:

@@ -17,7 +17,7 @@ class StockadeError(Exception):
 
     def __init__(self, detail: str | None = None, **fields: Any) -> None:
         """``detail`` says in a sentence what happened this time; it defaults to the title."""
-        self.detail = detail or self.title
+        self.detail: str = detail or self.title
         self.fields: dict[str, Any] = fields
         super().__init__(f"{self.code}: {self.detail}")
 

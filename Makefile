@@ -4,7 +4,7 @@ TOX := .tools/tox/bin/tox
 STOCKADE := .venv/bin/stockade
 DATA ?= examples/data
 
-.PHONY: cluster demo test simulate chaos chaos-mutants bench fuzz lint types format clean
+.PHONY: cluster demo test simulate chaos chaos-mutants spark-zip spark-kill bench fuzz lint types format clean
 
 cluster: .venv/.ready
 	@$(STOCKADE) cluster --nodes 3 --data ./data
@@ -31,6 +31,15 @@ chaos: .venv/.ready
 # Every checker must catch the server that is broken in the way it is there for. Minutes, not seconds.
 chaos-mutants: $(TOX)
 	@$(TOX) run -qq -e chaos -- tests/chaos/mutants.py
+
+# The Spark data source as one file, for spark-submit --py-files where Stockade is not installed.
+ZIP ?= stockade.zip
+spark-zip: .venv/.ready
+	@.venv/bin/python -m stockade.spark.package $(ZIP)
+
+# Kills what writes from Spark at every step, and counts duplicates and losses: about 10 minutes.
+spark-kill: $(TOX)
+	@$(TOX) run -qq -e spark-kill
 
 bench fuzz lint types format: $(TOX)
 	@$(TOX) run -q -e $@

@@ -3,8 +3,10 @@
 A module of its own at the top, because Spark's workers import it by name.
 """
 
+import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +23,9 @@ from stockade.spark.source import StockadeSource
 
 
 class Plan:
-    """``folder`` says where to die: at request ``number`` of a commit, before or after it was sent; once."""
+    """``folder`` says where to die, once. ``commit``: at which request of a commit, by its number or by what it is and
+    how often that came, before or after it was sent. ``task``: a task fails. ``task-kill``: the driver dies of a task.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -29,17 +33,16 @@ class Plan:
     @contextmanager
     def dying(self) -> Iterator[None]:
         """Count this process's requests."""
-        wanted = self._read("commit")
-        original, sent = PlainHttp.request, 0
+        original, sent = PlainHttp.request, Counter[str]()
 
         def request(http: PlainHttp, *args: Any) -> PlainAnswer:
-            nonlocal sent
-            sent += 1
-            if [f"{sent}", "before"] == wanted:
-                self._die()
+            name = step(args[1], args[2], args[4] if len(args) > 4 else None)
+            sent.update(["any", name])
+            self._at("any", sent, "before", name)
+            self._at(name, sent, "before", name)
             answer = original(http, *args)
-            if [f"{sent}", "after"] == wanted:
-                self._die()
+            self._at("any", sent, "after", name)
+            self._at(name, sent, "after", name)
             return answer
 
         PlainHttp.request = request  # type: ignore[method-assign, assignment]
@@ -47,22 +50,63 @@ class Plan:
             yield
         finally:
             PlainHttp.request = original  # type: ignore[method-assign]
-            (self._folder / "requests").write_text(str(sent))
+            (self._folder / "requests").write_text(str(sent.total() // 2))
+
+    def returned(self) -> None:
+        """The commit is over, and Spark has not noted it yet."""
+        if self._read("commit") == ["returned"]:
+            self._die("returned")
 
     def task(self, place: str) -> None:
-        """Fail the first attempts of tasks, before or after they have staged."""
+        """Fail the first attempts of tasks, before or after they have staged; or take the driver along."""
+        if self._read("task-kill") == [place]:
+            (self._folder / "task-kill").unlink(missing_ok=True)
+            self._kill(f"task {place} staging")
         if self._read("task") == [place] and TaskContext.get().attemptNumber() == 0:
             raise RuntimeError(f"a task fails {place} staging")
 
-    def _read(self, name: str) -> list[str]:
-        path = self._folder / name
-        return path.read_text().split() if path.exists() else []
+    def _at(self, what: str, sent: Counter[str], when: str, name: str) -> None:
+        if self._read("commit") == [what, str(sent[what]), when]:
+            self._die(name)
 
-    def _die(self) -> None:
+    def _read(self, name: str) -> list[str]:
+        try:
+            return (self._folder / name).read_text().split()
+        except FileNotFoundError:
+            return []
+
+    def _die(self, name: str) -> None:
         (self._folder / "commit").unlink()
-        (self._folder / "died").touch()
-        group = self._read("group")
-        os.killpg(int(group[0]), signal.SIGKILL) if group else os._exit(9)
+        self._kill(name)
+
+    def _kill(self, name: str) -> None:
+        (self._folder / "died").write_text(name)
+        if victim := self._read("leader"):  # the cluster's, and not the driver
+            os.kill(int(victim[0]), signal.SIGKILL)
+        elif (self._folder / "executor").exists():  # a worker's parent is its daemon, whose parent the executor
+            os.kill(_parent(os.getppid()), signal.SIGKILL)
+        elif group := self._read("group"):
+            os.killpg(int(group[0]), signal.SIGKILL)
+        else:
+            os._exit(9)
+
+
+def _parent(process: int) -> int:
+    stat = Path(f"/proc/{process}/stat").read_text()
+    return int(stat[stat.rindex(")") + 1 :].split()[1])
+
+
+def step(method: str, path: str, body: bytes | None) -> str:
+    """What a request of a commit is for."""
+    if path.startswith("/v1/producers"):
+        return "enter" if method == "POST" else "sequences"
+    if "/stages/" in path:
+        return "append"
+    if "/stages" in path:
+        return "list" if body is None else "keep" if b'"keep"' in body else "delete"
+    if path.endswith("/records") and body is not None:  # a record of the control partition
+        return str(json.loads(json.loads(body)["records"][0]["value"])["kind"])
+    return "look"
 
 
 class DyingWriter(StockadeStreamWriter):
@@ -79,6 +123,7 @@ class DyingWriter(StockadeStreamWriter):
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         with Plan(self._plan).dying():
             super().commit(messages, batchId)
+            Plan(self._plan).returned()
 
 
 class DyingSource(StockadeSource):

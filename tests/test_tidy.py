@@ -20,6 +20,7 @@ TEST_FILE_LINES_MAX = 500
 ENTRY_POINTS = {
     *("cli.main", "src.stockade.sync", "src.stockade.testing", "src.stockade.otel"),
     *("http_api.contract", "cluster.invariants", "partition.invariants", "chaos.proxies"),
+    "spark.package",
 }
 """Modules that nothing in the product imports: how it starts, what users import, how the contract is made, what tests
 use.

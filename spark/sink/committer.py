@@ -2,12 +2,12 @@
 
 The decision which stages a batch is made of is one record of the sink's control partition, appended on condition that
 nothing was appended since its writer read it. Everything after that follows from the record: whoever comes next does
-the same, and a stage that is in the log already is not appended again. docs/spark.md argues why that is enough.
+the same, and a stage that is in the log already is not appended again. docs/spark-sink.md argues why that is enough.
 
 Free of Spark. Every call of the store may have happened, or not, when this dies; nothing is kept in between.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from itertools import groupby
 
 from ...client.blocking_writer import Pair
@@ -52,7 +52,7 @@ class SinkCommitter:
             raise RunRetired(f"run {self._run}: a newer run has taken over sink {self._sink}") from refusal
 
     def _commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
-        pair = self._enter()
+        pair = self._enter({piece.topic for piece in pieces})
         now = self._read()
         self._finish(now, pair)
         if self._is_new:
@@ -67,13 +67,16 @@ class SinkCommitter:
         self._finish(now, pair)
         return now.manifest == wanted
 
-    def _enter(self) -> Pair:
-        """Be the present run: from now on every older one is refused. A run that was replaced does not get here."""
+    def _enter(self, topics: Set[str]) -> Pair:
+        """Be the present run: from now on every older one is refused. A run that was replaced does not get here.
+
+        Whoever comes next knows from then on in which topics this one may have left stages.
+        """
         now = self._first_look()
         pair = self._store.init_producer(f"spark-sink:{self._sink}", self._run)
         self._is_new = now.run != self._run
-        while now.run != self._run:
-            self._append(now, run_record(now, self._query, self._run))
+        while now.run != self._run or not topics <= set(now.topics):
+            self._append(now, run_record(now, self._query, self._run, topics))
             now = self._read()
         return pair
 
@@ -92,7 +95,7 @@ class SinkCommitter:
         if now.query not in (None, self._query) and not self._takeover:
             raise OtherQuery(
                 f"sink {self._sink} belongs to query {now.query}, and not to {self._query}: the checkpoint is new, or "
-                f"the name is used twice. Option takeover=true hands it over."
+                f"the name is used twice. Choose another name, or let a stream have it with the option takeover=true."
             )
         return now
 
@@ -180,12 +183,18 @@ class SinkCommitter:
     def _sweep(self, own: Sequence[Piece], now: History, pair: Pair) -> None:
         """Delete what an earlier run kept and did not decide on, or did not delete. Nothing is undecided now."""
         mine = {piece.stage for piece in own}
-        places = {(piece.topic, piece.partition) for piece in (*own, *(now.manifest.pieces if now.manifest else ()))}
-        for topic, partition in sorted(places):
-            seen = self._store.stages(topic, partition, stage_prefix(self._sink))
-            left = [stage.name for stage in seen if stage.kept and stage.name not in mine]
-            if left:
-                self._store.delete_stages(topic, partition, left, pair)
+        for topic in now.topics:
+            for partition in range(self._partitions(topic)):
+                seen = self._store.stages(topic, partition, stage_prefix(self._sink))
+                left = [stage.name for stage in seen if stage.kept and stage.name not in mine]
+                if left:
+                    self._store.delete_stages(topic, partition, left, pair)
+
+    def _partitions(self, topic: str) -> int:
+        try:
+            return self._store.shape(topic)[0]
+        except UnknownTopicOrPartition:  # deleted, and its stages with it
+            return 0
 
 
 def _by_partition(pieces: Iterable[Piece]) -> list[tuple[tuple[str, int], list[str]]]:

@@ -4,7 +4,7 @@ Each record is appended only behind everything its writer has read, so the recor
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ class Manifest:
 @dataclass(frozen=True)
 class History:
     """The sum of the records. ``query`` and ``run`` are who announced itself last, ``retired`` whom it replaced.
+    ``topics`` are all that stages of the sink may be in.
 
     ``manifest`` is the last decision, at offset ``decided_at``; ``done``: all of it is in the log. ``end`` is where the
     next record goes, ``start`` the first one kept.
@@ -41,6 +42,7 @@ class History:
     query: str | None = None
     run: str | None = None
     retired: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
     manifest: Manifest | None = None
     decided_at: int = 0
     done: bool = True
@@ -53,8 +55,8 @@ class History:
         after = replace(self, end=offset + 1)
         if record["kind"] == "done":
             return replace(after, done=True)
-        retired = tuple(record["retired"])
-        after = replace(after, query=record["query"], run=record["run"], retired=retired)
+        retired, topics = tuple(record["retired"]), tuple(record["topics"])
+        after = replace(after, query=record["query"], run=record["run"], retired=retired, topics=topics)
         if record["kind"] == "run":
             return after
         pieces = tuple(Piece(*piece) for piece in record["pieces"])
@@ -70,10 +72,12 @@ def history(records: Iterable[tuple[int, bytes]], end: int) -> History:
     return replace(summed or History(start=end), end=end)
 
 
-def run_record(before: History, query: str, run: str) -> bytes:
-    """A new run of the sink announces itself."""
-    retired = (*before.retired, before.run) if before.run is not None else before.retired
-    return _dump(kind="run", query=query, run=run, retired=retired[-RUNS_REMEMBERED:])
+def run_record(before: History, query: str, run: str, topics: Set[str]) -> bytes:
+    """A run of the sink announces itself, and the topics that it writes to."""
+    is_other = before.run not in (None, run)
+    retired = (*before.retired, before.run) if is_other else before.retired
+    known = sorted({*before.topics, *topics})
+    return _dump(kind="run", query=query, run=run, retired=retired[-RUNS_REMEMBERED:], topics=known)
 
 
 def manifest_record(before: History, manifest: Manifest) -> bytes:
@@ -83,6 +87,7 @@ def manifest_record(before: History, manifest: Manifest) -> bytes:
         query=manifest.query,
         run=before.run,
         retired=before.retired,
+        topics=before.topics,
         batch=manifest.batch,
         pieces=manifest.pieces,
     )

@@ -37,6 +37,10 @@ class Store(Protocol):
         """Create a topic, or find it."""
         ...
 
+    def shape(self, name: str) -> tuple[int, int]:
+        """How many partitions a topic has, and how many bytes a batch may have. Raises UnknownTopicOrPartition."""
+        ...
+
     def init_producer(self, name: str | None, nonce: str) -> Pair:
         """A new instance of a name fences the older ones. Raises ProducerFenced."""
         ...

@@ -16,11 +16,15 @@ PARTITIONS = 2
 
 
 class Copy:
-    """The query, its checkpoint, and what it shall die of."""
+    """The query, its checkpoint, and what it shall die of: ``plan`` is the name of that folder. A run that may outlive
+    its end needs one of its own.
+    """
 
-    def __init__(self, spark: Any, source: Topic, target: Topic, folder: Path, **options: Any) -> None:
+    def __init__(
+        self, spark: Any, source: Topic, target: Topic, folder: Path, plan: str = "plan", **options: Any
+    ) -> None:
         self._spark, self._source, self._target = spark, source, target
-        self.plan = folder / "plan"
+        self.plan = folder / plan
         self.plan.mkdir(exist_ok=True)
         self.checkpoint = folder / "checkpoint"
         self._options = {"url": target.node, "topic": target.name, "plan": str(self.plan), **options}
@@ -41,16 +45,17 @@ class Copy:
         query = self.start(rows_per_batch)
         try:
             query.awaitTermination()
-        except Exception:
+        except Exception as error:
             if query.exception() is None:
                 raise
-            return False
+            # Spark gives its Python processes ten seconds to start, however busy the machine is.
+            return "failed to connect back" in str(error) and self.run(rows_per_batch)
         return True
 
     def dies_at(self, request: int, when: str) -> None:
         """The next commit does not survive this request of its own."""
         (self.plan / "died").unlink(missing_ok=True)
-        (self.plan / "commit").write_text(f"{request} {when}")
+        (self.plan / "commit").write_text(f"any {request} {when}")
 
     def survives(self) -> None:
         """Nothing dies any more."""
@@ -60,6 +65,10 @@ class Copy:
     def died(self) -> bool:
         return (self.plan / "died").exists()
 
+    def died_of(self) -> str:
+        """What the request was for; empty if nothing died."""
+        return (self.plan / "died").read_text() if self.died else ""
+
     def wrong(self) -> tuple[list[Any], list[Any]]:
         """Values that are missing in the target, and those that are there too often."""
         want, got = (_values(self._spark, topic) for topic in (self._source, self._target))
@@ -68,11 +77,3 @@ class Copy:
 
 def _values(spark: Any, topic: Topic) -> Counter[Any]:
     return Counter(bytes(row.value) for row in load(spark, topic).select("value").collect())
-
-
-def numbered(topic: Topic, partition: int, start: int, end: int) -> list[dict[str, Any]]:
-    """Records whose values tell them apart."""
-    return [
-        {"key": b"k%d" % (n % 5), "value": b"%d:%d" % (partition, n), "timestamp": None, "headers": None}
-        for n in range(start, end)
-    ]

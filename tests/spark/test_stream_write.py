@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from integration.api import Topic
 
-from .copying import PARTITIONS, Copy, numbered
-from .topics import append
+from .copying import PARTITIONS, Copy
+from .topics import append, numbered
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600)]
 
 REQUESTS = 32
 """At least as many as the first commit of a run makes."""
@@ -24,7 +24,7 @@ def copy(spark: Any, url: str, folder: Path, name: str, rows: int, **options: An
     source.create(partitions=2)
     target.create(partitions=PARTITIONS)
     for partition in (0, 1):
-        append(source, partition, numbered(source, partition, 0, rows // 2))
+        append(source, partition, numbered(partition, 0, rows // 2))
     return Copy(spark, source, target, folder, **options)
 
 
@@ -37,6 +37,7 @@ def test_a_copy_is_exact_though_its_driver_dies_around_any_request_of_a_commit(
         copying.dies_at(number, when)
         assert copying.run(rows_per_batch=40) != copying.died
         died += copying.died
+        print(f"{number} {when}: {copying.died_of() or 'not reached'}", flush=True)  # noqa: T201 (the whole takes long: pytest -s)
     assert died >= len(KILLS) // 2
     copying.survives()
     assert copying.run(rows_per_batch=40)

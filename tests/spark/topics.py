@@ -41,3 +41,11 @@ def load(spark: Any, topic: Topic, **options: Any) -> Any:
 def places(frame: Any) -> list[tuple[int, int]]:
     """(partition, offset) of every row, ascending."""
     return sorted(tuple(row) for row in frame.select("partition", "offset").collect())
+
+
+def numbered(partition: int, start: int, end: int) -> list[dict[str, Any]]:
+    """Records whose values tell them apart."""
+    return [
+        {"key": b"k%d" % (n % 5), "value": b"%d:%d" % (partition, n), "timestamp": None, "headers": None}
+        for n in range(start, end)
+    ]

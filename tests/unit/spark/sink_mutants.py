@@ -23,7 +23,7 @@ class OwnRows(SinkCommitter):
     """Finishes a batch that somebody else decided with rows of its own."""
 
     def _commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
-        pair = self._enter()
+        pair = self._enter({piece.topic for piece in pieces})
         now = self._read()
         if now.manifest is not None and not now.done and now.manifest.batch == batch:
             self._keep(pieces, pair)

@@ -206,6 +206,15 @@ class ModelStore:
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
         self._ask(lambda: self._world.create(name, partitions))
 
+    def shape(self, name: str) -> tuple[int, int]:
+        def found() -> tuple[int, int]:
+            partitions = [partition for topic, partition in self._world.machines if topic == name]
+            if not partitions:
+                raise UnknownTopicOrPartition(topic=name, partition=None)
+            return len(partitions), 1 << 20
+
+        return self._ask(found)
+
     def init_producer(self, name: str | None, nonce: str) -> Pair:
         return self._ask(lambda: self._world.init_producer(name, nonce))
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stockade.partition.errors import UnknownTopicOrPartition
 from stockade.spark.sink import committer as committers
 from stockade.spark.sink.committer import SinkCommitter, append_all, control_topic
 from stockade.spark.sink.history import Piece, history
@@ -105,6 +106,29 @@ def test_a_decided_stage_that_somebody_deleted_is_told_as_a_loss(sink: Sink, mon
     sink.store.delete_stages("out", 0, [piece.stage], pair)
     with pytest.raises(DecidedStageLost, match="s~c"):
         sink.commit(1, run="r2")
+
+
+def test_what_a_run_kept_and_left_behind_goes_wherever_the_next_run_writes(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.world.create("elsewhere", 1)
+    sink.store.put_stage("elsewhere", 0, "s~x", [b"8"])
+    left = [sink.stage("c", b"4"), sink.stage("d", b"5", partition=1), Piece("elsewhere", 0, "s~x", 1)]
+    monkeypatch.setattr(SinkCommitter, "_decide", lambda self, wanted: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        sink.commit(1, *left)
+    monkeypatch.undo()
+    assert sum(stage.kept for machine in sink.world.machines.values() for stage in machine.stages.stages.values()) == 3
+    assert sink.commit(1, sink.stage("e", b"6"), run="r2")
+    assert all(not machine.stages.stages for machine in sink.world.machines.values())
+
+
+def test_a_topic_that_was_deleted_does_not_stop_a_sink(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shape(topic: str) -> tuple[int, int]:
+        raise UnknownTopicOrPartition(topic=topic, partition=None)
+
+    monkeypatch.setattr(sink.store, "shape", shape)
+    assert sink.commit(1, sink.stage("c", b"4"), run="r2")
 
 
 def test_the_control_partition_stays_short(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,46 @@
+"""One file that has the data source and nothing else: for drivers and executors on which Stockade is not installed.
+
+``stockade.zip`` goes to ``spark-submit --py-files`` or ``spark.submit.pyFiles``. It needs pyspark and pyarrow there, no
+other library, and nothing of the server is in it.
+"""
+
+import argparse
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDERS = ("partition", "client", "spark")
+"""Of stockade: what this folder imports, and what that imports."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def write_zip(target: Path) -> None:
+    """Write the file; the same sources give the same bytes."""
+    scratch = target.with_name(f"{target.name}.new")
+    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(_files()):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    os.replace(scratch, target)  # noqa: PTH105
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """Names in the file, and where their bytes are."""
+    home = Path(__file__).parent.parent
+    root = home.parent
+    folders = [home / name for name in FOLDERS]
+    for path in [*home.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))]:
+        yield path.relative_to(root).as_posix(), path
+    for path in (root / "pyspark_stockade").rglob("*.py"):
+        yield path.relative_to(root).as_posix(), path
+
+
+def main() -> None:
+    """``python -m stockade.spark.package [FILE]``."""
+    parser = argparse.ArgumentParser(prog="python -m stockade.spark.package", description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, default=Path("stockade.zip"))
+    write_zip(parser.parse_args().file)
+
+
+if __name__ == "__main__":
+    main()

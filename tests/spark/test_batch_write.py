@@ -1,0 +1,38 @@
+"""``write.format("stockade")``: what is written, how often, and what is refused."""
+
+from typing import Any
+
+import pytest
+from integration.api import Topic
+
+from .topics import load
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
+
+
+def write(frame: Any, topic: Topic, mode: str = "append", **options: str) -> None:
+    frame.write.format("stockade").options(url=topic.node, topic=topic.name, **options).mode(mode).save()
+
+
+def values(spark: Any, topic: Topic) -> list[int]:
+    return sorted(int(row.value) for row in load(spark, topic).select("value").collect())
+
+
+def test_a_batch_with_a_name_is_written_once_however_often_it_is_run(spark: Any, url: str) -> None:
+    topic = Topic(url, "batches")
+    topic.create(partitions=2)
+    for first in (0, 1000):  # the second run computes other rows
+        rows = spark.range(first, first + 100, 1, 2).selectExpr(
+            "cast(id as string) as value", "cast(id as string) as key"
+        )
+        write(rows, topic, sink="batches-1")
+    assert values(spark, topic) == list(range(100))
+    write(spark.range(5).selectExpr("cast(id as string) as value"), topic)  # without a name: each run is one of its own
+    assert values(spark, topic) == sorted([*range(100), *range(5)])
+
+
+@pytest.mark.parametrize(("mode", "told"), [("overwrite", "append"), ("error", "Append"), ("ignore", "Append")])
+def test_every_mode_but_append_is_refused(spark: Any, url: str, mode: str, told: str) -> None:
+    topic = Topic(url, "modes")
+    with pytest.raises(Exception, match=told):
+        write(spark.range(5).selectExpr("cast(id as string) as value"), topic, mode)

@@ -282,7 +282,7 @@ def test_query_and_guards_are_passed_on_and_other_headers_are_not() -> None:
 
 def test_a_stream_is_passed_through_as_it_comes() -> None:
     async def main() -> None:
-        async with nodes(2) as (one, two), asyncio.timeout(20):
+        async with nodes(2) as (one, two), asyncio.timeout(60):
             await one.topic()
             url = two.url + RECORDS + "?follow=true"
             async with two.session.get(url, headers={"Accept": NDJSON["Content-Type"]}) as response:
@@ -317,7 +317,7 @@ def test_a_stream_whose_leader_dies_ends_with_a_problem_if_it_was_between_two_re
     form: str, is_between: bool
 ) -> None:
     async def main() -> None:
-        async with nodes(2) as (one, two), asyncio.timeout(20):
+        async with nodes(2) as (one, two), asyncio.timeout(60):
             await one.topic()
             gone = asyncio.Event()
 
@@ -362,7 +362,7 @@ def test_large_bodies_and_answers_pass() -> None:
 
 def test_a_long_wait_is_waited_for() -> None:
     async def main() -> None:
-        async with nodes(2) as (one, two), asyncio.timeout(20):
+        async with nodes(2) as (one, two), asyncio.timeout(60):
             await one.topic()
             waiting = asyncio.create_task(two.call("GET", RECORDS + "?max_wait_ms=20000"))
             await one.service.shared.reader_came.wait()
@@ -374,7 +374,7 @@ def test_a_long_wait_is_waited_for() -> None:
 
 def test_a_long_poll_that_was_passed_on_ends_with_its_client() -> None:
     async def main() -> None:
-        async with nodes(2) as (one, two), asyncio.timeout(20):
+        async with nodes(2) as (one, two), asyncio.timeout(60):
             await one.topic()
             begun, ended = asyncio.Event(), asyncio.Event()
 

@@ -10,13 +10,13 @@ from integration.api import Topic
 from .copying import PARTITIONS, Copy
 from .topics import append, numbered
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(3600)]
-
 REQUESTS = 32
 """At least as many as the first commit of a run makes."""
 SOME_KILLS = [(3, "after"), (10, "before"), (15, "after"), (19, "after"), (24, "after")]
 ALL_KILLS = [(number, when) for number in range(1, REQUESTS + 1) for when in ("before", "after")]
 KILLS = ALL_KILLS if os.environ.get("SINK_KILLS") == "all" else SOME_KILLS
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900 if KILLS is SOME_KILLS else 3600)]
 
 
 def copy(spark: Any, url: str, folder: Path, name: str, rows: int, **options: Any) -> Copy:

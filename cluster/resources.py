@@ -86,8 +86,8 @@ class Resources:
         return done
 
     def end_session(self, session: str) -> list[Key]:
-        """Everything that a session owns is free; what that was."""
-        freed = list(self._owned.get(session, ()))
+        """Everything that a session owns is free; what that was, ascending: a restored replica knows no other order."""
+        freed = sorted(self._owned.get(session, ()))
         for key in freed:
             self._free(key)
         return freed
@@ -97,8 +97,8 @@ class Resources:
         return self.rows.get(group, {}).get(resource, _NEVER_SEEN)
 
     def of_topic(self, topic: str) -> list[Key]:
-        """The resources that have names of partitions of a topic."""
-        return list(self._by_topic.get(topic, ()))
+        """The resources that have names of partitions of a topic, ascending."""
+        return sorted(self._by_topic.get(topic, ()))
 
     def owned_by(self, session: str) -> list[Key]:
         """The earliest owned first."""

@@ -1,9 +1,12 @@
 """Owned resources (SEMANTICS 6.4). Numbers in names are those of SEMANTICS 11."""
 
+from pathlib import Path
+
 import pytest
 
 from stockade.cluster.catalog import group_id
 from stockade.cluster.commands import Freed
+from stockade.cluster.controller import ControllerMachine
 from stockade.cluster.group_commands import Owned, Verdict
 from stockade.cluster.refs import ReaderRef
 from stockade.cluster.resources import CLAIMS_MAX, Resource, judge
@@ -131,6 +134,22 @@ def test_037_the_severed_session_loses_its_place_in_line_too() -> None:
     owned(driver, "a", "r")
     owned(driver, "b", "r", 1)
     assert driver.machine.ownership.queue.of_session("a") is None
+
+
+def test_a_restored_replica_frees_in_the_same_order_as_one_that_never_was() -> None:
+    driver = house()
+    for resource in ("t/1", "t/0"):
+        owned(driver, "b", resource)
+        driver.disown("b", resource)
+    for resource in ("t/0", "t/1"):
+        owned(driver, "a", resource)
+    driver.settle()
+    restored = ControllerMachine()
+    image = driver.machine.capture()
+    restored.restore(Path("unused"), image.state, image.files)
+    driver.close("a")
+    restored.apply(driver.index, *driver.log[-1])
+    assert restored.capture().state == driver.machine.capture().state
 
 
 def test_038_groups_know_nothing_of_each_other() -> None:

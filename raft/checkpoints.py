@@ -83,6 +83,11 @@ class CheckpointStore:
         """The groups that have a folder."""
         return {int(path.name, 16) for path in self._root.glob("?" * 16)}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no group has a checkpoint: a folder alone promises nothing."""
+        return not any(self.path(group_id).exists() for group_id in self.group_ids())
+
     def folder(self, group_id: int) -> Path:
         """A group's folder."""
         return self._root / f"{group_id:016x}"

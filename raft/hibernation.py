@@ -38,10 +38,13 @@ class Hibernating(Member):
         return self._wake_at if self.is_resting else super().next_tick
 
     def receive(self, node_id: str, message: RaftMessage) -> None:
-        """A message of another node."""
+        """A message of another node. If it wakes a follower, the leader, who may have got none, must beat again."""
+        was_resting = self.is_resting
         if not isinstance(message, Rest):
             self.wake()
         super().receive(node_id, message)
+        if was_resting and not self.is_resting and node_id != self.leader:
+            self._wake_leader()
 
     def want_round(self) -> int:
         """The next ``progress`` begins a round; answers its number. For a leader only."""
@@ -75,8 +78,7 @@ class Hibernating(Member):
         """Time has passed: rest, or end the rest, or do what is due."""
         if self.is_resting:
             self.wake()
-            if self.leading is None:
-                self._following.acknowledge(beat=True)  # which wakes the leader, whose heartbeat wakes the others
+            self._wake_leader()
         elif not self._lies_down():
             super().tick()
 
@@ -94,6 +96,11 @@ class Hibernating(Member):
             now, at = self._ports.clock(), self._ports.heard_at(self.leader)
             timeout_s = self.settings.election_timeout_ms_min / 1000
             self._election.heard_leader(now if at == float("-inf") else max(now - timeout_s, at))
+
+    def _wake_leader(self) -> None:
+        """A sign of life of a follower wakes the leader, whose heartbeat wakes the others."""
+        if self.leading is None:
+            self._following.acknowledge(beat=True)
 
     def _follow(self, term: int, leader: Any) -> None:
         """A leader that stops while its followers rest tells them: nothing else would wake them."""

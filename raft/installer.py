@@ -192,6 +192,7 @@ class _Copy:
     async def _install(self, checkpoint: Checkpoint, directory: Path) -> None:
         """Let it count: on disk first, then in the group. The keeper's lock is held."""
         keeper, group_id = self._keeper, self._group.group_id
+        await keeper.log.all_durable()  # a checkpoint beside a log that never held anything is refused
         if keeper.kept.get(group_id) is not self._kept or checkpoint.index <= self._group.commit_index:
             raise CopyFailed("the group went on without it")
         self._may_count = True

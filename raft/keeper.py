@@ -75,7 +75,7 @@ class Keeper:
         self._journals: dict[int, Journal] = {}
         self._is_closed = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="checkpoints")
-        if log.is_new and self.store.group_ids():
+        if log.is_new and not self.store.is_empty:
             raise DiskRefused(data / "wal", "the log is missing, though there are checkpoints of groups")
 
     async def run(self, work: Callable[[], _Result]) -> _Result:

@@ -170,6 +170,10 @@ class Wal:
         """Return when the record is on disk. Raises WalFailed when it never will be."""
         await self._commit.until_durable(lsn)
 
+    async def all_durable(self) -> None:
+        """Return when all that was appended until now is on disk. Raises WalFailed when it never will be."""
+        await self.until_durable(self._tail.lsn)
+
     # Files that are needed no more.
 
     @property

@@ -190,6 +190,17 @@ def test_checkpoints_without_their_log_are_refused(tmp_path: Path) -> None:
     assert "the log is missing" in refusal(tmp_path).fault
 
 
+def test_a_node_that_died_before_its_log_held_anything_starts(tmp_path: Path) -> None:
+    """A machine has its folder before the group has its first record: that is no checkpoint, and promises nothing."""
+    (CheckpointStore(tmp_path / "groups").begin(GROUP, 1) / "000000").write_bytes(b"begun")
+
+    async def scenario() -> None:
+        async with alone(tmp_path) as node:
+            assert await node.commit(3) == node.machine.commands()
+
+    asyncio.run(scenario())
+
+
 def test_dying_at_any_step_of_a_checkpoint_and_of_the_removal_after_it_loses_nothing(tmp_path: Path) -> None:
     """D7: the stock library rewrites its journal in place, and killed midway loses what was committed."""
     data = tmp_path / "data"

@@ -153,6 +153,17 @@ def test_a_longer_log_that_is_asked_by_a_shorter_one_asks_soon_itself() -> None:
     assert world.now - began < 1.0
 
 
+def test_a_node_that_only_resting_followers_hear_unseats_nobody() -> None:
+    """Asked for its vote, a follower awakes; its leader, whom nobody asked, must beat again or will be missed."""
+    world = at_rest()
+    (leader,) = world.leaders()
+    cut_off = next(node for node in world.nodes if node != leader)
+    world.network.hold(leader, cut_off)
+    world.run(10.0)
+    assert world.leaders() == [leader]
+    assert {world.group(node).term for node in world.nodes} == {1}
+
+
 def test_a_follower_that_was_away_finds_the_group_awake_again() -> None:
     world = at_rest()
     (leader,) = world.leaders()

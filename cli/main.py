@@ -29,6 +29,7 @@ COMMANDS = {
     "demo": ".demo:demo",
     "chaos": ".chaos:chaos",
     "completion": ".completion:completion",
+    "pipeline": ".pipeline:pipeline",
 }
 """Name of a subcommand -> module and attribute."""
 

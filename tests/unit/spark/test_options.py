@@ -1,9 +1,11 @@
 from typing import Any, Literal
 
 import pytest
+from sources import ROOT
 
-from stockade.spark.options import OptionsError, Selection, parse_any_options, parse_read_options
+from stockade.spark.options import NAMES, OptionsError, Selection, parse_any_options, parse_read_options
 from stockade.spark.places import EARLIEST, LATEST
+from stockade.spark.sink.options import NAMES as WRITE_NAMES
 
 NODE = {"url": "http://127.0.0.1:7101"}
 NEEDED = {**NODE, "subscribe": "logs"}
@@ -130,3 +132,8 @@ def test_the_columns_can_be_told_before_the_kind_of_read_is_known() -> None:
     assert parse_any_options({**NEEDED, "endingOffsets": "latest"}).rows_max is None
     with pytest.raises(OptionsError, match="includeOrigin must be true or false"):
         parse_any_options({**NEEDED, "includeOrigin": "maybe"})
+
+
+def test_the_page_about_spark_has_every_option() -> None:
+    pages = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("spark.md", "spark-sink.md"))
+    assert [name for name in (*NAMES.values(), *WRITE_NAMES) if f"`{name}`" not in pages] == []

@@ -1,0 +1,13 @@
+"""Load files into a topic, exactly once, on any Spark.
+
+spark-submit examples/pipeline_load.py --url http://127.0.0.1:7101 FOLDER TOPIC
+
+stockade must be installed where Spark's Python is; docs/spark.md tells how to hand it to executors.
+"""
+
+import sys
+
+from stockade.spark.pipelines.load import main
+
+if __name__ == "__main__":
+    sys.exit(main())

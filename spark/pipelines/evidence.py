@@ -1,0 +1,131 @@
+"""What the audit judges, as DataFrames: operations (an invocation with its end) and the logs that replicas hold.
+
+The columns of the two files are those of docs/chaos.md. Everything is clustered by topic and partition once, and each
+checker's windows and joins go on from there without moving rows again.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+
+PLACE = ["topic", "partition"]
+RECORD = ["offset", "key", "value", "writer_epoch", "producer_id", "producer_epoch", "sequence"]
+EVENT = [
+    *("i", "t_mono_ns", "process", "type", "f", "of", *PLACE, "epoch", "producer_id", "producer_epoch", "seq", "value"),
+    *("count", "offset", "records", "resource", "error", "outcome"),
+]
+
+SETTINGS = {
+    # Rows that are clustered by a part of the keys need not move again for all of them.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.requireAllClusterKeysForDistribution": "false",
+    "spark.sql.join.preferSortMergeJoin": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@contextmanager
+def settings(spark: Any) -> Iterator[None]:
+    """Inside, the session has SETTINGS."""
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+class Evidence(NamedTuple):
+    """``operations`` have the columns of ``operations_of``; ``log`` those of the file, but for the value, and of each
+    partition one replica's.
+
+    ``replicas`` has a row for each replica, with a fingerprint of what it holds; ``stored`` is the whole file.
+    ``marks`` is what the nemesis did.
+    """
+
+    operations: Any
+    log: Any
+    replicas: Any
+    stored: Any
+    marks: Any
+
+
+class NoEvidence(ValueError):
+    """The files are not what an audit needs."""
+
+
+def read(spark: Any, history: str, logs: str) -> Evidence:
+    """The evidence in two Parquet files, or folders of them. The session should have SETTINGS. Raises NoEvidence."""
+    events, stored = _table(spark, history, EVENT), _table(spark, logs, [*PLACE, "replica", *RECORD])
+    replicas = fingerprints(stored).cache()
+    log = representatives(stored, replicas).cache()
+    return Evidence(operations_of(events).cache(), log, replicas, stored, _marks(events))
+
+
+def _table(spark: Any, path: str, columns: list[str]) -> Any:
+    try:
+        found = spark.read.parquet(path)
+    except PySparkException as error:
+        raise NoEvidence(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    if missing := [name for name in columns if name not in found.columns]:
+        raise NoEvidence(f"{path} has no column {', '.join(missing)}; docs/chaos.md has them all")
+    return found
+
+
+def operations_of(events: Any) -> Any:
+    """A row for each invocation: who, what, where, when it began and ended, and how."""
+    begun = events.where("type = 'invoke'").select(
+        *PLACE,
+        F.col("i").alias("op"),
+        F.col("t_mono_ns").alias("begun_ns"),
+        F.xxhash64("process").alias("client"),
+        *("process", "f", "value", "count", "producer_id", "producer_epoch", "seq", "resource"),
+        # An append by the owner of a resource carries that one's epoch, which says nothing of the slot.
+        F.when(F.expr("f <> 'append' or resource is null"), F.col("epoch")).alias("sent_epoch"),
+        F.col("offset").alias("asked"),
+    )
+    ended = events.where("of is not null").select(
+        *PLACE,
+        F.col("of").alias("op"),
+        F.col("t_mono_ns").alias("ended_ns"),
+        "type",
+        F.col("epoch").alias("given_epoch"),
+        F.col("offset").alias("answered"),
+        F.col("value").alias("shown"),
+        F.col("count").alias("shown_count"),
+        *("records", "outcome"),
+    )
+    both = _clustered(begun).join(_clustered(ended), [*PLACE, "op"], "left")
+    return both.withColumn("type", F.coalesce("type", F.lit("info")))
+
+
+def fingerprints(stored: Any) -> Any:
+    """For each replica: how many records, which offsets, and a number that differs when a record does."""
+    each = F.xxhash64(*RECORD)
+    return stored.groupBy(*PLACE, "replica").agg(
+        F.count("*").alias("records"),
+        F.min("offset").alias("first"),
+        F.max("offset").alias("last"),
+        F.bit_xor(each).alias("mixed"),
+        # Differences of equal parity cancel out in one of the two, not in both.
+        F.sum(F.shiftright(each, 20)).alias("total"),
+    )
+
+
+def representatives(stored: Any, replicas: Any) -> Any:
+    """The log of one replica of each partition: the first by name. The others are compared with it."""
+    chosen = replicas.groupBy(*PLACE).agg(F.min("replica").alias("replica"))
+    return _clustered(stored.drop("value").join(F.broadcast(chosen), [*PLACE, "replica"], "left_semi"))
+
+
+def _clustered(frame: Any) -> Any:
+    return frame.repartition(*PLACE)
+
+
+def _marks(events: Any) -> Any:
+    return events.where("process = 'nemesis'").select("i", "t_mono_ns", "f", "error")

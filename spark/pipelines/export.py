@@ -1,0 +1,124 @@
+"""``stockade pipeline export``: a topic into files; as a script, examples/pipeline_export.py.
+
+Into Parquet it is a stream: it goes on where the checkpoint says, and the files of a micro-batch count once, because
+the folder's own log (``rows/_spark_metadata``) lists them. Read that folder with Spark, which knows the log.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .lines import files
+from .session import session, tell
+
+FORMATS = ("parquet", "delta", "iceberg", "text")
+PERIOD_S = 1
+
+
+class Exported(NamedTuple):
+    """What an export came to. ``parts``: micro-batches, or files of text."""
+
+    rows: int
+    parts: int
+    seconds: float
+
+
+class ExportRefused(ValueError):
+    """The records cannot be exported like this."""
+
+
+def export(
+    spark: Any,
+    topic: str,
+    folder: str,
+    options: Mapping[str, str],
+    *,
+    form: str = "parquet",
+    follow: bool = False,
+    on_batch: Callable[[int], None] = lambda rows: None,
+) -> Exported:
+    """Write what the topic holds and was not written yet; with ``follow``, go on until the query is stopped.
+
+    ``options`` are those of the source, ``url`` among them; ``on_batch`` is told the rows written so far.
+    """
+    started = time.monotonic()
+    wanted = {"subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true", **options}
+    rows = spark.readStream.format("stockade").options(**wanted).load().selectExpr("*", "to_date(timestamp) as date")
+    writer = rows.writeStream.format(form).partitionBy("date").option("checkpointLocation", f"{folder}/checkpoint")
+    query = _started(writer if follow else writer.trigger(availableNow=True), f"{folder}/rows", form)
+    counts: dict[int, int] = {}
+    is_over = False
+    try:
+        while not is_over:
+            is_over = query.awaitTermination(PERIOD_S)
+            counts |= {each.batchId: each.numInputRows for each in query.recentProgress}
+            on_batch(sum(counts.values()))
+    finally:
+        query.stop()
+    return Exported(sum(counts.values()), sum(1 for rows in counts.values() if rows), time.monotonic() - started)
+
+
+def _started(writer: Any, folder: str, form: str) -> Any:
+    try:
+        return writer.start(folder)
+    except Exception as error:  # as it comes from Java: PySpark has no class for it
+        if "DATA_SOURCE_NOT_FOUND" in str(error):
+            raise ExportRefused(f"this Spark cannot write {form}: its package is not installed") from error
+        raise
+
+
+def exported(spark: Any, folder: str) -> Any:
+    """What was written to a folder so far, each row once."""
+    return spark.read.parquet(f"{folder}/rows")
+
+
+def restore(spark: Any, topic: str, folder: Path, options: Mapping[str, str]) -> Exported:
+    """Write the files that ``load`` made records of, byte for byte, with the names that they had.
+
+    Raises ExportRefused for records that are not lines of files.
+    """
+    started = time.monotonic()
+    wanted = {"subscribe": topic, "includeHeaders": "true", **options}
+    rows = spark.read.format("stockade").options(**wanted).load()
+    strange = rows.where("key is null or not coalesce(exists(headers, h -> h.key = 'line'), false)").limit(1).collect()
+    if strange:
+        place = f"{topic}/{strange[0]['partition']} at {strange[0]['offset']}"
+        raise ExportRefused(f"{place}: not a line of a file; text is for topics that were loaded from files of text")
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for name, content in files(rows).toLocalIterator():
+        _write(folder, name, content)
+        count += 1
+    return Exported(rows.count(), count, time.monotonic() - started)
+
+
+def _write(folder: Path, name: str, content: bytes) -> None:
+    """All of a file or nothing, and nowhere but in this folder."""
+    if name in ("", ".", "..") or Path(name).name != name:
+        raise ExportRefused(f"{name!r} is not the name of a file")
+    unfinished = folder / f".{name}.unfinished"
+    unfinished.write_bytes(content)
+    unfinished.replace(folder / name)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """As a script."""
+    parser = argparse.ArgumentParser(description="Write a topic into files, exactly once.")
+    parser.add_argument("topic")
+    parser.add_argument("folder")
+    parser.add_argument("--url", required=True, help="base URL of a node, or of several between commas")
+    parser.add_argument("--format", choices=FORMATS, default="parquet")
+    parser.add_argument("--follow", action="store_true", help="go on until stopped")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the source")
+    given = parser.parse_args(arguments)
+    options = {"url": given.url, **dict(each.split("=", 1) for each in given.option)}
+    spark = session("stockade export")
+    if given.format == "text":
+        done = restore(spark, given.topic, Path(given.folder), options)
+    else:
+        done = export(spark, given.topic, given.folder, options, form=given.format, follow=given.follow)
+    tell(json.dumps(done._asdict()))
+    return 0

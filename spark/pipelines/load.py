@@ -1,0 +1,87 @@
+"""``stockade pipeline load``: files or a table of Spark's into a topic; as a script, examples/pipeline_load.py.
+
+The rows go through the exactly-once sink under the name of the load: the same name is the same load, which is written
+once however often it is run.
+"""
+
+import argparse
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812
+
+from . import lines
+from .session import session, tell
+
+FORMATS = ("text", "json", "parquet", "table")
+
+
+class Loaded(NamedTuple):
+    """What a load came to."""
+
+    rows: int
+    bytes: int
+    seconds: float
+
+
+def source(spark: Any, path: str, form: str) -> Any:
+    """The rows to load: columns key, value, and headers where there are any.
+
+    text: a record a line (lines.py). parquet, table: columns of these names are taken as they are; without a column
+    ``value``, each row becomes a JSON object. json: a record a line, which must be JSON.
+    """
+    if form == "text":
+        return lines.records(spark, path)
+    if form == "json":
+        odd = F.concat(F.lit("not JSON: "), F.left("value", F.lit(80)))
+        valid = F.when(F.expr("try_parse_json(value) is not null"), F.col("value")).otherwise(F.raise_error(odd))
+        rows = spark.read.text(path).where("length(trim(value)) > 0")
+        return rows.select(F.lit(None).cast("binary").alias("key"), valid.cast("binary").alias("value"))
+    frame = spark.table(path) if form == "table" else spark.read.parquet(path)
+    if "value" not in frame.columns:
+        return frame.select(
+            F.lit(None).cast("binary").alias("key"), F.to_json(F.struct("*")).cast("binary").alias("value")
+        )
+    taken = [F.col(name).cast("binary").alias(name) for name in ("key", "value") if name in frame.columns]
+    return frame.select(*taken, *(["headers"] if "headers" in frame.columns else []))
+
+
+def name_of(path: str, form: str, topic: str) -> str:
+    """The name of a load that was given none: the same files into the same topic are the same load."""
+    return "load-" + hashlib.sha256(json.dumps([path, form, topic]).encode()).hexdigest()[:16]
+
+
+def load(rows: Any, topic: str, name: str, options: Mapping[str, str]) -> Loaded:
+    """Write the rows, all or none, unless it was done under this name before.
+
+    ``options`` are those of the sink, ``url`` among them.
+    """
+    started = time.monotonic()
+    seen = Observation(f"load {name} {time.monotonic_ns()}")
+    size = F.coalesce(F.sum(F.length("value")), F.lit(0))
+    counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"), size.alias("bytes"))
+    writer = counted.write.format("stockade").mode("append").options(topic=topic, sink=name, **options)
+    writer.save()
+    return Loaded(seen.get["rows"], seen.get["bytes"], time.monotonic() - started)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """As a script."""
+    parser = argparse.ArgumentParser(description="Load files or a table into a topic, exactly once.")
+    parser.add_argument("path", help="file, folder, or name of a table")
+    parser.add_argument("topic")
+    parser.add_argument("--url", required=True, help="base URL of a node, or of several between commas")
+    parser.add_argument("--format", choices=FORMATS, default="text")
+    parser.add_argument("--name", help="of this load; by default made of path, format and topic")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the sink")
+    given = parser.parse_args(arguments)
+    spark = session("stockade load")
+    options = {"url": given.url, **dict(each.split("=", 1) for each in given.option)}
+    name = given.name or name_of(given.path, given.format, given.topic)
+    loaded = load(source(spark, given.path, given.format), given.topic, name, options)
+    tell(json.dumps({"name": name, **loaded._asdict()}))
+    return 0

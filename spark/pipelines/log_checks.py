@@ -1,0 +1,125 @@
+"""Checkers that walk along the log: holes, sequences, epochs, writers, and whether all replicas hold the same."""
+
+from typing import Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from .evidence import PLACE, RECORD, Evidence
+from .record_checks import records_of
+from .violations import all_of, violations
+
+SEQUENCES = 1 << 31
+"""Sequence numbers start again at 0 behind the last of so many."""
+PRODUCER = [*PLACE, "producer_id", "producer_epoch"]
+EPOCH = [*PLACE, "writer_epoch"]
+
+
+def log_checks(evidence: Evidence) -> Any:
+    """gap, zombie (epochs that decrease), sequence-order: one pass along the log."""
+    along = Window.partitionBy(*PLACE).orderBy("offset")
+    own = Window.partitionBy(*PRODUCER).orderBy("offset")
+    seen = evidence.log.select(
+        *PRODUCER,
+        "offset",
+        "writer_epoch",
+        "sequence",
+        F.lag("offset").over(along).alias("offset_before"),
+        F.max("writer_epoch").over(along.rowsBetween(Window.unboundedPreceding, -1)).alias("epoch_before"),
+        F.coalesce((F.lag("sequence").over(own) + 1) % SEQUENCES, F.lit(0)).alias("sequence_due"),
+    )
+    return all_of(
+        seen,
+        ("gap", "offset <> offset_before + 1", "concat('after ', offset_before, ' comes ', offset)"),
+        (
+            "zombie",
+            "writer_epoch < epoch_before",
+            "concat('epoch ', writer_epoch, ' comes after epoch ', epoch_before)",
+        ),
+        (
+            "sequence-order",
+            "sequence is not null and sequence <> sequence_due",
+            "concat('producer ', producer_id, '/', producer_epoch, ' has ', sequence, ', due was ', sequence_due)",
+        ),
+        offset="offset",
+    )
+
+
+def repeated_stamps(evidence: Evidence) -> Any:
+    """duplicate: one sequence number of a producer at two offsets. Only producers out of sequence can have that."""
+    own = Window.partitionBy(*PRODUCER).orderBy("offset")
+    numbered = evidence.log.where("producer_id is not null").select(*PRODUCER, "offset", "sequence")
+    backwards = numbered.withColumn("due", F.coalesce((F.lag("sequence").over(own) + 1) % SEQUENCES, F.lit(0)))
+    doubtful = F.broadcast(backwards.where("sequence < due").select(*PRODUCER).distinct())
+    repeated = (
+        numbered.join(doubtful, PRODUCER, "left_semi")
+        .groupBy(*PRODUCER, "sequence")
+        .agg(F.count("*").alias("times"), F.max("offset").alias("offset"))
+    )
+    what = "concat('producer ', producer_id, ' epoch ', producer_epoch, ' has ', sequence, ' ', times, ' times')"
+    return violations(repeated, "duplicate", "times > 1", what, "offset")
+
+
+def shared_epochs(evidence: Evidence) -> Any:
+    """zombie: two writers in one epoch that is one's alone, or somebody without a token between an owner's records.
+
+    Epoch 0 is the open slot; a later one that its owner has left is open, too, until the next owner. Writers are
+    counted, not compared with the one before: one record of a stranger between two of the owner is enough.
+    """
+    log = evidence.log.where("writer_epoch > 0").withColumn("writer", _writer("key"))
+    each = log.groupBy(*EPOCH, "writer").agg(F.lit(1).alias("one"))
+    several = each.groupBy(*EPOCH).count().where("count > 1").select(*EPOCH)
+    rows = log.join(several, EPOCH, "left_semi").select(*EPOCH, "offset", F.col("key").alias("name"), "writer")
+    marked = rows.join(_claims(evidence).withColumn("claimed", F.lit(1)), [*PLACE, "name"], "left")
+    before = Window.partitionBy(*EPOCH).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
+    owners = marked.withColumns(
+        {
+            "owner": F.max(F.when(F.col("claimed") == 1, F.col("writer"))).over(before),
+            "guest": F.max(F.when(F.col("claimed").isNull(), F.col("writer"))).over(before),
+        }
+    )
+    intruded = owners.where("claimed = 1 and (owner <> writer or guest is not null)")
+    found = intruded.groupBy(*EPOCH).agg(
+        F.min("offset").alias("offset"), F.min(F.struct("offset", "writer", "owner", "guest")).alias("at")
+    )
+    what = "concat(at.writer, ' wrote in epoch ', writer_epoch, ' after ', coalesce(at.guest, at.owner))"
+    return violations(found, "zombie", "true", what, "offset")
+
+
+def _claims(evidence: Evidence) -> Any:
+    """Names of records that were sent under the token of an exclusive slot."""
+    seated = evidence.operations.where("f = 'share' and type = 'ok'").select("process").distinct()
+    sent = evidence.operations.where("f = 'append' and type <> 'fail' and sent_epoch is not null")
+    runs = sent.join(F.broadcast(seated), "process", "left_anti")
+    return records_of(runs, "value", "count").distinct()
+
+
+def _writer(name: str) -> Any:
+    """What stands in a name before the mark of the partition, and of an attempt."""
+    return F.substring_index(F.substring_index(F.substring_index(name, "/", 1), "@", 1), "+", 1)
+
+
+def different_replicas(evidence: Evidence) -> Any:
+    """inconsistent-offset: replicas of a partition that do not hold the same records at the same offsets."""
+    print_of = F.struct("records", "first", "last", "mixed", "total")
+    kinds = evidence.replicas.groupBy(*PLACE).agg(F.countDistinct(print_of).alias("kinds"))
+    odd = [(row["topic"], row["partition"]) for row in kinds.where("kinds > 1").collect()]
+    # As a condition on columns of the file: whole parts of it then need not be read.
+    chosen = F.lit(False)
+    for topic, partition in odd:
+        chosen = chosen | ((F.col("topic") == topic) & (F.col("partition") == partition))
+    return _differences(evidence.replicas.where(chosen), evidence.stored.where(chosen))
+
+
+def _differences(replicas: Any, stored: Any) -> Any:
+    """For each replica that is not as the first one: how many records differ, and from where on."""
+    first = replicas.groupBy(*PLACE).agg(F.min("replica").alias("a"))
+    others = replicas.join(first, PLACE).where("replica <> a").select(*PLACE, "a", F.col("replica").alias("b"))
+    rows = stored.select(*PLACE, "replica", "offset", F.xxhash64(*RECORD).alias("mark"))
+    ours = rows.withColumnsRenamed({"replica": "a", "mark": "mark_a"}).join(F.broadcast(others), [*PLACE, "a"])
+    theirs = rows.withColumnRenamed("replica", "b").join(F.broadcast(others.drop("a")), [*PLACE, "b"])
+    both = ours.drop("a").join(theirs, [*PLACE, "b", "offset"], "full_outer")
+    unequal = both.where("mark is null or mark_a is null or mark <> mark_a")
+    found = unequal.groupBy(*PLACE, "b").agg(F.min("offset").alias("offset"), F.count("*").alias("rows"))
+    what = "concat(b, ' differs in ', rows, ' records, from ', offset, ' on')"
+    return violations(found, "inconsistent-offset", "true", what, "offset")

@@ -1,0 +1,118 @@
+"""Checkers that follow each record: what was sent, acknowledged and read, against what the log holds. One pass."""
+
+from typing import Any
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from .evidence import PLACE, Evidence
+from .violations import all_of
+
+_KINDS = (
+    ("lost-write", "ok = 1 and copies = 0", "concat(name, ' was acknowledged, and is not in the log')"),
+    ("lost-write", "seen = 1 and copies = 0", "concat(name, ' was read, and is not in the log')"),
+    ("duplicate", "copies > 1", "concat(name, ' is at ', first_at, ' and at ', last_at)"),
+    (
+        "inconsistent-offset",
+        "copies = 1 and (ack_min <> first_at or ack_max <> first_at)",
+        "concat(name, ' is at ', first_at, ', acknowledged at ', if(ack_min <> first_at, ack_min, ack_max))",
+    ),
+    (
+        "inconsistent-offset",
+        "copies = 1 and (read_min <> first_at or read_max <> first_at)",
+        "concat(name, ' is at ', first_at, ', and was read at ', if(read_min <> first_at, read_min, read_max))",
+    ),
+    (
+        "aborted-read",
+        "copies + seen > 0 and failed = 1 and ok = 0 and open = 0",
+        "concat(name, ' was refused for certain, and is there')",
+    ),
+    ("phantom", "copies > 0 and sends = 0", "concat('nobody sent ', name)"),
+    (
+        "zombie",
+        "copies = 1 and epoch_min = epoch_max and stored_epoch <> epoch_min and (ok = 1 or open = 1)",
+        "concat(name, ' was sent under epoch ', epoch_min, ', and is stored under ', stored_epoch)",
+    ),
+)
+"""Checker, condition on a record's row, and what is wrong then."""
+
+
+def record_checks(evidence: Evidence) -> Any:
+    """lost-write, duplicate, inconsistent-offset, aborted-read, phantom, and appends stored under another epoch.
+
+    Records are first told apart by a hash of their names, which is much faster. Those that look wrong are then judged
+    by their names.
+    """
+    each = _sent(evidence.operations)
+    for more in (_read(evidence.operations), _stored(evidence.log)):
+        each = each.unionByName(more, allowMissingColumns=True)
+    each = each.withColumn("id", F.xxhash64("name"))
+    anything = " or ".join(f"({condition})" for _, condition, _ in _KINDS)
+    suspects = _by(each, "id").where(anything).select(*PLACE, "id")
+    return all_of(_by(each.join(suspects, [*PLACE, "id"], "left_semi"), "name"), *_KINDS, offset="first_at")
+
+
+def _by(each: Any, key: str) -> Any:
+    return each.groupBy(*PLACE, key).agg(
+        F.count("sent").alias("sends"),
+        *(F.coalesce(F.max(kind), F.lit(0)).alias(kind) for kind in ("ok", "failed", "open")),
+        F.min("acked_at").alias("ack_min"),
+        F.max("acked_at").alias("ack_max"),
+        F.min("sent_epoch").alias("epoch_min"),
+        F.max("sent_epoch").alias("epoch_max"),
+        F.when(F.count("read_at") > 0, 1).otherwise(0).alias("seen"),
+        F.min("read_at").alias("read_min"),
+        F.max("read_at").alias("read_max"),
+        F.count("stored_at").alias("copies"),
+        F.min("stored_at").alias("first_at"),
+        F.max("stored_at").alias("last_at"),
+        F.min("writer_epoch").alias("stored_epoch"),
+    )
+
+
+def _sent(operations: Any) -> Any:
+    """A row for each record of each append."""
+    runs = operations.where("f = 'append' and value is not null")
+    return records_of(
+        runs,
+        "value",
+        "count",
+        F.lit(1).alias("sent"),
+        *(
+            F.when(F.col("type") == kind, 1).alias(name)
+            for kind, name in (("ok", "ok"), ("fail", "failed"), ("info", "open"))
+        ),
+        F.when(F.col("type") == "ok", F.col("answered") + F.col("k")).alias("acked_at"),
+        "sent_epoch",
+    )
+
+
+def _read(operations: Any) -> Any:
+    """A row for each record that a poll was answered, or that a fetch named as the last ones before the log's end."""
+    polls = operations.where("f = 'poll' and type = 'ok'").select(
+        *PLACE, F.col("asked").alias("base"), F.posexplode("records").alias("place", "run"), "records"
+    )
+    before = F.expr("aggregate(slice(records, 1, place), 0L, (sum, each) -> sum + each.count)")
+    runs = polls.select(*PLACE, (F.col("base") + before).alias("at"), "run.value", "run.count")
+    ends = operations.where("f = 'fetch' and type = 'ok' and shown is not null").select(
+        *PLACE,
+        (F.col("answered") - F.col("shown_count")).alias("at"),
+        F.col("shown").alias("value"),
+        F.col("shown_count").alias("count"),
+    )
+    return records_of(runs.unionByName(ends), "value", "count", (F.col("at") + F.col("k")).alias("read_at"))
+
+
+def _stored(log: Any) -> Any:
+    return log.select(*PLACE, F.col("key").alias("name"), F.col("offset").alias("stored_at"), "writer_epoch")
+
+
+def records_of(runs: Any, value: str, count: str, *columns: Any) -> Any:
+    """Runs of records (WRITER/FIRST, how many) as one row each, with ``k`` for their place in the run."""
+    index = f"substring_index({value}, '/', -1)"
+    several = runs.where(f"{count} > 1").withColumns(
+        {"first": F.expr(index).cast("long"), "stem": F.expr(f"left({value}, length({value}) - length({index}))")}
+    )
+    several = several.withColumn("k", F.explode(F.expr(f"sequence(0L, {count} - 1L)")))
+    single = runs.where(f"{count} = 1").withColumn("k", F.lit(0).cast("long"))
+    named = several.select(*PLACE, F.concat("stem", F.col("first") + F.col("k")).alias("name"), *columns)
+    return single.select(*PLACE, F.col(value).alias("name"), *columns).unionByName(named)

@@ -1,0 +1,45 @@
+"""The Spark session of a pipeline: the one that spark-submit made, or a local one."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.driver.memory": "4g",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.log.level": "ERROR",
+}
+"""Settings of a local session. Under spark-submit what was submitted holds."""
+
+
+def session(name: str, cores: int | None = None) -> Any:
+    """A session that runs already, or one that spark-submit describes, or a local one on ``cores`` (None: all)."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # the JVM is there: spark-submit started us
+        return SparkSession.builder.appName(name).getOrCreate()
+    _let_workers_find_us()
+    builder = SparkSession.builder.appName(name).master(f"local[{cores or '*'}]")
+    return builder.config(map=LOCAL).getOrCreate()
+
+
+def _let_workers_find_us() -> None:
+    """Python workers of a local session are this Python, and see this package."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    home = str(Path(__file__).absolute().parents[3])
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([home, *filter(None, known)]))
+
+
+def tell(line: str) -> None:
+    """A line for who runs a pipeline as a script, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

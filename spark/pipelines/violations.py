@@ -1,0 +1,42 @@
+"""The form of what a checker finds, and the two shapes of question that most of them ask."""
+
+from typing import Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from .evidence import PLACE
+
+
+def violations(frame: Any, checker: str, condition: str, what: str, offset: str | None = None) -> Any:
+    """Rows (checker, topic, partition, offset, what) where ``condition`` holds; ``what`` is SQL for a sentence."""
+    place = F.col(offset) if offset else F.lit(None)
+    return frame.where(condition).select(
+        F.lit(checker).alias("checker"), *PLACE, place.cast("long").alias("offset"), F.expr(what).alias("what")
+    )
+
+
+def all_of(frame: Any, *found: tuple[str, str, str], offset: str | None = None) -> Any:
+    """Several kinds of violations found in one pass: (checker, condition, what) each. A row may be several of them."""
+    kinds = [
+        F.when(F.expr(condition), F.struct(F.lit(checker).alias("checker"), F.expr(what).alias("what")))
+        for checker, condition, what in found
+    ]
+    place = F.col(offset) if offset else F.lit(None)
+    each = frame.withColumn("found", F.array_compact(F.array(*kinds))).where("size(found) > 0")
+    exploded = each.select(*PLACE, place.cast("long").alias("offset"), F.explode("found").alias("found"))
+    return exploded.select("found.checker", *PLACE, "offset", "found.what")
+
+
+def behind(known: Any, asked: Any, keys: list[str]) -> Any:
+    """Rows of ``asked`` with ``high``: the greatest ``known.high`` of the same keys that was there before.
+
+    ``known`` has columns keys, t, high; ``asked`` keys, t, seen, and what is wanted besides. At equal times nothing was
+    known before.
+    """
+    rows = asked.withColumn("is_known", F.lit(False)).unionByName(
+        known.select(*keys, "t", F.col("high").alias("_high")).withColumn("is_known", F.lit(True)),
+        allowMissingColumns=True,
+    )
+    before = Window.partitionBy(*keys).orderBy("t", "is_known").rowsBetween(Window.unboundedPreceding, -1)
+    return rows.withColumn("high", F.max("_high").over(before)).where("not is_known and seen < high")

@@ -1,0 +1,144 @@
+"""Files into a topic and out of it again, byte for byte; and what the pipelines refuse."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from integration.api import Topic
+from pyspark.errors import PySparkException
+from sources import ROOT
+
+from stockade.cli.main import main
+from stockade.spark.pipelines import lines
+from stockade.spark.pipelines.export import ExportRefused, export, exported, restore
+from stockade.spark.pipelines.load import Loaded, load, name_of, source
+
+from .topics import append, record
+
+SAMPLES = ROOT / "examples" / "data"
+LOGHUB = ROOT.parent / "shared" / "data" / "loghub"
+
+ODD = {
+    "mark.txt": b"\xef\xbb\xbfa\r\n\r\nb\n",
+    "open-mark.txt": b"\xef\xbb\xbfa\nb",
+    "no-utf8.txt": b"\xff\xfe\x00\r\rx\n\n\n",
+    "line-feed.txt": b"\n",
+    "open.txt": b"x",
+    "returns.txt": b"\r\n\r",
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Real logs, and every oddity of text that there is."""
+    shutil.copytree(LOGHUB if LOGHUB.exists() else SAMPLES, tmp_path / "in", copy_function=shutil.copyfile)
+    (tmp_path / "in").chmod(0o755)
+    for name, content in ODD.items():
+        (tmp_path / "in" / name).write_bytes(content)
+    return tmp_path / "in"
+
+
+@pytest.mark.timeout(600)
+def test_files_come_back_byte_for_byte_over_two_topics_and_parquet(
+    spark: Any, url: str, folder: Path, tmp_path: Path
+) -> None:
+    there, again = Topic(url, "circle-there"), Topic(url, "circle-again")
+    there.create(partitions=3)
+    again.create(partitions=2)
+    rows = sum(each.count(b"\n") + (not each.endswith(b"\n")) for each in contents(folder).values())
+    size = sum(len(each.replace(b"\n", b"")) for each in contents(folder).values())
+    for _ in range(2):  # under one name it is done once
+        loaded = load(source(spark, str(folder), "text"), there.name, "circle", {"url": url})
+        assert (loaded.rows, loaded.bytes) == (rows, size)
+
+    out = str(tmp_path / "out")
+    assert export(spark, there.name, out, {"url": url}).rows == rows
+    assert export(spark, there.name, out, {"url": url}).rows == 0
+    assert exported(spark, out).count() == rows
+
+    load(source(spark, f"{out}/rows", "parquet"), again.name, "circle-again", {"url": url})
+    restored = restore(spark, again.name, tmp_path / "back", {"url": url})
+    assert (restored.rows, restored.parts) == (rows, len(contents(folder)))
+    assert contents(tmp_path / "back") == contents(folder)
+
+
+def test_a_compressed_file_is_not_taken_for_its_lines(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b"line\n" * 1000))
+    with pytest.raises(PySparkException, match=r"x\.gz is not text as it is"):
+        lines.records(spark, str(tmp_path)).collect()
+
+
+def test_lines_that_are_no_json_are_refused_and_nothing_is_loaded(spark: Any, url: str, tmp_path: Path) -> None:
+    topic = Topic(url, "json")
+    topic.create()
+    (tmp_path / "some.json").write_text('{"a": 1}\n\n[2]\n{"a":\n')
+    with pytest.raises(PySparkException, match=r'not JSON: \{"a":'):
+        load(source(spark, str(tmp_path), "json"), topic.name, "bad", {"url": url})
+    assert topic.values() == []
+    (tmp_path / "some.json").write_text('{"a": 1}\n\n[2]\n')
+    assert load(source(spark, str(tmp_path), "json"), topic.name, "good", {"url": url})[:2] == (2, 11)
+    assert topic.values() == ['{"a": 1}', "[2]"]
+
+
+def test_rows_of_a_table_become_json(spark: Any) -> None:
+    spark.range(2).selectExpr("id", "concat('n', id) as name").createOrReplaceTempView("people")
+    assert [bytes(each.value) for each in source(spark, "people", "table").collect()] == [
+        b'{"id":0,"name":"n0"}',
+        b'{"id":1,"name":"n1"}',
+    ]
+
+
+def test_records_that_are_no_lines_do_not_become_files(spark: Any, url: str, tmp_path: Path) -> None:
+    topic = Topic(url, "no-lines")
+    topic.create()
+    append(topic, 0, [record(0, 1)])
+    with pytest.raises(ExportRefused, match="no-lines/0 at 0: not a line of a file"):
+        restore(spark, topic.name, tmp_path / "out", {"url": url})
+
+
+def test_the_same_files_and_topic_are_the_same_load() -> None:
+    assert name_of("a", "text", "t") == name_of("a", "text", "t")
+    assert len({name_of("a", "text", "t"), name_of("a", "text", "u"), name_of("a", "json", "t")}) == 3
+    assert Loaded(1, 2, 0.5).rows == 1
+
+
+def stockade(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["pipeline", *arguments])
+
+
+@pytest.mark.timeout(300)
+def test_the_commands_load_and_export_and_tell_what_they_did(spark: Any, url: str, tmp_path: Path) -> None:
+    topic = Topic(url, "commanded")
+    topic.create()
+    (tmp_path / "in.txt").write_bytes(b"a\r\nb")
+    loaded = stockade("load", str(tmp_path / "in.txt"), topic.name, "--url", url, "--output", "json")
+    assert loaded.exit_code == 0, loaded.output
+    assert json.loads(loaded.stdout)["rows"] == 2
+    restored = stockade("export", topic.name, str(tmp_path / "out"), "--format", "text", "--url", url)
+    assert restored.exit_code == 0, restored.output
+    assert restored.stdout.splitlines()[0].split() == ["topic", "folder", "rows", "parts", "seconds", "rows/s"]
+    assert contents(tmp_path / "out") == {"in.txt": b"a\r\nb"}
+    exported_once = stockade("export", topic.name, str(tmp_path / "parquet"), "--url", url, "--output", "json")
+    assert json.loads(exported_once.stdout)["rows"] == 2
+
+
+@pytest.mark.timeout(300)
+def test_the_commands_tell_in_one_line_what_they_refuse(spark: Any, url: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    Topic(url, "refused").create()
+    missing = stockade("load", str(tmp_path / "bad.json"), "no-such-topic", "--url", url)
+    assert (missing.exit_code, "UNKNOWN_TOPIC_OR_PARTITION" in missing.stderr) == (1, True)
+    bad = stockade("load", str(tmp_path / "bad.json"), "refused", "--format", "json", "--url", url)
+    assert (bad.exit_code, "not JSON: {" in bad.stderr, bad.stderr.count("\n")) == (1, True, 1)
+    absent = stockade("export", "refused", str(tmp_path / "out"), "--format", "delta", "--url", url)
+    assert (absent.exit_code, "cannot write delta" in absent.stderr, absent.stderr.count("\n")) == (1, True, 1)
+    wrong = stockade("audit", str(tmp_path / "bad.json"), str(tmp_path / "bad.json"))
+    assert (wrong.exit_code, "cannot be read as Parquet" in wrong.stderr) == (2, True)

@@ -1,0 +1,45 @@
+import re
+
+from stockade.spark.pipelines.findings import Audited, Finding, Slot, Timeline, Violation
+from stockade.spark.pipelines.page import page
+
+CLEAN = Audited([Finding("gap", "Offsets are dense", 0, [])], {"operations": 1234567}, {"logs": 2.0})
+RUN = Timeline(0.5, [Slot(10, 0, 0), Slot(5, 2, 1), Slot(0, 0, 0)], [(0.6, "strike: <kill> n1")])
+BROKEN = CLEAN._replace(
+    findings=[
+        Finding("gap", "Offsets are dense", 0, []),
+        Finding("lost-write", "Kept", 3000, [Violation("lost-write", "<t>", 3, 12345, "w/1 & w/2"), ]),
+        Finding("recovery", "Soon", 1, [Violation("recovery", None, None, None, "late")]),
+    ]
+)  # fmt: skip
+
+
+def test_a_clean_run_is_said_to_be_one() -> None:
+    text = page(CLEAN, "history.parquet", "logs.parquet")
+    assert "Every promise was kept: 1 checkers, no violation." in text
+    assert "1,234,567" in text
+
+
+def test_violations_are_counted_and_shown_with_their_place() -> None:
+    text = page(BROKEN, "h", "l")
+    assert "<b>3,001 violations</b> found by 2 of 3 checkers." in text
+    assert "lost-write: 3,000, the first 1" in text
+    assert "<code>&lt;t&gt;/3 at 12,345</code>: w/1 &amp; w/2" in text
+    assert "<code>everywhere</code>: late" in text
+
+
+def test_the_page_needs_nothing_from_elsewhere() -> None:
+    assert re.findall(r"(?:src|href|url)\s*[=(]", page(BROKEN, "h", "l")) == []
+
+
+def test_the_run_is_plotted_with_what_the_nemesis_did() -> None:
+    text = page(CLEAN._replace(timeline=RUN), "h", "l")
+    assert text.count("<rect") == 4  # what did not happen has no height
+    assert "<title>0.6 s strike: &lt;kill&gt; n1</title>" in text
+    assert ">20/s</text>" in text
+    assert ">2 s</text>" in text
+
+
+def test_violations_are_plotted_by_checker() -> None:
+    assert page(CLEAN, "h", "l").count("<svg") == 0
+    assert page(BROKEN, "h", "l").count('<rect class="info"') == 2

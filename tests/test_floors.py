@@ -26,6 +26,7 @@ OWNERS = {
     "yaml": ["http_api/contract.py"],
     "orjson": ["http_api/wire.py"],
     "prometheus_client": ["http_api/*"],
+    "py4j": ["spark/pipelines/evidence.py"],
     "pyspark": ["spark/source.py", "spark/stream.py", "spark/sink/writer.py", "spark/pipelines/*"],
     "uvloop": ["cli/*"],
     "click": ["cli/*"],

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -70,8 +71,9 @@ def read(spark: Any, history: str, logs: str) -> Evidence:
 def _table(spark: Any, path: str, columns: list[str]) -> Any:
     try:
         found = spark.read.parquet(path)
-    except PySparkException as error:
-        raise NoEvidence(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    except (PySparkException, Py4JJavaError) as error:
+        why = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
+        raise NoEvidence(f"{path} cannot be read as Parquet: {why.splitlines()[0]}") from error
     if missing := [name for name in columns if name not in found.columns]:
         raise NoEvidence(f"{path} has no column {', '.join(missing)}; docs/chaos.md has them all")
     return found

@@ -1,7 +1,6 @@
 """Three real hosts in one process: real sockets, real logs, one loop."""
 
 import asyncio
-import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +31,29 @@ async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  # any state may be waited for
             await asyncio.sleep(0.002)
+
+
+def _copy_of_a_moment(here: Path, there: Path) -> None:
+    """Copy a folder that threads still write to, as it was at one moment: when it is read twice alike, it stood still
+    between the two.
+    """
+    contents: dict[Path, bytes | None] = {}
+    while (found := _contents(here)) != contents or not found:
+        contents = found
+    for path, content in contents.items():
+        if content is None:
+            (there / path).mkdir(parents=True)
+        else:
+            (there / path).write_bytes(content)
+
+
+def _contents(folder: Path) -> dict[Path, bytes | None]:
+    """What every path in a folder holds, folders first; None for a folder. Empty if something vanishes meanwhile."""
+    try:
+        paths = [folder, *sorted(folder.rglob("*"))]
+        return {path.relative_to(folder): None if path.is_dir() else path.read_bytes() for path in paths}
+    except FileNotFoundError:
+        return {}
 
 
 def free_ports(count: int) -> list[int]:
@@ -101,7 +123,7 @@ class Cluster:
         """End a node as kill -9 does: what it has written until now is what its next life finds."""
         here = self._data(node)
         self._lives[node] += 1
-        shutil.copytree(here, self._data(node))
+        _copy_of_a_moment(here, self._data(node))
         for group in self.hosts[node].groups.values():
             group.halt()
         await self.stop(node)

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from stockade.cli.local_cluster import LocalCluster
@@ -51,7 +51,7 @@ class Tuples(DataSource):  # type: ignore[misc]
         return TupleReader(StockadeSource(self.options).reader(schema))
 
 
-class TupleReader:
+class TupleReader(DataSourceReader):  # type: ignore[misc]
     """Hands rows on one by one."""
 
     def __init__(self, arrow: Any) -> None:

@@ -63,6 +63,12 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     console.print(shown, markup=False)
 
 
+def show_rest(number: int) -> None:
+    """Say how many rows a list that --prefix narrows has not shown, if there are any."""
+    if number > 0:
+        click.echo(f"and {number:,} more; --prefix chooses")
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """The table as it is without a terminal."""
     cells = [[str(cell) for cell in row] for row in (headings, *rows)]

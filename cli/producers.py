@@ -9,7 +9,7 @@ from .connection import connected
 from .groups import ROWS_MAX, prefix_option
 from .manual import Manual
 from .names import PRODUCER
-from .output import confirm, output_option, show_json, show_table, yes_option
+from .output import confirm, output_option, show_json, show_rest, show_table, yes_option
 
 
 @click.group(short_help="Producer ids and epochs.")
@@ -31,8 +31,7 @@ async def list_producers(config: ClientConfig, prefix: str, output: str) -> None
         return
     rows = [(each.name, each.producer_id, each.producer_epoch) for each in found.producers]
     show_table(["NAME", "PRODUCER ID", "EPOCH"], rows)
-    if found.total > len(found.producers):
-        click.echo(f"and {found.total - len(found.producers):,} more; --prefix chooses")
+    show_rest(found.total - len(found.producers))
 
 
 @producers.command(

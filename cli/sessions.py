@@ -10,7 +10,7 @@ from .connection import connected
 from .exits import WRITER
 from .groups import ROWS_MAX, prefix_option
 from .manual import Manual
-from .output import count, output_option, seconds, show_json, show_table
+from .output import count, output_option, seconds, show_json, show_rest, show_table
 
 RENEW_TIMEOUT_MS = 10_000
 
@@ -47,8 +47,7 @@ async def list_sessions(config: ClientConfig, prefix: str, output: str) -> None:
         show_json(found)
         return
     show_table(["CLIENT", "TTL", "REMAINING", "GRANTS", "RESOURCES"], [_row(each) for each in found.sessions])
-    if found.total > len(found.sessions):
-        click.echo(f"and {found.total - len(found.sessions):,} more; --prefix chooses")
+    show_rest(found.total - len(found.sessions))
 
 
 @sessions.command(cls=Manual, examples=[("What the mirrors hold", "stockade sessions describe mirror")])

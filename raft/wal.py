@@ -203,11 +203,10 @@ class Wal:
         first = min(self._tail.number, oldest[0]) if oldest is not None else self._tail.number
         if first <= self._identity.first:
             return
-        lsn = self._tail.lsn
         for group_id in list(self._places.to_repeat(first)):
             place = self._places.of(group_id)
-            lsn = self.save_vote(group_id, place.term, place.voted_for)
-        await self.until_durable(lsn)
+            self.save_vote(group_id, place.term, place.voted_for)
+        await self.all_durable()
         await asyncio.to_thread(self._identity.shrink, first)
         for group_id, place in self._places.groups.items():
             if (index := place.drop_before(first)) is not None:

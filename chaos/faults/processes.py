@@ -49,8 +49,8 @@ async def everybody(arena: Arena, chance: random.Random) -> Sequence[str]:
     return running(arena)
 
 
-class Kill:
-    """SIGKILL; the nodes stay away until they are healed."""
+class _Signal:
+    """A signal for nodes that are drawn."""
 
     def __init__(self, name: str, about: str, choose: Choice) -> None:
         self.name = name
@@ -60,6 +60,10 @@ class Kill:
     def why_not(self, _: Arena) -> str | None:
         """It needs nothing."""
         return None
+
+
+class Kill(_Signal):
+    """SIGKILL; the nodes stay away until they are healed."""
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
         """Kill those that are drawn, one right after the other."""
@@ -76,17 +80,8 @@ class Kill:
         return Broken(f"kill -9 {listed(nodes)}", heal, nodes)
 
 
-class Stall:
+class Stall(_Signal):
     """SIGSTOP; peers and clients see connections that stay open and say nothing."""
-
-    def __init__(self, name: str, about: str, choose: Choice) -> None:
-        self.name = name
-        self.about = about
-        self._choose = choose
-
-    def why_not(self, _: Arena) -> str | None:
-        """It needs nothing."""
-        return None
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
         """Stop those that are drawn."""

@@ -139,8 +139,9 @@ class Cluster:
 
     async def led(self) -> str:
         """The leader, once there is one: a busy machine may elect another at any moment."""
-        while (leader := self.leader()) is None:  # noqa: ASYNC110  # any state may be waited for
-            await asyncio.sleep(0.002)
+        await until(lambda: self.leader() is not None)
+        leader = self.leader()
+        assert leader is not None
         return leader
 
     async def commit(self, command: bytes) -> int:

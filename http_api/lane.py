@@ -109,11 +109,12 @@ class Request:
 class LaneHandler(web.RequestHandler):
     """A connection that takes the short way whenever it is open."""
 
-    __slots__ = ("_held", "_in_step", "_lane", "_owed", "_under_way")
+    __slots__ = ("_held", "_in_step", "_is_fresh", "_lane", "_owed", "_under_way")
 
     def __init__(self, lane: Lane, manager: web.Server, **options: Any) -> None:
         super().__init__(manager, **options)
         self._lane = lane
+        self._is_fresh = True  # aiohttp has seen nothing yet
         self._in_step = True  # every byte so far belongs to a request whose end is known
         self._owed = 0  # bytes that are still to come of the last one
         self._held = b""
@@ -123,10 +124,12 @@ class LaneHandler(web.RequestHandler):
         """Called by the loop, and with nothing by aiohttp when it can read on."""
         if self._under_way is not None:
             # Answers go out in the order of their requests.
-            self._held += data
-            if self.transport is not None:
-                self.transport.pause_reading()
+            self._hold(data)
+        elif data and self._in_step and self._is_between():
+            self._hold(data)
+            self._loop.call_soon(self._go_on)
         elif not data or not self._in_step or not self._take(data):
+            self._is_fresh = False
             super().data_received(data)
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109  # as aiohttp calls it
@@ -153,11 +156,28 @@ class LaneHandler(web.RequestHandler):
         self._under_way = asyncio.create_task(self._answer(way[0], request))
         return True
 
+    def _is_between(self) -> bool:
+        """Whether aiohttp has answered, but does not wait for the next request yet: it will in a moment.
+
+        A client that is fast would otherwise stay on the long way for ever.
+        """
+        if self._is_fresh or self._is_leaving() or self._messages or self._request_in_progress:
+            return False
+        return self._waiter is None
+
+    def _is_leaving(self) -> bool:
+        return self._close or self._force_close or self.transport is None or self.transport.is_closing()
+
     def _is_occupied(self) -> bool:
         """Whether aiohttp is at work here, or the client does not take its answers."""
         waiter = self._waiter
-        is_idle = waiter is not None and not waiter.done() and not self._messages
-        return not is_idle or self._paused or self._close or self._force_close
+        is_idle = self._is_fresh or (waiter is not None and not waiter.done() and not self._messages)
+        return not is_idle or self._paused or self._is_leaving()
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        if self.transport is not None:
+            self.transport.pause_reading()
 
     async def _answer(self, way: Exit, request: Request) -> None:
         began = self._loop.time()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stockade.http_api import lane
 from stockade.http_api.framing import Head, read_head
-from stockade.http_api.lane import Lane, Request, serialized
+from stockade.http_api.lane import Lane, LaneHandler, Request, serialized
 
 from . import conversation
 from .conversation import RECORDS, Answer, Conversation, nodes
@@ -74,7 +74,6 @@ class Talk:
     async def begin(node: Conversation) -> "Talk":
         talk = Talk(node, *await asyncio.open_connection("127.0.0.1", node.port))
         _begun.append(talk)
-        await talk.ask(HEALTH)  # an idle connection that was never used is not known to be idle
         return talk
 
     async def ask(self, *pieces: bytes) -> Answer:
@@ -127,6 +126,25 @@ def test_a_connection_may_change_between_both_ways_as_long_as_the_end_of_each_re
         assert (await talk.ask(append(b"22")[:-2], b"2", b"2")).status == 200
         assert (await talk.ask(append(b"3"))).status == 200
         assert len(taken) == 2
+
+    run(test)
+
+
+def test_a_client_that_is_fast_is_not_kept_on_the_long_way(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = LaneHandler.finish_response
+
+    async def eager(handler: LaneHandler, *request: Any) -> Any:
+        """The next request is there before aiohttp waits for it."""
+        found = await finish(handler, *request)
+        handler._loop.call_soon(handler.data_received, append(b"a"))
+        return found
+
+    async def test(node: Conversation) -> None:
+        talk = await Talk.begin(node)
+        monkeypatch.setattr(LaneHandler, "finish_response", eager)
+        assert (await talk.ask(HEALTH)).status == 200
+        assert (await talk.answer()).json["base_offset"] == 0
+        assert taken == [RECORDS]
 
     run(test)
 

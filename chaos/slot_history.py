@@ -16,6 +16,9 @@ from .history import Operation
 STEPS_MAX = 200
 """Of a search, for each call; beyond it a stretch is reported as undecided: better a false alarm than silence."""
 
+_LOOKS = frozenset(("epoch", "share"))
+"""What shows the topic epoch and leaves it as it is: who shares a slot writes in the epoch that it finds."""
+
 
 class Call(msgspec.Struct, frozen=True, gc=False):
     """One operation on a slot: when it began and ended, and whether it raises the epoch or only needs it."""
@@ -123,7 +126,7 @@ def _calls(evidence: Evidence) -> Iterator[tuple[int, Call]]:
 def _call(op: Operation) -> Call | None:
     assert op.end is not None
     times = (op.invoke.t_mono_ns, op.end.t_mono_ns)
-    if op.invoke.f in {"acquire", "epoch"} and op.end.epoch is not None:
+    if op.invoke.f in {"acquire", *_LOOKS} and op.end.epoch is not None:
         return Call(*times, op.end.epoch, op.invoke.f == "acquire", op.invoke.i)
     if op.invoke.f == "append" and op.invoke.epoch is not None and op.invoke.resource is None:
         return Call(*times, op.invoke.epoch, False, op.invoke.i)
@@ -136,7 +139,7 @@ def _unknown_grants(evidence: Evidence, known: Iterable[Operation]) -> Iterator[
     given = {(op.invoke.partition, op.end.epoch) for op in known if op.invoke.f == "acquire" and op.end is not None}
     seen: dict[tuple[int, int], int] = {}
     for op in known:
-        if op.invoke.f == "epoch" and op.end is not None and op.end.epoch and op.invoke.partition is not None:
+        if op.invoke.f in _LOOKS and op.end is not None and op.end.epoch and op.invoke.partition is not None:
             place = (op.invoke.partition, op.end.epoch)
             if place not in given:
                 seen[place] = min(seen.get(place, op.end.t_mono_ns), op.end.t_mono_ns)

@@ -19,6 +19,7 @@ from .targets import one, running
 
 REFUSAL_TIMEOUT_S = 10.0
 """A node that has not ended this long after its start goes on with what it found."""
+REBUILD_TIMEOUT_S = 30.0
 _FILE_HEADER_BYTES, _MARKER_AT = 36, 12
 _RECORD = struct.Struct("<IIIIQQIB3x")
 """Marker, CRC, length, group, index, term, synced, kind: as raft/wal_records.py has it."""
@@ -101,12 +102,13 @@ class Corruption:
         await asyncio.to_thread(damage, path, at)
         arena.kill(node)  # another fault may have started it meanwhile, before there was anything wrong
         arena.start(node)
-        did = "refused to start" if await _refuses(arena, node) else "started: it does without that file"
+        has_refused = await _refuses(arena, node)
+        did = "refused to start" if has_refused else "started: it does without that file"
         what = f"{node}: {path.relative_to(arena.data(node))} {'flipped' if damage is flip else 'cut'} at {at}; {did}"
 
         async def heal() -> None:
-            if arena.pid(node) is None:
-                await asyncio.to_thread(_rebuild, arena.data(node))
+            if has_refused:
+                await until(lambda: _is_rebuilt(arena, node), REBUILD_TIMEOUT_S, f"{node} cannot be rebuilt")
             arena.start(node)
 
         return Broken(what, heal, [node])
@@ -123,15 +125,20 @@ async def _refuses(arena: Arena, node: str) -> bool:
     return arena.pid(node) is None
 
 
-def _rebuild(data: Path) -> None:
-    """What refused is put aside, and then thrown away: it was damaged on purpose."""
+async def _is_rebuilt(arena: Arena, node: str) -> bool:
+    """Whether what refused could be put aside: not while another fault has just started the node once more."""
+    arena.kill(node)
+    return await asyncio.to_thread(_rebuild, arena.data(node))
+
+
+def _rebuild(data: Path) -> bool:
+    """What is put aside is then thrown away: it was damaged on purpose."""
     before = set(data.glob("damaged-*"))
     command = [sys.executable, "-m", "stockade", "rebuild", "--data", str(data), "--yes"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        raise NotInTime(f"{data} could not be rebuilt: {done.stderr}")
     for path in set(data.glob("damaged-*")) - before:
         shutil.rmtree(path)
+    return done.returncode == 0
 
 
 CORRUPTION_FAULTS = tuple(Corruption(place) for place in PLACES)

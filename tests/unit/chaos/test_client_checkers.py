@@ -191,6 +191,14 @@ def test_a_look_may_show_a_grant_that_nobody_was_told_of() -> None:
     assert list(CHECKERS["slot-history"](Evidence([look], [], payload)))
 
 
+def test_who_shares_a_slot_shows_a_grant_that_nobody_was_told_of() -> None:
+    asked = Event(i=0, t_mono_ns=0, process="x", type="invoke", f="acquire", topic="t", partition=0)
+    shared = done(5, "y", "share", {}, epoch=4)
+    written = done(7, "y", "append", {"value": "y@0/0", "count": 1, "epoch": 4}, offset=0)
+    assert list(CHECKERS["slot-history"](Evidence([Operation(asked, None), shared, written], [], payload))) == []
+    assert list(CHECKERS["slot-history"](Evidence([shared, written], [], payload)))
+
+
 def test_ten_thousand_calls_on_one_slot_are_judged_though_something_is_always_under_way() -> None:
     calls = []
     for k in range(5_000):

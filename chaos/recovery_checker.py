@@ -15,7 +15,8 @@ def recovery(evidence: Evidence) -> Iterator[str]:
     """A partition that was written to before acknowledges an append within 60 s after everything was mended, every
     node is ready again, and every replica can be read to its end.
     """
-    yield from (f"{note.node}: {note.error}" for note in evidence.notes if note.f == "lost")
+    lost = [note for note in evidence.notes if note.f == "lost"]
+    yield from (f"{note.node}: {next(iter((note.error or '').splitlines()), '')}" for note in lost)
     healed = [note.t_mono_ns for note in evidence.notes if note.f == "healed"]
     times: dict[int, tuple[list[int], list[int]]] = {}
     for op in evidence.operations:

@@ -91,7 +91,7 @@ class BlockingClient:
         Raises also InconsistentTopicId, for a topic made anew.
         """
         query = {"offset": offset, "max_bytes": max_bytes or self.config.fetch_bytes_max} | _guard(topic_id)
-        query |= {"meta": "true"} if meta else {}
+        query |= {"origins": "true"} if meta else {}
         answer = self._get(f"{_path(topic, partition)}/records?{urlencode(query)}", Accept=ARROW_STREAM)
         return fetched(answer.headers.get, answer.body, meta=meta)
 

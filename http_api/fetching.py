@@ -47,6 +47,7 @@ class Wanted(NamedTuple):
     min_bytes: int
     max_wait_ms: int
     meta: bool
+    origins: bool
     local: bool
     guard: ReadGuard | None
 
@@ -64,11 +65,14 @@ def read_wanted(call: Call) -> Wanted:
         min_bytes=given.query_integer("min_bytes", 0, BYTES_MAX, 1),
         max_wait_ms=given.query_integer("max_wait_ms", 0, WAIT_MS_MAX, 0),
         meta=given.query_flag("meta"),
+        origins=given.query_flag("origins"),
         local=given.query_flag("local"),
         guard=None if guard is None else ReadGuard(*guard),
     )
-    if wanted.form == media.ARROW and wanted.meta and wanted.follow:
-        raise InvalidRequest("meta: not with a followed Arrow stream, whose batches are sent as they are stored")
+    if wanted.form == media.ARROW and wanted.meta:
+        raise InvalidRequest("meta: not with Arrow, whose batches are sent as they are stored; origins tells of them")
+    if wanted.origins and (wanted.form != media.ARROW or wanted.follow):
+        raise InvalidRequest("origins: only with an Arrow answer that does not follow")
     if wanted.form == media.EVENTS:
         return wanted._replace(follow=True, offset=_resumed(call, wanted.offset))
     return wanted
@@ -141,7 +145,7 @@ async def _arrow(call: Call, found: Slice, wanted: Wanted) -> web.StreamResponse
         "Content-Type": media.ARROW,
         "Stockade-Next-Offset": str(found.next_offset),
     }
-    end = STREAM_END + (await _origins(found) if wanted.meta else b"")
+    end = STREAM_END + (await _origins(found) if wanted.origins else b"")
     with files.opened(found.runs) as parts:
         if found.size <= SHORT_BYTES:
             body = b"".join((STREAM_START, *files.pieces(parts), end))

@@ -19,7 +19,7 @@ _RECORDS = _PARTITION + "/records"
 _STAGES = _PARTITION + "/stages"
 
 _GUARD = ("group", "fence_epoch")
-_FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "local", *_GUARD, "topic_id")
+_FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "origins", "local", *_GUARD, "topic_id")
 _LIST = ("prefix", "n")
 _HANDOVER_S = 15.0  # a node gives up handing over sooner
 _PLACING_S = 30.0  # until every partition of a new topic has a leader

@@ -161,7 +161,7 @@ def test_who_wrote_many_batches_is_looked_up_while_others_get_their_turn(monkeyp
 
     async def test(node: Conversation) -> None:
         await fill(node, b"a\n", b"b\nc\n", b"d\n")
-        answer = await node.call("GET", RECORDS + "?meta=true", None, {"Accept": ARROW["Content-Type"]})
+        answer = await node.call("GET", RECORDS + "?origins=true", None, {"Accept": ARROW["Content-Type"]})
         body = pa.BufferReader(answer.body)
         assert len(pa.ipc.open_stream(body).read_all()) == 4
         assert pa.ipc.open_stream(body).read_all().column("count").to_pylist() == [1, 2, 1]

@@ -80,6 +80,7 @@ QUERIES = st.dictionaries(
             "min_bytes",
             "max_wait_ms",
             "meta",
+            "origins",
             "local",
             "topic_id",
             "acks",

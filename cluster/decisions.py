@@ -44,7 +44,7 @@ from .group_commands import Disown, Own, Owned, ReaderFenceInstalled
 from .membership_commands import AddNode, CheckMove, MoveDone, Reassign, RegisterNode, RemoveNode
 from .parts import Parts
 from .refs import FenceRef, ReaderRef
-from .resources import Key, partition_named
+from .resources import Key, Owning, partition_named
 from .topic_commands import ChangeTopic, FenceTopic, TopicChanged, TopicFenced
 
 FENCE_REASON_CHARACTERS_MAX = 200
@@ -146,14 +146,16 @@ class Decisions:
 
     def _close_session(self, index: int, command: CloseSession) -> Freed:
         self._parts.sessions.close(command.session)
-        freed = self._end_session(command.session, "closed")
-        return Freed(self._left_by({command.session}), self._pending(freed))
+        self._end_session(command.session, "closed")
+        return Freed(self._left_by({command.session}), self._parts.leaving.open(command.session)[1])
 
-    def _end_session(self, session: str, ends: str) -> list[Key]:
-        self._parts.ownership.end_session(session, ends)
-        freed = self._parts.resources.end_session(session)
+    def _end_session(self, session: str, ends: str) -> None:
+        parts = self._parts
+        parts.ownership.end_session(session, ends)
+        freed = parts.resources.end_session(session)
         self._tell_readers(freed)
-        return freed
+        parts.leaving.make(session, (), self._pending(freed))
+        parts.severing.forget(session)
 
     def _left_by(self, sessions: Collection[str]) -> list[FenceRef]:
         """Where these may be in slots still that they had to leave."""
@@ -184,8 +186,18 @@ class Decisions:
         for victim in done.severed:
             self._parts.ownership.empty(victim, "evicted", "severed")
         self._tell_readers(done.changed)
-        claimed = [(command.group, claim.resource) for claim in command.claims]
-        return Owned(done.verdicts, self._pending([*claimed, *done.changed]), self._left_by(done.severed))
+        self._promise(command.session, done)
+        fences, readers = self._parts.severing.open(command.session)
+        claimed = self._pending((command.group, claim.resource) for claim in command.claims)
+        return Owned(done.verdicts, list(dict.fromkeys([*claimed, *readers])), fences)
+
+    def _promise(self, session: str, done: Owning) -> None:
+        """Whoever severed others waits until they are out everywhere, and so do they when they close."""
+        if done.severed:
+            readers = self._pending(done.changed)
+            self._parts.severing.make(session, self._left_by(done.severed), readers)
+            for victim in done.severed:
+                self._parts.leaving.make(victim, (), readers)
 
     def _disown(self, index: int, command: Disown) -> Owned:
         self._check_member(command)

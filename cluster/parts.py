@@ -4,7 +4,9 @@ from .acquiring import Acquiring
 from .catalog import Catalog
 from .membership import Membership
 from .ownership import Ownership
+from .promises import Promises
 from .reader_fences import ReaderFences
+from .refs import FenceRef
 from .registry import Registry
 from .resources import Resources
 from .sessions import Sessions
@@ -14,7 +16,8 @@ from .state import State
 class Parts:
     """``lease_clock_ms`` is the replicated clock; ``term`` and ``applied_index`` are the last command's;
     ``catalog_index`` is that of the last command that changed what nodes must know of topics and of each other. The
-    parts are open to reading: tests and invariants look at them, nobody but apply changes them.
+    parts are open to reading: tests and invariants look at them, nobody but apply changes them. ``severing`` has what
+    those must wait for who severed others, ``leaving`` what those must who lost something.
     """
 
     def __init__(self) -> None:
@@ -32,8 +35,14 @@ class Parts:
         self.acquiring = Acquiring(self.catalog, self.ownership)
         self.resources = Resources()
         self.reader_fences = ReaderFences()
+        self.severing = Promises(self.is_over, self.reader_fences.is_installed)
+        self.leaving = Promises(self.is_over, self.reader_fences.is_installed)
         self.registry = Registry()
         self.membership = Membership(self.catalog)
+
+    def is_over(self, fence: FenceRef) -> bool:
+        """Whether a partition is known to refuse the token of an ended grant; so does one that is no more."""
+        return self.ownership.fences.is_over(fence) or self.catalog.locate(fence.group_id) is None
 
     def save(self) -> State:
         """Everything that decides future answers."""
@@ -47,6 +56,8 @@ class Parts:
             ownership=self.ownership.save(),
             resources=self.resources.save(),
             reader_fences=self.reader_fences.save(),
+            severing=self.severing.save(),
+            leaving=self.leaving.save(),
             registry=self.registry.save(),
             membership=self.membership.save(),
         )
@@ -61,5 +72,7 @@ class Parts:
         self.ownership.load(state.ownership)
         self.resources.load(state.resources)
         self.reader_fences.load(state.reader_fences)
+        self.severing.load(state.severing)
+        self.leaving.load(state.leaving)
         self.registry.load(state.registry)
         self.membership.load(state.membership)

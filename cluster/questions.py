@@ -7,7 +7,7 @@ from ..partition.commands import ProducerId
 from .catalog import Topic
 from .commands import GrantState, GroupId, ProducerFence, ProducerState, SessionState, TicketState
 from .parts import Parts
-from .refs import FenceRef, ReaderRef
+from .refs import ReaderRef
 from .resources import Resource
 from .work import Work
 
@@ -66,10 +66,6 @@ class Questions(Parts):
         """Whether every partition of a grant is known to have it; None: the grant has ended."""
         grant = self.ownership.grants.by_id.get(grant_id)
         return not grant.pending if grant is not None else None
-
-    def is_over(self, fence: FenceRef) -> bool:
-        """Whether a partition is known to refuse the token of an ended grant; so does one that is no more."""
-        return self.ownership.fences.is_over(fence) or self.catalog.locate(fence.group_id) is None
 
     def producer(self, name: str) -> ProducerState | None:
         """The pair of a name."""

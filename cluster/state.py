@@ -10,6 +10,7 @@ from ..partition.sealed import Sealed
 from .catalog import Topic
 from .membership import SavedMembership
 from .ownership import SavedOwnership
+from .promises import SavedPromises
 from .reader_fences import SavedReaderFences
 from .registry import SavedRegistry
 from .resources import Resource
@@ -30,6 +31,8 @@ class State(msgspec.Struct, frozen=True):
     reader_fences: SavedReaderFences
     registry: SavedRegistry
     membership: SavedMembership
+    severing: SavedPromises = []
+    leaving: SavedPromises = []
 
 
 _sealed = Sealed(State, b"StkC", 1, "controller", msgspec.msgpack.Encoder(order="deterministic"))

@@ -1,6 +1,7 @@
 """Grants, lines, groups and producers through the whole shell, over a Raft host in memory."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 from stockade.cluster.listing import ListedGroup
 from stockade.cluster.model import Claim, Evicted, GrantInfo, OwnResult, ResourceInfo, TicketInfo
 from stockade.cluster.node_service import NodeService
+from stockade.cluster.router import Router
 from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
+    LeaderNotAvailable,
     NotFound,
     NotLeaderOrFollower,
     ProducerFenced,
+    RequestTimedOut,
     SessionExpired,
     TopicSealed,
     UnknownSession,
@@ -160,6 +164,40 @@ def test_an_owner_is_told_when_its_partition_knows(tmp_path: Path, monkeypatch: 
         assert replica.machine.readers.judge("g", 2) is not None
 
     run(tmp_path, monkeypatch, scenario)
+
+
+def test_takeover_and_close_are_answered_when_the_cut_off_partition_knows_also_when_they_are_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        a, b = await opened(service, "a", "b")
+        replica = await service.partition("t", 0, None)
+        held = await acquire(service, a, "Exclusive")
+        await service.own("g", a, [Claim("r"), Claim("t/1")], atomic=True, sever="session")
+
+        async def repeated_over_a_cut(repeat: Callable[[], Awaitable[object]]) -> None:
+            """It is unknown, twice, while no partition can be told; then it is done."""
+            with monkeypatch.context() as cut:
+                cut.setattr(Router, "propose", unreachable)
+                cut.setattr(service._controller().control, "timeout_s", 0.2)
+                for _ in range(2):
+                    with pytest.raises(RequestTimedOut):
+                        await repeat()
+                    assert replica.machine.slot is not None, "cut off: it lets the old owner in still"
+            await repeat()
+            assert replica.machine.slot is None
+
+        await repeated_over_a_cut(lambda: service.own("g", b, [Claim("r", 1)], atomic=True, sever="session"))
+        with pytest.raises(ProducerFenced):
+            await append(service, b"late", token=token(held, a))
+        await acquire(service, b, "Exclusive")
+        await repeated_over_a_cut(lambda: service.close_session(b))
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+async def unreachable(*_: object) -> bytes:
+    raise LeaderNotAvailable("cut off")
 
 
 def test_producers_are_fenced_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

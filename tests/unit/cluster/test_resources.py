@@ -127,6 +127,63 @@ def test_042_a_close_is_answered_when_the_sessions_fence_epochs_are_refused() ->
     assert driver.partition(group).readers.judge("g", 1) == NotOwner(fence_epoch=1, group="g")
 
 
+def test_a_repeated_takeover_waits_for_what_the_first_one_waits_for_through_a_failover() -> None:
+    driver = house()
+    groups = driver.machine.topics()[0].groups()
+    driver.granted("a", [1])
+    owned(driver, "a", "r")
+    owned(driver, "a", "t/0", group="other")
+    driver.settle()
+    first = driver.own("b", ("r", 1))
+    assert isinstance(first, Owned)
+    assert first.fences
+    assert first.pending == [ReaderRef(groups[0], "other", 1)]
+    driver.fail_over()
+    again = driver.own("b", ("r", 1))
+    assert isinstance(again, Owned)
+    assert (again.fences, again.pending) == (first.fences, first.pending)
+    assert driver.close("a") == Freed(first.fences, first.pending), "nor may the victim be told that it is out"
+    driver.settle()
+    done = driver.own("b", ("r", 1))
+    assert isinstance(done, Owned)
+    assert (done.fences, done.pending) == ([], [])
+    assert driver.close("a") == Freed([], [])
+
+
+def test_a_repeated_close_waits_for_what_the_first_one_waits_for_through_a_failover() -> None:
+    driver = house()
+    groups = driver.machine.topics()[0].groups()
+    driver.granted("a", [1])
+    owned(driver, "a", "t/0")
+    driver.settle()
+    first = driver.close("a")
+    assert isinstance(first, Freed)
+    assert [ref.group_id for ref in first.fences] == [groups[1]]
+    assert first.readers == [ReaderRef(groups[0], "g", 1)]
+    driver.fail_over()
+    assert driver.close("a") == first
+    driver.settle()
+    assert driver.close("a") == Freed([], [])
+
+
+def test_what_repetitions_wait_for_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockade.cluster.promises.REFS_MAX", 3)
+    driver = house()
+    for session in "ab":
+        for group in (f"{session}1", f"{session}2"):
+            owned(driver, session, "t/0", group=group)
+    driver.settle()
+    of_a = driver.close("a")
+    assert isinstance(of_a, Freed)
+    assert len(of_a.readers) == 2
+    assert driver.close("a") == of_a
+    of_b = driver.close("b")
+    assert isinstance(of_b, Freed)
+    assert len(of_b.readers) == 2
+    assert driver.close("b") == of_b, "four things are too many: those of the older session went"
+    assert driver.close("a") == Freed([], [])
+
+
 def test_037_the_severed_session_loses_its_place_in_line_too() -> None:
     driver = house()
     driver.granted("c", [0])

@@ -60,7 +60,7 @@ class Status:
         self.round = 0
         self.doing = "starting"
         self.broken: Callable[[], Sequence[str]] = lambda: ()
-        self.judged = Judgement()
+        self.judged: Judgement = Judgement()
         """Over all rounds that are over."""
 
 

@@ -52,7 +52,7 @@ class Cgroup:
             raise CgroupFailed(str(why_not(controller)))
         self._controller = controller
         self._is_version_1 = is_version_1(controller)
-        self.path = parent / f"stockade-{os.getpid()}-{next(_numbers)}"
+        self.path: Path = parent / f"stockade-{os.getpid()}-{next(_numbers)}"
         self._warden = Warden()
         self._warden.promise("rmdir", str(self.path))
         try:

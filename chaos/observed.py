@@ -66,8 +66,8 @@ class Spans:
     """Acknowledged appends of one partition, in order of their acknowledgement."""
 
     def __init__(self) -> None:
-        self.invoked = array("q")
-        self.ended = array("q")
+        self.invoked: array[int] = array("q")
+        self.ended: array[int] = array("q")
 
     def add(self, invoked_ns: int, ended_ns: int) -> None:
         """One more."""
@@ -90,7 +90,8 @@ class Observed:
     """Everything of one run. Give it all events, in order."""
 
     def __init__(self) -> None:
-        self.start_ns = self.end_ns = 0
+        self.start_ns: int = 0
+        self.end_ns: int = 0
         self.rounds: list[tuple[int, str]] = []
         """When each began, and its seed."""
         self.strikes: list[Strike] = []

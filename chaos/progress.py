@@ -17,8 +17,8 @@ class Progress:
     ) -> None:
         """``gates``: the parts beyond which no writer goes before ``open``. ``on_growth`` is told the records."""
         self.streams = streams
-        self.total = sum(stream.records for stream in streams)
-        self.acknowledged = dict.fromkeys((stream.partition for stream in streams), 0)
+        self.total: int = sum(stream.records for stream in streams)
+        self.acknowledged: dict[int, int] = dict.fromkeys((stream.partition for stream in streams), 0)
         self._gates = {part: asyncio.Event() for part in sorted(gates)}
         self._grew = asyncio.Event()
         self._on_growth = on_growth

@@ -198,8 +198,8 @@ class Proxies:
 
     def __init__(self, server: ProxyServer, raft: Mapping[str, Address], http: Mapping[str, Address]) -> None:
         """``raft`` and ``http``: where each node really listens."""
-        self.mesh = Mesh(server, raft)
-        self.doors = {node: server.create(f"clients-to-{node}", http[node]) for node in sorted(http)}
+        self.mesh: Mesh = Mesh(server, raft)
+        self.doors: dict[str, Proxy] = {node: server.create(f"clients-to-{node}", http[node]) for node in sorted(http)}
 
 
 def _free_port() -> int:

@@ -21,7 +21,7 @@ class Reader:
     """Reads one partition from ``offset`` on, linearizably."""
 
     def __init__(self, client: Client, history: History, process: str, topic: str, partition: int) -> None:
-        self.offset = 0
+        self.offset: int = 0
         self._client = client
         self._history = history
         self._process = process

@@ -52,7 +52,7 @@ class Scale:
 
     def __init__(self, from_s: float, to_s: float) -> None:
         self.from_s = from_s
-        self.to_s = max(to_s, from_s + 0.1)
+        self.to_s: float = max(to_s, from_s + 0.1)
 
     def x(self, at_s: float) -> float:
         """Within the panel, whatever the time."""

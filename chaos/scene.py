@@ -63,9 +63,9 @@ class Scene:
         self.streams = streams
         self.topic = topic
         self.batch_records = batch_records
-        self.progress = Progress(streams, GATES, audience.written)
-        self.chance = random.Random(seed)  # noqa: S311
-        self.stalled = self.chance.choice(streams)
+        self.progress: Progress = Progress(streams, GATES, audience.written)
+        self.chance: random.Random = random.Random(seed)  # noqa: S311
+        self.stalled: Stream = self.chance.choice(streams)
         """The stream whose writer will be stalled."""
 
     def open(self, gate: float) -> None:

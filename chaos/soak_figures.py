@@ -27,8 +27,10 @@ class Soak:
     def __init__(self) -> None:
         self.verdicts: list[Verdict] = []
         self.counts: Counter[str] = Counter()
-        self.rounds = self.operations = self.records = 0
-        self.seconds = 0.0
+        self.rounds: int = 0
+        self.operations: int = 0
+        self.records: int = 0
+        self.seconds: float = 0.0
         self.strikes: Counter[str] = Counter()
         self._found: list[Effect] = []
         self._told_ms: list[float] = []

@@ -55,7 +55,7 @@ class SteadyLoad:
     ) -> None:
         """Every writer sends ``count`` records a batch, a batch every ``pace_s``."""
         self.failures: list[StockadeError] = []
-        self.progress = Progress(streams, ())
+        self.progress: Progress = Progress(streams, ())
         self._config = config
         self._history = history
         self._topic = topic

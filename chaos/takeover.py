@@ -33,7 +33,7 @@ class TakeOver:
 
     def __init__(self, scene: Scene, folder: Path) -> None:
         """``folder``: where the stream's file is."""
-        self.zombie_is_done = asyncio.Event()
+        self.zombie_is_done: asyncio.Event = asyncio.Event()
         self._scene = scene
         self._stream = scene.stalled
         self._order = Order(

@@ -62,7 +62,7 @@ class LocalArena:
         self._local = local
         self._by_name = {node.name: node for node in local.nodes}
         self._transport = Transport(ClientConfig())
-        self.client = Client(ClientConfig(bootstrap=tuple(self.bootstrap), request_timeout_ms=5_000))
+        self.client: Client = Client(ClientConfig(bootstrap=tuple(self.bootstrap), request_timeout_ms=5_000))
 
     @property
     def nodes(self) -> Sequence[str]:

@@ -37,8 +37,8 @@ def chaos() -> None:
     """Break a cluster on purpose, and check that it kept every promise."""
 
 
-for command in (run, replay, soak, check, report, figures, faults):
-    chaos.add_command(command)
+for _command in (run, replay, soak, check, report, figures, faults):
+    chaos.add_command(_command)
 
 
 @chaos.command()

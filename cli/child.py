@@ -10,10 +10,11 @@ from contextlib import suppress
 import click
 
 from .exits import FENCED, NOT_RUN
+from .manual import Adding
 
 _PR_SET_PDEATHSIG = 1
 
-ttl_option = click.option(
+ttl_option: Adding = click.option(
     "--ttl",
     "ttl_s",
     default=10.0,
@@ -21,7 +22,7 @@ ttl_option = click.option(
     type=click.FloatRange(1, 300),
     help="Seconds after which the ownership ends when this process can reach no node.",
 )
-grace_option = click.option(
+grace_option: Adding = click.option(
     "--grace",
     "grace_s",
     default=5.0,

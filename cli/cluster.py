@@ -40,8 +40,8 @@ def cluster(context: click.Context, nodes: int, port_base: int, data: Path, no_r
         _run(nodes, port_base, data, no_restart, tls)
 
 
-for command in (status, move, transfer, add, remove):
-    cluster.add_command(command)
+for _command in (status, move, transfer, add, remove):
+    cluster.add_command(_command)
 
 
 def _run(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) -> None:

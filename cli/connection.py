@@ -14,11 +14,11 @@ import uvloop
 from ..client.config import BOUNDS, DEFAULT_BOOTSTRAP, ClientConfig, InvalidConfig
 from ..partition.errors import StockadeError
 from .exits import INTERRUPTED, fail
-from .manual import Connection
+from .manual import Adding, Connection
 
 TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX = 30.0, 0.1, 3600.0
 
-OPTIONS = [
+OPTIONS: list[Adding] = [
     click.option(
         "--url",
         "--bootstrap",

@@ -10,12 +10,12 @@ from ..client.admin import Client
 from ..client.config import ClientConfig
 from ..client.model import Position, Resource
 from .connection import connected
-from .manual import Manual
+from .manual import Adding, Manual
 from .names import GROUP, TOPIC
 from .output import output_option, show_json, show_table
 from .positions import reset
 
-prefix_option = click.option("--prefix", default="", help="Only those that begin so.")
+prefix_option: Adding = click.option("--prefix", default="", help="Only those that begin so.")
 ROWS_MAX = 1000
 
 

@@ -3,12 +3,22 @@
 The same facts make ``--help`` and docs/cli.md (tools/cli_reference.py).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from .exits import CLIENT, MEANINGS
+
+_Command = TypeVar("_Command", bound=Callable[..., Any] | click.Command)
+
+
+class Adding(Protocol):
+    """What gives a command an option or an argument, as ``click.option`` makes it."""
+
+    def __call__(self, command: _Command, /) -> _Command:
+        """The command with it."""
+        ...
 
 
 class Connection(click.Option):
@@ -30,7 +40,7 @@ class Manual(click.Command):
     ) -> None:
         super().__init__(*arguments, **settings)
         self.examples = examples
-        self.exits = {code: MEANINGS[code] for code in exits} | dict(means or {})
+        self.exits: dict[int, str] = {code: MEANINGS[code] for code in exits} | dict(means or {})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What belongs to the command first, then what all have in common."""

@@ -3,6 +3,7 @@
 import click
 
 from ..client.model import Mode
+from .manual import Adding
 
 MODES: dict[str, Mode] = {
     "exclusive": "Exclusive",
@@ -15,7 +16,7 @@ def _mode(_: click.Context, __: click.Parameter, word: str) -> Mode:
     return MODES[word]
 
 
-mode_option = click.option(
+mode_option: Adding = click.option(
     "--mode",
     type=click.Choice(list(MODES)),
     default="exclusive",

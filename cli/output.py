@@ -14,6 +14,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from .manual import Adding
+
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
@@ -29,7 +31,7 @@ def output_option(function: _Function) -> _Function:
     return option(function)
 
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask. Without a terminal nothing is asked anyway.")
+yes_option: Adding = click.option("--yes", is_flag=True, help="Do not ask. Without a terminal nothing is asked anyway.")
 
 
 def confirm(question: str, yes: bool) -> None:

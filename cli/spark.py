@@ -6,9 +6,12 @@ from typing import Any
 
 import click
 
+from .manual import Adding
 from .output import waiting
 
-cores_option = click.option("--cores", type=click.IntRange(1), help="Cores of this machine to use. Default: all.")
+cores_option: Adding = click.option(
+    "--cores", type=click.IntRange(1), help="Cores of this machine to use. Default: all."
+)
 WITHOUT_SPARK = "Spark is not installed ({}): pip install 'stockade[spark]'"
 WITHOUT_JAVA = "Spark needs Java 17 or newer: install it, or set JAVA_HOME to where it is"
 

@@ -20,10 +20,10 @@ class Tally:
     """
 
     def __init__(self, bytes_total: int | None) -> None:
-        self.records = 0
-        self.bytes = 0
-        self.unknown_records = 0
-        self.lost_records = 0
+        self.records: int = 0
+        self.bytes: int = 0
+        self.unknown_records: int = 0
+        self.lost_records: int = 0
         self.error: StockadeError | None = None
         self._offsets: dict[int, tuple[int, int]] = {}
         self._began_s = perf_counter()

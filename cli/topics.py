@@ -25,8 +25,8 @@ def topics() -> None:
     """Create topics, look at them, change them, delete them."""
 
 
-for command in (offsets, tail, trim):
-    topics.add_command(command)
+for _command in (offsets, tail, trim):
+    topics.add_command(_command)
 
 
 @topics.command(

@@ -15,32 +15,27 @@ _COMMON = frozenset({"type", "title", "status", "detail", "code", "retriable", "
 _FINAL_IF_UNKNOWN = (HTTPStatus.FORBIDDEN, HTTPStatus.CONFLICT)
 
 
-class UnknownRefusal(StockadeError):
+class UnknownRefusal(
+    StockadeError,
+    code="UNKNOWN_REFUSAL",
+    http_status=0,
+    title="The server refused for a reason that this client does not know",
+):
     """A code that this client does not know, or a 4xx without a problem document. 403 and 409 are final."""
 
-    code, title, http_status = (
-        "UNKNOWN_REFUSAL",
-        "The server refused for a reason that this client does not know",
-        0,
-    )
 
-
-class ClusterUnreachable(LeaderNotAvailable):
+class ClusterUnreachable(LeaderNotAvailable, code="CLUSTER_UNREACHABLE", title="No node can be reached"):
     """No node could be connected to; nothing was sent."""
 
-    code, title = "CLUSTER_UNREACHABLE", "No node can be reached"
 
-
-class BufferFull(StockadeError):
+class BufferFull(
+    StockadeError, code="BUFFER_FULL", http_status=0, title="The producer's buffer is full", retriable=True
+):
     """No room for the record in ``send_timeout_ms``; it was not taken. Fields: bytes_max, waited_ms."""
 
-    code, title, http_status, retriable = "BUFFER_FULL", "The producer's buffer is full", 0, True
 
-
-class ClientClosed(StockadeError):
+class ClientClosed(StockadeError, code="CLIENT_CLOSED", http_status=0, title="The client is closed"):
     """The client was closed, or not started; nothing was sent."""
-
-    code, title, http_status = "CLIENT_CLOSED", "The client is closed", 0
 
 
 def refusal_of(status: int, body: bytes) -> StockadeError:

@@ -49,5 +49,5 @@ async def made(make: Callable[[], T]) -> T:
     return make()
 
 
-shared = LoopThread()
+shared: LoopThread = LoopThread()
 """The one of stockade.sync."""

@@ -47,7 +47,7 @@ class Book:
         self._configured = {m.node_id: NodeEntry(m.node_id, m.url, m.raft, m.zone) for m in config.members}
         self._take(_read(self._path))
         self.moves: list[Move] = []
-        self.changed = Signal()
+        self.changed: Signal = Signal()
 
     @property
     def index(self) -> int:

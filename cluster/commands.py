@@ -5,9 +5,12 @@ clock of the leader that proposed it (SEMANTICS 8): apply reads no other clock. 
 index, except session ids: they are secrets, so the leader's shell draws them and they travel in the command.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from ..partition.codec import Codec
+from ..partition.errors import StockadeError
 from .group_commands import GroupCommand, Owned
 from .membership_commands import Arranged, MembershipCommand
 from .model import TopicConfig
@@ -243,10 +246,10 @@ Result = (
 
 
 _codec: Codec[Command, Result] = Codec(Command, Result)
-encode_command = _codec.encode_command
-decode_command = _codec.decode_command
-encode_result = _codec.encode_result
-decode_result = _codec.decode_result
+encode_command: Callable[[Command], bytes] = _codec.encode_command
+decode_command: Callable[[bytes], Command] = _codec.decode_command
+encode_result: Callable[[Result | StockadeError], bytes] = _codec.encode_result
+decode_result: Callable[[bytes], Result | StockadeError] = _codec.decode_result
 
 __all__ = [
     "Enrol",

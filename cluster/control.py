@@ -18,7 +18,7 @@ from ..partition.errors import (
     RequestTimedOut,
     StockadeError,
 )
-from ..partition.image import FileExtent
+from ..partition.image import FileExtent, Image
 from ..raft.group import Group, NotLeader
 from . import commands
 from .catalog import Topic
@@ -48,11 +48,11 @@ class AppliedController:
 
     def __init__(self, machine: ControllerMachine) -> None:
         self.machine = machine
-        self.changed = Signal()
-        self.left = Signal()
-        self.start = machine.start
-        self.capture = machine.capture
-        self.inspect = machine.inspect
+        self.changed: Signal = Signal()
+        self.left: Signal = Signal()
+        self.start: Callable[[object], None] = machine.start
+        self.capture: Callable[[], Image] = machine.capture
+        self.inspect: Callable[[object, bytes, Sequence[FileExtent]], None] = machine.inspect
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, then notify."""
@@ -100,12 +100,12 @@ class Control:
     ) -> None:
         """``url_of`` gives the base URL of a node id; ``timeout_s`` bounds every call."""
         self.state = state
-        self.machine = state.machine
+        self.machine: ControllerMachine = state.machine
         self.group = group
         self.timeout_s = timeout_s
         self._url_of = url_of
         self._clock = LeaseClock(lambda: self.machine.lease_clock_ms, time.monotonic)
-        self.leases = Leases(lambda: self.machine.sessions)
+        self.leases: Leases = Leases(lambda: self.machine.sessions)
 
     def leader(self) -> Leader:
         """Who leads the controller group, as far as this node knows."""

@@ -69,7 +69,7 @@ class Founding:
         self._ask = ask
         self._is_busy = True  # nobody may take this node for new before it has looked
         self._founders: Founders | None = None
-        self.incarnation = 0
+        self.incarnation: int = 0
         self.waiting_for: tuple[str, ...] = ()
 
     def recall(self, incarnation: int, *, is_member: bool) -> None:

@@ -44,7 +44,7 @@ class Membership:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self.nodes = Nodes()
+        self.nodes: Nodes = Nodes()
         self.controllers: list[str] = []
         self.moves: dict[GroupId, Move] = {}
 

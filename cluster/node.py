@@ -72,7 +72,7 @@ class Node:
             self._book, self._founding, self._open_controller, self._close_group, self._duties, self._timeout_s
         )
         self._producers = ProducerStates(config.node_id, self._router, self._replicas)
-        self.service = NodeService(
+        self.service: NodeService = NodeService(
             config, self._host, self._book, self._replicas, self._observer, self._producers, self._seat
         )
 

@@ -45,9 +45,9 @@ class NodeService(Delegating):
         producers: ProducerStates,
         seat: Seat,
     ) -> None:
-        self.node_id = config.node_id
+        self.node_id: str = config.node_id
         self.failure: BaseException | None = None
-        self.leadership = Signal()
+        self.leadership: Signal = Signal()
         self.starting: Starting | None = None
         self._was_loaded = False
         self._book = book

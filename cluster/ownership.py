@@ -57,10 +57,10 @@ class Ownership:
     def __init__(self, catalog: Catalog) -> None:
         """Writes the epochs of the catalog's topics, nothing else of it."""
         self._catalog = catalog
-        self.grants = Grants()
-        self.queue = Queue()
-        self.endings = Endings()
-        self.fences = Fences(self.grants)
+        self.grants: Grants = Grants()
+        self.queue: Queue = Queue()
+        self.endings: Endings = Endings()
+        self.fences: Fences = Fences(self.grants)
         self.now_ms = 0
         self._left: dict[int, None] = {}  # topics where somebody left since the last promotion
 

@@ -18,7 +18,8 @@ from ..partition.errors import (
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
-from ..partition.image import FileExtent
+from ..partition.image import FileExtent, Image
+from ..partition.machine import PartitionMachine
 from ..partition.stored import StoredMachine
 from ..raft.group import Group, NotLeader
 from .handover import hand_over
@@ -36,9 +37,9 @@ class AppliedMachine:
     def __init__(self, stored: StoredMachine, changed: Signal) -> None:
         self._stored = stored
         self._changed = changed
-        self.start = stored.start
-        self.capture = stored.capture
-        self.inspect = stored.inspect
+        self.start: Callable[[Path], None] = stored.start
+        self.capture: Callable[[], Image] = stored.capture
+        self.inspect: Callable[[Path, bytes, Sequence[FileExtent]], None] = stored.inspect
 
     @property
     def reclaimable(self) -> int:
@@ -69,15 +70,17 @@ class PartitionGroup:
         timeout_s: float,
     ) -> None:
         """``name`` is (topic, topic id, partition); ``timeout_s`` bounds every call."""
-        self.topic, self.topic_id, self.partition = name
-        self.machine = stored.machine
-        self.changed = Signal()
+        self.topic: str = name[0]
+        self.topic_id: int = name[1]
+        self.partition: int = name[2]
+        self.machine: PartitionMachine = stored.machine
+        self.changed: Signal = Signal()
         self._log = stored.log
         self._url_of = url_of
         self._timeout_s = timeout_s
         self._end: Literal["deleted", "moved"] | None = None
         self._clock: tuple[int, int, float] = (-1, 0, 0.0)  # term, lease clock at its start, own time then
-        self.group = open_group(AppliedMachine(stored, self.changed))
+        self.group: Group = open_group(AppliedMachine(stored, self.changed))
 
     def leader(self) -> Leader:
         """Who leads this partition, as far as this node knows."""

@@ -25,20 +25,20 @@ class Parts:
 
     def begin(self) -> None:
         """Forget everything."""
-        self.applied_index = 0
-        self.term = 0
-        self.lease_clock_ms = 0
-        self.catalog_index = 0
-        self.catalog = Catalog()
-        self.sessions = Sessions()
-        self.ownership = Ownership(self.catalog)
-        self.acquiring = Acquiring(self.catalog, self.ownership)
-        self.resources = Resources()
-        self.reader_fences = ReaderFences()
-        self.severing = Promises(self.is_over, self.reader_fences.is_installed)
-        self.leaving = Promises(self.is_over, self.reader_fences.is_installed)
-        self.registry = Registry()
-        self.membership = Membership(self.catalog)
+        self.applied_index: int = 0
+        self.term: int = 0
+        self.lease_clock_ms: int = 0
+        self.catalog_index: int = 0
+        self.catalog: Catalog = Catalog()
+        self.sessions: Sessions = Sessions()
+        self.ownership: Ownership = Ownership(self.catalog)
+        self.acquiring: Acquiring = Acquiring(self.catalog, self.ownership)
+        self.resources: Resources = Resources()
+        self.reader_fences: ReaderFences = ReaderFences()
+        self.severing: Promises = Promises(self.is_over, self.reader_fences.is_installed)
+        self.leaving: Promises = Promises(self.is_over, self.reader_fences.is_installed)
+        self.registry: Registry = Registry()
+        self.membership: Membership = Membership(self.catalog)
 
     def is_over(self, fence: FenceRef) -> bool:
         """Whether a partition is known to refuse the token of an ended grant; so does one that is no more."""

@@ -37,7 +37,7 @@ class Queue:
     """
 
     def __init__(self) -> None:
-        self.departures = 0
+        self.departures: int = 0
         self._by_topic: dict[int, dict[str, Ticket]] = {}
         self._by_session: dict[str, Ticket] = {}
         self._by_id: dict[str, Ticket] = {}

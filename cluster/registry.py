@@ -57,7 +57,7 @@ class Registry:
     """Every producer id that was given out."""
 
     def __init__(self) -> None:
-        self.enrolments = Enrolments()
+        self.enrolments: Enrolments = Enrolments()
         self.rows: dict[str, Row] = {}
         self._by_pid: dict[ProducerId, Row] = {}
         self._next_named = FIRST_NAMED_PID

@@ -69,10 +69,10 @@ class Replica(Staging):
     ) -> None:
         """``name`` is (topic, topic id, partition); ``timeout_s`` bounds every call."""
         super().__init__(name, stored, open_group, url_of, timeout_s)
-        self.config = config
+        self.config: TopicConfig = config
         self._enrol = enrol
         self._is_sealed = False
-        self.config_order = self.topic_id
+        self.config_order: int = self.topic_id
         self._configuring = asyncio.Lock()
 
     def reconfigure(self, config: TopicConfig, *, is_sealed: bool, order: int) -> None:

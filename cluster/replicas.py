@@ -57,10 +57,10 @@ class Replicas:
         self._close_group = close_group
         self._held: dict[int, Replica] = {}
         self.topics: dict[str, Placement] = {}
-        self.index = 0
+        self.index: int = 0
         self.controller: tuple[str | None, int] = (None, 0)
         """Node id and term of the controller group's leader, as the catalog's teller knew it."""
-        self.changed = Signal()
+        self.changed: Signal = Signal()
 
     async def open_remembered(self) -> None:
         """Open what this node held when it stopped, and finish erasing what it was about to erase."""

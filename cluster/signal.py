@@ -11,7 +11,7 @@ class Signal:
     """Wakes everybody who waits for a condition over some state whenever that state may have changed."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         """How often it was notified."""
         self._waiters: set[asyncio.Future[None]] = set()
 

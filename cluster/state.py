@@ -4,6 +4,8 @@ The bytes have a magic word, the version of their layout and a CRC; everything e
 what must keep its order is a list.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from ..partition.sealed import Sealed
@@ -36,5 +38,5 @@ class State(msgspec.Struct, frozen=True):
 
 
 _sealed = Sealed(State, b"StkC", 1, "controller", msgspec.msgpack.Encoder(order="deterministic"))
-encode = _sealed.encode
-decode = _sealed.decode
+encode: Callable[[State], bytes] = _sealed.encode
+decode: Callable[[bytes], State] = _sealed.decode

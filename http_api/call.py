@@ -74,15 +74,15 @@ class Call:
         self.route = route
         self.body = b""
         self.has_body = False
-        self.held_bytes = 0
-        self.answer_bytes = 0
-        self.places = 0
-        self.wait_s = 0.0
+        self.held_bytes: int = 0
+        self.answer_bytes: int = 0
+        self.places: int = 0
+        self.wait_s: float = 0.0
         self.partition: Partition | None = None
         self.decided_by: Leader | None = None
         self.stream: web.StreamResponse | None = None
-        self.is_answered = False
-        self.parameters = _UNREAD
+        self.is_answered: bool = False
+        self.parameters: Parameters = _UNREAD
 
     @cached_property
     def id(self) -> str:

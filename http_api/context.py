@@ -38,7 +38,7 @@ class Budget:
 
     def __init__(self, limit: int, what: str) -> None:
         self.limit = limit
-        self.used = 0
+        self.used: int = 0
         self._what = what
 
     def take(self, count: int) -> None:

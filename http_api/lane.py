@@ -80,15 +80,15 @@ class Request:
     """As much of ``aiohttp.web.Request`` as the handlers of frequent routes look at."""
 
     __slots__ = ("_connection", "content", "headers", "match_info", "method", "raw_path")
-    raw_headers = ()  # their size was looked at
+    raw_headers: tuple[tuple[bytes, bytes], ...] = ()  # their size was looked at
 
     def __init__(self, connection: "LaneHandler", head: Head, match_info: dict[str, str], body: bytes) -> None:
         self._connection = connection
-        self.method = head.method
-        self.raw_path = head.path
-        self.headers = CIMultiDict(head.headers)
-        self.match_info = match_info
-        self.content = Body(body)
+        self.method: str = head.method
+        self.raw_path: str = head.path
+        self.headers: CIMultiDict[str] = CIMultiDict(head.headers)
+        self.match_info: dict[str, str] = match_info
+        self.content: Body = Body(body)
 
     @property
     def content_length(self) -> int:

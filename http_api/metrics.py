@@ -19,7 +19,7 @@ NO_ROUTE = "none"
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
-access_log = logging.getLogger("stockade.http.access")
+access_log: logging.Logger = logging.getLogger("stockade.http.access")
 
 
 class Metrics:

@@ -5,10 +5,13 @@ receipt was read by the leader before proposing, and a batch was validated befor
 tag for each kind; encoding is deterministic, so equal commands have equal bytes.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from .codec import Codec
 from .config import PartitionConfig
+from .errors import StockadeError
 from .slots import ClearFence, InstallFence, InstallSeats, SlotState
 
 ProducerId = int
@@ -274,10 +277,10 @@ Result = (
 
 
 _codec: Codec[Command, Result] = Codec(Command, Result)
-encode_command = _codec.encode_command
-decode_command = _codec.decode_command
-encode_result = _codec.encode_result
-decode_result = _codec.decode_result
+encode_command: Callable[[Command], bytes] = _codec.encode_command
+decode_command: Callable[[bytes], Command] = _codec.decode_command
+encode_result: Callable[[Result | StockadeError], bytes] = _codec.encode_result
+decode_result: Callable[[bytes], Result | StockadeError] = _codec.decode_result
 
 __all__ = [
     "ClearFence",

@@ -41,11 +41,11 @@ class Fence:
     """
 
     def __init__(self) -> None:
-        self.topic_epoch = 0
-        self.grant_index = 0
+        self.topic_epoch: int = 0
+        self.grant_index: int = 0
         self.slot: InstallFence | None = None
         self.seats: dict[str, Seat] = {}
-        self.tenures = Tenures()
+        self.tenures: Tenures = Tenures()
 
     def judge(self, token: Token | None, require_fence: bool) -> StockadeError | None:
         """Refusal of a write with this token, or None. Its ProducerFenced has no outcome yet."""

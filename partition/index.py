@@ -42,11 +42,11 @@ class SegmentIndex:
     def __init__(self, segment: str, base_offset: Offset, size: int) -> None:
         self.segment = segment
         self.base_offset = base_offset
-        self.next_offset = base_offset
-        self.size = size
+        self.next_offset: Offset = base_offset
+        self.size: int = size
         self.synced = 0
-        self.greatest_timestamp_ms = -1
-        self.last_timestamp_ms = -1
+        self.greatest_timestamp_ms: int = -1
+        self.last_timestamp_ms: int = -1
         self._entries: bytearray | None = bytearray()
         self._load: Callable[[SegmentIndex], bytes] | None = None
         self._count = 0

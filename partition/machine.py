@@ -73,15 +73,15 @@ class PartitionMachine:
 
     def __init__(self, config: PartitionConfig, log: Log) -> None:
         """``config`` counts until the first Configure is applied, and must be the same on every replica."""
-        self.config = config
-        self.config_order = -1
-        self.clock_ms = 0
+        self.config: PartitionConfig = config
+        self.config_order: int = -1
+        self.clock_ms: int = 0
         self.log = log
-        self.producers = Producers()
-        self.fence = Fence()
-        self.readers = Readers()
-        self.message_ids = MessageIds()
-        self.stages = Stages(MemoryStageFiles())
+        self.producers: Producers = Producers()
+        self.fence: Fence = Fence()
+        self.readers: Readers = Readers()
+        self.message_ids: MessageIds = MessageIds()
+        self.stages: Stages = Stages(MemoryStageFiles())
         self._handlers: dict[type[Command], Callable[[Any], Result | StockadeError]] = {
             InstallFence: self.fence.install,
             InstallSeats: self.fence.share,

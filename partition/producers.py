@@ -29,7 +29,7 @@ class Producers:
     def __init__(self) -> None:
         self.entries: OrderedDict[ProducerId, Entry] = OrderedDict()
         self.max_dropped_pid: ProducerId = -1
-        self.max_dropped_order = -1
+        self.max_dropped_order: int = -1
 
     def judge(
         self, stamp: Stamp, count: int, strict: bool, bounds: tuple[Offset, Offset]

@@ -1,6 +1,18 @@
 """What all refusals have in common (errors.py has the refusals)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
+
+
+class Policy(TypedDict, total=False):
+    """What a class of refusals says of itself, in its ``class`` line; the rest it has from its base."""
+
+    code: str
+    http_status: int
+    title: str
+    retriable: bool
+    no_side_effects: bool
+    metadata_stale: bool
+    explaining: frozenset[str]
 
 
 class StockadeError(Exception):
@@ -14,6 +26,11 @@ class StockadeError(Exception):
     metadata_stale: ClassVar[bool] = False
     explaining: ClassVar[frozenset[str]] = frozenset()
     """Fields that are for people only, as detail is."""
+
+    def __init_subclass__(cls, **policy: Unpack[Policy]) -> None:
+        super().__init_subclass__()
+        for name, value in policy.items():
+            setattr(cls, name, value)
 
     def __init__(self, detail: str | None = None, **fields: Any) -> None:
         """``detail`` says in a sentence what happened this time; it defaults to the title."""

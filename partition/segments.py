@@ -40,7 +40,7 @@ class SegmentLog:
         self._writers: Writers | None = None  # of the last segment
         self._log_start: Offset = 0
         self._dropped: list[Path] = []  # files that only older images need
-        self.reclaimable = 0
+        self.reclaimable: int = 0
         """Bytes of files that go with the next checkpoint."""
 
     def start(self, directory: Path) -> None:

@@ -34,7 +34,7 @@ class DiskStageFiles:
         self._sizes: dict[int, int] = {}
         self._unsynced: set[int] = set()
         self._dropped: list[Path] = []  # files that only older images need
-        self.reclaimable = 0
+        self.reclaimable: int = 0
         """Bytes of files that go with the next checkpoint."""
 
     def begin(self, directory: Path, files: Sequence[FileExtent] = ()) -> None:

@@ -88,7 +88,7 @@ class Stages:
     def __init__(self, files: StageFiles, stages_max: int = STAGES_MAX, bytes_max: int = STAGED_BYTES_MAX) -> None:
         self.files = files
         self.stages: dict[str, Stage] = {}
-        self.next_number = 0
+        self.next_number: int = 0
         self._stages_max, self._bytes_max = stages_max, bytes_max
         self._bytes = 0
         self._due_ms: int | None = None  # nothing is over before; None: nothing ever is

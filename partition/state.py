@@ -5,6 +5,7 @@ batches lie is not part of it: that is a matter of each replica's files.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 import msgspec
 
@@ -47,7 +48,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 _sealed = Sealed(State, b"StkP", 1, "partition", msgspec.msgpack.Encoder())
-decode = _sealed.decode
+decode: Callable[[bytes], State] = _sealed.decode
 
 
 def encode(machine: PartitionMachine) -> bytes:

@@ -49,13 +49,13 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self.dialled = dialled
         self.peer: str | None = None
-        self.gone = asyncio.Event()
-        self.calls = PendingCalls(self.send, calls_max)
+        self.gone: asyncio.Event = asyncio.Event()
+        self.calls: PendingCalls = PendingCalls(self.send, calls_max)
         self._owner = owner
         self._buffer_bytes_max = buffer_bytes_max
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self.heard_at_s = self._loop.time()
+        self.heard_at_s: float = self._loop.time()
         """When bytes of the other end arrived last."""
         self._reader = FrameReader(HELLO_BYTES_MAX)
         self._queue: list[bytes] = []

@@ -24,7 +24,7 @@ class Election:
         self._lease_end = float("-inf")
         self._promises: set[str] | None = None
         self._votes: set[str] | None = None
-        self.deadline = clock() + self.draw_timeout_s()
+        self.deadline: float = clock() + self.draw_timeout_s()
 
     def draw_timeout_s(self) -> float:
         """A new election timeout."""

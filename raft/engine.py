@@ -10,10 +10,10 @@ so that a simulator can replay it. An exception that leaves it is fatal for the 
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pysyncobj.syncobj as library
-from pysyncobj import SyncObj, SyncObjConf
+from pysyncobj import SyncObjConf
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
@@ -33,6 +33,11 @@ from .ports import Ports, Proposal
 from .settings import RaftSettings
 from .voting import Voting
 
+if TYPE_CHECKING:
+    from .library import Untyped as SyncObj
+else:
+    from pysyncobj import SyncObj
+
 REGULAR = b"\x00"
 """The first byte of an entry is pysyncobj's command type: this, a no-op or a configuration."""
 COMMIT_NOTICE_S = 0.02  # an idle leader tells of a commit so much later; a busy one tells with its next entries
@@ -46,7 +51,7 @@ _node = lru_cache(maxsize=1024)(Node)
 library.createJournal = _create_journal  # the library has no other way to be given one
 
 
-class Engine(SyncObj):  # type: ignore[misc]
+class Engine(SyncObj):
     """One replica's consensus state. ``incarnation`` tells the disk that its journal is on."""
 
     def __init__(self, node_id: str, incarnation: int, journal: Journal, settings: RaftSettings, ports: Ports) -> None:
@@ -54,7 +59,7 @@ class Engine(SyncObj):  # type: ignore[misc]
         self.journal = journal
         self.settings = settings
         self._ports = ports
-        self.membership = Membership(node_id, incarnation, journal)
+        self.membership: Membership = Membership(node_id, incarnation, journal)
         self._election = Election(lambda: self.membership.majority, settings, ports.clock, ports.rng)
         self._gate = Gate(journal, ports.send)
         self._voting = Voting(self, self.membership, journal, self._election, self._gate, ports)
@@ -72,12 +77,7 @@ class Engine(SyncObj):  # type: ignore[misc]
             **self._following.handlers,
             **self._voting.handlers,
         }
-        configuration = SyncObjConf(
-            autoTick=False,
-            useFork=False,
-            commandsWaitLeader=False,
-            journalFile=journal,
-        )
+        configuration = SyncObjConf(autoTick=False, useFork=False, commandsWaitLeader=False, journalFile=journal)
         super().__init__(Node(node_id), [], configuration, transport=Transport(None, None, None))
         self._SyncObj__raftLastApplied = journal.origin.index
 

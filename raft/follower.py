@@ -22,20 +22,20 @@ class Follower:
         self.member_incarnation = 0
         """The disk with which the configuration names it."""
         self.is_voter = False
-        self.connected = incarnation is not None
+        self.connected: bool = incarnation is not None
 
-        self.next_index = next_index
+        self.next_index: int = next_index
         """What to send next. In a stream it runs ahead of the acks; only a refusal or a new connection sets it back."""
-        self.match_index = 0
+        self.match_index: int = 0
         """Everything up to here is on the follower's disk and equal to our journal."""
-        self.probing = True
+        self.probing: bool = True
         """Where the journals meet is not known: one message at a time, and ``next_index`` waits for its answer."""
         self.probed_index = 0
         self.round = 0
         """The latest round that the follower has answered."""
-        self.stale_round = round_
+        self.stale_round: int = round_
         """Refusals of this and earlier rounds were acted upon already."""
-        self.first_round = round_ + 1
+        self.first_round: int = round_ + 1
         """Answers to earlier ones speak of an earlier membership of this node."""
         self.told_commit = 0
         self.contact = now

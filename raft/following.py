@@ -48,7 +48,7 @@ class Following:
 
     def new_term(self) -> None:
         """Forget what is verified, and what is owed to the leader of the term before."""
-        self.verified_index = 0
+        self.verified_index: int = 0
         """Up to here the journal equals that of the leader of this term. Beyond it there may be anything."""
         self._acked_index = 0
         self._round = 0

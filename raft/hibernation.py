@@ -22,7 +22,7 @@ REST_S_MIN, REST_S_MAX = 20.0, 40.0
 class Hibernating(Member):
     """A member that rests when there is nothing to do."""
 
-    is_resting = False
+    is_resting: bool = False
     _wake_at = float("inf")
     _quiet_beats = 0
 

@@ -44,14 +44,14 @@ class Journal:
         """
         self._group_id = group_id
         self._log = log
-        self.term = recovered.term
+        self.term: int = recovered.term
         self.voted_for = recovered.voted_for
         if origin.term > self.term:
             self.term, self.voted_for = origin.term, None  # no vote of that term has left this node: none is saved
         if left.term >= self.term:
             self.term, self.voted_for = left.term, FORGOTTEN if left.term else None
         self._left = left
-        self.origin = origin
+        self.origin: Origin = origin
         """What this log builds upon. Everything up to it is committed."""
         self._state_lsn = 0
         self._begin(origin.index, origin.term, origin.configuration)
@@ -60,7 +60,8 @@ class Journal:
 
     def _begin(self, index: int, term: int, configuration: Configuration) -> None:
         """No entries, from ``index`` on."""
-        self.base_index = self.last_index = index  # the last one, on disk or not
+        self.base_index: int = index
+        self.last_index: int = index  # on disk or not
         self._locations: list[Location] = []
         self._terms = Terms(index, term)
         self._configurations = Configurations(index, configuration)
@@ -240,8 +241,7 @@ class Journal:
 
     def _check_order(self, index: int, term: int) -> None:
         if index != self.last_index + 1 or term < self.last_term:
-            last = (self.last_index, self.last_term)
-            raise ValueError(f"group {self._group_id}: entry {(index, term)} cannot follow {last}")
+            raise ValueError(f"group {self._group_id}: entry {(term, index)} cannot follow {self.end}")
 
     def _place(self, index: int, term: int, location: Location) -> None:
         self._locations.append(location)

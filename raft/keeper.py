@@ -6,7 +6,7 @@ threads of the keeper's own, which ``close`` waits for.
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +15,7 @@ from .checkpoints import Checkpoint, CheckpointDamaged, CheckpointStore
 from .configuration import founded_by
 from .departures import Departures
 from .journal import Journal
-from .machine import CheckpointedMachine, ImageDamaged, Machine
+from .machine import CheckpointedMachine, FileExtent, Image, ImageDamaged, Machine
 from .origin import FIRST_INDEX, Origin
 from .refusal import DiskRefused
 from .wal import RecoveredGroup, Wal
@@ -32,13 +32,13 @@ class Kept:
         self.journal = journal
         self.generation = 1
         """Which folder the machine's files are in."""
-        self.applied_bytes = 0
+        self.applied_bytes: int = 0
         """Of commands, since the last checkpoint."""
         self._due = due
         self._checkpoint_bytes = checkpoint_bytes
         if isinstance(machine, CheckpointedMachine):
-            self.capture = machine.capture
-            self.restore = machine.restore
+            self.capture: Callable[[], Image] = machine.capture
+            self.restore: Callable[[Path, bytes, Sequence[FileExtent]], None] = machine.restore
 
     @property
     def is_due(self) -> bool:
@@ -66,9 +66,9 @@ class Keeper:
     def __init__(self, data: Path, log: Wal, checkpoint_bytes: int, due: Callable[[], None]) -> None:
         """Raises DiskRefused if there are checkpoints, but a log that never held anything."""
         self.log = log
-        self.store = CheckpointStore(data / "groups")
+        self.store: CheckpointStore = CheckpointStore(data / "groups")
         self._departures = Departures(data / "left")
-        self.lock = asyncio.Lock()
+        self.lock: asyncio.Lock = asyncio.Lock()
         self.kept: dict[int, Kept] = {}
         self._checkpoint_bytes = checkpoint_bytes
         self._due = due

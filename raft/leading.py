@@ -26,10 +26,10 @@ class Leading:
     def __init__(
         self, journal: Journal, membership: Membership, settings: RaftSettings, send: Send, now: float
     ) -> None:
-        self.term = journal.term
-        self.no_op_index = journal.last_index + 1
+        self.term: int = journal.term
+        self.no_op_index: int = journal.last_index + 1
         self.followers: dict[str, Follower] = {}
-        self.round = 0
+        self.round: int = 0
         self.heir: str | None = None
         """The voter that the leadership is being handed over to."""
         self._journal = journal

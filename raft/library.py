@@ -1,6 +1,17 @@
 """Whether the installed pysyncobj is the one whose private methods are replaced."""
 
 from types import CodeType
+from typing import Any
+
+
+class Untyped:
+    """What type checkers take ``SyncObj`` for: the library has no types."""
+
+    _SyncObj__setCurrentTerm: Any
+    _SyncObj__onBecomeLeader: Any
+
+    def __init__(self, *arguments: Any, **options: Any) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
 
 
 def check_library(cls: type, library_class: type, version: str) -> None:

@@ -25,8 +25,8 @@ class PendingProposal:
     def __init__(self, table: "Proposals", size: int, deadline: float, settle: Callable[[Outcome], None]) -> None:
         self._table = table
         self._settle = settle
-        self.size = size
-        self.deadline = deadline
+        self.size: int = size
+        self.deadline: float = deadline
         self.index: int | None = None
 
     def settle(self, outcome: Outcome) -> None:
@@ -46,7 +46,7 @@ class Proposals:
         self._bytes_max = settings.pending_bytes_max
         self._waiting: dict[PendingProposal, None] = {}
         self._bytes = 0
-        self.next_deadline = float("inf")
+        self.next_deadline: float = float("inf")
 
     def add(self, size: int, deadline: float, settle: Callable[[Outcome], None]) -> PendingProposal | None:
         """A new one of ``size`` bytes, or None if there are too many."""
@@ -89,10 +89,10 @@ class Barrier:
     def __init__(
         self, leading: Leading, round_: int, index: int, deadline: float, settle: Callable[[Exception | None], None]
     ) -> None:
-        self.leading = leading
-        self.round = round_
-        self.index = index
-        self.deadline = deadline
+        self.leading: Leading = leading
+        self.round: int = round_
+        self.index: int = index
+        self.deadline: float = deadline
         self._settle = settle
 
     def settle(self, error: Exception | None) -> None:
@@ -109,7 +109,7 @@ class Barriers:
     def __init__(self) -> None:
         self.waiting: deque[Barrier] = deque()
         """Those that are not settled. Do not change it."""
-        self.next_deadline = float("inf")
+        self.next_deadline: float = float("inf")
 
     def add(self, barrier: Barrier) -> None:
         """Wait for one more."""
@@ -146,9 +146,9 @@ class Handover:
     def __init__(
         self, heir: str | None, term: int, deadline: float, settle: Callable[[Exception | None], None]
     ) -> None:
-        self.heir = heir
-        self.term = term
-        self.deadline = deadline
+        self.heir: str | None = heir
+        self.term: int = term
+        self.deadline: float = deadline
         self._settle = settle
 
     def settle(self, error: Exception | None) -> None:

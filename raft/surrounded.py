@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from .frames import encode
 from .messages import RaftMessage
+from .ports import Timer
 from .settings import RaftSettings
 from .transport import Transport
 from .wal import Wal
@@ -31,10 +32,10 @@ class Surrounded:
         self.log = log
         self.failure: BaseException | None = None
         self.fail = fail
-        self.time = loop.time
-        self.call_soon = loop.call_soon
-        self.call_at = loop.call_at
-        self.rng = random.Random(random.SystemRandom().getrandbits(128)).random  # noqa: S311  # spreads, hides nothing
+        self.time: Callable[[], float] = loop.time
+        self.call_soon: Callable[..., object] = loop.call_soon
+        self.call_at: Callable[..., Timer] = loop.call_at
+        self.rng: Callable[[], float] = random.Random(random.SystemRandom().getrandbits(128)).random  # noqa: S311  # spreads, hides nothing
         self.fetch_checkpoint: Callable[[int, str, int], None] = lambda *_: None
         self._transport = transport
         self._unsynced_bytes_max = settings.unsynced_bytes_max

@@ -74,7 +74,7 @@ class TlsSession:
     """The encryption of one connection. What it asks to be sent is fetched with ``outgoing`` and ``seal``."""
 
     def __init__(self, context: ssl.SSLContext, *, dialled: bool) -> None:
-        self.established = False
+        self.established: bool = False
         """Whether the other end's certificate is verified and frames may be sealed."""
         self.names: frozenset[str] = frozenset()
         """URIs that the other end's certificate names."""

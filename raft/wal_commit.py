@@ -16,9 +16,9 @@ class GroupCommit:
     ``on_durable`` is called after each flush, ``on_failure`` at most once: after it nothing is flushed any more.
     """
 
-    durable_lsn = 0
+    durable_lsn: int = 0
     """Every record up to and including this number is on disk."""
-    durable_bytes = 0
+    durable_bytes: int = 0
     """The same in bytes appended since the log was opened."""
     failure: BaseException | None = None
 

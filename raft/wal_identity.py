@@ -34,10 +34,10 @@ class Identity:
         self, path: Path, incarnation: int, first: int, last: int, last_bytes: int = 0, last_end: int = 0
     ) -> None:
         self.incarnation = incarnation
-        self.first = first
-        self.last = last
-        self.last_bytes = last_bytes
-        self.last_end = last_end
+        self.first: int = first
+        self.last: int = last
+        self.last_bytes: int = last_bytes
+        self.last_end: int = last_end
         self._path = path
         self._lock = Lock()
 

@@ -57,7 +57,7 @@ class Places:
     """The places of all groups."""
 
     def __init__(self, recovered: dict[int, RecoveredGroup]) -> None:
-        self.groups = {group_id: _place_of(group) for group_id, group in recovered.items()}
+        self.groups: dict[int, Place] = {group_id: _place_of(group) for group_id, group in recovered.items()}
 
     def of(self, group_id: int) -> Place:
         """A group's place; a new one if nothing was known of it."""

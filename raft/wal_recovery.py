@@ -71,8 +71,8 @@ class Recovery:
     def __init__(self, identity: Identity) -> None:
         self.identity = identity
         self.groups: dict[int, RecoveredGroup] = {}
-        self.number = identity.first - 1
-        self.end = 0
+        self.number: int = identity.first - 1
+        self.end: int = 0
         self.sizes: dict[int, int] = {}
         """Bytes of each file."""
 

@@ -37,14 +37,14 @@ class Tail:
         """``number`` is the last file there is, ``end`` where its records end; it is never appended to."""
         assert file_bytes <= FILE_BYTES_MAX
         self._file_bytes_min = file_bytes
-        self.file_bytes = 0
+        self.file_bytes: int = 0
         """The size of the file ``number``."""
-        self.number = number
+        self.number: int = number
         self._end = end
         self._marker = 0
         self._runs: list[Run] = []
-        self.lsn = 0
-        self.appended_bytes = 0
+        self.lsn: int = 0
+        self.appended_bytes: int = 0
 
     def add(self, kind: int, group_id: int, index: int, term: int, payload: bytes) -> Location:
         """Put a record at the end; answers where it will lie."""

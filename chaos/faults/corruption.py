@@ -82,8 +82,8 @@ class Corruption:
     """One byte of one file is wrong, or the file is cut there."""
 
     def __init__(self, place: str) -> None:
-        self.name = f"corrupt-{place}"
-        self.about = f"a flipped bit in, or a cut, {place} of one node; it refuses to start and is rebuilt"
+        self.name: str = f"corrupt-{place}"
+        self.about: str = f"a flipped bit in, or a cut, {place} of one node; it refuses to start and is rebuilt"
         self._find = PLACES[place]
         self._damages = [flip] if place == "vote" else [flip, cut]
 

@@ -35,7 +35,7 @@ class Toxic:
     """One of toxiproxy's toxics, in one direction or both."""
 
     def __init__(self, kind: str, about: str, draw: Draw) -> None:
-        self.name = f"toxic-{kind.replace('_', '-')}"
+        self.name: str = f"toxic-{kind.replace('_', '-')}"
         self.about = about
         self._kind = kind
         self._draw = draw

@@ -47,8 +47,8 @@ class Hosts:
     def __init__(self, names: Sequence[str]) -> None:
         if len(names) > HOSTS_MAX:
             raise NetworkFailed(f"{len(names)} hosts are more than {HOSTS_MAX}")
-        self.names = list(names)
-        self.gateway = ""
+        self.names: list[str] = list(names)
+        self.gateway: str = ""
         """The address of this process in that network: where clients come from."""
         self._addresses: dict[str, str] = {}
         self._tag = ""

@@ -26,7 +26,7 @@ class Append:
     about = "producers that repeat what failed, and readers at the log's end"
     partitions = 3
     brings: Sequence[str] = ()
-    actors = (Actor("append-1", write), Actor("append-2", write, apart=True))
+    actors: Sequence[Actor] = (Actor("append-1", write), Actor("append-2", write, apart=True))
 
     def config(self, _: str) -> TopicConfig:
         """As users have it."""

@@ -100,7 +100,7 @@ class Group:
     about = "a consumer group with fenced positions, and members that are stalled"
     partitions = 2
     brings: Sequence[str] = ()
-    actors = (
+    actors: Sequence[Actor] = (
         Actor("feeder", feed),
         Actor("member-1", consume, apart=True),
         *(Actor(f"member-{number}", consume) for number in range(2, 4)),

@@ -74,7 +74,7 @@ class Owning:
     about = "contention through the own API, generation 0 included, with owners that are stalled"
     partitions = 2
     brings: Sequence[str] = ()
-    actors = (
+    actors: Sequence[Actor] = (
         Actor("own-1", claim, apart=True),
         *(Actor(f"own-{number}", claim) for number in range(2, 5)),
     )

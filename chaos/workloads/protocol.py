@@ -29,7 +29,7 @@ class Stage:
         self.partitions = partitions
         self.history = history
         self.chance = chance
-        self.stopping = asyncio.Event()
+        self.stopping: asyncio.Event = asyncio.Event()
         """Begin nothing new, and end what is begun."""
 
     def lives(self) -> Iterator[str]:

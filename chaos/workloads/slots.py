@@ -118,7 +118,7 @@ class Slots:
     about = "contention for slots in all four modes, on one partition and on several, with holders that are stalled"
     partitions = 4
     brings: Sequence[str] = ()
-    actors = (
+    actors: Sequence[Actor] = (
         Actor("slots-1", contend, apart=True),
         Actor("slots-2", contend, apart=True),
         *(Actor(f"slots-{number}", contend) for number in range(3, 7)),

@@ -82,7 +82,7 @@ class Storm:
     about = "every request twice or more, to any nodes, answers dropped"
     partitions = 2
     brings: Sequence[str] = ()
-    actors = (Actor("storm-1", repeat), Actor("storm-2", repeat))
+    actors: Sequence[Actor] = (Actor("storm-1", repeat), Actor("storm-2", repeat))
 
     def config(self, _: str) -> TopicConfig:
         """As users have it."""

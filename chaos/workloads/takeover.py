@@ -25,7 +25,7 @@ class TakeOver:
     about = "named producers taken over while the old instance writes, or is stalled"
     partitions = 2
     brings: Sequence[str] = ()
-    actors = (
+    actors: Sequence[Actor] = (
         Actor("takeover-a-1", take_over, apart=True),
         Actor("takeover-a-2", take_over),
         Actor("takeover-b-1", take_over),

@@ -46,7 +46,7 @@ class CatchUp(_Upkeep):
     name = "catch-up"
     about = "long records, and a leader that wakes up with a tail of its own when the others have dropped their logs"
     brings: Sequence[str] = ("divergent-tail",)
-    actors = (Actor("catch-up-1", write_large), Actor("catch-up-2", write_large))
+    actors: Sequence[Actor] = (Actor("catch-up-1", write_large), Actor("catch-up-2", write_large))
 
 
 class RollingRestart(_Upkeep):
@@ -55,7 +55,7 @@ class RollingRestart(_Upkeep):
     name = "rolling-restart"
     about = "appends while the nodes are stopped and started one after the other"
     brings: Sequence[str] = ("rolling-restart",)
-    actors = (Actor("rolling-1", write_steadily),)
+    actors: Sequence[Actor] = (Actor("rolling-1", write_steadily),)
 
 
 class Membership(_Upkeep):
@@ -64,4 +64,4 @@ class Membership(_Upkeep):
     name = "membership"
     about = "appends while replicas and leadership are moved"
     brings: Sequence[str] = ("move-replica", "transfer-leader")
-    actors = (Actor("member-1", write_steadily),)
+    actors: Sequence[Actor] = (Actor("member-1", write_steadily),)

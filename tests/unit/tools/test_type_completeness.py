@@ -1,0 +1,26 @@
+from typing import Any
+
+import pytest
+from type_completeness import faults
+
+KNOWN = {"isExported": True, "isTypeKnown": True, "isTypeAmbiguous": False, "diagnostics": []}
+
+
+def report(**symbol: Any) -> dict[str, Any]:
+    return {"typeCompleteness": {"symbols": [{"name": "stockade.known", **KNOWN}, {**KNOWN, **symbol}]}}
+
+
+@pytest.mark.parametrize("unknown", [{"isTypeKnown": False}, {"isTypeAmbiguous": True}])
+def test_a_public_name_without_a_type_is_named_with_the_reason(unknown: dict[str, bool]) -> None:
+    said = report(name="stockade.x.y", diagnostics=[{"message": "Type is missing\n  Inferred is int"}], **unknown)
+    assert list(faults(said, with_spark=False)) == ["stockade.x.y: Type is missing"]
+
+
+def test_what_is_not_public_may_be_unknown() -> None:
+    assert not list(faults(report(name="other.z", isExported=False, isTypeKnown=False), with_spark=True))
+
+
+@pytest.mark.parametrize("with_spark", [True, False])
+def test_what_stands_on_spark_is_looked_at_where_spark_is(with_spark: bool) -> None:
+    said = report(name="stockade.spark.tasks.read", isTypeKnown=False)
+    assert len(list(faults(said, with_spark=with_spark))) == with_spark

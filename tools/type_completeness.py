@@ -1,0 +1,51 @@
+"""Whether every public name has a type of its own, so that nobody guesses: ``python tools/type_completeness.py``.
+
+It asks ``pyright --verifytypes``, in the shape that PyPI has whole (basedpyright). Types that other packages do not
+tell are not ours to mend; what stands on Spark is looked at only where Spark is installed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMAND = ("basedpyright", "--verifytypes", "stockade", "--ignoreexternal", "--outputjson")
+NEEDS_SPARK = "stockade.spark."
+
+
+def faults(report: dict[str, Any], *, with_spark: bool) -> Iterator[str]:
+    """One line for each public name whose type is not known, or could be inferred in several ways."""
+    for symbol in report["typeCompleteness"]["symbols"]:
+        is_known = symbol["isTypeKnown"] and not symbol["isTypeAmbiguous"]
+        is_looked_at = symbol["isExported"] and (with_spark or not symbol["name"].startswith(NEEDS_SPARK))
+        if is_looked_at and not is_known:
+            why = next((found["message"].partition("\n")[0] for found in symbol["diagnostics"]), "type unknown")
+            yield f"{symbol['name']}: {why}"
+
+
+def ask() -> dict[str, Any]:
+    """What pyright says. The package is looked at in the working tree."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    asked = subprocess.run(COMMAND, env=environment, stdout=subprocess.PIPE, check=False)
+    report: dict[str, Any] = json.loads(asked.stdout)
+    return report
+
+
+def main() -> None:
+    """Print what is wrong and how much there is; exit code 1 when something is."""
+    report = ask()
+    found = list(faults(report, with_spark=find_spec("pyspark") is not None))
+    for line in found:
+        print(line)
+    names = sum(symbol["isExported"] for symbol in report["typeCompleteness"]["symbols"])
+    print(f"{names:,} public names, {len(found):,} without a type of their own")
+    sys.exit(1 if found or not names else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -88,6 +88,25 @@ def test_114_a_halted_partition_is_recovered_after_its_tail_and_others_never_sto
     assert cluster.values("t", 1) == [b"other", b"on"]
 
 
+def test_113_a_halted_partition_says_why_each_time_it_is_asked_until_it_is_recovered(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.TOO_LARGE]
+
+    async def work(producer: Producer) -> None:
+        _ = await producer.send_batch("t", 0, [b"refused"])
+        with pytest.raises(MessageTooLarge):
+            await producer.flush()
+        for _ in range(2):
+            with pytest.raises(MessageTooLarge):
+                _ = await producer.send("t", b"refused", partition=0)
+        await producer.recover("t", 0)
+        await producer.flush()
+        assert [type(outcome) for outcome in await send_and_settle(producer, b"taken")] == [Receipt]
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"taken"]
+
+
 def test_recovering_a_partition_that_works_only_reads_its_tail(cluster: FakeCluster) -> None:
     cluster.create("t")
 

@@ -38,6 +38,7 @@ class AppliedMachine:
         self._stored = stored
         self._changed = changed
         self.start: Callable[[Path], None] = stored.start
+        self.flush: Callable[[], None] = stored.flush
         self.capture: Callable[[], Image] = stored.capture
         self.inspect: Callable[[Path, bytes, Sequence[FileExtent]], None] = stored.inspect
 

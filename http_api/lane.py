@@ -8,6 +8,7 @@ the first bytes on of which the end of a request is not known. It decides nothin
 import asyncio
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from aiohttp import web
@@ -20,6 +21,9 @@ from .context import Context
 from .dispatch import HEADER_BYTES_MAX, Handler, endpoint
 from .framing import Head, read_head
 from .metrics import note
+
+PATHS_REMEMBERED_MAX = 1024
+"""Paths that came before need not be taken apart again."""
 
 _SEGMENT = r"([A-Za-z0-9_-][A-Za-z0-9._-]*)"
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -40,6 +44,7 @@ class Lane:
     def __init__(self, routes: Iterable[Route], context: Context) -> None:
         """Those of ``routes`` that are frequent."""
         self._metrics = context.metrics
+        self._find = lru_cache(PATHS_REMEMBERED_MAX)(self._search)
         self._exits: dict[str, list[Exit]] = {}
         for route in routes:
             if route.is_frequent:
@@ -51,8 +56,11 @@ class Lane:
         """The way of a request, and its path parameters; None: it has no short one."""
         if head.body_start > HEADER_BYTES_MAX or "expect" in head.headers:
             return None
-        for way in self._exits.get(head.method, ()):
-            match = way.pattern.fullmatch(head.path)
+        return self._find(head.method, head.path)
+
+    def _search(self, method: str, path: str) -> tuple[Exit, dict[str, str]] | None:
+        for way in self._exits.get(method, ()):
+            match = way.pattern.fullmatch(path)
             if match is not None:
                 return way, dict(zip(way.names, match.groups(), strict=True))
         return None
@@ -125,7 +133,7 @@ class LaneHandler(web.RequestHandler):
         if self._under_way is not None:
             # Answers go out in the order of their requests.
             self._hold(data)
-        elif data and self._in_step and self._is_between():
+        elif data and self._in_step and not self._owed and self._is_between():
             self._hold(data)
             self._loop.call_soon(self._go_on)
         elif not data or not self._in_step or not self._take(data):
@@ -153,7 +161,7 @@ class LaneHandler(web.RequestHandler):
         if way is None:
             return False
         request = Request(self, head, way[1], data[head.body_start :])
-        self._under_way = asyncio.create_task(self._answer(way[0], request))
+        self._under_way = self._loop.create_task(self._answer(way[0], request))
         return True
 
     def _is_between(self) -> bool:

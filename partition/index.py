@@ -51,6 +51,7 @@ class SegmentIndex:
         self._load: Callable[[SegmentIndex], bytes] | None = None
         self._count = 0
         self._check = 0
+        self._written = 0  # of the bytes of the index file
 
     @classmethod
     def of(cls, segment: str, base_offset: Offset, start: int, entries: bytes) -> "SegmentIndex":
@@ -67,7 +68,7 @@ class SegmentIndex:
             raise IndexDamaged("its bytes do not have the CRC that they should have")
         if _BASE_AND_POSITION.unpack_from(entries) != (base_offset, start):
             raise IndexDamaged("it belongs to another segment")
-        index._entries, index._count = bytearray(entries), count
+        index._entries, index._count, index._written = bytearray(entries), count, len(entries)
         index._check = zlib.crc32(_CHECK.pack(check), check)
         index.next_offset = index._end(count - 1)
         index.size = sum(_POSITION_AND_LENGTH.unpack_from(entries, (count - 1) * ENTRY.size))
@@ -95,8 +96,14 @@ class SegmentIndex:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, command: Append, writer_epoch: int) -> bytes:
-        """Enter the batch that was just written behind the others; answers the bytes of its entry."""
+    def take_unwritten(self) -> bytes:
+        """The end of the index file that nobody has taken yet: whoever takes it writes it."""
+        assert self._entries is not None, "the index of a full segment is written"
+        start, self._written = self._written, len(self._entries)
+        return bytes(memoryview(self._entries)[start:])
+
+    def add(self, command: Append, writer_epoch: int) -> None:
+        """Enter the batch that comes behind the others."""
         stamp = command.stamp
         self.greatest_timestamp_ms = max(self.greatest_timestamp_ms, command.max_timestamp_ms)
         self.last_timestamp_ms = command.timestamp_ms
@@ -122,7 +129,6 @@ class SegmentIndex:
         self._count += 1
         self.next_offset += command.count
         self.size += len(command.message)
-        return entry
 
     def batch(self, number: int) -> StoredBatch:
         """The batch at a place of the index, from 0."""

@@ -6,6 +6,7 @@ so those of a sample are filled in here. Nothing is checked: that is for records
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, chain
 
 import pyarrow as pa
@@ -14,6 +15,10 @@ from .ipc import batch_places
 
 PLAIN_RECORDS_MAX = 64
 """Most records of a batch that is encoded here: with many, Arrow is faster."""
+FRAMED_BYTES_MAX = 64 * 1024
+"""Largest key and value, together, of a record that is put into a remembered message."""
+FRAMES_MAX = 1024
+"""Pairs of sizes of key and value for which the message around one record is remembered: about 600 bytes each."""
 
 _ALIGNMENT = 8
 _PREFIX = struct.Struct("<Ii")  # continuation mark, bytes of metadata
@@ -31,11 +36,35 @@ class PlainEncoder:
         self._head = message[: _PREFIX.size + size]
         places = batch_places(memoryview(self._head)[_PREFIX.size :])
         self._body_length, self._rows, self._nodes, self._buffers = (place + _PREFIX.size for place in places)
+        self._frame = lru_cache(FRAMES_MAX)(self._cut)
 
     def encode(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
     ) -> bytes:
         """The message of these records: lists of equal length, one item a record."""
+        count = len(values)
+        if count == 1 and len(keys[0] or b"") + len(values[0] or b"") <= FRAMED_BYTES_MAX:
+            return self._encode_one(keys[0], values[0], timestamps_ms[0])
+        return self._encode_all(keys, values, timestamps_ms)
+
+    def _encode_one(self, key: bytes | None, value: bytes | None, timestamp_ms: int) -> bytes:
+        """All messages of one record of these sizes differ in three places only."""
+        before, between, behind, end = self._frame(_size(key), _size(value))
+        return b"".join((before, key or b"", between, value or b"", behind, _INT64.pack(timestamp_ms), end))
+
+    def _cut(self, key_size: int | None, value_size: int | None) -> tuple[bytes, bytes, bytes, bytes]:
+        """A message of one record without what it holds: around the key, the value and the timestamp."""
+        key, value = (None if size is None else bytes(size) for size in (key_size, value_size))
+        message = self._encode_all([key], [value], [0])
+        places = struct.unpack_from("<16q", message, self._buffers)
+        start = len(self._head)
+        key_at, value_at, time_at = (start + places[2 * buffer] for buffer in (2, 5, 7))
+        key_end, value_end = key_at + (key_size or 0), value_at + (value_size or 0)
+        return message[:key_at], message[key_end:value_at], message[value_end:time_at], message[time_at + 8 :]
+
+    def _encode_all(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
+    ) -> bytes:
         count = len(values)
         key_nulls, value_nulls = keys.count(None), values.count(None)
         buffers = (
@@ -70,6 +99,10 @@ def _binary(column: Sequence[bytes | None], nulls: int) -> tuple[bytes, bytes, b
     sizes = (0 if item is None else len(item) for item in column)
     offsets = struct.pack(f"<{len(column) + 1}i", *accumulate(sizes, initial=0))
     return present, offsets, b"".join(item for item in column if item)
+
+
+def _size(item: bytes | None) -> int | None:
+    return None if item is None else len(item)
 
 
 def _bitmap(column: Sequence[bytes | None]) -> bytes:

@@ -1,8 +1,8 @@
 """The files of segments: their names, their bytes, how they are opened again and how they are verified.
 
 A segment ``00000000000000000000.arrow``, named by its first offset, is an Arrow IPC stream: the schema, then
-messages. Beside it the ``.index`` has one entry of fixed size a batch (index.py). Whoever finds other bytes than were
-written raises ImageDamaged; an error of the disk stays an OSError.
+messages. Beside it the ``.index`` has one entry of fixed size a batch (index.py), written when a checkpoint needs it.
+Whoever finds other bytes than were written raises ImageDamaged; an error of the disk stays an OSError.
 """
 
 import os
@@ -27,6 +27,9 @@ _NAME = re.compile(r"[0-9]{20}\.arrow")
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _EXTEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
 
+PIECES_MAX = 1024
+"""What the kernel takes in one write (IOV_MAX)."""
+
 
 class Writers(NamedTuple):
     """Descriptors of the files of one segment, open for appending."""
@@ -45,7 +48,7 @@ def create(directory: Path, base_offset: Offset) -> tuple[SegmentIndex, Writers]
     path = directory / f"{base_offset:020d}{_DATA}"
     data = os.open(path, _CREATE, 0o644)
     writers = Writers(data, os.open(path.with_suffix(_INDEX), _CREATE, 0o644))
-    write(data, STREAM_START)
+    write_all(data, [STREAM_START])
     return SegmentIndex(str(path), base_offset, len(STREAM_START)), writers
 
 
@@ -211,11 +214,15 @@ def read_messages(batches: Sequence[StoredBatch]) -> list[bytes]:
     return messages
 
 
-def write(descriptor: int, data: bytes) -> None:
-    """Write all of it; a short write is followed by another, which says what is wrong."""
-    written = os.write(descriptor, data)
-    while written < len(data):
-        written += os.write(descriptor, memoryview(data)[written:])
+def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
+    """Write them one behind the other; a short write is followed by another, which says what is wrong."""
+    for first in range(0, len(pieces), PIECES_MAX):
+        some = pieces[first : first + PIECES_MAX]
+        written = os.writev(descriptor, some)
+        if written < sum(map(len, some)):
+            rest = memoryview(b"".join(some))[written:]
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
 
 
 def _open(directory: Path, data: FileExtent, index: FileExtent) -> SegmentIndex:

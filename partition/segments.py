@@ -25,6 +25,8 @@ __all__ = ["SEGMENT_BYTES_MAX", "SegmentLog", "Slice", "StoredBatch"]
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 """Size in bytes beyond which a segment does not grow, unless its only batch is larger."""
+UNWRITTEN_BYTES_MAX = 1024 * 1024
+"""Bytes of appended batches at which they are written without being told to."""
 
 
 class SegmentLog:
@@ -38,6 +40,8 @@ class SegmentLog:
         self._directory: Path | None = None
         self._segments: list[SegmentIndex] = []
         self._writers: Writers | None = None  # of the last segment
+        self._unwritten: list[bytes] = []  # messages that belong to its end
+        self._unwritten_bytes = 0
         self._log_start: Offset = 0
         self._dropped: list[Path] = []  # files that only older images need
         self.reclaimable: int = 0
@@ -58,6 +62,7 @@ class SegmentLog:
 
     def capture(self, state: bytes) -> Image:
         """An image of this ``state`` and of the segments as they are now."""
+        self._complete()
         stored = partial(self._forget, list(self._dropped), self.reclaimable)
         extents = segment_files.extents(self._segments)
         return Image(state, extents, segment_files.Unsynced(self._segments), stored)
@@ -86,9 +91,21 @@ class SegmentLog:
             self._writers = segment_files.extend(segment)
         assert self._writers is not None
         base_offset = segment.next_offset
-        segment_files.write(self._writers.messages, command.message)
-        segment_files.write(self._writers.entries, segment.add(command, writer_epoch))
+        segment.add(command, writer_epoch)
+        self._unwritten.append(command.message)
+        self._unwritten_bytes += len(command.message)
+        if self._unwritten_bytes >= UNWRITTEN_BYTES_MAX:
+            self.flush()
         return base_offset
+
+    def flush(self) -> None:
+        """Write what was appended to its file; reading does it, too. An OSError is for whoever applies commands: it
+        calls this before anybody is told of them.
+        """
+        messages, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
+        if messages:
+            assert self._writers is not None
+            segment_files.write_all(self._writers.messages, messages)
 
     def trim(self, before: Offset) -> None:
         """Forget what is below ``before``, at most log_end. Whole segments go with the next checkpoint."""
@@ -128,15 +145,24 @@ class SegmentLog:
 
     def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
         """First record at or after ``timestamp_ms`` (None: the greatest there is), and its timestamp."""
+        self.flush()
         return times.find(self._segments, self._log_start, timestamp_ms, read_messages)
 
     def close(self) -> None:
         """Close the files. Reading goes on; appending must not. Repeating it does nothing."""
+        self.flush()
         writers, self._writers = self._writers, None
         if writers is not None:
             writers.close()
 
+    def _complete(self) -> None:
+        """Write what was appended to both files of the last segment."""
+        self.flush()
+        if self._writers is not None:
+            segment_files.write_all(self._writers.entries, [self._segments[-1].take_unwritten()])
+
     def _slice(self, offset: Offset, max_bytes: int) -> Slice:
+        self.flush()
         runs = list(self._runs(offset, max_bytes))
         next_offset = runs[-1].next_offset if runs else offset
         return Slice(runs, self.log_start, self.log_end, next_offset, read_messages)
@@ -157,6 +183,7 @@ class SegmentLog:
     def _roll(self) -> SegmentIndex:
         """Begin the next segment."""
         assert self._directory is not None, "nobody has started this log"
+        self._complete()
         self.close()
         log_end = self.log_end
         if self._segments:

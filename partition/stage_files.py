@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from .image import FileExtent, ImageDamaged
-from .segment_files import remove, write
+from .segment_files import remove, write_all
 from .stages import Stage
 
 _SUFFIX = ".stage"
@@ -47,7 +47,7 @@ class DiskStageFiles:
         """Store a message."""
         descriptor = os.open(self._path(number), _CREATE, 0o644)
         try:
-            write(descriptor, message)
+            write_all(descriptor, [message])
         finally:
             os.close(descriptor)
         self._unsynced.add(number)

@@ -38,6 +38,10 @@ class StoredMachine:
         """Apply one committed command."""
         return self.machine.apply(index, term, command)
 
+    def flush(self) -> None:
+        """Write the batches that were applied to their file."""
+        self.log.flush()
+
     def capture(self) -> Image:
         """State and files after the last apply. Costs O(producers remembered), and opens files that need a sync."""
         image, stages = self.log.capture(state.encode(self.machine)), self._stage_files

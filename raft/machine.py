@@ -29,6 +29,9 @@ class Machine(Protocol):
 class CheckpointedMachine(Machine, Protocol):
     """A machine whose state can be kept in a checkpoint, and sent to others.
 
+    It may have a method ``flush``: it is called after a run of applies, before anybody is told of them, so that what
+    they wrote goes to files together. Its exception stops the node, as one of ``apply`` does.
+
     It may have an attribute ``reclaimable``: bytes of its files that only older images need, and that go when a
     checkpoint of the present state is stored. They bring the next checkpoint nearer, as commands do.
 

@@ -280,8 +280,13 @@ class _Ports:
         self.rng = surroundings.rng
         self.log_is_full = surroundings.log_is_full
         self.apply_until = surroundings.apply_until
-        self.applied = surroundings.applied
+        self._flush: Callable[[], None] | None = getattr(machine, "flush", None)
         self.heard_at = surroundings.heard_at
+
+    def applied(self) -> None:
+        if self._flush is not None:
+            self._flush()
+        self._around.applied()
 
     def send(self, node_id: str, message: RaftMessage) -> bool:
         return self._around.send(node_id, self._group_id, message)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stockade.partition import segment_files, segments
 from stockade.partition.commands import Append, Stamp
 from stockade.partition.errors import OffsetOutOfRange
 from stockade.partition.index import ENTRY, SegmentIndex
@@ -57,6 +58,7 @@ def test_a_segment_is_an_arrow_stream_on_disk(log: SegmentLog, tmp_path: Path) -
     messages = [command([time], value=b"%d" % time) for time in range(3)]
     for one in messages:
         log.append(one, 0)
+    log.flush()
     whole = (tmp_path / "log" / f"{0:020d}.arrow").read_bytes()
     assert whole == STREAM_START + b"".join(one.message for one in messages)
     assert pa.ipc.open_stream(whole).read_all().column("value").to_pylist() == [b"0", b"1", b"2"]
@@ -65,6 +67,7 @@ def test_a_segment_is_an_arrow_stream_on_disk(log: SegmentLog, tmp_path: Path) -
 def test_a_segment_that_is_full_is_followed_by_the_next(log: SegmentLog, tmp_path: Path) -> None:
     for _ in range(7):
         log.append(command([1]), 0)
+    log.flush()
     assert files(tmp_path / "log", ".arrow") == [f"{base:020d}.arrow" for base in (0, 3, 6)]
     assert files(tmp_path / "log", ".index") == [f"{base:020d}.index" for base in (0, 3, 6)]
     tables = [pa.ipc.open_stream(path).read_all() for path in sorted((tmp_path / "log").glob("*.arrow"))]
@@ -84,6 +87,7 @@ def test_the_index_has_an_entry_of_fixed_size_for_each_batch(log: SegmentLog, tm
     first, second = command([5, 9, 7], STAMP), command([2])
     log.append(first, 4)
     log.append(second, 6)
+    log.capture(b"")
     entries = list(ENTRY.iter_unpack((tmp_path / "log" / f"{0:020d}.index").read_bytes()))
     start = len(STREAM_START)
     assert entries[0][:-1] == (0, start, NAMED, 1000, 9, 9, 4, 3, len(first.message), first.crc, 17, 3)
@@ -93,7 +97,9 @@ def test_the_index_has_an_entry_of_fixed_size_for_each_batch(log: SegmentLog, tm
 def test_each_index_entry_ends_with_the_crc_of_the_file_up_to_there(log: SegmentLog, tmp_path: Path) -> None:
     for time in range(3):
         log.append(command([time]), 0)
+        log.capture(b"")
     whole = (tmp_path / "log" / f"{0:020d}.index").read_bytes()
+    assert len(whole) == 3 * ENTRY.size
     for end in range(ENTRY.size, len(whole) + 1, ENTRY.size):
         assert zlib.crc32(whole[: end - 4]) == int.from_bytes(whole[end - 4 : end], "little")
 
@@ -255,20 +261,59 @@ def test_a_log_that_was_trimmed_to_its_end_goes_on_there(log: SegmentLog, tmp_pa
 def test_a_write_error_is_not_swallowed(log: SegmentLog, monkeypatch: pytest.MonkeyPatch) -> None:
     log.append(command([1]), 0)
 
-    def full(descriptor: int, data: memoryview) -> int:
+    def full(descriptor: int, pieces: list[bytes]) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "writev", full)
     with pytest.raises(OSError, match="No space"):
-        log.append(command([1]), 0)
+        log.flush()
 
 
 def test_a_short_write_is_continued(log: SegmentLog, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
+    monkeypatch.setattr(os, "writev", lambda descriptor, pieces: write(descriptor, b"".join(pieces)[:300]))
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:7]))
-    one = command([1, 2, 3])
+    both = [command([1, 2, 3]), command([4])]
+    for one in both:
+        log.append(one, 0)
+    assert log.read(0, 1 << 20).messages() == [one.message for one in both]
+
+
+def test_batches_that_are_appended_together_are_written_together(
+    log: SegmentLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    writev = os.writev
+
+    def noted(descriptor: int, pieces: list[bytes]) -> int:
+        written.append(len(pieces))
+        return writev(descriptor, pieces)
+
+    monkeypatch.setattr(os, "writev", noted)
+    log.append(command([1]), 0)
+    written.clear()
+    log.append(command([2]), 0)
+    assert written == []
+    log.flush()
+    log.flush()
+    assert written == [2]
+
+
+def test_so_much_is_written_unasked(log: SegmentLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "UNWRITTEN_BYTES_MAX", 2 * SIZE)
+    written: list[bytes] = []
+    one = command([1])
     log.append(one, 0)
-    assert log.read(0, 1).messages() == [one.message]
+    monkeypatch.setattr(segment_files, "write_all", lambda descriptor, pieces: written.extend(pieces))
+    log.append(one, 0)
+    assert written == [one.message] * 2
+
+
+def test_more_pieces_than_one_write_takes_are_all_written(tmp_path: Path) -> None:
+    pieces = [b"%d," % number for number in range(2 * segment_files.PIECES_MAX + 1)]
+    with (tmp_path / "file").open("wb") as file:
+        segment_files.write_all(file.fileno(), pieces)
+    assert (tmp_path / "file").read_bytes() == b"".join(pieces)
 
 
 def test_a_segment_that_lost_its_end_is_noticed(log: SegmentLog) -> None:

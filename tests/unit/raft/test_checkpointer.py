@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stockade.raft.checkpoints import CheckpointDamaged, CheckpointStore
-from stockade.raft.group import Rejected
+from stockade.raft.group import Committed, Rejected
 from stockade.raft.host import RaftSettings
 from stockade.raft.refusal import DiskRefused
 
@@ -266,5 +266,27 @@ def test_nothing_is_captured_of_a_machine_that_failed(tmp_path: Path) -> None:
             assert [type(error) for error in node.fatal] == [ZeroDivisionError]
             await asyncio.sleep(0)
             assert machine.captures == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_was_applied_and_cannot_be_written_stops_the_node(tmp_path: Path) -> None:
+    class Full(Filing):
+        flushed = 0
+
+        def flush(self) -> None:
+            if self.count > 1:
+                raise OSError(28, "No space left on device")
+            self.flushed += self.count
+
+    async def scenario() -> None:
+        async with alone(tmp_path, groups=()) as node:
+            machine = Full()
+            group = node.host.open_group(GROUP, {"n1": node.host.incarnation}, machine)
+            await until(lambda: group.is_leader)
+            assert isinstance(await group.propose(b"1", 5.0), Committed)
+            assert (machine.flushed, node.fatal) == (1, [])
+            group.submit(b"2", 5.0, lambda outcome: None)
+            await until(lambda: [type(error) for error in node.fatal] == [OSError])
 
     asyncio.run(scenario())

@@ -17,6 +17,8 @@ from .exits import INTERRUPTED, fail
 from .manual import Adding, Connection
 
 TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX = 30.0, 0.1, 3600.0
+ATTEMPTS_MIN = 3
+"""A node that hangs leaves time to ask so many in all."""
 
 OPTIONS: list[Adding] = [
     click.option(
@@ -133,10 +135,14 @@ def _config(url: str, timeout_ms: int, given: dict[str, str]) -> ClientConfig:
     return replace(
         defaults,
         bootstrap=urls,
-        request_timeout_ms=min(timeout_ms, defaults.request_timeout_ms),
+        request_timeout_ms=_one_attempt_ms(timeout_ms, defaults.request_timeout_ms),
         delivery_timeout_ms=min(timeout_ms + defaults.linger_ms, BOUNDS["delivery_timeout_ms"][1]),
         **settings,
     )
+
+
+def _one_attempt_ms(timeout_ms: int, most: int) -> int:
+    return max(min(timeout_ms // ATTEMPTS_MIN, most), BOUNDS["request_timeout_ms"][0])
 
 
 def _token(path: str) -> str:

@@ -92,7 +92,8 @@ def hint(error: StockadeError) -> str:
 def sentence(error: StockadeError) -> str:
     """What happened, as a sentence, with the code that programs read."""
     detail = error.detail.rstrip(".")
-    return f"{detail[:1].upper()}{detail[1:]} ({error.code})."
+    is_address = "://" in detail.partition(" ")[0]
+    return f"{detail if is_address else detail[:1].upper() + detail[1:]} ({error.code})."
 
 
 def exit_code(error: StockadeError) -> int:

@@ -59,9 +59,11 @@ class Client(Operations, Claims, Oversight):
         await self._calls.close()
 
     async def connect(self) -> Cluster:
-        """Ask some node about the cluster, once, and remember the other nodes. Raises ClusterUnreachable at once."""
-        answer = await self._calls.once(Request(method="GET", path="/v1/cluster"))
-        cluster = decode(answer, Cluster)
+        """Ask some node about the cluster, and remember the other nodes. Raises ClusterUnreachable at once.
+
+        A node that takes connections and does not answer in ``connect_timeout_ms`` is passed over.
+        """
+        cluster = decode(await self._calls.first_answer("/v1/cluster"), Cluster)
         for node in cluster.nodes:
             self._calls.learn(node.url)
         return cluster

@@ -6,12 +6,14 @@ Every route used this way is safe to repeat, also after an unknown outcome (open
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from ..partition.errors import InternalError, StockadeError
+from ..partition.errors import InternalError, RequestTimedOut, StockadeError
 from .config import ClientConfig
 from .retry import backoff_s, is_momentary
 from .transport import Answer, Request, Transport
@@ -29,6 +31,18 @@ class Calls:
         self.once: Callable[[Request], Awaitable[Answer]] = self._transport.request
         self.learn: Callable[[str], None] = self._transport.learn
         self.close: Callable[[], Awaitable[None]] = self._transport.close
+
+    async def first_answer(self, path: str) -> Answer:
+        """What the first node of the bootstrap list reads that answers. Raises ClusterUnreachable at once.
+
+        A node that hangs must not hide the others, so each has little time; if none is so quick, one has all of it.
+        """
+        ask = Request(method="GET", path=path)
+        nodes = self._config.bootstrap
+        for node in nodes if len(nodes) > 1 else ():
+            with suppress(RequestTimedOut):
+                return await self.once(replace(ask, node=node, timeout_ms=self._config.connect_timeout_ms))
+        return await self.once(ask)
 
     async def call(self, kind: type[T], method: str, path: str, **request: Any) -> T:
         """``send``, with the answer's body as a ``kind``."""

@@ -26,7 +26,9 @@ LEADER_HINTS_MAX = 3
 NODES_MAX = 1_000
 """Most nodes remembered beside the bootstrap list."""
 NODE_PAUSE_S = 1.0
-"""How long a node that could not be connected to, or did not answer, is tried last."""
+"""How long a node that could not be connected to, or knows no leader, is tried last."""
+SILENT_PAUSE_S = 10.0
+"""How long a node that took a request and did not answer is tried last: finding out anew costs a whole timeout."""
 ANSWER_BYTES_MAX = 128 << 20
 """Longest answer read; a fetch asks for at most half of it."""
 
@@ -120,7 +122,7 @@ class Transport:
                 return await self._attempt(request, node)
             except _NOT_SENT as error:
                 self._pause(node)
-                reasons[node] = os.strerror(error.errno) if error.errno else "no connection in time"
+                reasons[node] = _why_not(error)
         raise ClusterUnreachable("no node answers: " + ", ".join(f"{node} ({why})" for node, why in reasons.items()))
 
     async def _attempt(self, request: Request, node: str) -> Answer:
@@ -144,7 +146,7 @@ class Transport:
         except _NOT_SENT:
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._pause(node)
+            self._pause(node, SILENT_PAUSE_S)
             reason = f"no answer within {timeout_ms} ms" if isinstance(error, TimeoutError) else f"{error!r}"
             raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
         if response.status >= 300:
@@ -166,9 +168,9 @@ class Transport:
             )
         return self._session
 
-    def _pause(self, node: str) -> None:
+    def _pause(self, node: str, pause_s: float = NODE_PAUSE_S) -> None:
         if node in self._nodes:
-            self._nodes[node] = time.monotonic() + NODE_PAUSE_S
+            self._nodes[node] = time.monotonic() + pause_s
 
 
 class _Body(aiohttp.Payload):
@@ -192,6 +194,16 @@ class _Body(aiohttp.Payload):
         if self._on_written is not None:
             self._on_written()
             stop_at("produce-written")
+
+
+def _why_not(error: OSError) -> str:
+    """Why there was no connection, and what may be done about it where that is known."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        return f"its certificate is not trusted: {why}; the file of its authority (ca) may be missing"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "no TLS connection: its address may begin with http://, or it asks for a certificate"
+    return os.strerror(error.errno) if error.errno else "no connection in time"
 
 
 def _knows_no_leader(refusal: StockadeError) -> bool:

@@ -1,7 +1,15 @@
+import errno
 import json
+import os
+import socket
+from io import StringIO
 from pathlib import Path
 
-from stockade.cli.doctor import Probe, judge_nodes, judge_topics
+import pytest
+from rich.console import Console
+
+from stockade.cli.diagnosis import Finding, Probe, judge_nodes, judge_topics
+from stockade.cli.doctor import _table
 from stockade.client.model import Cluster, Controller, Move, Node, PartitionState, Topic, TopicConfig
 
 from ..client.fake_cluster import FakeCluster
@@ -37,10 +45,51 @@ def test_a_dead_node_is_wrong_and_its_replicas_are_away(cluster: FakeCluster, ru
     assert findings["node n1"]["verdict"] == "ok"
 
 
-def test_no_node_at_all_is_exit_code_4(cluster: FakeCluster, run: Run) -> None:
+def test_no_node_at_all_is_exit_code_4_with_a_finding_for_each_address_and_for_the_machine(
+    cluster: FakeCluster, run: Run, tmp_path: Path
+) -> None:
     for node in cluster.nodes:
         cluster.kill(node)
-    assert run("doctor").exit_code == 4
+    done = run("doctor", "--data", str(tmp_path), "--output", "json")
+    assert done.exit_code == 4
+    findings = {finding["about"]: finding for finding in json.loads(done.output)}
+    assert {"disk speed", *cluster.nodes} <= {*findings}
+    assert all(findings[node]["verdict"] == "wrong" and findings[node]["advice"] for node in cluster.nodes)
+
+
+def test_a_node_that_hangs_does_not_hide_the_others(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("orders", 1)
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
+        cluster.nodes.insert(0, url)
+        done = run("doctor", "--output", "json")
+    findings = {finding["about"]: finding for finding in json.loads(done.output)}
+    assert {"node n1", "topic orders"} <= {*findings}
+
+
+def test_what_speaks_no_tls_is_told_apart_from_what_is_not_there(cluster: FakeCluster, run: Run) -> None:
+    cluster.nodes[:] = [node.replace("http://", "https://") for node in cluster.nodes]
+    done = run("doctor")
+    assert done.exit_code == 4
+    assert "no TLS connection: its address may begin with http://" in done.output
+
+
+def test_a_disk_that_takes_nothing_more_is_wrong(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    done = run("doctor", "--data", str(tmp_path))
+    assert done.exit_code == 1
+    assert f"{tmp_path} cannot be written to: No space left on device" in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_brackets_are_shown_as_they_are() -> None:
+    console = Console(file=StringIO(), width=200)
+    console.print(_table([Finding("node n1", "wrong", "does not answer: http://[::1]:7101")]))
+    assert isinstance(console.file, StringIO)
+    assert "http://[::1]:7101" in console.file.getvalue()
 
 
 def test_disagreement_and_differing_versions_are_warnings() -> None:

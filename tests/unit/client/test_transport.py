@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stockade.client.admin import Client
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed, ClusterUnreachable
 from stockade.client.transport import LEADER_HINTS_MAX, Answer, Request, Transport
@@ -40,6 +41,18 @@ def test_a_node_that_cannot_be_connected_to_is_passed_over_and_tried_last_for_a_
             assert transport.nodes == [cluster.nodes[0], dead]
 
     asyncio.run(run())
+
+
+def test_a_node_that_hangs_is_passed_over_when_a_client_connects(cluster: FakeCluster) -> None:
+    async def run(hanging: str) -> None:
+        nodes = (hanging, *cluster.nodes)
+        async with Client(ClientConfig(bootstrap=nodes, connect_timeout_ms=200, request_timeout_ms=60_000)) as client:
+            async with asyncio.timeout(30):
+                assert [node.url for node in (await client.connect()).nodes] == cluster.nodes
+                assert await client.topics() == []
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asyncio.run(run(f"http://127.0.0.1:{listener.getsockname()[1]}"))
 
 
 def test_when_no_node_can_be_reached_nothing_was_sent() -> None:

@@ -6,7 +6,7 @@ Labels have few values: a route's template, never a path; no session id comes ne
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import accumulate
@@ -88,7 +88,7 @@ class Metrics:
         self._refused_writes = prometheus_client.Counter(
             "stockade_refused_writes", "Writes that partitions refused.", ["code", "reason"], registry=self._registry
         )
-        self.answered = self._answers.add
+        self.answered: Callable[[str, str, int, float | None], None] = self._answers.add
 
     def refused(self, code: str) -> None:
         """A problem was answered."""

@@ -16,6 +16,13 @@ def test_a_public_name_without_a_type_is_named_with_the_reason(unknown: dict[str
     assert list(faults(said, with_spark=False)) == ["stockade.x.y: Type is missing"]
 
 
+def test_what_only_follows_from_another_name_is_left_out() -> None:
+    said = report(name="stockade.x.y", isTypeKnown=False, diagnostics=[{"message": "Type is missing"}])
+    follows = {**KNOWN, "isTypeKnown": False, "diagnostics": [{"message": 'Type of "y" is partially unknown'}]}
+    said["typeCompleteness"]["symbols"].append({"name": "stockade.z", **follows})
+    assert list(faults(said, with_spark=False)) == ["stockade.x.y: Type is missing"]
+
+
 def test_what_is_not_public_may_be_unknown() -> None:
     assert not list(faults(report(name="other.z", isExported=False, isTypeKnown=False), with_spark=True))
 

@@ -59,9 +59,9 @@ class Election:
 
     def heard_leader(self, at: float) -> None:
         """The leader of the current term spoke then: its lease began anew."""
-        self._lease_end = at + self._timeout_s_min
-        self.void()
-        self.deadline = at + self.draw_timeout_s()
+        self._lease_end = lease_end = at + self._timeout_s_min
+        self._promises = self._votes = None
+        self.deadline = lease_end + self._timeout_s_spread * self._rng()
 
     def void(self) -> None:
         """Whatever was asked before is void: late answers count for nothing."""

@@ -120,20 +120,20 @@ class Engine(SyncObj):
         What has just been committed will be answered, and whoever is answered proposes again: what little waits to be
         sent is sent the next time, together with that. Otherwise the two would take turns, in twice as many messages.
         """
-        self._checkCommandsToApply()
-        if self.leading is not None:
-            committed_index = self.commit_index
-            self._advance_commit(self.leading)
-            is_answering = self.commit_index > committed_index and not self._beat_is_wanted
-            self._holds = is_answering and not self._holds and self.leading.has_few_to_send()
+        if self._queue:
+            self._checkCommandsToApply()
+        leading = self.leading
+        if leading is not None:
+            committed_index = self._SyncObj__raftCommitIndex
+            self._advance_commit(leading)
+            is_answering = self._SyncObj__raftCommitIndex > committed_index and not self._beat_is_wanted
+            self._holds = is_answering and not self._holds and leading.has_few_to_send()
             if not self._holds:
                 self._SyncObj__sendAppendEntries()
         return bool(self._SyncObj__applyLogEntries()) or (self._holds and self.leading is not None)
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Append the queue if we lead. Otherwise reject it: a deposed leader forwards nothing (D20)."""
-        if not self._queue:
-            return
         queue, self._queue = self._queue, []
         for payload, proposal in queue:
             if self.leading is None:
@@ -156,11 +156,11 @@ class Engine(SyncObj):
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
         """Apply what is committed, at least one entry, while there is time; answers whether something is left."""
-        if self.applied_index == self.commit_index:
+        if self._SyncObj__raftLastApplied == self._SyncObj__raftCommitIndex:
             return False
         until = self._ports.apply_until()
-        while self.applied_index < self.commit_index:
-            self._apply(self.applied_index + 1)
+        while self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex:
+            self._apply(self._SyncObj__raftLastApplied + 1)
             if self._ports.clock() >= until:
                 break
         self._ports.applied()
@@ -184,8 +184,8 @@ class Engine(SyncObj):
         """Send what followers lack, and heartbeats where due or wanted for a read."""
         assert self.leading is not None
         beat, self._beat_is_wanted = self._beat_is_wanted, False
-        self.leading.broadcast(self.commit_index, beat=beat)
         now = self._ports.clock()
+        self.leading.broadcast(self.commit_index, now, beat=beat)
         if beat:
             self._beat_at = now + self.settings.heartbeat_ms / 1000
         told = self.leading.all_told(self.commit_index)

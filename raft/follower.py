@@ -38,6 +38,8 @@ class Follower:
         self.first_round: int = round_ + 1
         """Answers to earlier ones speak of an earlier membership of this node."""
         self.told_commit = 0
+        self.told_at = float("-inf")
+        """When it was sent a message last."""
         self.contact = now
         self._window: deque[tuple[int, int]] = deque()
         self._window_bytes = 0

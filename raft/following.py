@@ -117,11 +117,14 @@ class Following:
 
         So one ack answers all the entries that became durable together, and a slow disk silences nobody.
         """
+        if not (beat or self._owes):
+            return
         durable = min(self.verified_index, self._journal.durable_index)
         complete = durable == self.verified_index
-        news = self._owes and (complete or durable > self._acked_index)
+        if not (beat or complete or durable > self._acked_index):
+            return
         leader = self._seat.leader
-        if leader is not None and (beat or news):
+        if leader is not None:
             self._owes = self._owes and not complete
             self._acked_index = durable
             self._gate.post(leader, AppendAck(self._seat.term, True, durable + 1, self._round))

@@ -35,7 +35,11 @@ class Hibernating(Member):
     @property
     def next_tick(self) -> float:
         """When ``tick`` has something to do, if nothing happens before."""
-        return self._wake_at if self.is_resting else super().next_tick
+        if self.is_resting:
+            return self._wake_at
+        if self.leading is None:
+            return self._election.deadline
+        return min(self._beat_at, self._notice_at)
 
     def receive(self, node_id: str, message: RaftMessage) -> None:
         """A message of another node. If it wakes a follower, the leader, who may have got none, must beat again."""

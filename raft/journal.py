@@ -147,7 +147,7 @@ class Journal:
     @property
     def unsynced(self) -> bool:
         """Whether something of this group is not on disk yet."""
-        return not self.state_is_durable or self.durable_index < self.last_index
+        return max(self._state_lsn, self._unsynced[-1][0] if self._unsynced else 0) > self._log.durable_lsn
 
     def term_at(self, index: int) -> int:
         """Term of the entry at ``index``, which must be in the journal."""

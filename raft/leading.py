@@ -32,6 +32,8 @@ class Leading:
         self.round: int = 0
         self.heir: str | None = None
         """The voter that the leadership is being handed over to."""
+        self.is_settled = False
+        """Whether we and all followers are voters, with the disks that they are known by: there is nobody to change."""
         self._journal = journal
         self._membership = membership
         self._settings = settings
@@ -48,24 +50,38 @@ class Leading:
             follower.is_voter = node_id in configuration.voters
         self._voters = [follower for follower in self.followers.values() if follower.is_voter]
         self._is_voter = self._membership.is_voter
+        self._look_around()
         self._majority_others = len(configuration.voters) // 2
+
+    def _look_around(self) -> None:
+        followers = self.followers.values()
+        known = all(each.incarnation in {None, each.member_incarnation} for each in followers)
+        self.is_settled = self._is_voter and known and len(self._voters) == len(followers)
 
     def _new(self, node_id: str, now: float) -> Follower:
         return Follower(node_id, self._journal.last_index + 1, self._membership.peers.get(node_id), self.round, now)
 
-    def broadcast(self, commit_index: int, *, beat: bool) -> None:
+    def broadcast(self, commit_index: int, now: float, *, beat: bool) -> None:
         """Send every follower the entries it lacks, as far as its window allows; with ``beat`` an empty message, too.
 
         An empty message is answered at once, one with entries only after the follower's disk sync. To a follower that
-        lacks entries which are gone, the empty message is the offer of a checkpoint.
+        lacks entries which are gone, the empty message is the offer of a checkpoint. ``now`` is noted of whoever is
+        sent anything.
         """
         shared: Shared = {}
-        for follower in self.followers.values():
-            if follower.connected:
-                if follower.next_index > self._journal.base_index:
-                    self._feed(follower, commit_index, shared)
-                if beat:
-                    self._put(follower, commit_index, shared, empty=True)
+        last_index, base_index = self._journal.last_index, self._journal.base_index
+        followers = [follower for follower in self.followers.values() if follower.connected]
+        for follower in followers:
+            if base_index < follower.next_index <= last_index:
+                self._feed(follower, commit_index, now, shared)
+        if beat:
+            for follower in followers:
+                self._put(follower, commit_index, now, shared, empty=True)
+
+    def quiet_at(self, period_s: float) -> float:
+        """When a follower was told nothing, or has said nothing, for so long."""
+        since = [min(each.told_at, each.contact) for each in self.followers.values() if each.connected]
+        return min(since, default=float("-inf")) + period_s
 
     def has_few_to_send(self) -> bool:
         """Whether nobody waits for more than a few entries, and somebody for some."""
@@ -73,15 +89,15 @@ class Leading:
         waiting = [last_index + 1 - each.next_index for each in self.followers.values() if each.connected]
         return 0 < max(waiting, default=0) < FEW_ENTRIES
 
-    def _feed(self, follower: Follower, commit_index: int, shared: Shared) -> None:
+    def _feed(self, follower: Follower, commit_index: int, now: float, shared: Shared) -> None:
         last_index = self._journal.last_index
         while follower.next_index <= last_index and follower.has_room(
             self._settings, last_index + 1 - follower.next_index
         ):
-            if not self._put(follower, commit_index, shared, empty=False):
+            if not self._put(follower, commit_index, now, shared, empty=False):
                 return
 
-    def _put(self, follower: Follower, commit_index: int, shared: Shared, *, empty: bool) -> bool:
+    def _put(self, follower: Follower, commit_index: int, now: float, shared: Shared, *, empty: bool) -> bool:
         """Send one message. Followers at the same place get the very same one, so it is read and encoded once."""
         key = (follower.next_index, empty)
         message = shared.get(key)
@@ -89,7 +105,7 @@ class Leading:
             message = shared[key] = self._message(follower.next_index, commit_index, empty)
         if not self._send(follower.node_id, message):
             return False
-        follower.told_commit = commit_index
+        follower.told_commit, follower.told_at = commit_index, now
         if isinstance(message, AppendEntries):
             follower.probed_index = message.prev_index
             if message.entries:
@@ -134,6 +150,7 @@ class Leading:
             self.reconfigure(now)
             return
         follower.incarnation, follower.connected = incarnation, True
+        self._look_around()
         self._start_over(follower)
 
     def disconnected(self, node_id: str) -> None:
@@ -211,12 +228,10 @@ class Leading:
     def has_news(self, commit_index: int) -> bool:
         """Whether there may be something to commit, to send, to change or to hand over."""
         last_index = self._journal.last_index
-        return (
-            self.majority_index() > commit_index
-            or any(follower.next_index <= last_index for follower in self.followers.values())
-            or len(self.followers) > len(self._voters)
-            or self.heir is not None
-        )
+        for follower in self.followers.values():
+            if follower.next_index <= last_index:
+                return True
+        return self.majority_index() > commit_index or not self.is_settled or self.heir is not None
 
     def forgive(self, seconds: float) -> None:
         """Do not count so much of the followers' silence."""

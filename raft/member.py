@@ -5,6 +5,7 @@ them, the owner calls ``progress``. An exception that leaves it is fatal for the
 """
 
 from .engine import REGULAR
+from .messages import AppendAck, AppendEntries, RaftMessage
 from .ports import Proposal
 from .steering import Steering
 
@@ -13,9 +14,17 @@ class Member(Steering):
     """One replica's consensus, for an owner that has a clock, connections and a disk."""
 
     @property
-    def next_tick(self) -> float:
-        """When ``tick`` has something to do, if nothing happens before."""
-        return self._election.deadline if self.leading is None else min(self._beat_at, self._notice_at)
+    def role(self) -> tuple[object, ...]:
+        """Whether this node leads, who does, and the term: for comparing."""
+        return self.leading is None, self._SyncObj__raftLeader, self._SyncObj__raftCurrentTerm
+
+    def receive(self, node_id: str, message: RaftMessage) -> None:
+        """A message of another node. In most, entries and acks of the present term, there is nothing to compare."""
+        kind = type(message)
+        if (kind is AppendAck or kind is AppendEntries) and message.term == self._SyncObj__raftCurrentTerm:
+            self._handlers[kind](node_id, message)
+        else:
+            super().receive(node_id, message)
 
     def progress(self) -> bool:
         """Do what has become possible: send what waited for the disk; append, send, commit and apply.
@@ -23,14 +32,15 @@ class Member(Steering):
         Answers whether it must be called again, because applies are left to do.
         """
         self._gate.release()
-        if self.leading is None:
+        if self.leading is None and self._SyncObj__raftLeader is None:
             self._voting.count_own_vote()
         if self.leading is None:
             self._following.acknowledge(beat=False)
         more = self._onTick()
         if self.leading is not None:
             self._leave()
-            self._push_heir()
+            if self.leading is not None and self.leading.heir is not None:
+                self._push_heir()
         return more
 
     def has_work(self) -> bool:
@@ -81,8 +91,11 @@ class Member(Steering):
                 self._voting.ask_around()
         elif leading.majority_contact() < now - self.settings.election_timeout_ms_min / 1000:
             self._follow(self.term, None)
-        elif now >= self.next_tick:
+        elif now >= self._notice_at:
             self._beat_is_wanted = True
+        elif now >= self._beat_at:  # a heartbeat is for those who were told nothing, or are silent
+            self._beat_at = leading.quiet_at(self.settings.heartbeat_ms / 1000)
+            self._beat_is_wanted = now >= self._beat_at
 
     def stood_still(self, seconds: float) -> None:
         """Nothing ran here for so long: a leader that asked nothing may not blame its followers for their silence."""

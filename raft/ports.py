@@ -119,7 +119,7 @@ class Surroundings(Protocol):
         ...
 
     def wake_when_durable(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` once when the disk has moved on; the same ``wake`` twice counts once."""
+        """Call ``wake`` once, when all that is in the log now is on disk; the same ``wake`` twice counts once."""
         ...
 
     def fail(self, error: BaseException) -> None:

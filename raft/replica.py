@@ -249,9 +249,8 @@ class Replica:
             if not self._handovers.waiting:
                 self._run(self._member.keep_leading)
 
-    def _role(self) -> tuple[bool, str | None, int]:
-        member = self._member
-        return member.leading is not None, member.leader, member.term
+    def _role(self) -> tuple[object, ...]:
+        return self._member.role
 
     def _tell(self) -> None:
         if self._told_role != (role := self._role()):

@@ -46,15 +46,16 @@ class Steering(Engine):
     def _advance_commit(self, leading: Leading) -> None:
         """With what is committed known, see whether members have to be changed."""
         super()._advance_commit(leading)
-        change = None if self.changing else leading.next_change()
+        change = None if leading.is_settled or self.changing else leading.next_change()
         if change is not None:
             with suppress(Refused):  # not yet, then: it is looked at again after every event
                 self.change(change)
 
     def _leave(self) -> None:
         """A leader that is no voter any more leads until that is committed and applied, without counting itself."""
-        is_settled = self.applied_index >= self.journal.configuration_index
-        if self.leading is not None and is_settled and not self.membership.is_voter:
+        if self.leading is None or self.leading.is_settled:
+            return
+        if self.applied_index >= self.journal.configuration_index and not self.membership.is_voter:
             self.step_down()
 
     # Handing over.
@@ -83,7 +84,8 @@ class Steering(Engine):
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """While the heir takes in the last entries, no new ones are added; the queue waits."""
-        if self.leading is None or not self.leading.heir_is_near():
+        leading = self.leading
+        if leading is None or leading.heir is None or not leading.heir_is_near():
             super()._checkCommandsToApply()
 
     def _push_heir(self) -> None:

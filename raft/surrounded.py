@@ -9,6 +9,7 @@ from .messages import RaftMessage
 from .ports import Timer
 from .settings import RaftSettings
 from .transport import Transport
+from .wakes import Wakes
 from .wal import Wal
 
 APPLY_SLICE_S = 0.005
@@ -42,7 +43,7 @@ class Surrounded:
         self._is_sliced = False
         self._slice_left_s = 0.0
         self._apply_began = 0.0
-        self._wakes: dict[Callable[[], None], None] = {}
+        self._wakes = Wakes()
         self._encoded: tuple[int, RaftMessage, bytes] | None = None
         log.on_durable = self.disk_moved_on
 
@@ -83,11 +84,9 @@ class Surrounded:
         self._is_sliced = False
 
     def wake_when_durable(self, wake: Callable[[], None]) -> None:
-        """Call once, after the next disk sync."""
-        self._wakes[wake] = None
+        """Call once, when all that is in the log now is on disk."""
+        self._wakes.add(wake, self.log.lsn)
 
     def disk_moved_on(self) -> None:
         """A disk sync is done: wake whoever waits for one."""
-        wakes, self._wakes = self._wakes, {}
-        for wake in wakes:
-            wake()
+        self._wakes.call(self.log.durable_lsn)

@@ -69,6 +69,9 @@ class Wal:
         """
         return cls(directory, loop, on_failure, file_bytes, cache_bytes_max)
 
+    durable_lsn: int = 0
+    """Every record up to and including this one is on disk. 0 at opening: what was recovered is on disk."""
+
     def __init__(
         self,
         directory: Path,
@@ -108,9 +111,9 @@ class Wal:
         return self._identity.last == 0
 
     @property
-    def durable_lsn(self) -> int:
-        """Every record up to and including this one is on disk. 0 at opening: what was recovered is on disk."""
-        return self._commit.durable_lsn
+    def lsn(self) -> int:
+        """The last record appended."""
+        return self._tail.lsn
 
     @property
     def pending_bytes(self) -> int:
@@ -235,5 +238,6 @@ class Wal:
         return self._tail.lsn, location
 
     def _settle(self) -> None:
+        self.durable_lsn = self._commit.durable_lsn
         self._recent.settle(self._commit.durable_lsn)
         self.on_durable()

@@ -24,7 +24,7 @@ ACCIDENTS = {
 @pytest.mark.parametrize("mutant", [*MUTANTS, *MEMBER_MUTANTS], ids=lambda mutant: str(mutant.__name__))
 def test_a_broken_engine_is_caught(mutant: Mutant) -> None:
     accident = ACCIDENTS.get(mutant.__name__)
-    changes = 1.0 if mutant in MEMBER_MUTANTS else 0.5 if mutant is never_wakes else 0.0
+    changes = 1.0 if mutant in (*MEMBER_MUTANTS, never_wakes) else 0.0
     with (
         patch.multiple("simulation.schedule", REAL=0.0, CHANGES=changes),
         mutant(),

@@ -25,6 +25,7 @@ from stockade.raft.messages import Ping, RaftMessage
 from stockade.raft.origin import NEVER_LEFT, Origin
 from stockade.raft.pulse import Pulses, Times
 from stockade.raft.settings import RaftSettings
+from stockade.raft.wakes import Wakes
 from stockade.raft.wal import RecoveredGroup
 
 Call = Callable[[], None]
@@ -79,7 +80,7 @@ class Process:
         self.rng = random.Random(world.rng.random()).random
         self.rate = 1 + world.drift * (self.rng() - 0.5)
         self._spent_s = 0.0
-        self._wakes: dict[Call, None] = {}
+        self._wakes = Wakes()
         self.log = Log(world.disks[node_id], lambda delay, call: world.at(delay, call, self))
         self.log.on_durable = self._disk_moved_on
         self.log.on_append = lambda *entry: world.checker.appended(self, *entry)
@@ -169,16 +170,14 @@ class Process:
         return self.pulses.heard_at(node_id)
 
     def wake_when_durable(self, wake: Call) -> None:
-        self._wakes[wake] = None
+        self._wakes.add(wake, self.log.lsn)
 
     def fail(self, error: BaseException) -> None:
         self.failure = error
         self.world.checker.failed(self, error)
 
     def _disk_moved_on(self) -> None:
-        wakes, self._wakes = self._wakes, {}
-        for wake in wakes:
-            wake()
+        self._wakes.call(self.log.durable_lsn)
 
     # What the network tells.
 

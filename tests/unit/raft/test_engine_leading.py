@@ -50,7 +50,7 @@ class Leader:
     def broadcast(self, *, beat: bool = False, to: str = "f") -> list[tuple[int, list[int]]]:
         """(prev_index, indexes) of what it sends to one follower."""
         self.sent.clear()
-        self.leading.broadcast(1, beat=beat)
+        self.leading.broadcast(1, 0.0, beat=beat)
         return [
             (message.prev_index, [entry[0] for entry in message.entries])
             for node, message in self.sent
@@ -121,7 +121,7 @@ def test_followers_at_the_same_place_get_the_same_message() -> None:
     leader.append(2)
     leader.broadcast(beat=True)
     first, second, third, fourth = (message for _, message in leader.sent)
-    assert (first is third, second is fourth, leader.leading.round) == (True, True, 2)
+    assert (first is second, third is fourth, leader.leading.round) == (True, True, 2)
 
 
 def test_a_refusal_rewinds_once_for_all_that_was_in_flight() -> None:
@@ -149,7 +149,7 @@ def test_a_refusal_that_names_the_same_place_again_skips_the_leaders_own_run() -
         return True
 
     leading = Leading(journal, members(journal, "f"), SETTINGS, send, 0.0)
-    leading.broadcast(1, beat=True)
+    leading.broadcast(1, 0.0, beat=True)
     assert sent == [5]
     leading.answered("f", AppendAck(3, False, 6, leading.round), 0.0)
     assert leading.followers["f"].next_index == 4
@@ -225,10 +225,10 @@ def test_a_follower_that_lacks_what_is_gone_is_offered_the_checkpoint_with_every
     leader.journal.compact(4)
     leader.broadcast(beat=True)
     leader.ack(2, success=False)
-    leader.leading.broadcast(1, beat=False)
+    leader.leading.broadcast(1, 0.0, beat=False)
     leader.sent.clear()
     for _ in range(2):
-        leader.leading.broadcast(4, beat=True)
+        leader.leading.broadcast(4, 0.0, beat=True)
     offers = [message for node, message in leader.sent if node == "f"]
     assert offers == [Offer(1, 4, 4, 1, message.round) for message in offers]
     assert len(offers) == 2

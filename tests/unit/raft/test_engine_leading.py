@@ -218,6 +218,21 @@ def test_a_round_is_answered_by_a_majority_with_the_leader() -> None:
     assert leader.leading.majority_contact() == 5.0
 
 
+@pytest.mark.parametrize(
+    ("told_at", "contact", "connected", "due"),
+    [(7.0, 8.0, True, 7.5), (8.0, 7.0, True, 7.5), (7.0, 6.0, False, 9.5)],
+)
+def test_a_heartbeat_is_due_when_a_connected_follower_was_told_or_said_nothing_for_a_period(
+    told_at: float, contact: float, connected: bool, due: float
+) -> None:
+    leader = Leader()
+    for follower in leader.leading.followers.values():
+        follower.told_at = follower.contact = 9.0
+    first = leader.leading.followers["f"]
+    first.told_at, first.contact, first.connected = told_at, contact, connected
+    assert leader.leading.quiet_at(0.5) == due
+
+
 def test_a_follower_that_lacks_what_is_gone_is_offered_the_checkpoint_with_every_heartbeat() -> None:
     leader = Leader()
     leader.append(5)

@@ -143,24 +143,6 @@ def test_followers_that_get_entries_and_answer_get_no_heartbeats() -> None:
     assert world.leaders() == [leader]
 
 
-def test_a_follower_that_does_not_answer_gets_heartbeats_beside_its_entries() -> None:
-    world, leader, (silent, _) = started()
-    group, empty = world.group(leader), []
-
-    def propose_again(_: Outcome) -> None:
-        group.submit(b"%d" % next(NUMBERS), 5.0, propose_again)
-
-    def on_sent(source: str, target: str, group_id: int, message: RaftMessage) -> None:
-        if isinstance(message, AppendEntries) and not message.entries and target == silent:
-            empty.append(target)
-
-    propose_again(Unknown(None))
-    world.network.on_sent = on_sent
-    world.pause(silent)
-    world.run(1.0)
-    assert len(empty) >= 4
-
-
 def test_a_read_barrier_passes_on_the_leader_only() -> None:
     world, leader, (follower, _) = started()
     asyncio.run(in_simulated_time(world, world.group(leader).read_barrier(1.0)))

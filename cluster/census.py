@@ -1,7 +1,9 @@
 """The lists of sessions, groups and producers, as the controller's leader makes them of its machine."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
+from itertools import chain
 from typing import TypeVar
 
 from .control import Control
@@ -11,6 +13,9 @@ from .model import ProducerPair
 from .registry import Row
 from .resources import Resource
 from .sessions import Session
+
+ITEMS_PER_TURN = 10_000
+"""Looked at before others get their turn of the event loop."""
 
 _Item = TypeVar("_Item")
 
@@ -26,13 +31,13 @@ class Census:
         """By client_id."""
         await self._control.barrier()
         now_ms = self._control.now_ms()
-        total, found = _first(self._machine.sessions.live(), _client, prefix, most)
+        total, found = await _first(self._machine.sessions.live(), _client, prefix, most)
         return SessionList(total, [self._session(session, now_ms) for session in found])
 
     async def groups(self, prefix: str, most: int) -> GroupList:
         """By name."""
         await self._control.barrier()
-        total, found = _first(self._machine.resources.rows.items(), _group, prefix, most)
+        total, found = await _first(self._machine.resources.rows.items(), _group, prefix, most)
         owned = [sum(row.owner is not None for row in rows.values()) for _, rows in found]
         return GroupList(
             total, [ListedGroup(name, len(rows), count) for (name, rows), count in zip(found, owned, strict=True)]
@@ -41,7 +46,7 @@ class Census:
     async def producers(self, prefix: str, most: int) -> ProducerList:
         """By name."""
         await self._control.barrier()
-        total, found = _first(self._machine.registry.rows.values(), _name, prefix, most)
+        total, found = await _first(self._machine.registry.rows.values(), _name, prefix, most)
         return ProducerList(total, [ProducerPair(row.pid, row.epoch, row.name) for row in found])
 
     def _session(self, session: Session, now_ms: int) -> ListedSession:
@@ -62,10 +67,20 @@ def _held(grant: Grant, now_ms: int) -> HeldGrant:
     )
 
 
-def _first(items: Iterable[_Item], key: Callable[[_Item], str], prefix: str, most: int) -> tuple[int, list[_Item]]:
-    """How many have a key that begins so, and the first ``most`` of them."""
-    found = [item for item in items if key(item).startswith(prefix)]
-    return len(found), nsmallest(most, found, key)
+async def _first(
+    items: Iterable[_Item], key: Callable[[_Item], str], prefix: str, most: int
+) -> tuple[int, list[_Item]]:
+    """How many have a key that begins so, and the first ``most`` of them; of those that there are now."""
+    there = list(items)
+    total = 0
+    first: list[_Item] = []
+    for start in range(0, len(there), ITEMS_PER_TURN):
+        if start:
+            await asyncio.sleep(0)
+        found = [item for item in there[start : start + ITEMS_PER_TURN] if key(item).startswith(prefix)]
+        total += len(found)
+        first = nsmallest(most, chain(first, found), key)
+    return total, first
 
 
 def _client(session: Session) -> str:

@@ -18,11 +18,13 @@ from .producer_commands import (
     Enrol,
     Enrolled,
     FenceProducer,
+    ForgetNames,
     InitProducer,
     ProducerCommand,
     ProducerFence,
     ProducerFenceInstalled,
     ProducerState,
+    WithdrawProducers,
 )
 from .refs import FenceRef, ReaderRef
 from .timed import Timed as _Timed
@@ -255,8 +257,10 @@ __all__ = [
     "Enrol",
     "Enrolled",
     "FenceProducer",
+    "ForgetNames",
     "InitProducer",
     "ProducerFence",
     "ProducerFenceInstalled",
     "ProducerState",
+    "WithdrawProducers",
 ]

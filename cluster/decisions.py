@@ -23,6 +23,7 @@ from .commands import (
     Enrolled,
     FenceInstalled,
     FenceProducer,
+    ForgetNames,
     Freed,
     GrantState,
     GroupId,
@@ -39,6 +40,7 @@ from .commands import (
     TicketState,
     TopicCreated,
     TopicDeleted,
+    WithdrawProducers,
 )
 from .group_commands import Disown, Own, Owned, ReaderFenceInstalled
 from .membership_commands import AddNode, CheckMove, MoveDone, Reassign, RegisterNode, RemoveNode
@@ -73,6 +75,8 @@ class Decisions:
             InitProducer: self._init_producer,
             FenceProducer: self._fence_producer,
             Enrol: self._enrol,
+            WithdrawProducers: self._withdraw_producers,
+            ForgetNames: self._forget_names,
             Tick: lambda index, command: Done(),
         }
         reports = (FenceInstalled, ReaderFenceInstalled, ProducerFenceInstalled)
@@ -237,15 +241,28 @@ class Decisions:
         return group_id(topic.topic_id, named[1])
 
     def _init_producer(self, index: int, command: InitProducer) -> ProducerState:
-        return self._parts.registry.init(command)
+        return self._parts.registry.init(index, self._parts.lease_clock_ms, command)
 
     def _fence_producer(self, index: int, command: FenceProducer) -> ProducerState:
-        return self._parts.registry.fence(command.name)
+        return self._parts.registry.fence(index, self._parts.lease_clock_ms, command.name)
 
     def _enrol(self, index: int, command: Enrol) -> Enrolled:
         if self._parts.catalog.locate(command.group_id) is None:
             raise UnknownTopicOrPartition(topic=None, partition=topic_partition(command.group_id)[1])
-        return self._parts.registry.enrol(index, command)
+        return self._parts.registry.enrol(index, self._parts.lease_clock_ms, command)
+
+    def _withdraw_producers(self, index: int, command: WithdrawProducers) -> Done:
+        self._parts.registry.withdraw(self._parts.lease_clock_ms, command)
+        return Done()
+
+    def _forget_names(self, index: int, command: ForgetNames) -> Done:
+        """Whoever holds something under a name keeps it."""
+        parts = self._parts
+        held = {grant.producer_name for grant in parts.ownership.grants.by_id.values()}
+        for name in command.names:
+            if name not in held and parts.registry.is_idle(name, parts.lease_clock_ms):
+                parts.registry.forget(name)
+        return Done()
 
     def _note_installed(
         self,

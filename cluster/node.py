@@ -37,6 +37,7 @@ from .replicas import Assignment, Replicas
 from .router import Router
 from .seat import Seat
 from .starting import Starting
+from .sweeper import Sweeper
 from .topics import Observer
 from .upkeep import Upkeep
 
@@ -183,7 +184,8 @@ class Node:
         return opened
 
     def _duties(self, control: Control) -> list[Coroutine[Any, Any, None]]:
-        return [control.keep_time(), Reconciler(control, self._router).run()]
+        reconciling, sweeping = Reconciler(control, self._router), Sweeper(control, self._router)
+        return [control.keep_time(), reconciling.run(), sweeping.run()]
 
     async def _close_group(self, group: int) -> None:
         await self._host.close_group(group, erase=True)

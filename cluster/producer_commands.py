@@ -44,7 +44,23 @@ class ProducerFenceInstalled(Timed, frozen=True, tag="producer_fence_installed")
     group_id: int
 
 
-ProducerCommand = InitProducer | FenceProducer | Enrol | ProducerFenceInstalled
+class WithdrawProducers(Timed, frozen=True, tag="withdraw_producers"):
+    """The partition does not know these producers, and takes nothing of them that was decided up to ``order``: unless
+    something was decided since, it need not be told of them any more. Answers Done.
+    """
+
+    group_id: int
+    pids: list[ProducerId]
+    order: int
+
+
+class ForgetNames(Timed, frozen=True, tag="forget_names"):
+    """Forget those of these names that nobody has used for long, and that no partition may know. Answers Done."""
+
+    names: list[str]
+
+
+ProducerCommand = InitProducer | FenceProducer | Enrol | ProducerFenceInstalled | WithdrawProducers | ForgetNames
 
 
 class ProducerFence(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ failover from the state alone. Every step may be repeated or come late; the mach
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from ..partition.commands import decode_result, encode_command
@@ -88,25 +88,26 @@ class Reconciler:
 
     async def _step(self, work: Work) -> None:
         try:
-            done = await self._do(work)
+            done = await carry_out(work, self._control, self._router)
         except StockadeError as refusal:
             _log.info("%r has to be tried again: %s", work, refusal)
             done = False
         if not done:
             await asyncio.sleep(PAUSE_S)
 
-    async def _do(self, work: Work) -> bool:
-        """Whether the step is done and reported; false when the partition refused it because it is out of date."""
-        voters = self._voters(work.group_id)
-        command = encode_command(work.command())
-        answer = decode_result(await self._router.propose(work.group_id, voters, command, STEP_TIMEOUT_S))
-        if isinstance(answer, StockadeError):
-            raise answer
-        report: Command | None = work.report(answer, self._control.stamp_ms())  # type: ignore[arg-type]
-        if report is None:
-            return False
-        await self._control.propose(report, Done)
-        return True
 
-    def _voters(self, group: int) -> Sequence[str]:
-        return self._control.machine.replicas(group) or ()
+async def carry_out(work: Work, control: Control, router: Router) -> bool:
+    """Whether the work is done and reported; false when the partition refused it because it is out of date.
+
+    Raises LeaderNotAvailable, RequestTimedOut, NotLeaderOrFollower.
+    """
+    voters = control.machine.replicas(work.group_id) or ()
+    command = encode_command(work.command())
+    answer = decode_result(await router.propose(work.group_id, voters, command, STEP_TIMEOUT_S))
+    if isinstance(answer, StockadeError):
+        raise answer
+    report: Command | None = work.report(answer, control.stamp_ms())  # type: ignore[arg-type]
+    if report is None:
+        return False
+    await control.propose(report, Done)
+    return True

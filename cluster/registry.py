@@ -2,6 +2,12 @@
 
 Named ids are odd and anonymous ones even, so a zombie of a forgotten name never passes as anonymous. Pure
 state of the controller's machine; which partitions must learn of a new epoch is enrolments.py's.
+
+A name that nobody has used for NAME_TTL_MS is forgotten when no partition knows one of its ids, or may come to
+(enrolments.py says why that is known). What is left of its instances is refused at its next append as
+INVALID_PRODUCER_ID_MAPPING, since a partition that does not know it asks here; the name itself begins anew with an id
+that nobody had. While a partition knows it, a name stays, however long that is: so the registry outlives every state
+that sequence numbers are judged by.
 """
 
 import msgspec
@@ -15,7 +21,7 @@ from ..partition.errors import (
     ProducerFenced,
     ThrottlingQuotaExceeded,
 )
-from .commands import Enrol, Enrolled, InitProducer, ProducerState
+from .commands import Enrol, Enrolled, InitProducer, ProducerState, WithdrawProducers
 from .enrolments import PRODUCER_EPOCH_FINAL, Enrolments, SavedEnrolments
 
 NAMES_MAX = 1_000_000
@@ -25,13 +31,16 @@ TIMEOUT_MS_MAX = 900_000
 FIRST_NAMED_PID = 1001
 FIRST_ANONYMOUS_PID = 1000
 RETRY_AFTER_MS = 1000
+NAME_TTL_MS = 2 * 86_400_000
+"""On the lease clock, since a name was asked for or fenced, or since a partition began or ceased to know it."""
 
 
 class Row(msgspec.Struct):
     """A name. ``last`` is the pair that a retry of the last bump comes with, None when nobody may repeat it.
 
     ``nonces`` has the last ones, oldest first; ``nonce`` is the one that the present pair was given for, if
-    any. ``retired`` has the ids that were rotated out when their epochs were used up.
+    any. ``retired`` has the ids that were rotated out when their epochs were used up. ``last_used_ms`` is when the name
+    was used last.
     """
 
     name: str
@@ -42,6 +51,7 @@ class Row(msgspec.Struct):
     nonce: str | None = None
     nonces: list[str] = []
     retired: list[ProducerId] = []
+    last_used_ms: int = 0
 
 
 class SavedRegistry(msgspec.Struct, frozen=True):
@@ -63,8 +73,10 @@ class Registry:
         self._next_named = FIRST_NAMED_PID
         self._next_anonymous = FIRST_ANONYMOUS_PID
 
-    def init(self, command: InitProducer) -> ProducerState:
-        """The pair to write with; the row numbers are those of the table."""
+    def init(self, index: int, now_ms: int, command: InitProducer) -> ProducerState:
+        """The pair to write with; the row numbers are those of the table. ``now_ms`` is the lease clock, here as below,
+        and ``index`` the command's place in the log.
+        """
         if command.name is None:  # row 1
             self._next_anonymous += 2
             return ProducerState(self._next_anonymous - 2, 0, None, [])
@@ -73,23 +85,25 @@ class Registry:
         if row is None:
             row = self._add(command.name, command)  # row 5; with no row there is no nonce to meet row 4
         else:
-            self._advance(row, command)
+            self._advance(index, row, command)
+        row.last_used_ms = now_ms
         return self.state(row)
 
-    def fence(self, name: str) -> ProducerState:
+    def fence(self, index: int, now_ms: int, name: str) -> ProducerState:
         """Throw out whoever writes under this name (SEMANTICS 5.15); not even a retry gets the old pair back."""
         row = self.rows.get(name)
         if row is None:
             raise NotFound(what="producer")
         if row.epoch < PRODUCER_EPOCH_FINAL:
-            self._set_epoch(row, row.epoch + 1)
+            self._set_epoch(index, row, row.epoch + 1)
         else:
-            self._rotate(row)
+            self._rotate(index, row)
         row.last = row.nonce = None
+        row.last_used_ms = now_ms
         return self.state(row)
 
-    def enrol(self, index: int, command: Enrol) -> Enrolled:
-        """Check a producer that a partition does not know, by the command at ``index``.
+    def enrol(self, index: int, now_ms: int, command: Enrol) -> Enrolled:
+        """Check a producer that a partition does not know.
 
         The caller has checked that the partition exists.
         """
@@ -103,8 +117,29 @@ class Registry:
             raise InvalidProducerIdMapping()
         if row.pid != pid:
             raise ProducerFenced(reason="identity", current_epoch=row.epoch)
-        self.enrolments.enrol(pid, command.group_id)
+        self.enrolments.enrol(index, pid, command.group_id)
+        row.last_used_ms = now_ms
         return Enrolled(pid, row.epoch, index)
+
+    def withdraw(self, now_ms: int, command: WithdrawProducers) -> None:
+        """A partition has forgotten producers."""
+        for pid in self.enrolments.withdraw(command):
+            self._by_pid[pid].last_used_ms = now_ms
+
+    def is_idle(self, name: str, now_ms: int) -> bool:
+        """Whether a name was not used for NAME_TTL_MS, and no partition knows it."""
+        row = self.rows.get(name)
+        return (
+            row is not None
+            and now_ms - row.last_used_ms >= NAME_TTL_MS
+            and not self.enrolments.is_anywhere([*row.retired, row.pid])
+        )
+
+    def forget(self, name: str) -> None:
+        """Of a name that is idle."""
+        row = self.rows.pop(name)
+        for pid in (*row.retired, row.pid):
+            del self._by_pid[pid]
 
     def state(self, row: Row) -> ProducerState:
         """As answered, with what must be installed first: also of retired ids, which may be written with
@@ -140,7 +175,7 @@ class Registry:
         _remember(row, command.nonce)
         return row
 
-    def _advance(self, row: Row, command: InitProducer) -> None:
+    def _advance(self, index: int, row: Row, command: InitProducer) -> None:
         if command.nonce is not None and command.nonce in row.nonces:
             if command.nonce != row.nonce:
                 raise ProducerFenced(reason="identity", current_epoch=row.epoch)
@@ -151,22 +186,22 @@ class Registry:
         if pair is not None and pair != (row.pid, row.epoch):  # row 11
             raise ProducerFenced(reason="identity", current_epoch=row.epoch)
         if row.epoch < PRODUCER_EPOCH_MAX:  # rows 6 and 9
-            self._set_epoch(row, row.epoch + 1)
+            self._set_epoch(index, row, row.epoch + 1)
         else:  # rows 7 and 10
-            self._rotate(row)
+            self._rotate(index, row)
         row.last = pair
         row.timeout_ms = command.timeout_ms
         if pair is None:
             _remember(row, command.nonce)
 
-    def _set_epoch(self, row: Row, epoch: int) -> None:
+    def _set_epoch(self, index: int, row: Row, epoch: int) -> None:
         assert epoch > row.epoch
         row.epoch = epoch
-        self.enrolments.raise_epoch(row.pid, epoch)
+        self.enrolments.raise_epoch(index, row.pid, epoch)
 
-    def _rotate(self, row: Row) -> None:
+    def _rotate(self, index: int, row: Row) -> None:
         """A fresh id. The old one gets the epoch that no client has, so that nobody writes with it any more."""
-        self.enrolments.raise_epoch(row.pid, PRODUCER_EPOCH_FINAL)
+        self.enrolments.raise_epoch(index, row.pid, PRODUCER_EPOCH_FINAL)
         row.retired.append(row.pid)
         row.pid, row.epoch = self._fresh_pid(), 0
         self._by_pid[row.pid] = row

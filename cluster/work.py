@@ -9,16 +9,18 @@ import msgspec
 
 from ..partition.commands import (
     ClearFence,
+    ForgetProducers,
     InstallFence,
     InstallProducer,
     InstallReader,
     InstallSeats,
     ProducerId,
     ProducerInstalled,
+    ProducersForgotten,
     ReaderInstalled,
     SlotState,
 )
-from .commands import FenceInstalled, GroupId, ProducerFenceInstalled
+from .commands import FenceInstalled, GroupId, ProducerFenceInstalled, WithdrawProducers
 from .group_commands import ReaderFenceInstalled
 
 
@@ -80,4 +82,24 @@ class InstallReaderWork(msgspec.Struct, frozen=True):
         )
 
 
-Work = SlotWork | InstallProducerWork | InstallReaderWork
+class WithdrawWork(msgspec.Struct, frozen=True):
+    """Ask a partition which of these producers it has forgotten, nothing being owed to it about them after the command
+    at ``order``. Not owed work: it is done now and then (sweeper.py).
+    """
+
+    group_id: GroupId
+    pids: list[ProducerId]
+    order: int
+
+    def command(self) -> ForgetProducers:
+        """To propose to the partition's group."""
+        return ForgetProducers(self.pids, self.order)
+
+    def report(self, answer: ProducersForgotten, now_ms: int) -> WithdrawProducers | None:
+        """To propose to the controller's group; None when it knows all of them."""
+        if not answer.pids:
+            return None
+        return WithdrawProducers(now_ms=now_ms, group_id=self.group_id, pids=answer.pids, order=self.order)
+
+
+Work = SlotWork | InstallProducerWork | InstallReaderWork | WithdrawWork

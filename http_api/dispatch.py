@@ -97,7 +97,7 @@ def observer(context: Context) -> Middleware:
 async def _attempt(call: Call) -> web.StreamResponse:
     """Checks in the contract's order: headers as a whole, parameters, the answer's form; then the handler."""
     raw_headers = call.request.raw_headers
-    if sum(len(name) + len(value) + _LINE_EXTRA for name, value in raw_headers) > HEADER_BYTES_MAX:
+    if raw_headers and sum(len(name) + len(value) + _LINE_EXTRA for name, value in raw_headers) > HEADER_BYTES_MAX:
         raise HeadersTooLarge(limit=HEADER_BYTES_MAX)
     call.check_right(call.route.needs)
     call.check_parameters()

@@ -2,7 +2,9 @@
 
 from aiohttp import web
 
+from ..cluster.resources import partition_named
 from ..cluster.service import Partition
+from ..partition.errors import PermissionDenied, UnknownTopicOrPartition
 from . import bodies, shapes
 from .call import Call, json_answer
 
@@ -13,8 +15,26 @@ async def own(call: Call) -> web.StreamResponse:
     wanted = shapes.read(await bodies.read_json(call), shapes.OwnBody)
     if wanted.sever == "session" and any(shapes.given(claim.generation) is not None for claim in wanted.claims):
         call.check_right("write")  # whoever loses, loses its seats as a writer, too
+    await _check_may_guard(call, group, [claim.resource for claim in wanted.claims])
     results = await call.service.own(group, session, wanted.made(), atomic=wanted.atomic, sever=wanted.sever)
     return json_answer({"group": group, "results": results})
+
+
+async def _check_may_guard(call: Call, group: str, resources: list[str]) -> None:
+    """Readers may own what guards reads, each other's included: that is how they share them out. What guards the writes
+    of a topic, whose writer_group this is, is for writers. Raises PermissionDenied.
+    """
+    try:
+        call.check_right("write")
+    except PermissionDenied:
+        topics = {named[0] for resource in resources if (named := partition_named(resource)) is not None}
+        for topic in sorted(topics):
+            try:
+                found = await call.service.get_topic(topic)
+            except UnknownTopicOrPartition:
+                continue
+            if found.config.writer_group == group:
+                raise
 
 
 async def disown(call: Call) -> web.StreamResponse:

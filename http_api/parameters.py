@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from ..partition.errors import InvalidRequest
 
@@ -23,6 +24,7 @@ _TOPIC_NAME = re.compile(TOPIC_NAME)
 _STAGE_NAME = re.compile(r"[A-Za-z0-9._~-]{1,249}")
 _INTEGER_DIGITS_MAX = 20  # as many as UINT64_MAX has
 _OURS = "stockade-"
+_NONE: dict[str, Any] = {}  # never written to
 
 
 class Parameters:
@@ -42,11 +44,16 @@ class Parameters:
         repeated: Collection[str] = (),
     ) -> None:
         self._path = path
+        ours = [(own, value) for name, value in headers if (own := _own_name(name))]
+        self._lists: dict[str, list[str]] = _NONE
+        self._query: dict[str, str] = _NONE
+        self._headers: dict[str, str] = _NONE
+        if not query and not ours and not repeated and all(map(str.isascii, path.values())):
+            return
         self._lists = {name: [value for other, value in query if other == name] for name in repeated}
         if repeated:
             query = [(name, value) for name, value in query if name not in repeated]
         self._query = dict(query)
-        ours = [(own, value) for name, value in headers if (own := _own_name(name))]
         self._headers = dict(ours)
         for name in self._query:
             if name not in known:

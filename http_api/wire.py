@@ -20,6 +20,7 @@ _UINT64_MAX = (1 << 64) - 1
 _INT64_MIN = -(1 << 63)
 _LONGEST_INTEGER = 20  # characters of both bounds
 
+_struct_encoder = msgspec.json.Encoder()
 _TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _TEXT = re.compile(rb'"[^"]*"')
@@ -50,6 +51,8 @@ def parse(body: bytes) -> Any:
 
 def dump(value: Any) -> bytes:
     """Compact JSON in UTF-8: no spaces, members in their order. Structs become objects."""
+    if isinstance(value, msgspec.Struct):
+        return _struct_encoder.encode(value)
     return orjson.dumps(value, default=msgspec.to_builtins)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from .codec import Codec
 from .config import PartitionConfig
 from .errors import StockadeError
+from .forgetting import ForgetProducers, ProducersForgotten
 from .slots import ClearFence, InstallFence, InstallSeats, SlotState
 
 ProducerId = int
@@ -192,6 +193,7 @@ Command = (
     | InstallSeats
     | ClearFence
     | InstallProducer
+    | ForgetProducers
     | Trim
     | Retain
     | Configure
@@ -266,6 +268,7 @@ Result = (
     Appended
     | SlotState
     | ProducerInstalled
+    | ProducersForgotten
     | NotEnrolled
     | Trimmed
     | Configured
@@ -284,7 +287,9 @@ decode_result: Callable[[bytes], Result | StockadeError] = _codec.decode_result
 
 __all__ = [
     "ClearFence",
+    "ForgetProducers",
     "InstallFence",
     "InstallSeats",
+    "ProducersForgotten",
     "SlotState",
 ]

@@ -7,7 +7,17 @@ the order of log indexes, and every replica forgets the same producer. Time is t
 from collections import OrderedDict
 from collections.abc import Callable
 
-from .commands import InstallProducer, NotEnrolled, Offset, ProducerId, Stamp, Token, is_named
+from .commands import (
+    ForgetProducers,
+    InstallProducer,
+    NotEnrolled,
+    Offset,
+    ProducerId,
+    ProducersForgotten,
+    Stamp,
+    Token,
+    is_named,
+)
 from .errors import InvalidProducerEpoch, StockadeError, UnknownProducerId
 from .sequences import UNKNOWN, Entry, Outcome, Repeated, Run, certify, judge
 from .switches import has_defect
@@ -22,8 +32,8 @@ class Producers:
     """Entries by producer id, the least recently used first.
 
     ``max_dropped_pid`` is the highest id ever forgotten here (-1: none): only up to it may history be
-    missing. ``max_dropped_order`` is the latest decision ever forgotten: an install of an unknown producer that was
-    decided before it may be older than what was forgotten, and is not taken.
+    missing. ``max_dropped_order`` is the latest decision ever forgotten, or what the controller was told to have been:
+    an install of an unknown producer that was decided before it may be older than what was forgotten, and is not taken.
     """
 
     def __init__(self) -> None:
@@ -97,6 +107,13 @@ class Producers:
         order = max(entry.order, command.order)
         self._use(command.pid, Entry(entry.run, entry.prev, now_ms, order, entry.grant_id))
         return entry.run.epoch
+
+    def forget(self, command: ForgetProducers) -> ProducersForgotten:
+        """Which of these are not known, and shall not be by what was decided so far."""
+        unknown = [pid for pid in command.pids if pid not in self.entries]
+        if unknown:
+            self.max_dropped_order = max(self.max_dropped_order, command.order + 1)
+        return ProducersForgotten(unknown)
 
     def make_room(self, producers_max: int) -> None:
         """Forget the least recently used until at most ``producers_max`` are left."""

@@ -5,13 +5,17 @@ import pytest
 from stockade.cluster import enrolments
 from stockade.cluster.catalog import group_id
 from stockade.cluster.commands import (
+    Enrol,
     Enrolled,
+    ForgetNames,
     GroupId,
     ProducerFence,
     ProducerFenceInstalled,
     ProducerState,
+    WithdrawProducers,
 )
-from stockade.cluster.work import InstallProducerWork
+from stockade.cluster.registry import NAME_TTL_MS
+from stockade.cluster.work import InstallProducerWork, WithdrawWork
 from stockade.partition.commands import Appended, NotEnrolled, Stamp
 from stockade.partition.errors import (
     InvalidProducerEpoch,
@@ -139,8 +143,126 @@ def test_059_no_partition_takes_an_old_instance_also_where_the_new_one_never_was
     assert isinstance(house.append(None, 1, Stamp(PID, 1, 0)), Appended)
 
 
-def introduce(house: House, group: GroupId) -> None:
-    """As a partition's leader does with a producer that it does not know."""
-    answer = enrol(house, PID, group)
+def enrolled_house() -> tuple[House, GroupId]:
+    """The name "w" writes to partition 0, where its entry is."""
+    house = House()
+    group = group_id(house.topic(), 0)
+    house.init("w")
+    introduce(house, group)
+    return house, group
+
+
+def introduce(house: House, group: GroupId) -> InstallProducerWork:
+    """The partition asks about the producer, and installs what it is answered."""
+    answer = house.do(Enrol(now_ms=0, pid=PID, group_id=group))
     assert isinstance(answer, Enrolled)
-    house.tell(InstallProducerWork(group, PID, answer.epoch, house.index))
+    work = InstallProducerWork(group, PID, answer.epoch, answer.order)
+    house.tell(work)
+    return work
+
+
+def withdraw(house: House, group: GroupId) -> WithdrawProducers | None:
+    """The partition is asked; what is to be reported."""
+    report = house.tell(WithdrawWork(group, [PID], house.index))
+    assert report is None or isinstance(report, WithdrawProducers)
+    return report
+
+
+def forget_name(house: House, after_ms: int = NAME_TTL_MS) -> bool:
+    """Whether the name is forgotten by then."""
+    house.now_ms += after_ms
+    house.do(ForgetNames(now_ms=house.now_ms, names=["w", "never there"]))
+    return house.machine.producer("w") is None
+
+
+def test_a_partition_that_knows_a_producer_is_told_of_it_however_long_that_is() -> None:
+    house, group = enrolled_house()
+    assert withdraw(house, group) is None
+    assert not forget_name(house, 1000 * NAME_TTL_MS)
+    assert house.machine.enrolled_on(PID) == [group]
+
+
+def test_081_a_forgotten_name_begins_anew_and_its_zombie_is_never_introduced_again() -> None:
+    house, group = enrolled_house()
+    house.partition(group).producers.make_room(0)
+    report = withdraw(house, group)
+    assert report is not None
+    house.do(report)
+    assert house.machine.enrolled_on(PID) == []
+    assert not forget_name(house, NAME_TTL_MS - 1), "its time runs from when the partition was known to have forgotten"
+    house.fail_over()
+    assert forget_name(house, 1)
+    assert house.append(None, 0, Stamp(PID, 0, 0)) == NotEnrolled(PID)
+    assert enrol(house, PID, group) == InvalidProducerIdMapping()
+    assert house.init("w", pair=(PID, 0)) == producer(PID + 2, 0), "row 5: whoever had it gets an id of its own"
+    assert enrol(house, PID, group) == InvalidProducerIdMapping()
+
+
+@pytest.mark.parametrize("use", ["init", "enrol"])
+def test_a_name_that_is_used_stays(use: str) -> None:
+    house = House()
+    group = group_id(house.topic(), 0)
+    house.init("w")
+    house.now_ms += NAME_TTL_MS - 1
+    house.tick(house.now_ms)
+    house.init("w") if use == "init" else introduce(house, group)
+    assert not forget_name(house, NAME_TTL_MS - 1)
+
+
+def test_a_name_under_which_somebody_holds_a_grant_stays_until_it_ends() -> None:
+    house = House()
+    house.topic()
+    house.open("s", ttl_ms=300_000)
+    house.init("p")
+    grant = house.granted("s")
+    house.now_ms += NAME_TTL_MS
+    house.term += 1  # everybody's time begins again
+    house.do(ForgetNames(now_ms=house.now_ms, names=["p"]))
+    assert house.machine.producer("p") is not None
+    house.release("s", grant.grant_id)
+    house.do(ForgetNames(now_ms=house.now_ms, names=["p"]))
+    assert house.machine.producer("p") is None
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_an_answer_withdraws_nothing_that_was_decided_after_the_question(restored: bool) -> None:
+    house, group = enrolled_house()
+    house.partition(group).producers.make_room(0)
+    report = withdraw(house, group)
+    assert report is not None
+    introduce(house, group)
+    if restored:
+        house.fail_over()
+    house.do(report)
+    assert house.machine.enrolled_on(PID) == [group]
+    house.partition(group).producers.make_room(0)
+    later = withdraw(house, group)
+    house.init("w")
+    assert later is not None
+    house.settle()  # the partition knows the new epoch, and owes nothing
+    house.do(later)
+    assert house.machine.enrolled_on(PID) == [group], "raising its epoch made it known there"
+
+
+def test_what_a_partition_is_owed_is_not_withdrawn() -> None:
+    house, group = enrolled_house()
+    house.partition(group).producers.make_room(0)
+    house.init("w")
+    report = withdraw(house, group)
+    assert report is not None
+    house.do(report)
+    assert house.machine.enrolled_on(PID) == [group]
+    assert house.machine.registry.enrolments.settled_on(group) == []
+
+
+def test_what_was_under_way_when_a_partition_was_asked_is_not_taken_any_more() -> None:
+    house, group = enrolled_house()
+    late = introduce(house, group)
+    house.partition(group).producers.make_room(0)
+    report = withdraw(house, group)
+    assert report is not None
+    house.do(report)
+    house.tell(late)
+    assert house.append(None, 0, Stamp(PID, 0, 0)) == NotEnrolled(PID)
+    introduce(house, group)
+    assert isinstance(house.append(None, 0, Stamp(PID, 0, 0)), Appended), "who asks again is taken"

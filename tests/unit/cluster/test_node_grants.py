@@ -261,7 +261,12 @@ def test_a_session_that_nobody_renews_expires_and_one_that_is_renewed_lives(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_what_there_is_is_listed_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("items_per_turn", [1, 10_000])
+def test_what_there_is_is_listed_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, items_per_turn: int
+) -> None:
+    monkeypatch.setattr("stockade.cluster.census.ITEMS_PER_TURN", items_per_turn)
+
     async def scenario(service: NodeService, host: FakeHost) -> None:
         b, _ = await opened(service, "beta", "alpha")
         grant = await acquire(service, b, "Exclusive", (0, 1))

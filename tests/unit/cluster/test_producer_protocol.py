@@ -1,71 +1,112 @@
 """Producer names over real partition machines, with everything that a network and a change of leaders can do to what is
 sent between them.
 
-After every step, of all pairs ever given out, none is accepted that must not be. At the end, when what is left to do
-has been done, no message that is still under way can change that.
+Partitions forget producers, and names are forgotten that nobody uses. After every step, of all pairs ever given out,
+none is accepted that must not be. At the end, when what is left to do has been done, no message that is still under way
+can change that.
 """
+
+from typing import ClassVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from stockade.cluster.commands import Enrol, Enrolled, FenceProducer, GroupId, ProducerState
-from stockade.cluster.work import InstallProducerWork
+from stockade.cluster.commands import Enrol, Enrolled, FenceProducer, ForgetNames, GroupId, ProducerState
+from stockade.cluster.enrolments import PRODUCER_EPOCH_FINAL
+from stockade.cluster.registry import NAME_TTL_MS
+from stockade.cluster.work import InstallProducerWork, WithdrawWork
 from stockade.partition.commands import PRODUCER_EPOCH_MAX, NotEnrolled, Stamp
-from stockade.partition.errors import StockadeError
+from stockade.partition.errors import InvalidProducerIdMapping, StockadeError
 
 from .postal import Postal
 
-PARTITIONS = 2
-NAMES = ["w", "v"]
+WHICH = st.integers(0, 1)
+"""A name, or a partition, of two at most."""
 
 
 class ProducerProtocol(Postal):
     """Instances of two names take over from each other, on two partitions."""
 
+    names: ClassVar = ["w", "v"]
+    partitions = 2
+
     def __init__(self) -> None:
         super().__init__()
         self.pairs: list[tuple[int, int]] = []
+        self.name_of: dict[int, str] = {}
         self.promised: list[ProducerState] = []
 
     @initialize()
     def begin(self) -> None:
-        self.house.topic(partitions=PARTITIONS)
+        self.house.topic(partitions=self.partitions)
         self.groups = self.house.machine.topics()[0].groups()
 
-    @rule(name=st.sampled_from(NAMES), again=st.booleans())
-    def init_producer(self, name: str, again: bool) -> None:
+    @rule(which=WHICH, again=st.booleans())
+    def init_producer(self, which: int, again: bool) -> None:
+        name = self.names[which % len(self.names)]
         before = self.house.machine.producer(name)
         pair = (before.pid, before.epoch) if before is not None and again else None
         answer = self.house.init(name, pair=pair)
         assert isinstance(answer, ProducerState)
         self.pairs.append((answer.pid, answer.epoch))
+        assert self.name_of.setdefault(answer.pid, name) == name, "an id was given out again"
         self.promised.append(answer)
 
-    @rule(name=st.sampled_from(NAMES))
-    def rotate_producer(self, name: str) -> None:
+    @rule(which=WHICH)
+    def rotate_producer(self, which: int) -> None:
         """As if all epochs but the last had been used."""
         for machine in (self.house.machine, self.house.twin):
-            row = machine.registry.rows.get(name)
+            row = machine.registry.rows.get(self.names[which % len(self.names)])
             if row is not None and not machine.registry.enrolments.pending([row.pid]):
                 row.epoch = max(row.epoch, PRODUCER_EPOCH_MAX)
-        self.init_producer(name, again=False)
+        self.init_producer(which, again=False)
 
-    @rule(name=st.sampled_from(NAMES))
-    def fence_producer(self, name: str) -> None:
-        answer = self.house.do(FenceProducer(now_ms=0, name=name))
+    @rule(which=WHICH)
+    def fence_producer(self, which: int) -> None:
+        answer = self.house.do(FenceProducer(now_ms=0, name=self.names[which % len(self.names)]))
         if isinstance(answer, ProducerState):
             self.promised.append(answer)
 
-    @rule(choice=st.integers(0), partition=st.integers(0, PARTITIONS - 1))
-    def enrol(self, choice: int, partition: int) -> None:
-        """A partition's leader asks, and will install what it was answered, some time or never."""
+    @rule(choice=st.integers(0), partition=WHICH, at_once=st.booleans())
+    def enrol(self, choice: int, partition: int, at_once: bool) -> None:
+        """A partition's leader asks, and installs what it was answered, now or later or never, perhaps twice."""
         if self.pairs:
             pid, _ = self.pairs[choice % len(self.pairs)]
-            group = self.groups[partition]
+            group = self.groups[partition % len(self.groups)]
             answer = self.house.do(Enrol(now_ms=0, pid=pid, group_id=group))
             if isinstance(answer, Enrolled):
                 self.sent.append(InstallProducerWork(group, pid, answer.epoch, answer.order))
+                if at_once:
+                    self.house.tell(self.sent[-1])
+
+    @rule(partition=WHICH, forgets=st.booleans(), at_once=st.booleans())
+    def ask_what_was_forgotten(self, partition: int, forgets: bool, at_once: bool) -> None:
+        """A partition forgets whom it has not heard of for longest, and is asked, now or some time."""
+        machine, group = self.house.machine, self.groups[partition % len(self.groups)]
+        producers = self.house.partition(group).producers
+        if forgets:
+            producers.make_room(max(0, len(producers.entries) - 1))
+        settled = sorted(machine.registry.enrolments.settled_on(group))
+        if settled:
+            work = WithdrawWork(group, settled, machine.applied_index)
+            if not at_once:
+                self.sent.append(work)
+            elif (report := self.house.tell(work)) is not None:
+                self.reports.append(report)
+
+    @rule()
+    def forget_names(self) -> None:
+        """After a time in which nobody used them."""
+        self.house.now_ms += NAME_TTL_MS
+        self.house.do(ForgetNames(now_ms=self.house.now_ms, names=self.names))
+
+    @invariant()
+    def whom_a_partition_knows_it_is_told_of(self) -> None:
+        for group in self.groups:
+            for pid, entry in self.house.partition(group).producers.entries.items():
+                if entry.run.epoch != PRODUCER_EPOCH_FINAL:
+                    assert group in self.house.machine.enrolled_on(pid)
 
     @invariant()
     def a_pair_that_was_given_out_shuts_out_the_older_ones(self) -> None:
@@ -78,8 +119,7 @@ class ProducerProtocol(Postal):
                             self.assert_shut_out(group, older)
 
     def is_of(self, promise: ProducerState, pid: int) -> bool:
-        row = self.house.machine.registry.by_pid(pid)
-        return row is not None and row.name == promise.name
+        return self.name_of[pid] == promise.name
 
     def assert_shut_out(self, group: GroupId, pair: tuple[int, int]) -> None:
         verdict = self.house.partition(group).producers.judge(Stamp(*pair, 0), 1, False, (0, 0))
@@ -90,11 +130,22 @@ class ProducerProtocol(Postal):
         self.a_pair_that_was_given_out_shuts_out_the_older_ones()
         for pid, epoch in self.pairs:
             now = self.house.machine.producer_by_pid(pid)
-            assert now is not None
-            if (pid, epoch) != (now.pid, now.epoch):
+            if now is None:
+                asked = self.house.do(Enrol(now_ms=0, pid=pid, group_id=self.groups[0]))
+                assert asked == InvalidProducerIdMapping(), "a forgotten name's id is taken for another's"
+            if now is None or (pid, epoch) != (now.pid, now.epoch):
                 for group in self.groups:
                     self.assert_shut_out(group, (pid, epoch))
 
 
+class ForgetfulProtocol(ProducerProtocol):
+    """One name on one partition: what must not be forgotten is forgotten in few steps, if it can be."""
+
+    names: ClassVar = ["w"]
+    partitions = 1
+
+
 TestProducerProtocol = ProducerProtocol.TestCase
-TestProducerProtocol.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestProducerProtocol.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestForgetfulProtocol = ForgetfulProtocol.TestCase
+TestForgetfulProtocol.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -1,14 +1,16 @@
 """What a step proposes to a partition, and what it reports of the answer."""
 
-from stockade.cluster.commands import FenceInstalled, ProducerFenceInstalled
+from stockade.cluster.commands import FenceInstalled, ProducerFenceInstalled, WithdrawProducers
 from stockade.cluster.group_commands import ReaderFenceInstalled
-from stockade.cluster.work import InstallProducerWork, InstallReaderWork, SlotWork
+from stockade.cluster.work import InstallProducerWork, InstallReaderWork, SlotWork, WithdrawWork
 from stockade.partition.commands import (
     ClearFence,
+    ForgetProducers,
     InstallFence,
     InstallProducer,
     InstallReader,
     ProducerInstalled,
+    ProducersForgotten,
     ReaderInstalled,
     SlotState,
 )
@@ -18,6 +20,7 @@ INSTALL = SlotWork(GROUP, 3, InstallFence("g-812-3", 7, "s-1", "p", "Exclusive",
 CLEAR = SlotWork(GROUP, 4, ClearFence("g-812-3", 7, 4))
 READER = InstallReaderWork(GROUP, "g", 5, False)
 PRODUCER = InstallProducerWork(GROUP, 1001, 4, 17)
+FORGOTTEN = WithdrawWork(GROUP, [1001, 1003], 18)
 
 
 def test_a_step_proposes_what_it_says() -> None:
@@ -25,6 +28,7 @@ def test_a_step_proposes_what_it_says() -> None:
     assert CLEAR.command() == ClearFence("g-812-3", 7, 4)
     assert READER.command() == InstallReader("g", 5, False)
     assert PRODUCER.command() == InstallProducer(1001, 4, 17)
+    assert FORGOTTEN.command() == ForgetProducers([1001, 1003], 18)
 
 
 def test_a_step_that_was_done_is_reported() -> None:
@@ -37,6 +41,13 @@ def test_a_step_that_was_done_is_reported() -> None:
     assert PRODUCER.report(ProducerInstalled(4), 5) == ProducerFenceInstalled(
         now_ms=5, pid=1001, epoch=4, group_id=GROUP
     )
+
+
+def test_what_a_partition_has_forgotten_is_reported_with_the_index_of_the_question() -> None:
+    assert FORGOTTEN.report(ProducersForgotten([1003]), 5) == WithdrawProducers(
+        now_ms=5, group_id=GROUP, pids=[1003], order=18
+    )
+    assert FORGOTTEN.report(ProducersForgotten([]), 5) is None
 
 
 def test_a_step_that_the_partition_refused_reports_nothing() -> None:

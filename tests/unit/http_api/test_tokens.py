@@ -129,8 +129,10 @@ def test_a_reader_takes_what_is_free_and_throws_no_writer_out() -> None:
                 for token in ("writes", "looks")
             ]
 
-            async def own(token: str, session: str, generation: int | None, sever: str = "session") -> int:
-                claim = {"resource": "x"} | ({} if generation is None else {"generation": generation})
+            async def own(
+                token: str, session: str, generation: int | None, sever: str = "session", resource: str = "x"
+            ) -> int:
+                claim = {"resource": resource} | ({} if generation is None else {"generation": generation})
                 headers = bearer(token) | {"Stockade-Session": session}
                 body = {"claims": [claim], "sever": sever}
                 return (await node.call("POST", "/v1/groups/g/own", body, headers)).status
@@ -140,5 +142,14 @@ def test_a_reader_takes_what_is_free_and_throws_no_writer_out() -> None:
             assert [await own("looks", reader, generation) for generation in (0, 9)] == [403, 403]
             assert await own("looks", reader, 9, "resource") == 200
             assert await own("writes", writer, 10) == 200
+            for name, writers in (("written", "g"), ("read", "others")):
+                topic = {"name": name, "config": {"writer_group": writers}}
+                assert (await node.call("POST", "/v1/topics", topic, bearer("rules"))).status == 201
+            for free in ("written/0", "written/9"):
+                assert await own("looks", reader, None, resource=free) == 403, "it guards writes"
+                assert await own("looks", reader, 1, "resource", resource=free) == 403
+                assert await own("writes", writer, None, resource=free) == 200
+            for harmless in ("read/0", "nowhere/0", "written/0/x", "written"):
+                assert await own("looks", reader, None, resource=harmless) == 200
 
     asyncio.run(main())

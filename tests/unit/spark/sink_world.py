@@ -72,7 +72,7 @@ class World:
         result = self._apply(place, command)
         while isinstance(result, NotEnrolled):
             group = list(self.machines).index(place)
-            enrolled = self.registry.enrol(self._next(), Enrol(now_ms=0, pid=result.pid, group_id=group))
+            enrolled = self.registry.enrol(self._next(), self.clock_ms, Enrol(now_ms=0, pid=result.pid, group_id=group))
             self._apply(place, InstallProducer(enrolled.pid, enrolled.epoch, enrolled.order, self.clock_ms))
             result = self._apply(place, command)
         if isinstance(result, StockadeError):
@@ -80,7 +80,8 @@ class World:
         return result
 
     def init_producer(self, name: str | None, nonce: str) -> Pair:
-        made = self.registry.init(InitProducer(now_ms=0, name=name, timeout_ms=1000, nonce=nonce))
+        command = InitProducer(now_ms=0, name=name, timeout_ms=1000, nonce=nonce)
+        made = self.registry.init(self._next(), self.clock_ms, command)
         for fence in made.pending:
             place = list(self.machines)[fence.group_id]
             self._apply(place, InstallProducer(fence.pid, fence.epoch, self._next(), self.clock_ms))

@@ -1,0 +1,66 @@
+"""Finds the producers that partitions have forgotten and the names that nobody uses, so that the controller may forget
+them too (enrolments.py, registry.py).
+
+Runs on every member of the controller group and acts only on the leader. It decides nothing: what it proposes is judged
+when it is applied.
+"""
+
+import asyncio
+
+from .commands import Done, ForgetNames
+from .control import Control, quietly
+from .reconciler import carry_out
+from .router import Router
+from .work import WithdrawWork
+
+PERIOD_S = 3_600.0
+"""Between two rounds: each is a command to every partition that named producers write to."""
+PAUSE_S = 0.05
+"""Between two steps of a round, so that it never has much of the controller's time."""
+PRODUCERS_AT_ONCE_MAX = 1_000
+NAMES_AT_ONCE_MAX = 1_000
+
+
+class Sweeper:
+    """One round after the other."""
+
+    def __init__(self, control: Control, router: Router) -> None:
+        self._control = control
+        self._router = router
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """One round, on the leader. What fails is left to the next one."""
+        if not self._control.group.is_leader:
+            return
+        for group in self._control.machine.registry.enrolments.partitions():
+            await self._ask(group)
+        names = list(self._control.machine.registry.rows)
+        for start in range(0, len(names), NAMES_AT_ONCE_MAX):
+            await self._forget(names[start : start + NAMES_AT_ONCE_MAX])
+
+    async def _ask(self, group: int) -> None:
+        """Which of its producers a partition has forgotten."""
+        pids = self._control.machine.registry.enrolments.settled_on(group)
+        for start in range(0, len(pids), PRODUCERS_AT_ONCE_MAX):
+            await asyncio.sleep(PAUSE_S)
+            if not self._control.group.is_leader:
+                return
+            machine = self._control.machine
+            settled = set(machine.registry.enrolments.settled_on(group))  # at the index that is told
+            some = sorted(settled.intersection(pids[start : start + PRODUCERS_AT_ONCE_MAX]))
+            if some:
+                await quietly(carry_out(WithdrawWork(group, some, machine.applied_index), self._control, self._router))
+
+    async def _forget(self, names: list[str]) -> None:
+        await asyncio.sleep(PAUSE_S)
+        control = self._control
+        now_ms = control.now_ms()
+        idle = [name for name in names if control.machine.registry.is_idle(name, now_ms)]
+        if idle and control.group.is_leader:
+            await quietly(control.decide(lambda now: ForgetNames(now_ms=now, names=idle), Done))

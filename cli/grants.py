@@ -15,7 +15,7 @@ from .exits import WRITER
 from .manual import Manual
 from .modes import mode_option
 from .names import TOPIC
-from .output import numbers, output_option, seconds, show_json, show_table
+from .output import numbers, output_option, seconds, show_json, show_table, told
 
 ASKED_AT_ONCE = 32
 """Partitions whose holders are asked for at the same time."""
@@ -144,13 +144,14 @@ async def acquire(
 )
 @click.argument("grant")
 @click.option("--session", required=True, help="Whose it is.")
+@output_option
 @connected
-async def release(config: ClientConfig, grant: str, session: str) -> None:
+async def release(config: ClientConfig, grant: str, session: str, output: str) -> None:
     """Free what GRANT holds; when this returns, its token is refused. Safe for a grant that is gone."""
     async with Client(config) as client:
         await client.connect()
         await client.release(grant, session)
-    click.echo("released")
+    told({"grant": grant, "released": True}, "released", output)
 
 
 async def _granted(client: Client, ticket: Ticket, session: str) -> Grant:

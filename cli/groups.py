@@ -12,7 +12,7 @@ from ..client.model import Position, Resource
 from .connection import connected
 from .manual import Adding, Manual
 from .names import GROUP, TOPIC
-from .output import output_option, show_json, show_table
+from .output import output_option, show_json, show_rest, show_table
 from .positions import reset
 
 prefix_option: Adding = click.option("--prefix", default="", help="Only those that begin so.")
@@ -56,6 +56,7 @@ async def list_groups(config: ClientConfig, prefix: str, output: str) -> None:
         show_json(found)
         return
     show_table(["GROUP", "RESOURCES", "OWNED"], [(each.group, each.resources, each.owned) for each in found.groups])
+    show_rest(found.total - len(found.groups))
 
 
 @groups.command(

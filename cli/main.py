@@ -1,10 +1,12 @@
 """The `stockade` command: a group that imports a subcommand only when it is called, so that start-up stays quick."""
 
 from importlib import import_module
+from typing import Any
 
 import click
 
 from ..partition.version import VERSION
+from .exits import INTERRUPTED
 
 COMMANDS = {
     "topics": ".topics:topics",
@@ -52,6 +54,13 @@ class LazyGroup(click.Group):
         module, _, attribute = COMMANDS[name].partition(":")
         command: click.Command = getattr(import_module(module, __package__), attribute)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand. Ctrl-C ends with the exit code of Ctrl-C, however early it comes."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
 
 @click.group(cls=LazyGroup)

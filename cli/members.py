@@ -12,10 +12,12 @@ from ..partition.errors import StockadeError
 from .connection import connected
 from .manual import Manual
 from .names import NODE, TOPIC
-from .output import output_option, show_json, show_table, waiting
+from .output import output_option, show_json, show_table, told, waiting
 
 LOOK_S = 0.2
 """Between two looks whether an order is carried out."""
+UNSEEN_MAX = 50
+"""After so many looks in a row that do not see it a move is taken to be replaced: a node may be late to know."""
 
 _wait = click.option("--wait/--no-wait", default=True, show_default=True, help="Until it is done, or only ordered.")
 
@@ -40,26 +42,26 @@ async def status(config: ClientConfig, output: str) -> None:
 @click.argument("partition", type=click.IntRange(0))
 @click.argument("nodes")
 @_wait
+@output_option
 @connected
-async def move(config: ClientConfig, topic: str, partition: int, nodes: str, *, wait: bool) -> None:
+async def move(config: ClientConfig, topic: str, partition: int, nodes: str, *, wait: bool, output: str) -> None:
     """Move PARTITION of TOPIC to NODES, separated by commas: an odd number of them.
 
     A new node gets a copy and is a full member before another one leaves; writers go on meanwhile. Ordering another
-    move takes the place of one under way; ordering the old nodes calls it off.
+    move takes the place of one under way; ordering the old nodes calls it off. Whoever waits for a move that another
+    one took the place of is told so.
     """
     wanted = [node.strip() for node in nodes.split(",")]
+    name = f"{topic}/{partition}"
     async with Client(config) as client:
         await client.connect()
         await client.reassign(topic, partition, wanted)
 
-        async def is_done() -> bool:
-            described = await client.topic(topic)
-            return described.partitions[partition].replicas == wanted
-
         if wait:
-            with waiting(f"moving {topic}/{partition}"):
-                await _until(is_done)
-        click.echo(f"{topic}/{partition}: {'on' if wait else 'moving to'} {', '.join(wanted)}")
+            with waiting(f"moving {name}"):
+                await _until(_Move(client, topic, partition, wanted).is_done)
+    facts = {"topic": topic, "partition": partition, "replicas": wanted, "done": wait}
+    told(facts, f"{name}: {'on' if wait else 'moving to'} {', '.join(wanted)}", output)
 
 
 @click.command(
@@ -124,8 +126,9 @@ async def add(
 )
 @click.argument("node")
 @_wait
+@output_option
 @connected
-async def remove(config: ClientConfig, node: str, *, wait: bool) -> None:
+async def remove(config: ClientConfig, node: str, *, wait: bool, output: str) -> None:
     """Move everything on NODE to other nodes, then forget it. NODE need not run; stop it when this has ended."""
     async with Client(config) as client:
         await client.connect()
@@ -137,7 +140,28 @@ async def remove(config: ClientConfig, node: str, *, wait: bool) -> None:
         if wait:
             with waiting(f"emptying {node}"):
                 await _until(is_done)
-        click.echo(f"{node}: {'removed' if wait else 'being emptied'}")
+    told({"node_id": node, "done": wait}, f"{node}: {'removed' if wait else 'being emptied'}", output)
+
+
+class _Move:
+    """A move that was ordered."""
+
+    def __init__(self, client: Client, topic: str, partition: int, wanted: list[str]) -> None:
+        self._client = client
+        self._place = topic, partition
+        self._wanted = wanted
+        self._unseen = 0
+
+    async def is_done(self) -> bool:
+        """Whether the replicas are where they were wanted. Raises ClickException when nobody moves them there."""
+        topic, partition = self._place
+        if (await self._client.topic(topic)).partitions[partition].replicas == self._wanted:
+            return True
+        moves = {(each.topic, each.partition): each.replicas for each in (await self._client.cluster()).reassignments}
+        self._unseen = 0 if moves.get(self._place) == self._wanted else self._unseen + 1
+        if self._unseen >= UNSEEN_MAX:
+            raise click.ClickException(f"{topic}/{partition}: another order took the place of this one")
+        return False
 
 
 async def _until(is_done: Callable[[], Awaitable[bool]]) -> None:

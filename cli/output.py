@@ -45,6 +45,14 @@ def show_json(facts: object) -> None:
     click.echo(msgspec.json.encode(facts).decode())
 
 
+def told(facts: object, text: str, output: str) -> None:
+    """What was done: ``facts`` for programs, ``text`` for people."""
+    if output == "json":
+        show_json(facts)
+    else:
+        click.echo(text)
+
+
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns aligned with blanks: easy to read, and to cut with other tools.
 

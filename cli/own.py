@@ -18,7 +18,7 @@ from .exits import WRITER, explain
 from .hold import RUN_EXITS, RUN_MEANS
 from .manual import Manual
 from .names import GROUP
-from .output import output_option, show_json, waiting
+from .output import output_option, show_json, told, waiting
 
 LOOKS_PER_TTL = 3
 ASK_AGAIN_S = 0.5
@@ -120,13 +120,14 @@ async def claim(
 @click.argument("group", type=GROUP)
 @click.argument("resource")
 @click.option("--session", required=True, help="Whose it is.")
+@output_option
 @connected
-async def disown(config: ClientConfig, group: str, resource: str, session: str) -> None:
+async def disown(config: ClientConfig, group: str, resource: str, session: str, output: str) -> None:
     """Give up RESOURCE in GROUP. Its generation and fence epoch stay."""
     async with Client(config) as client:
         await client.connect()
         await client.disown(group, session, resource)
-    click.echo(f"{resource}: given up")
+    told({"group": group, "resource": resource, "owned": False}, f"{resource}: given up", output)
 
 
 async def _claim(

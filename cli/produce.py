@@ -24,6 +24,7 @@ from .exits import INTERRUPTED, WRITER, fail
 from .lines import BlockReader, Gatherer, LineCutter
 from .manual import Manual
 from .names import TOPIC
+from .output import output_option, told
 from .tally import Tally
 
 OUTSTANDING_MAX = 256
@@ -52,9 +53,17 @@ OUTSTANDING_MAX = 256
     type=click.IntRange(*BOUNDS["batch_records_max"]),
     help="Most lines in one batch.",
 )
-@click.option("--exclusive", is_flag=True, help="Let nobody else write meanwhile. Refused while somebody else does.")
-@click.option("--fencing", is_flag=True, help="The same, but take the place of whoever is there.")
+@click.option(
+    "--exclusive",
+    "mode",
+    flag_value="Exclusive",
+    help="Let nobody else write meanwhile. Refused while somebody else does.",
+)
+@click.option(
+    "--fencing", "mode", flag_value="ExclusiveWithFencing", help="The same, but take the place of whoever is there."
+)
 @click.option("--name", help="Name of the writer; a later writer of the same name fences this one off.")
+@output_option
 @connected
 async def produce(
     config: ClientConfig,
@@ -64,9 +73,9 @@ async def produce(
     key_separator: str | None,
     batch_records: int,
     *,
-    exclusive: bool,
-    fencing: bool,
+    mode: Mode | None,
     name: str | None,
+    output: str,
 ) -> None:
     """Store the lines of FILES in TOPIC, a record each, byte for byte without the LF; `-` or no file: standard input.
 
@@ -79,12 +88,13 @@ async def produce(
         described = await producer.client.metadata.topic(topic)
         with Tally(_size_of(files)) as tally:
             upload = Upload(producer, described, partition, key_separator, tally)
-            async with _exclusive(producer, topic, partition, exclusive=exclusive, fencing=fencing):
+            async with _exclusive(producer, topic, partition, mode):
                 interrupted = await upload.run(files)
-    click.echo(tally.summary(topic))
+    as_json = output == "json"
+    told(tally.facts(topic), tally.summary(topic), output)
     if tally.error is not None:
-        click.echo(tally.shortfall(), err=True)
-        fail(tally.error)
+        click.echo("" if as_json else tally.shortfall(), err=True, nl=not as_json)
+        fail(tally.error, as_json=as_json)
     if interrupted:
         sys.exit(INTERRUPTED)
 
@@ -179,12 +189,11 @@ class Upload:
 
 
 def _exclusive(
-    producer: Producer, topic: str, partition: int | None, *, exclusive: bool, fencing: bool
+    producer: Producer, topic: str, partition: int | None, mode: Mode | None
 ) -> AbstractAsyncContextManager[object]:
-    if not exclusive and not fencing:
+    if mode is None:
         return nullcontext()
     partitions = None if partition is None else [partition]
-    mode: Mode = "ExclusiveWithFencing" if fencing else "Exclusive"
     # Not cancelled when it is lost: the outcome of every batch is to be told.
     return producer.exclusive(topic, partitions, mode, cancel_on_loss=False)
 

@@ -10,7 +10,7 @@ from .connection import connected
 from .exits import WRITER
 from .groups import ROWS_MAX, prefix_option
 from .manual import Manual
-from .output import count, output_option, seconds, show_json, show_rest, show_table
+from .output import count, output_option, seconds, show_json, show_rest, show_table, told
 
 RENEW_TIMEOUT_MS = 10_000
 
@@ -111,8 +111,9 @@ async def renew(config: ClientConfig, session: str, output: str) -> None:
 
 @sessions.command(cls=Manual, examples=[("At the end", 'stockade sessions end "$SESSION"')])
 @click.argument("session")
+@output_option
 @connected
-async def end(config: ClientConfig, session: str) -> None:
+async def end(config: ClientConfig, session: str, output: str) -> None:
     """End SESSION: everything that it holds is free when this returns. Safe for one that is gone.
 
     To throw out somebody whose id you do not have, fence what they hold: `stockade fence TOPIC`.
@@ -120,14 +121,11 @@ async def end(config: ClientConfig, session: str) -> None:
     async with Client(config) as client:
         await client.connect()
         await client.close_session(session)
-    click.echo("ended")
+    told({"session": session, "ended": True}, "ended", output)
 
 
 def _tell(state: SessionState, output: str) -> None:
-    if output == "json":
-        show_json(state)
-    else:
-        click.echo(f"{state.client_id}: {seconds(state.remaining_ms)} left")
+    told(state, f"{state.client_id}: {seconds(state.remaining_ms)} left", output)
 
 
 def _row(session: ListedSession) -> tuple[object, ...]:

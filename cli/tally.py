@@ -70,6 +70,12 @@ class Tally:
         places = [f"  partition {number}: offsets {a}..{z}" for number, (a, z) in sorted(self._offsets.items())]
         return "\n".join([f"{done} ({self._rate(self._took_s)})", *places])
 
+    def facts(self, topic: str) -> dict[str, object]:
+        """The same for programs, with what is missing."""
+        places = [{"partition": n, "base_offset": a, "last_offset": z} for n, (a, z) in sorted(self._offsets.items())]
+        counts = {"records": self.records, "lost_records": self.lost_records, "unknown_records": self.unknown_records}
+        return {"topic": topic, **counts, "bytes": self.bytes, "seconds": self._took_s, "partitions": places}
+
     def shortfall(self) -> str:
         """What is missing, after a failure."""
         unknown = f", of {self.unknown_records:,} it is not known" if self.unknown_records else ""

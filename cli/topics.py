@@ -11,7 +11,7 @@ from .connection import connected
 from .manual import Manual
 from .names import TOPIC
 from .offsets import offsets, tail
-from .output import confirm, count, output_option, show_json, show_table, yes_option
+from .output import confirm, count, output_option, show_json, show_table, told, yes_option
 from .settings import SETTINGS_HELP, SettingType
 from .trim import trim
 
@@ -157,14 +157,15 @@ async def seal(config: ClientConfig, name: str, output: str, *, yes: bool) -> No
 @topics.command(cls=Manual, examples=[("Without a question", "stockade topics delete orders --yes")])
 @click.argument("name", type=TOPIC)
 @yes_option
+@output_option
 @connected
-async def delete(config: ClientConfig, name: str, *, yes: bool) -> None:
+async def delete(config: ClientConfig, name: str, *, yes: bool, output: str) -> None:
     """Delete the topic NAME with everything in it."""
     confirm(f"Delete {name} with everything in it?", yes)
     async with Client(config) as client:
         await client.connect()
         await client.delete_topic(name)
-    click.echo(f"{name}: deleted")
+    told({"topic": name, "deleted": True}, f"{name}: deleted", output)
 
 
 def _tell(topic: Topic, text: str, output: str) -> None:

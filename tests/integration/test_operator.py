@@ -59,6 +59,8 @@ def test_a_node_is_announced_and_taken_back(cluster: LocalCluster) -> None:
     assert ordered(cluster, "move", "moved", "0", "n9", "--no-wait").stdout == "moved/0: moving to n9\n"
     eventually(lambda: said(cluster, "status")[-2:] == ["MOVING   TO", "moved/0  n9"])
     assert said(cluster, "move", "moved", "0", "n3") == ["moved/0: on n3"], "called off"
+    assert json.loads(said(cluster, "move", "moved", "0", "n3", "--output", "json")[0])["replicas"] == ["n3"]
+    assert json.loads(said(cluster, "move", "moved", "0", "n3", "--output", "json")[0])["replicas"] == ["n3"]
     assert said(cluster, "remove", "n9") == ["n9: removed"]
 
 

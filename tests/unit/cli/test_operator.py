@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -104,6 +105,42 @@ def test_sessions_are_opened_renewed_listed_and_ended(at: Operator) -> None:
     assert (code, problem["code"], problem["exit_code"], problem["no_side_effects"]) == (1, "UNKNOWN_SESSION", 1, True)
     assert problem["hint"]
     assert at.call("sessions", "describe", "renewed").exit_code == 1
+
+
+def test_a_list_of_groups_says_how_many_it_leaves_out(
+    at: Operator, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for group in ("many-1", "many-2", "many-3"):
+        at.says("claim", group, "it", "--session", session)
+    monkeypatch.setattr("stockade.cli.groups.ROWS_MAX", 1)
+    assert at.says("groups", "list", "--prefix", "many-").splitlines()[2:] == ["and 2 more; --prefix chooses"]
+    assert at.tells("groups", "list", "--prefix", "many-")["total"] == 3
+
+
+def test_what_was_done_is_told_as_json_too(at: Operator, session: str) -> None:
+    at.says("topics", "create", "told")
+    stored = at.tells("produce", "told", str(Path(__file__)))
+    assert (stored["topic"], stored["lost_records"]) == ("told", 0)
+    lines = len(Path(__file__).read_bytes().splitlines())
+    assert stored["partitions"] == [{"partition": 0, "base_offset": 0, "last_offset": lines - 1}]
+    grant = at.tells("grants", "acquire", "told", "--session", session)["grant"]
+    assert at.tells("grants", "release", grant, "--session", session) == {"grant": grant, "released": True}
+    at.says("claim", "tellers", "it", "--session", session)
+    given_up = at.tells("disown", "tellers", "it", "--session", session)
+    assert given_up == {"group": "tellers", "resource": "it", "owned": False}
+    assert at.tells("topics", "delete", "told", "--yes") == {"topic": "told", "deleted": True}
+    opened = at.tells("sessions", "open", "told")["session"]
+    assert at.tells("sessions", "end", opened) == {"session": opened, "ended": True}
+
+
+def test_ctrl_c_before_a_command_began_has_the_exit_code_of_ctrl_c(
+    at: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stockade.cli.main.LazyGroup.get_command", interrupt)
+    assert at.call("topics", "list").exit_code == 130
 
 
 def test_groups_show_owners_positions_and_lag_and_can_be_reset(at: Operator, session: str) -> None:

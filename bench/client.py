@@ -1,6 +1,6 @@
 """What the client gives: a Producer and a Consumer beside NATS's clients (P1, P2, P9), and what they cost.
 
-``python bench/client.py [--seconds 3] [--repeats 5] [--peers none]``: three nodes of each system, all stores on one
+``python bench/client.py [--seconds 1] [--repeats 3] [--peers none]``, about a minute and a half: three nodes of each system, all stores on one
 disk; the loads take turns, each in a process of its own, and every ratio is the median of the rounds'. Stockade
 answers when a majority has synced; JetStream, with three replicas, when a majority has it in memory.
 """
@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import uvloop
+from rich.console import Console
+from rich.progress import Progress
 from trees import ROOT, call, clusters
 
 sys.path.insert(0, str(ROOT / "src"))
@@ -126,9 +128,9 @@ def loaded(name: str, where: str, seconds: float, records: int) -> Load:
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--records", type=int, default=200_000, help="to read")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each load in each round")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds after the one that warms up")
+    parser.add_argument("--records", type=int, default=100_000, help="to read")
     parser.add_argument("--peers", choices=("nats", "none"), default="nats" if shutil.which("nats-server") else "none")
     parser.add_argument("--work", choices=WORK, help=argparse.SUPPRESS)
     parser.add_argument("--where", help=argparse.SUPPRESS)
@@ -174,13 +176,20 @@ def _turn(name: str, where: str, chosen: argparse.Namespace) -> Callable[[], Loa
 
 
 def measured(rows: dict[str, Callable[[], Load]], repeats: int) -> dict[str, list[Load]]:
-    """Rounds of all loads in turn; the first warms up."""
+    """Rounds of all loads in turn; the first warms up. A bar on standard error, if that is a terminal, tells how far."""
     found: dict[str, list[Load]] = {name: [] for name in rows}
-    for repeat in range(repeats + 1):
-        for name, run in rows.items():
-            load = run()
-            if repeat:
-                found[name].append(load)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=(repeats + 1) * len(rows))
+        for repeat in range(repeats + 1):
+            for name, run in rows.items():
+                bar.update(
+                    task, description=f"round {repeat} of {repeats}: {name}" if repeat else f"warming up: {name}"
+                )
+                load = run()
+                if repeat:
+                    found[name].append(load)
+                bar.advance(task)
     return found
 
 

@@ -38,7 +38,7 @@ class Follower:
         self.first_round: int = round_ + 1
         """Answers to earlier ones speak of an earlier membership of this node."""
         self.told_commit = 0
-        self.told_at = float("-inf")
+        self.told_at: float = float("-inf")
         """When it was sent a message last."""
         self.contact = now
         self._window: deque[tuple[int, int]] = deque()

@@ -32,7 +32,7 @@ class Leading:
         self.round: int = 0
         self.heir: str | None = None
         """The voter that the leadership is being handed over to."""
-        self.is_settled = False
+        self.is_settled: bool = False
         """Whether we and all followers are voters, with the disks that they are known by: there is nobody to change."""
         self._journal = journal
         self._membership = membership

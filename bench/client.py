@@ -1,8 +1,8 @@
 """What the client gives: a Producer and a Consumer beside NATS's clients (P1, P2, P9), and what they cost.
 
-``python bench/client.py [--seconds 1] [--repeats 3] [--peers none]``, about a minute and a half: three nodes of each system, all stores on one
-disk; the loads take turns, each in a process of its own, and every ratio is the median of the rounds'. Stockade
-answers when a majority has synced; JetStream, with three replicas, when a majority has it in memory.
+``python bench/client.py [--seconds 1] [--repeats 3] [--peers none]``, a minute or two: three nodes of each system, all
+stores on one disk; the loads take turns, each in a process of its own, and every ratio is the median of the rounds'.
+Stockade answers when a majority has synced; JetStream, with three replicas, when a majority has it in memory.
 """
 
 # ruff: noqa: S603, T201  # it starts itself, and prints a table
@@ -176,20 +176,18 @@ def _turn(name: str, where: str, chosen: argparse.Namespace) -> Callable[[], Loa
 
 
 def measured(rows: dict[str, Callable[[], Load]], repeats: int) -> dict[str, list[Load]]:
-    """Rounds of all loads in turn; the first warms up. A bar on standard error, if that is a terminal, tells how far."""
+    """Rounds of all loads in turn; the first warms up. A bar on standard error, if that is a terminal, tells of it."""
     found: dict[str, list[Load]] = {name: [] for name in rows}
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=(repeats + 1) * len(rows))
         for repeat in range(repeats + 1):
             for name, run in rows.items():
-                bar.update(
-                    task, description=f"round {repeat} of {repeats}: {name}" if repeat else f"warming up: {name}"
-                )
+                bar.update(task, description=f"{name}, round {repeat} of {repeats}")
                 load = run()
+                bar.advance(task)
                 if repeat:
                     found[name].append(load)
-                bar.advance(task)
     return found
 
 

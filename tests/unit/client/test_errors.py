@@ -1,7 +1,8 @@
 import msgspec
 import pytest
 
-from stockade.client.errors import UnknownRefusal, refusal_of, with_fields
+import stockade.errors
+from stockade.client.errors import BufferFull, ClientClosed, ClusterUnreachable, UnknownRefusal, refusal_of, with_fields
 from stockade.client.retry import is_momentary
 from stockade.partition.errors import BY_CODE, OffsetOutOfRange, ProducerFenced, RequestTimedOut, StockadeError
 
@@ -68,3 +69,8 @@ def test_only_what_is_about_the_moment_is_repeated_by_itself() -> None:
 
 class StockadeErrorWithoutPolicy(StockadeError):
     code, title, http_status = "TEST_ONLY", "For this test", 400
+
+
+def test_every_refusal_of_the_contract_and_of_the_client_can_be_caught_by_its_name() -> None:
+    public = {getattr(stockade.errors, name) for name in stockade.errors.__all__}
+    assert {*BY_CODE.values(), StockadeError, BufferFull, ClientClosed, ClusterUnreachable, UnknownRefusal} <= public

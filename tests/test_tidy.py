@@ -18,7 +18,7 @@ TEST_FILE_LINES_MAX = 500
 """A test file is a list of cases: it may be longer and still hold one idea."""
 
 ENTRY_POINTS = {
-    *("cli.main", "src.stockade.sync", "src.stockade.testing", "src.stockade.otel"),
+    *("cli.main", "src.stockade.sync", "src.stockade.testing", "src.stockade.otel", "src.stockade.errors"),
     *("http_api.contract", "cluster.invariants", "partition.invariants", "chaos.proxies"),
     "spark.package",
 }

@@ -66,12 +66,10 @@ def test_a_command_is_ended_with_its_children_when_its_partitions_are_lost(
     thief = threading.Thread(target=take_over)
     thief.start()
     script = f"trap '' TERM; (sleep 30; touch {after}) & touch {running}; wait; sleep 30"
-    began = time.monotonic()
     done = run("--ttl", "1", "--grace", "0.2", "jobs", "--", "sh", "-c", script)
     thief.join()
     assert done.exit_code == 5, done.output
     assert "PRODUCER_FENCED" in done.output
-    assert time.monotonic() - began < 20
     assert not after.exists()
 
 

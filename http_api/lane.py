@@ -49,7 +49,10 @@ class Lane:
         for route in routes:
             if route.is_frequent:
                 pattern = re.compile(_PARAMETER.sub(lambda _: _SEGMENT, route.path))
-                found = Exit(pattern, _PARAMETER.findall(route.path), route, endpoint(route, context))
+                handler = endpoint(route, context)
+                if route.shorten is not None:
+                    handler = route.shorten(context, handler)
+                found = Exit(pattern, _PARAMETER.findall(route.path), route, handler)
                 self._exits.setdefault(route.method, []).append(found)
 
     def find(self, head: Head) -> tuple[Exit, dict[str, str]] | None:

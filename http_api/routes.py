@@ -4,7 +4,7 @@
 ``/docs/problems`` belongs to ``/docs`` and is not an operation of its own.
 """
 
-from . import admin, cluster, fencing, groups, listing, pages, producers, records, stages
+from . import admin, cluster, fencing, groups, listing, pages, producers, records, renewing, stages
 from .call import Route
 from .keyed import KeyedAppend
 
@@ -75,7 +75,15 @@ def _owners() -> list[Route]:
         Route("GET", "/v1/groups", listing.list_groups, "controller", _LIST, needs="read"),
         Route("GET", "/v1/producers", listing.list_producers, "controller", _LIST, needs="read"),
         Route("POST", "/v1/sessions", fencing.open_session, "controller", needs="read"),
-        Route("PUT", "/v1/sessions/{session}", fencing.renew_session, "controller", is_frequent=True, needs="read"),
+        Route(
+            "PUT",
+            "/v1/sessions/{session}",
+            fencing.renew_session,
+            "controller",
+            is_frequent=True,
+            needs="read",
+            shorten=renewing.shortened,
+        ),
         Route(
             "DELETE", "/v1/sessions/{session}", fencing.close_session, "controller", answers_json=False, needs="read"
         ),

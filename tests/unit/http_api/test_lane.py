@@ -313,3 +313,32 @@ def test_only_frequent_routes_have_a_short_way() -> None:
         assert found.find(head) is None
 
     run(test)
+
+
+@pytest.mark.parametrize("more", [b"", b"X-Other: 1\r\n", b"Accept: application/json\r\n"])
+def test_a_renewal_is_answered_alike_with_and_without_what_it_could_do_without(taken: list[str], more: bytes) -> None:
+    async def test(node: Conversation) -> None:
+        session = (await node.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
+        long = await node.call("PUT", f"/v1/sessions/{session}", {})
+        path = b"/v1/sessions/" + session.encode()
+        short = await (await Talk.begin(node)).ask(b"PUT " + path + b" HTTP/1.1\r\nHost: x\r\n" + more + b"\r\n")
+        assert taken[-1] == path.decode()
+        assert (short.status, set(short.json)) == (200, set(long.json))
+        assert short.json["session"] == session
+        for name in ("Content-Type", "Stockade-Leader", "Stockade-Leader-Term"):
+            assert short.headers.get(name) == long.headers.get(name)
+
+    run(test)
+
+
+def test_a_renewal_that_is_refused_is_refused_alike(taken: list[str]) -> None:
+    async def test(node: Conversation) -> None:
+        start = b"PUT /v1/sessions/none HTTP/1.1\r\nHost: x\r\n"
+        talking = await Talk.begin(node)
+        unknown = await talking.ask(start + b"\r\n")
+        assert (unknown.status, unknown.json["code"]) == (404, "UNKNOWN_SESSION")
+        assert (await talking.ask(start + b"Accept: text/html\r\n\r\n")).json["code"] == "NOT_ACCEPTABLE"
+        assert (await talking.ask(start + b"Stockade-Session: s\r\n\r\n")).json["code"] == "UNKNOWN_SESSION"
+        assert taken == ["/v1/sessions/none"] * 3
+
+    run(test)

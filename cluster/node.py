@@ -66,7 +66,13 @@ class Node:
         self._host = self._make_host()
         self._host.on_call = self._answer
         self._router = Router(config.node_id, self._host, _encode_result)
-        self._replicas = Replicas(config.node_id, self._data / "partitions", self._open_replica, self._close_group)
+        self._replicas = Replicas(
+            config.node_id,
+            self._data / "partitions",
+            self._open_replica,
+            self._close_group,
+            self._host.forget_departures,
+        )
         self._observer = Observer(config.node_id, self._router, self._replicas, self._book.url_of)
         self._founding = Founding(config.node_id, self._data / "founders.json", self._ask_standing)
         self._seat = Seat(

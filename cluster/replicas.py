@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ..raft.durable import erase_durably, write_durably
-from .catalog import group_id, topic_partition
+from .catalog import CONTROLLER_GROUP, group_id, topic_partition
 from .messages import Catalog, Placement
 from .model import Reassignment, TopicConfig
 from .moves import Move
@@ -49,12 +49,16 @@ class Replicas:
         directory: Path,
         open_replica: Callable[[Assignment, Path], Replica],
         close_group: Callable[[int], Awaitable[None]],
+        forget_departures: Callable[[Callable[[int], bool]], Awaitable[None]],
     ) -> None:
-        """``close_group`` ends the Raft group of a replica and forgets its log."""
+        """``close_group`` ends the Raft group of a replica and forgets its log; ``forget_departures`` forgets what was
+        promised in groups that are gone.
+        """
         self._node_id = node_id
         self._directory = directory
         self._open_replica = open_replica
         self._close_group = close_group
+        self._forget_departures = forget_departures
         self._held: dict[int, Replica] = {}
         self.topics: dict[str, Placement] = {}
         self.index: int = 0
@@ -94,8 +98,19 @@ class Replicas:
             self._configure(self._held[assignment.group_id], assignment)
         for assignment in new:
             self._open(assignment)
+        await self._forget_deleted(catalog)
         self.index = catalog.index
         self.changed.notify()
+
+    async def _forget_deleted(self, catalog: Catalog) -> None:
+        """A topic's id never returns, so no replica of it is ever opened again: nothing asks what it had promised."""
+        topics = {placement.topic_id for placement in catalog.topics}
+
+        def is_gone(group: int) -> bool:
+            topic_id = topic_partition(group)[0]
+            return group != CONTROLLER_GROUP and topic_id not in topics and topic_id <= catalog.index
+
+        await self._forget_departures(is_gone)
 
     def find(self, topic: str, partition: int) -> Replica | None:
         """The replica of a partition of the present incarnation of a topic, if this node holds it."""

@@ -3,6 +3,8 @@
 A node that is taken in again with the disk that it had then is bound by it (``Left`` says why). Blocking.
 """
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,8 @@ from .durable import write_durably
 from .origin import NEVER_LEFT, Left
 from .refusal import DiskRefused
 from .wal_records import RecoveredGroup
+
+_GROUP = re.compile("[0-9a-f]{16}")
 
 
 class Departures:
@@ -34,6 +38,13 @@ class Departures:
     def write(self, group_id: int, left: Left) -> None:
         """Keep it; on disk when this returns."""
         write_durably(self._path(group_id), msgspec.json.encode(left))
+
+    def forget(self, is_gone: Callable[[int], bool]) -> None:
+        """Remove the promises in groups that nobody will ever open again."""
+        if self._directory.exists():
+            for path in self._directory.iterdir():
+                if _GROUP.fullmatch(path.name) and is_gone(int(path.name, 16)):
+                    path.unlink()
 
     def of_unopened(self, group_id: int, recovered: RecoveredGroup) -> Left:
         """What is promised by a group's records in the log, when the group was not opened since the start."""

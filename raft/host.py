@@ -156,6 +156,12 @@ class RaftHost:
             group.peer_up(node_id, incarnation)
         return group
 
+    async def forget_departures(self, is_gone: Callable[[int], bool]) -> None:
+        """Forget what erased replicas had promised in groups that are gone for good: nobody will ever open them."""
+        assert self._keeper is not None, "not started"
+        async with self._keeper.lock:
+            await self._keeper.forget_departures(is_gone)
+
     async def close_group(self, group_id: int, *, erase: bool) -> None:
         """Stop the replica. With ``erase`` its entries and vote are forgotten, durably: only for a group that is gone
         for good, since a voter that forgot its vote may vote twice. Unknown groups are ignored, so it may be repeated.

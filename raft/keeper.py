@@ -168,6 +168,10 @@ class Keeper:
         if journal is not None:
             journal.compact(index)
 
+    async def forget_departures(self, is_gone: Callable[[int], bool]) -> None:
+        """Forget what was promised in groups that nobody will ever open again."""
+        await self.run(lambda: self._departures.forget(is_gone))
+
     async def erase(self, group_id: int) -> None:
         """Forget a group: its entries, then what it stored; what it had promised is kept. It must not be open."""
         opened = self._journals.pop(group_id, None)

@@ -85,6 +85,7 @@ class FakeHost:
         self.on_call: Callable[[str, bytes], Awaitable[bytes]] | None = None
         self.connected: set[str] = set()
         self.calls: list[str] = []
+        self.departed: set[int] = set()
         self._scratch = scratch
 
     def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> FakeGroup:
@@ -96,6 +97,11 @@ class FakeHost:
 
     async def close_group(self, group_id: int, *, erase: bool) -> None:
         self.groups.pop(group_id, None)
+        if erase:
+            self.departed.add(group_id)
+
+    async def forget_departures(self, is_gone: Callable[[int], bool]) -> None:
+        self.departed = {group for group in self.departed if not is_gone(group)}
 
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
         self.calls.append(node_id)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stockade.cluster.catalog import CONTROLLER_GROUP, group_id
 from stockade.cluster.config import NodeConfig
 from stockade.cluster.model import GrantInfo, TicketInfo, TopicConfig
 from stockade.cluster.node import Node
@@ -268,6 +269,27 @@ def test_a_create_overtaken_by_a_delete_is_an_unknown_outcome(tmp_path: Path, mo
         await service.delete_topic("u", None)
         with pytest.raises(RequestTimedOut):
             await creating
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_what_replicas_had_promised_is_forgotten_with_their_topic_and_no_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        moved_away = (await group_of(service, 0)).group_id
+        not_told_of_yet = 1 << 60
+        deleted, _ = await service.create_topic("u", 2, None, TopicConfig())
+        for kept in (CONTROLLER_GROUP, moved_away, not_told_of_yet):
+            host.departed.add(kept)
+        await service.delete_topic("u", None)
+        gone = {group_id(deleted.topic_id, partition) for partition in range(2)}
+
+        def forgotten() -> bool | None:
+            return True if host.departed.isdisjoint(gone) and not gone & set(host.groups) else None
+
+        assert await service._replicas.changed.until(forgotten, 60)
+        assert host.departed == {CONTROLLER_GROUP, moved_away, not_told_of_yet}
 
     run(tmp_path, monkeypatch, scenario)
 

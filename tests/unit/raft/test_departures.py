@@ -27,3 +27,14 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "0000000000000007").write_bytes(b"?")
     with pytest.raises(DiskRefused, match="unreadable"):
         Departures(tmp_path).read(7)
+
+
+def test_what_was_promised_in_groups_that_are_gone_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
+    Departures(tmp_path / "never").forget(lambda _: True)
+    departures = Departures(tmp_path)
+    for group in (0, 7, 8 << 16):
+        departures.write(group, Left(5, 4, 99))
+    (tmp_path / "other").write_bytes(b"")
+    departures.forget(lambda group: group == 7)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0000000000000000", "0000000000080000", "other"]
+    assert departures.read(7) == NEVER_LEFT

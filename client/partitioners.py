@@ -10,12 +10,16 @@ from .batches import Record
 
 
 class Choice(NamedTuple):
-    """What a partitioner may look at. ``current``: the partition whose batch is still open, if there is one."""
+    """What a partitioner may look at. ``current``: the partition whose batch is still open, if there is one.
+
+    ``closed``: partitions that have halted in this producer. A record that goes to one is refused.
+    """
 
     topic: str
     record: Record
     partitions: int
     current: int | None
+    closed: frozenset[int] = frozenset()
 
 
 class Partitioner(Protocol):
@@ -27,7 +31,10 @@ class Partitioner(Protocol):
 
 
 class Sticky:
-    """Whatever the key: fill one batch, then go on to the next partition. The first one depends on ``seed``."""
+    """Whatever the key: fill one batch, then go on to the next partition that is not closed.
+
+    The first one depends on ``seed``.
+    """
 
     def __init__(self, seed: str = "") -> None:
         self._first = zlib.crc32(seed.encode())
@@ -38,7 +45,9 @@ class Sticky:
         if choice.current is not None:
             return choice.current
         last = self._last.get(choice.topic, self._first)
-        self._last[choice.topic] = (last + 1) % choice.partitions
+        turns = ((last + turn) % choice.partitions for turn in range(1, choice.partitions + 1))
+        following = (last + 1) % choice.partitions
+        self._last[choice.topic] = next((number for number in turns if number not in choice.closed), following)
         return self._last[choice.topic]
 
 

@@ -59,6 +59,7 @@ class Producer:
         self._seats = Seats()
         self._is_closing = False
         self._open: dict[str, Route] = {}
+        self._closed: dict[str, frozenset[int]] = {}
         self._results = Results(self._buffer)
 
     async def __aenter__(self) -> Self:
@@ -197,6 +198,7 @@ class Producer:
         if route.lane.error is not None:
             await self._running.renew()
             route.lane.reopen()
+            self._closed[topic] = self._closed.get(topic, frozenset()) - {partition}
             self._results.forget(topic, partition)
         return await self.client.tail(topic, partition, tail)
 
@@ -280,8 +282,14 @@ class Producer:
         if route is not None and self._stays_open and record.key is None and not self._is_closing:
             return route
         current = None if route is None else route.partition
-        chosen = choose(self._partitioner, Choice(topic.name, record, len(topic.partitions), current))
-        route = self._open[topic.name] = self._route(topic, chosen)
+        closed = self._closed.get(topic.name, frozenset())
+        while True:
+            choice = Choice(topic.name, record, len(topic.partitions), current, closed)
+            route = self._route(topic, choose(self._partitioner, choice))
+            if route.lane.error is None or route.partition in closed:
+                break
+            closed = self._closed[topic.name] = closed | {route.partition}
+        self._open[topic.name] = route
         return route
 
     def _on_settled(self, route: Route, batch: Batch) -> None:

@@ -107,6 +107,41 @@ def test_113_a_halted_partition_says_why_each_time_it_is_asked_until_it_is_recov
     assert cluster.values("t") == [b"taken"]
 
 
+@pytest.mark.parametrize("partitioner", ["round_robin", "sticky", "murmur2"])
+def test_records_without_a_place_go_round_a_halted_partition_until_it_is_recovered(
+    cluster: FakeCluster, partitioner: str
+) -> None:
+    cluster.create("t", 3)
+    cluster.faults = [Fault.TOO_LARGE]
+
+    async def work(producer: Producer) -> None:
+        assert isinstance((await send_and_settle(producer, b"refused", partition=1))[0], MessageTooLarge)
+        places = {(await (await producer.send("t", b"placed"))).partition for _ in range(6)}
+        assert places == {0, 2}
+        with pytest.raises(MessageTooLarge):
+            _ = await producer.send("t", b"named", partition=1)
+        await producer.recover("t", 1)
+        assert {(await (await producer.send("t", b"placed"))).partition for _ in range(6)} == {0, 1, 2}
+
+    produce(cluster, work, options={"partitioner": partitioner})
+
+
+def test_when_every_partition_is_halted_a_record_is_refused_with_what_halted_one(cluster: FakeCluster) -> None:
+    cluster.create("t", 2)
+    cluster.faults = [Fault.TOO_LARGE, Fault.TOO_LARGE]
+
+    async def work(producer: Producer) -> None:
+        for partition in (0, 1):
+            await send_and_settle(producer, b"refused", partition=partition)
+        for _ in range(3):
+            with pytest.raises(MessageTooLarge):
+                _ = await producer.send("t", b"nowhere to go")
+        for partition in (0, 1):
+            await producer.recover("t", partition)
+
+    produce(cluster, work)
+
+
 def test_recovering_a_partition_that_works_only_reads_its_tail(cluster: FakeCluster) -> None:
     cluster.create("t")
 

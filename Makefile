@@ -37,7 +37,7 @@ ZIP ?= stockade.zip
 spark-zip: .venv/.ready
 	@.venv/bin/python -m stockade.spark.package $(ZIP)
 
-# Kills what writes from Spark at every step, and counts duplicates and losses: about 10 minutes.
+# Kills what writes from Spark at every step, loses an executor, speculates; counts duplicates and losses. About 10 minutes.
 spark-kill: $(TOX)
 	@$(TOX) run -qq -e spark-kill
 

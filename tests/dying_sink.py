@@ -6,6 +6,7 @@ A module of its own at the top, because Spark's workers import it by name.
 import json
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,10 +22,14 @@ from stockade.spark.sink.options import parse_write_options
 from stockade.spark.sink.writer import StockadeStreamWriter
 from stockade.spark.source import StockadeSource
 
+SLOW_S = 150
+"""A slow task stages after this time even if Spark does not run it a second time."""
+
 
 class Plan:
     """``folder`` says where to die, once. ``commit``: at which request of a commit, by its number or by what it is and
     how often that came, before or after it was sent. ``task``: a task fails. ``task-kill``: the driver dies of a task.
+    ``slow``: the first task does not stage before a second attempt of it has.
     """
 
     def __init__(self, folder: str) -> None:
@@ -58,12 +63,24 @@ class Plan:
             self._die("returned")
 
     def task(self, place: str) -> None:
-        """Fail the first attempts of tasks, before or after they have staged; or take the driver along."""
+        """Fail the first attempts of tasks, before or after they have staged; or take the driver along; or be slow."""
+        if (self._folder / "slow").exists() and TaskContext.get().partitionId() == 0:
+            self._slow(place)
         if self._read("task-kill") == [place]:
             (self._folder / "task-kill").unlink(missing_ok=True)
             self._kill(f"task {place} staging")
         if self._read("task") == [place] and TaskContext.get().attemptNumber() == 0:
             raise RuntimeError(f"a task fails {place} staging")
+
+    def _slow(self, place: str) -> None:
+        both, is_first = self._folder / "died", TaskContext.get().attemptNumber() == 0
+        if place == "after" and not is_first:
+            both.write_text("a second attempt has staged")
+        deadline = time.monotonic() + SLOW_S
+        while place == "before" and is_first and not both.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if place == "after" and is_first and both.exists():
+            (self._folder / "first").touch()
 
     def _at(self, what: str, sent: Counter[str], when: str, name: str) -> None:
         if self._read("commit") == [what, str(sent[what]), when]:

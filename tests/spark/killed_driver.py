@@ -14,6 +14,13 @@ from pyspark.sql import SparkSession
 from .copying import Copy
 
 ROWS_PER_BATCH = 40
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.executor.memory": "512m",
+}
+"""A task is run again elsewhere as soon as half of them are done and it takes longer."""
 
 
 def main() -> None:
@@ -25,6 +32,8 @@ def main() -> None:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }
+    if (Path(folder) / plan / "slow").exists():
+        settings |= SPECULATION
     spark = SparkSession.builder.master(master).config(map=settings).getOrCreate()
     copying = Copy(spark, Topic(node, source), Topic(node, target), Path(folder), plan)
     (copying.plan / "group").write_text(str(os.getpgrp()))

@@ -3,8 +3,9 @@
 python -m tests.spark.kills [--first N] [--last N] [--executors]
 
 Each point gets a driver of its own, a process group with its JVM, which goes on from the checkpoint that the one before
-it left behind; the query is computed differently each time. ``--executors`` kills executors of a local cluster too.
-Prints a table, and exits with 1 if the copy is not exact. The whole takes about 10 minutes on two cores.
+it left behind; the query is computed differently each time. ``--executors`` kills an executor of a local cluster too,
+and has a slow task run twice. Prints a table, and exits with 1 if the copy is not exact, or a point was not reached.
+The whole takes about 10 minutes on two cores.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +28,7 @@ from integration.api import Topic, eventually  # noqa: E402 (run as a script)
 
 from stockade.cli.local_cluster import LocalCluster  # noqa: E402
 
+from .standalone import standalone  # noqa: E402
 from .surroundings import environment  # noqa: E402
 from .topics import append, numbered  # noqa: E402
 
@@ -66,7 +69,10 @@ POINTS = [
     Point("leader of the target is killed after the decision", "commit", "manifest 1 after", "leader"),
     Point("leader of the target is killed amid the appends", "commit", "append 1 after", "leader"),
 ]
-EXECUTOR = Point("an executor is lost after a task has staged", "task-kill", "after", "executor")
+EXECUTORS = [
+    Point("an executor is lost after a task has staged", "task-kill", "after", "executor"),
+    Point("a slow task is run a second time, and both attempts stage", "slow", "", "nobody"),
+]
 
 
 class Kills:
@@ -75,7 +81,7 @@ class Kills:
     def __init__(self, cluster: LocalCluster, folder: Path, points: list[Point]) -> None:
         self._cluster, self._folder, self._points = cluster, folder, points
         self._node = cluster.nodes[0].url
-        self._runs = 0
+        self._runs = self._missed = 0
         for name in (SOURCE, TARGET):
             Topic(self._node, name).create(partitions=PARTITIONS)
 
@@ -86,7 +92,7 @@ class Kills:
             append(Topic(self._node, SOURCE), partition, numbered(partition, start, start + ROWS_PER_BATCH))
 
     def run(self) -> bool:
-        """Whether the copy is exact."""
+        """Whether every point was reached, and the copy is exact."""
         for point in self._points:
             began = time.monotonic()
             outcome = self._one(point)
@@ -95,8 +101,10 @@ class Kills:
         self._cluster.wait_ready()
         want, got = self._values(SOURCE), self._values(TARGET)
         lost, doubled = (want - got).total(), (got - want).total()
-        tell(f"{self._runs} runs, {got.total()} rows, {doubled} duplicates, {lost} losses")
-        return not lost and not doubled
+        tell(
+            f"{self._runs} runs, {got.total()} rows, {doubled} duplicates, {lost} losses, {self._missed} points missed"
+        )
+        return not lost and not doubled and not self._missed
 
     def _one(self, point: Point) -> str:
         plan = self._folder / f"plan-{self._runs}"  # tasks of a driver that was killed may still look into theirs
@@ -108,12 +116,22 @@ class Kills:
         (plan / point.plan).write_text(point.text)
         self._cluster.wait_ready()
         self._grow()
-        code = self._driver("local-cluster[2,1,1024]" if point.victim == "executor" else "local[2]", plan.name)
+        with self._spark(point) as master:
+            code = self._driver(master, plan.name)
         if not (plan / "died").exists():
-            return f"not reached (exit {code})"
+            self._missed += 1
+            return f"not reached (exit {code}) {self._log() if code else ''}"
         expected = -signal.SIGKILL if point.victim == "driver" else 0
         assert code == expected, f"{point.name}: the driver ended with {code}: {self._log()}"
+        if point.victim == "nobody":
+            return "two attempts" + (", both have staged" if (plan / "first").exists() else ", the first was ended")
         return "killed" if point.victim == "driver" else "killed; the query went on"
+
+    def _spark(self, point: Point) -> AbstractContextManager[str]:
+        """The master to use."""
+        if point.victim == "nobody":
+            return standalone(self._folder, os.pathsep.join(PATHS))
+        return nullcontext("local-cluster[2,1,1024]" if point.victim == "executor" else "local[2]")
 
     def _driver(self, master: str, plan: str) -> int:
         self._runs += 1
@@ -156,7 +174,7 @@ def main() -> None:
     parser.add_argument("--last", type=int, default=len(POINTS), help="number of the last point")
     parser.add_argument("--executors", action="store_true")
     given = parser.parse_args()
-    points = POINTS[given.first - 1 : given.last] + ([EXECUTOR] if given.executors else [])
+    points = POINTS[given.first - 1 : given.last] + (EXECUTORS if given.executors else [])
     with tempfile.TemporaryDirectory() as folder, LocalCluster(Path(folder) / "nodes", port_base=0) as cluster:
         (Path(folder) / "copy").mkdir()
         sys.exit(0 if Kills(cluster, Path(folder) / "copy", points).run() else 1)

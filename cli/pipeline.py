@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from ..client.admin import Client
 from ..client.config import ClientConfig
+from ..spark.pipelines.telling import shown
 from .audit import audit
 from .connection import connected
 from .exits import REFUSED
@@ -177,7 +178,5 @@ def _summary(facts: dict[str, Any], output: str) -> None:
     if output == "json":
         show_json(facts)
         return
-    shown = {name: f"{each:,.1f}" if isinstance(each, float) else each for name, each in facts.items()}
-    if facts["seconds"]:
-        shown["rows/s"] = f"{facts['rows'] / facts['seconds']:,.0f}"
-    show_table(list(shown), [list(shown.values())])
+    made = shown(facts)
+    show_table(list(made), [list(made.values())])

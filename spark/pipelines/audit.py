@@ -13,7 +13,8 @@ from . import log_checks, order_checks, record_checks
 from .evidence import Evidence, NoEvidence, read, settings
 from .findings import Audited, Finding, Violation
 from .page import page
-from .session import session, tell
+from .session import session
+from .telling import table, tell
 from .timeline import timeline
 
 __all__ = ["CLAIMS", "PASSES", "NoEvidence", "audit", "main"]
@@ -45,7 +46,6 @@ CLAIMS = {
 PASSES: dict[str, Callable[[Evidence], Any]] = {
     "records": record_checks.record_checks,
     "logs": log_checks.log_checks,
-    "stamps": log_checks.repeated_stamps,
     "writers": log_checks.shared_epochs,
     "replicas": log_checks.different_replicas,
     "sends": order_checks.sends,
@@ -80,8 +80,7 @@ def _audited(spark: Any, history: str, logs: str, on_pass: Callable[[str], None]
         started = time.monotonic()
         _take(check(evidence), found, tally)
         seconds[name] = time.monotonic() - started
-    for cached in (evidence.operations, evidence.log, evidence.replicas):
-        cached.unpersist()
+    evidence.forget()
     findings = [
         Finding(checker, claim, tally[checker], [each for each in found if each.checker == checker])
         for checker, claim in CLAIMS.items()
@@ -123,10 +122,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--html", help="file for a summary page")
     given = parser.parse_args(arguments)
     audited = audit(session("stockade audit"), given.history, given.logs, lambda name: tell(f"pass: {name}"))
+    table(
+        ["checker", "violations", "claim"],
+        [[each.checker, f"{each.violations:,}", each.claim] for each in audited.findings],
+    )
     for finding in audited.findings:
-        tell(f"{finding.checker:20} {finding.violations:>12,} violations")
-        for each in finding.examples[:3]:
-            tell(f"    {each.topic}/{each.partition}: {each.what}")
+        for violation in finding.examples:
+            tell(f"{finding.checker}: {violation.topic}/{violation.partition}: {violation.what}")
+    counts = ", ".join(f"{count:,} {name}" for name, count in audited.counts.items())
+    tell(f"{counts}; judged in {sum(audited.seconds.values()):.1f} s")
     if given.html:
         Path(given.html).write_text(page(audited, given.history, given.logs), encoding="utf-8")
     return 1 if audited.violations else 0

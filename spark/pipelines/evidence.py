@@ -25,6 +25,12 @@ SETTINGS = {
     "spark.sql.requireAllClusterKeysForDistribution": "false",
     "spark.sql.join.preferSortMergeJoin": "true",
     "spark.sql.session.timeZone": "UTC",
+    # Pairs need no sorting where a partition's ends are few enough to be held in memory (their size is that on disk).
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
+    # Finding out how to compress columns takes longer than all that is done with them.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Violations are few: all parts of a frame are looked at together, not first one, then four, then the others.
+    "spark.sql.limit.initialNumPartitions": "10000",
 }
 
 
@@ -46,7 +52,7 @@ class Evidence(NamedTuple):
     partition one replica's.
 
     ``replicas`` has a row for each replica, with a fingerprint of what it holds; ``stored`` is the whole file.
-    ``marks`` is what the nemesis did.
+    ``marks`` is what the nemesis did. ``kept`` is what Spark has in memory for it.
     """
 
     operations: Any
@@ -54,6 +60,17 @@ class Evidence(NamedTuple):
     replicas: Any
     stored: Any
     marks: Any
+    kept: list[Any]
+
+    def keep(self, frame: Any) -> Any:
+        """Have a frame computed once, until ``forget``."""
+        self.kept.append(frame.cache())
+        return frame
+
+    def forget(self) -> None:
+        """Free the memory."""
+        for frame in self.kept:
+            frame.unpersist()
 
 
 class NoEvidence(ValueError):
@@ -65,7 +82,8 @@ def read(spark: Any, history: str, logs: str) -> Evidence:
     events, stored = _table(spark, history, EVENT), _table(spark, logs, [*PLACE, "replica", *RECORD])
     replicas = fingerprints(stored).cache()
     log = representatives(stored, replicas).cache()
-    return Evidence(operations_of(events).cache(), log, replicas, stored, _marks(events))
+    operations = operations_of(events).cache()
+    return Evidence(operations, log, replicas, stored, _marks(events), [operations, log, replicas])
 
 
 def _table(spark: Any, path: str, columns: list[str]) -> Any:
@@ -122,7 +140,8 @@ def fingerprints(stored: Any) -> Any:
 def representatives(stored: Any, replicas: Any) -> Any:
     """The log of one replica of each partition: the first by name. The others are compared with it."""
     chosen = replicas.groupBy(*PLACE).agg(F.min("replica").alias("replica"))
-    return _clustered(stored.drop("value").join(F.broadcast(chosen), [*PLACE, "replica"], "left_semi"))
+    ours = stored.drop("value").join(F.broadcast(chosen), [*PLACE, "replica"], "left_semi")
+    return _clustered(ours.drop("replica"))
 
 
 def _clustered(frame: Any) -> Any:

@@ -5,14 +5,14 @@ the folder's own log (``rows/_spark_metadata``) lists them. Read that folder wit
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .lines import files
-from .session import session, tell
+from .session import session
+from .telling import Progress, summary
 
 FORMATS = ("parquet", "delta", "iceberg", "text")
 PERIOD_S = 1
@@ -119,6 +119,9 @@ def main(arguments: list[str] | None = None) -> int:
     if given.format == "text":
         done = restore(spark, given.topic, Path(given.folder), options)
     else:
-        done = export(spark, given.topic, given.folder, options, form=given.format, follow=given.follow)
-    tell(json.dumps(done._asdict()))
+        progress = Progress("records written")
+        done = export(
+            spark, given.topic, given.folder, options, form=given.format, follow=given.follow, on_batch=progress
+        )
+    summary({"topic": given.topic, "folder": given.folder, **done._asdict()})
     return 0

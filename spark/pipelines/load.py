@@ -15,7 +15,9 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from . import lines
-from .session import session, tell
+from .session import session
+from .telling import Progress, summary
+from .watch import watched
 
 FORMATS = ("text", "json", "parquet", "table")
 
@@ -82,6 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
     spark = session("stockade load")
     options = {"url": given.url, **dict(each.split("=", 1) for each in given.option)}
     name = given.name or name_of(given.path, given.format, given.topic)
-    loaded = load(source(spark, given.path, given.format), given.topic, name, options)
-    tell(json.dumps({"name": name, **loaded._asdict()}))
+    with watched(spark, Progress("tasks done")):
+        loaded = load(source(spark, given.path, given.format), given.topic, name, options)
+    summary({"topic": given.topic, "name": name, **loaded._asdict()})
     return 0

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from .evidence import PLACE, RECORD, Evidence
 from .record_checks import records_of
-from .violations import all_of, violations
+from .violations import all_of, any_of, violations
 
 SEQUENCES = 1 << 31
 """Sequence numbers start again at 0 behind the last of so many."""
@@ -15,11 +15,32 @@ PRODUCER = [*PLACE, "producer_id", "producer_epoch"]
 EPOCH = [*PLACE, "writer_epoch"]
 
 
+_KINDS = (
+    ("gap", "offset <> offset_before + 1", "concat('after ', offset_before, ' comes ', offset)"),
+    ("zombie", "writer_epoch < epoch_before", "concat('epoch ', writer_epoch, ' comes after epoch ', epoch_before)"),
+    (
+        "sequence-order",
+        "sequence is not null and sequence <> sequence_due",
+        "concat('producer ', producer_id, '/', producer_epoch, ' has ', sequence, ', due was ', sequence_due)",
+    ),
+)
+"""Checker, condition on a record and the one before it, and what is wrong then."""
+
+
 def log_checks(evidence: Evidence) -> Any:
-    """gap, zombie (epochs that decrease), sequence-order: one pass along the log."""
+    """gap, zombie (epochs that decrease), sequence-order, and duplicate (of a sequence number): one pass along the log,
+    and one more over the records of producers that are out of sequence.
+    """
+    odd = evidence.keep(_along(evidence.log).where(any_of(*_KINDS)))
+    odd.count()
+    return all_of(odd, *_KINDS, offset="offset").unionByName(_repeated_stamps(evidence.log, odd))
+
+
+def _along(log: Any) -> Any:
+    """Each record, with what was before it, and the sequence number that it should have."""
     along = Window.partitionBy(*PLACE).orderBy("offset")
     own = Window.partitionBy(*PRODUCER).orderBy("offset")
-    seen = evidence.log.select(
+    return log.select(
         *PRODUCER,
         "offset",
         "writer_epoch",
@@ -28,29 +49,12 @@ def log_checks(evidence: Evidence) -> Any:
         F.max("writer_epoch").over(along.rowsBetween(Window.unboundedPreceding, -1)).alias("epoch_before"),
         F.coalesce((F.lag("sequence").over(own) + 1) % SEQUENCES, F.lit(0)).alias("sequence_due"),
     )
-    return all_of(
-        seen,
-        ("gap", "offset <> offset_before + 1", "concat('after ', offset_before, ' comes ', offset)"),
-        (
-            "zombie",
-            "writer_epoch < epoch_before",
-            "concat('epoch ', writer_epoch, ' comes after epoch ', epoch_before)",
-        ),
-        (
-            "sequence-order",
-            "sequence is not null and sequence <> sequence_due",
-            "concat('producer ', producer_id, '/', producer_epoch, ' has ', sequence, ', due was ', sequence_due)",
-        ),
-        offset="offset",
-    )
 
 
-def repeated_stamps(evidence: Evidence) -> Any:
+def _repeated_stamps(log: Any, odd: Any) -> Any:
     """duplicate: one sequence number of a producer at two offsets. Only producers out of sequence can have that."""
-    own = Window.partitionBy(*PRODUCER).orderBy("offset")
-    numbered = evidence.log.where("producer_id is not null").select(*PRODUCER, "offset", "sequence")
-    backwards = numbered.withColumn("due", F.coalesce((F.lag("sequence").over(own) + 1) % SEQUENCES, F.lit(0)))
-    doubtful = F.broadcast(backwards.where("sequence < due").select(*PRODUCER).distinct())
+    numbered = log.where("producer_id is not null").select(*PRODUCER, "offset", "sequence")
+    doubtful = odd.where("producer_id is not null and sequence < sequence_due").select(*PRODUCER).distinct()
     repeated = (
         numbered.join(doubtful, PRODUCER, "left_semi")
         .groupBy(*PRODUCER, "sequence")
@@ -67,8 +71,9 @@ def shared_epochs(evidence: Evidence) -> Any:
     counted, not compared with the one before: one record of a stranger between two of the owner is enough.
     """
     log = evidence.log.where("writer_epoch > 0").withColumn("writer", _writer("key"))
-    each = log.groupBy(*EPOCH, "writer").agg(F.lit(1).alias("one"))
-    several = each.groupBy(*EPOCH).count().where("count > 1").select(*EPOCH)
+    mark = F.xxhash64("writer")
+    each = log.groupBy(*EPOCH).agg(F.min(mark).alias("least"), F.max(mark).alias("most"))
+    several = each.where("least <> most").select(*EPOCH)
     rows = log.join(several, EPOCH, "left_semi").select(*EPOCH, "offset", F.col("key").alias("name"), "writer")
     marked = rows.join(_claims(evidence).withColumn("claimed", F.lit(1)), [*PLACE, "name"], "left")
     before = Window.partitionBy(*EPOCH).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)

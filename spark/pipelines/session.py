@@ -7,11 +7,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from ..source import StockadeSource
+
 LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "8",
-    "spark.driver.memory": "4g",
+    "spark.driver.memory": "6g",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.log.level": "ERROR",
 }
@@ -24,7 +26,9 @@ def session(name: str, cores: int | None = None) -> Any:
     if running is not None:
         return running
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # the JVM is there: spark-submit started us
-        return SparkSession.builder.appName(name).getOrCreate()
+        submitted = SparkSession.builder.appName(name).getOrCreate()
+        submitted.dataSource.register(StockadeSource)  # Spark does not find it in what --py-files brought
+        return submitted
     _let_workers_find_us()
     builder = SparkSession.builder.appName(name).master(f"local[{cores or '*'}]")
     return builder.config(map=LOCAL).getOrCreate()
@@ -37,9 +41,3 @@ def _let_workers_find_us() -> None:
     home = str(Path(__file__).absolute().parents[3])
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([home, *filter(None, known)]))
-
-
-def tell(line: str) -> None:
-    """A line for who runs a pipeline as a script, at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

@@ -1,8 +1,8 @@
 """What the client gives: a Producer and a Consumer beside NATS's clients (P1, P2, P9), and what they cost.
 
-``python bench/client.py [--seconds 1] [--repeats 3] [--peers none]``, a minute or two: three nodes of each system, all
-stores on one disk; the loads take turns, each in a process of its own, and every ratio is the median of the rounds'.
-Stockade answers when a majority has synced; JetStream, with three replicas, when a majority has it in memory.
+``python bench/client.py [--seconds 1] [--repeats 3] [--peers none]``, minutes long: three nodes of each, all stores
+on one disk; the loads take turns, each in a process of its own, and every ratio is the median of the rounds'. Stockade
+answers when a majority has synced; JetStream, with three replicas, when a majority has it in memory.
 """
 
 # ruff: noqa: S603, T201  # it starts itself, and prints a table

@@ -1,6 +1,7 @@
 """How a cluster looks from here, node by node and topic by topic, and what to do about what is wrong."""
 
 import asyncio
+import ssl
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -94,6 +95,8 @@ async def _probe(transport: Transport, name: str, url: str) -> Probe:
 
 def _silence(error: StockadeError) -> tuple[str, str]:
     """Why a node did not answer, and what to do."""
+    if isinstance(error, ClusterUnreachable) and isinstance(error.__cause__, ssl.SSLError | ssl.CertificateError):
+        return f"does not answer: {_said(error)}", "Look at the address, and at --ca and --certificate."
     if isinstance(error, ClusterUnreachable):
         advice = "Start it, after a look at the end of its log: a full disk ends a node. Or is this not its address?"
         return f"does not answer: {_said(error)}", advice

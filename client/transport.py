@@ -116,14 +116,15 @@ class Transport:
 
     async def _try_nodes(self, request: Request, first: str | None) -> Answer:
         candidates = [first] if first and request.only_node else [*([first] if first else []), *self.nodes]
-        reasons = {}
+        reasons, cause = {}, None
         for node in dict.fromkeys(candidates):
             try:
                 return await self._attempt(request, node)
             except _NOT_SENT as error:
                 self._pause(node)
-                reasons[node] = _why_not(error)
-        raise ClusterUnreachable("no node answers: " + ", ".join(f"{node} ({why})" for node, why in reasons.items()))
+                reasons[node], cause = _why_not(error), error
+        told = ", ".join(f"{node} ({why})" for node, why in reasons.items())
+        raise ClusterUnreachable(f"no node answers: {told}") from cause
 
     async def _attempt(self, request: Request, node: str) -> Answer:
         timeout_ms = (request.timeout_ms or self._config.request_timeout_ms) + request.wait_ms

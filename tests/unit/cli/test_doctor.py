@@ -72,6 +72,7 @@ def test_what_speaks_no_tls_is_told_apart_from_what_is_not_there(cluster: FakeCl
     done = run("doctor")
     assert done.exit_code == 4
     assert "no TLS connection: its address may begin with http://" in done.output
+    assert "Look at the address" in done.output
 
 
 def test_a_disk_that_takes_nothing_more_is_wrong(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,11 @@
 """Time on a partition: cases of SEMANTICS 8 and 11 about forgetting; the number is in the name."""
 
+import zlib
+
 import pytest
 
 from stockade.partition import message_ids
-from stockade.partition.commands import Appended, Configure, NotEnrolled, Retain, Stamp, Token, Trimmed
+from stockade.partition.commands import Append, Appended, Configure, NotEnrolled, Retain, Stamp, Token, Trimmed
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import (
     InvalidProducerEpoch,
@@ -88,6 +90,18 @@ def test_080_timestamps_of_records_and_of_receipt_say_nothing_about_idleness() -
     batch = driver.machine.log.read(2, 1).batches[0]
     assert batch.timestamp_ms > TTL_MS
     assert driver.machine.clock_ms == TTL_MS - 1
+
+
+@pytest.mark.parametrize("record_ms", [0, TTL_MS - 2, 10**15])
+def test_080_a_batch_of_any_date_keeps_its_producer_for_a_ttl_from_when_it_was_stored(record_ms: int) -> None:
+    driver = used_at_0()
+    driver.now_ms = TTL_MS - 1
+    dated = Append(b"x", 1, zlib.crc32(b"x"), record_ms, record_ms, stamp=Stamp(NAMED, 0, 2), now_ms=driver.now_ms)
+    assert stored(driver.apply(dated)) == (2, 2)
+    pass_time(driver, 2 * TTL_MS - 2)
+    assert driver.machine.producer(NAMED) is not None
+    pass_time(driver, 2 * TTL_MS - 1)
+    assert driver.machine.producer(NAMED) is None
 
 
 def test_081_a_zombie_of_a_forgotten_name_cannot_begin_at_its_old_epoch() -> None:

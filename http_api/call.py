@@ -45,8 +45,7 @@ class Route:
     """One operation. ``group`` says whose leader decides it; ``query`` are its query parameters, ``repeated`` those
     that may be given several times; ``answers_json`` whether 406 is due when JSON is not accepted; ``is_frequent`` says
     that it may go the short way (lane.py), and that its answers are small; ``shorten`` makes a handler for that way, of
-    one that is used wherever it does not answer itself; ``needs`` is the right that a token must
-    give (None: none).
+    one that is used wherever it does not answer itself; ``needs`` is the right that a token must give (None: none).
     """
 
     method: str
@@ -59,7 +58,7 @@ class Route:
     deadline_s: float = DEADLINE_S
     is_frequent: bool = False
     needs: Right | None = "admin"
-    shorten: Callable[[Context, RequestHandler], RequestHandler] | None = None
+    shorten: "Callable[[Route, Context, RequestHandler], RequestHandler] | None" = None
 
 
 class _FileStream(web.StreamResponse):

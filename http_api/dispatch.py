@@ -51,28 +51,39 @@ def endpoint(route: Route, context: Context) -> Handler:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         call = Call(request, context, route)
-        try:
-            call.enter()
-            response = await _attempt(call)
-            if isinstance(response, web.Response):
-                await _deliver(call, response)
-        except StockadeError as refusal:
-            response = _refuse(call, refusal)
-        except Exception as error:
-            if isinstance(error, ConnectionError) and call.is_gone():
-                return call.stream or web.Response(status=CLIENT_GONE)
-            _log.exception("request %s (%s %s) met a bug", call.id, route.method, route.path)
-            response = _refuse(call, InternalError())
-        finally:
-            call.give_back()
-        if not response.prepared:
-            for name, value in call.leader_headers().items():
-                response.headers.setdefault(name, value)
-            if context.is_leaving:
-                response.force_close()  # what is sent on a connection as it is closed is of unknown outcome
-        return response
+        return await conclude(call, _enter(call))
 
     return answer
+
+
+async def conclude(call: Call, work: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+    """What ``work`` answers, or the problem that it met; then the places of the call are free."""
+    route = call.route
+    try:
+        response = await work
+    except StockadeError as refusal:
+        response = _refuse(call, refusal)
+    except Exception as error:
+        if isinstance(error, ConnectionError) and call.is_gone():
+            return call.stream or web.Response(status=CLIENT_GONE)
+        _log.exception("request %s (%s %s) met a bug", call.id, route.method, route.path)
+        response = _refuse(call, InternalError())
+    finally:
+        call.give_back()
+    if not response.prepared:
+        for name, value in call.leader_headers().items():
+            response.headers.setdefault(name, value)
+        if call.context.is_leaving:
+            response.force_close()  # what is sent on a connection as it is closed is of unknown outcome
+    return response
+
+
+async def _enter(call: Call) -> web.StreamResponse:
+    call.enter()
+    response = await _attempt(call)
+    if isinstance(response, web.Response):
+        await _deliver(call, response)
+    return response
 
 
 def observer(context: Context) -> Middleware:

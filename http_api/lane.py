@@ -51,7 +51,7 @@ class Lane:
                 pattern = re.compile(_PARAMETER.sub(lambda _: _SEGMENT, route.path))
                 handler = endpoint(route, context)
                 if route.shorten is not None:
-                    handler = route.shorten(context, handler)
+                    handler = route.shorten(route, context, handler)
                 found = Exit(pattern, _PARAMETER.findall(route.path), route, handler)
                 self._exits.setdefault(route.method, []).append(found)
 

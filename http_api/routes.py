@@ -4,7 +4,7 @@
 ``/docs/problems`` belongs to ``/docs`` and is not an operation of its own.
 """
 
-from . import admin, cluster, fencing, groups, listing, pages, producers, records, renewing, stages
+from . import admin, appending, cluster, fencing, groups, listing, pages, producers, records, renewing, stages
 from .call import Route
 from .keyed import KeyedAppend
 
@@ -46,6 +46,7 @@ def _topics() -> list[Route]:
             "partition",
             ("fence_epoch", "topic_id", "acks"),
             is_frequent=True,
+            shorten=appending.shortened,
             needs="write",
         ),
         Route("GET", _RECORDS, records.fetch, "partition", _FETCH, answers_json=False, needs="read"),

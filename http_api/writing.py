@@ -1,6 +1,7 @@
 """What all appends share: guards in the headers, the way to the partition, and the answer's fields."""
 
 import time
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from ..partition.commands import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Appended,
 from ..partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeError
 from ..partition.records import Batch
 from .call import Call, json_answer
-from .parameters import INT64_MAX, UINT64_MAX, Parameters
+from .parameters import INT64_MAX, UINT64_MAX, Parameters, integer
 from .refused_writes import RefusedWrite
 
 _PRODUCER = ("Stockade-Producer-Id", "Stockade-Producer-Epoch", "Stockade-Producer-Seq")
@@ -20,6 +21,11 @@ _IF_LOG_END = "Stockade-If-Log-End"
 _MESSAGE_ID = "Stockade-Message-Id"
 ONE_PARTITION = (*_PRODUCER, _IF_LOG_END, _MESSAGE_ID)
 """Headers that speak of one partition."""
+GUARDS = (*ONE_PARTITION, *_FENCE)
+"""Headers that set a condition for an append."""
+
+WRITERS_REMEMBERED_MAX = 4096
+"""Tokens and producers' identities that need not be read again."""
 
 _MESSAGE_ID_CHARACTERS_MAX = 128
 
@@ -34,6 +40,9 @@ class Guards(NamedTuple):
     message_id: str | None
     fence_epoch: int | None
     waits: bool
+
+
+UNGUARDED = Guards(None, None, None, None, None, None, True)
 
 
 def read_guards(given: Parameters) -> Guards:
@@ -84,21 +93,26 @@ def check_message_id(partition: Partition, guards: Guards) -> None:
 async def store(call: Call, partition: Partition, batch: Batch, guards: Guards) -> Appended:
     """Append and count."""
     try:
-        appended = await partition.append(
-            batch,
-            topic_id=guards.topic_id,
-            token=guards.token,
-            stamp=guards.stamp,
-            if_log_end=guards.if_log_end,
-            message_id=guards.message_id,
-            fence_epoch=guards.fence_epoch,
-        )
+        appended = await propose(partition, batch, guards)
     except StockadeError as refusal:
         count_refused(call, partition, refusal, guards.token, guards.stamp)
         raise
     if not appended.duplicate:
         call.context.metrics.appended(batch.count, len(batch.message))
     return appended
+
+
+async def propose(partition: Partition, batch: Batch, guards: Guards) -> Appended:
+    """Append under these conditions."""
+    return await partition.append(
+        batch,
+        topic_id=guards.topic_id,
+        token=guards.token,
+        stamp=guards.stamp,
+        if_log_end=guards.if_log_end,
+        message_id=guards.message_id,
+        fence_epoch=guards.fence_epoch,
+    )
 
 
 def count_refused(
@@ -116,9 +130,18 @@ def count_refused(
 def append_answer(call: Call, partition: Partition, appended: Appended) -> web.Response:
     """The answer to an append to one partition."""
     call.decided_by = partition.leader()
-    fields = {"topic": partition.topic, "partition": partition.partition}
-    headers = {} if appended.base_offset is None else {"Stockade-Base-Offset": str(appended.base_offset)}
-    return json_answer(fields | answer_fields(appended, call.decided_by.term), headers=headers)
+    fields = appended_fields(partition, appended, call.decided_by.term)
+    return json_answer(fields, headers=base_offset_header(appended))
+
+
+def appended_fields(partition: Partition, appended: Appended, leader_term: int) -> dict[str, Any]:
+    """What is told of a batch that was stored in a partition."""
+    return {"topic": partition.topic, "partition": partition.partition} | answer_fields(appended, leader_term)
+
+
+def base_offset_header(appended: Appended) -> dict[str, str]:
+    """Where a batch begins, when that is known."""
+    return {} if appended.base_offset is None else {"Stockade-Base-Offset": str(appended.base_offset)}
 
 
 def answer_fields(appended: Appended, leader_term: int) -> dict[str, Any]:
@@ -140,18 +163,22 @@ def now_ms() -> int:
 
 def read_token(given: Parameters) -> Token | None:
     """The fencing token that a request names. Raises InvalidRequest."""
-    if not given.trio(*_FENCE):
-        return None
-    grant, epoch, session = _FENCE
-    return Token(given.text(grant), given.number(epoch, UINT64_MAX), given.text(session))
+    return _token(*map(given.text, _FENCE)) if given.trio(*_FENCE) else None
 
 
 def _stamp(given: Parameters) -> Stamp | None:
     if not given.trio(*_PRODUCER):
         return None
     pid, epoch, sequence = _PRODUCER
-    return Stamp(
-        given.number(pid, INT64_MAX),
-        given.number(epoch, PRODUCER_EPOCH_MAX),
-        given.number(sequence, SEQUENCE_MODULUS - 1),
-    )
+    known = _identity(given.text(pid), given.text(epoch))
+    return Stamp(*known, given.number(sequence, SEQUENCE_MODULUS - 1))
+
+
+@lru_cache(WRITERS_REMEMBERED_MAX)
+def _token(grant: str, epoch: str, session: str) -> Token:
+    return Token(grant, integer(_FENCE[1], epoch, 0, UINT64_MAX), session)
+
+
+@lru_cache(WRITERS_REMEMBERED_MAX)
+def _identity(pid: str, epoch: str) -> tuple[int, int]:
+    return integer(_PRODUCER[0], pid, 0, INT64_MAX), integer(_PRODUCER[1], epoch, 0, PRODUCER_EPOCH_MAX)

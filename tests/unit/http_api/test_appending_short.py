@@ -1,0 +1,150 @@
+"""Appends on the short way: what was proposed once is never proposed again, and nothing stays taken."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from stockade.http_api import appending
+from stockade.partition.errors import (
+    InternalError,
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    ProducerFenced,
+    RequestTimedOut,
+    StockadeError,
+)
+
+from .conversation import RECORDS, Conversation, nodes
+from .fake import FakePartition
+from .test_server import read_answer
+
+WHOLE = b"POST " + RECORDS.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
+
+
+def request(body: bytes, *headers: bytes) -> bytes:
+    return WHOLE + b"".join(line + b"\r\n" for line in headers) + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+async def ask(node: Conversation, data: bytes) -> Any:
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+    try:
+        writer.write(data)
+        async with asyncio.timeout(60):
+            return await read_answer(reader)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+def run(test: Callable[[Conversation], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await node.topic()
+            await test(node)
+            context = node.server._context
+            assert (context.requests.used, context.bodies.used) == (0, 0)
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def proposed(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """Refusals that the next appends meet; what is left of them was not proposed."""
+    refusals: list[BaseException] = []
+    append = FakePartition.append
+
+    async def refused(self: FakePartition, *batch: Any, **conditions: Any) -> Any:
+        if refusals:
+            raise refusals.pop(0)
+        return await append(self, *batch, **conditions)
+
+    monkeypatch.setattr(FakePartition, "append", refused)
+    return refusals
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "code"),
+    [
+        (RequestTimedOut(), 504, "REQUEST_TIMED_OUT"),
+        (InternalError(), 500, "INTERNAL_ERROR"),
+        (ZeroDivisionError(), 500, "INTERNAL_ERROR"),
+        (ProducerFenced(current_epoch=2, reason="superseded"), 403, "PRODUCER_FENCED"),
+    ],
+)
+def test_what_may_have_been_proposed_is_not_proposed_again(
+    proposed: list[BaseException], refusal: BaseException, status: int, code: str
+) -> None:
+    async def test(node: Conversation) -> None:
+        proposed.extend([refusal, ZeroDivisionError()])
+        answer = await ask(node, request(b"a"))
+        assert (answer.status, answer.json["code"], len(proposed)) == (status, code, 1)
+        assert answer.headers["Stockade-Leader"] == node.url
+        proposed.clear()
+        assert await node.values() == []
+        counted = (await node.call("GET", "/v1/refused_writes")).json
+        assert len(counted["refused_writes"]) == (code == "PRODUCER_FENCED")
+
+    run(test)
+
+
+@pytest.mark.parametrize("refusal", [NotLeaderOrFollower(None, None), LeaderNotAvailable("nobody leads")])
+def test_what_surely_was_not_proposed_is_given_to_the_long_way(
+    proposed: list[BaseException], refusal: StockadeError
+) -> None:
+    async def test(node: Conversation) -> None:
+        node.server._context.leader_wait_s = 60
+        proposed.append(refusal)
+        assert (await ask(node, request(b"a"))).status == 200
+        assert await node.values() == ["a"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("budget", ["requests", "bodies"])
+def test_a_full_node_refuses_and_takes_nothing(budget: str) -> None:
+    async def test(node: Conversation) -> None:
+        full = getattr(node.server._context, budget)
+        full.limit = 0
+        answer = await ask(node, request(b"a"))
+        assert (answer.status, answer.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+        full.limit = 1 << 20
+
+    run(test)
+
+
+def test_only_what_is_plain_is_answered_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    short: list[bytes] = []
+    prepare = appending._prepare
+
+    async def noted(route: Any, context: Any, asked: Any) -> Any:
+        prepared = await prepare(route, context, asked)
+        short.append(prepared.batch.message)
+        return prepared
+
+    monkeypatch.setattr(appending, "_prepare", noted)
+
+    async def test(node: Conversation) -> None:
+        for header in (b"X: y", b"Stockade-Forwarded-By: client", b"Accept: application/*"):
+            assert (await ask(node, request(b"a", header))).status == 200
+        assert short == []
+        for header in (b"Stockade-If-Log-End: 3", b"Accept: application/json", b"User-Agent: me"):
+            assert (await ask(node, request(b"a", header))).status == 200
+        assert len(short) == 3
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"Stockade-Producer-Seq: 0", b"Stockade-Fence-Epoch: 1", b"Stockade-If-Log-End: x", b"stockade-session: a"],
+)
+def test_guards_that_are_wrong_are_told_as_on_the_long_way(header: bytes) -> None:
+    async def test(node: Conversation) -> None:
+        short = await ask(node, request(b"a", header))
+        long = await ask(node, request(b"a", header, b"X: y"))
+        assert (short.status, long.status) == (400, 400)
+        assert short.json["reason"] == long.json["reason"]
+
+    run(test)

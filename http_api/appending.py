@@ -5,11 +5,11 @@ not as plain as can be, and every one of which nothing was proposed, so that it 
 proposed is never proposed again.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple, NoReturn, cast
 
 from aiohttp import web
-from multidict import CIMultiDict
 
 from ..cluster.service import Partition
 from ..partition.commands import Appended
@@ -90,7 +90,7 @@ async def _prepare(route: Route, context: Context, request: web.Request) -> Prep
     return Prepared(partition, batch, guards, len(body))
 
 
-def _given(headers: CIMultiDict[str]) -> Parameters:
+def _given(headers: Mapping[str, str]) -> Parameters:
     return Parameters({}, (), [(name, headers[name]) for name in _GUARDS.intersection(headers)], ())
 
 

@@ -1,8 +1,7 @@
 """Requests as plain as most of the frequent ones are, and their answers: what the handlers of short ways share."""
 
+from collections.abc import Mapping
 from typing import NamedTuple, Self
-
-from multidict import CIMultiDict
 
 from ..cluster.model import Leader
 from . import media
@@ -16,7 +15,7 @@ PLAIN_HEADERS = frozenset(
 _ACCEPT = (None, "*/*", media.JSON)
 
 
-def is_plain(headers: CIMultiDict[str], names: frozenset[str] = PLAIN_HEADERS) -> bool:
+def is_plain(headers: Mapping[str, str], names: frozenset[str] = PLAIN_HEADERS) -> bool:
     """Whether there are no headers but these, and JSON is an answer. Names are in lower case (framing.py)."""
     return names.issuperset(headers) and headers.get("accept") in _ACCEPT
 

@@ -247,7 +247,7 @@ def test_a_batch_refused_until_its_time_ended_fails_with_the_last_refusal(cluste
             await (await producer.send("t", b"v"))
         assert refused.value.fields["outcome"]["state"] == "absent"
 
-    produce(cluster, work, request_timeout_ms=100, delivery_timeout_ms=300, **slow)
+    produce(cluster, work, request_timeout_ms=3_000, delivery_timeout_ms=3_300, **slow)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -119,6 +119,8 @@ class Steering(Engine):
         if origin.index <= self.commit_index or self.leading is not None:
             return False
         restore()
+        if origin.term > self.term:  # whoever leads an older one may contradict what is committed in it
+            self._follow(origin.term, None)
         self.journal.install(origin)
         self._SyncObj__raftCommitIndex = self._SyncObj__raftLastApplied = origin.index
         return True

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from simulation.checkpoints import NOWHERE, Checkpoint
 from simulation.world import Setting, World
 
 from stockade.raft.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
@@ -297,3 +298,29 @@ def test_settings_that_cannot_work_are_refused(changed: dict[str, int], fault: s
 def test_settings_at_their_edge_are_accepted() -> None:
     assert RaftSettings(heartbeat_ms=200, pending_bytes_max=17 << 20).heartbeat_ms == 200
     assert RaftSettings(entry_bytes_max=31 << 20, message_bytes_max=31 << 20).entry_bytes_max == 31 << 20
+
+
+def newer_checkpoint(world: World, leader: str) -> Checkpoint:
+    """As a leader of term 7 would have it, of which the cluster has not heard."""
+    captured = world.group(leader).capture()
+    assert captured is not None
+    return Checkpoint(captured.index + 10, 7, captured.configuration, captured.image.state)
+
+
+def test_an_installed_checkpoint_of_a_newer_term_takes_its_follower_there() -> None:
+    world, leader, (follower, _) = started()
+    group = world.group(follower)
+    assert group.install(newer_checkpoint(world, leader), NOWHERE)
+    assert (group.term, group._member.journal.term, group.leader) == (7, 7, None)
+
+
+def test_a_node_that_finds_a_checkpoint_of_a_newer_term_saves_that_before_it_speaks() -> None:
+    """It ended behind the rename of the checkpoint, before the log knew of it."""
+    world, leader, (follower, _) = started()
+    process = world.processes[follower]
+    world.disks[follower].checkpoints[1] = newer_checkpoint(world, leader)
+    process.close_group(1)
+    process.open_group(1)
+    group = world.group(follower)
+    assert (group.term, group._member.journal.term, group._member.voted_for) == (7, 7, None)
+    assert not group._member.journal.state_is_durable

@@ -80,8 +80,6 @@ class Engine(SyncObj):
         configuration = SyncObjConf(autoTick=False, useFork=False, commandsWaitLeader=False, journalFile=journal)
         super().__init__(Node(node_id), [], configuration, transport=Transport(None, None, None))
         self._SyncObj__raftLastApplied = journal.origin.index
-        if self.term > journal.term:  # a checkpoint was on disk before the term of its last entry was
-            self._SyncObj__setCurrentTerm(self.term, None)
 
     @property
     def term(self) -> int:

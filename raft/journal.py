@@ -46,8 +46,6 @@ class Journal:
         self._log = log
         self.term: int = recovered.term
         self.voted_for = recovered.voted_for
-        if origin.term > self.term:
-            self.term, self.voted_for = origin.term, None  # no vote of that term has left this node: none is saved
         if left.term >= self.term:
             self.term, self.voted_for = left.term, FORGOTTEN if left.term else None
         self._left = left
@@ -59,7 +57,9 @@ class Journal:
         self._durable_index = self.last_index
 
     def _begin(self, index: int, term: int, configuration: Configuration) -> None:
-        """No entries, from ``index`` on."""
+        """No entries, from ``index`` on, whose term may not be on disk: no vote of that term has left this node."""
+        if term > self.term:
+            self.setCurrentTerm(term, None)
         self.base_index: int = index
         self.last_index: int = index  # on disk or not
         self._locations: list[Location] = []

@@ -204,3 +204,14 @@ def test_ten_thousand_calls_on_one_slot_are_judged_though_something_is_always_un
     for k in range(5_000):
         calls += [call(20 * k, 20 * k + 15, k + 1, raises=True), call(20 * k + 12, 20 * k + 30, k + 1)]
     assert list(judge_calls(calls)) == []
+
+
+@pytest.mark.parametrize(("answered_s", "recovers"), [(81, True), (139, True), (141, False)])
+def test_a_partition_recovers_when_it_answers_whoever_asks_first_and_not_before_somebody_does(
+    answered_s: int, recovers: bool
+) -> None:
+    asked = append(80, "b", 2, 1)
+    assert asked.end is not None
+    late = Operation(asked.invoke, replace(asked.end, t_mono_ns=answered_s * S))
+    run = Evidence([append(2, "a", 1, 0), late], [], payload, notes=[note("healed", 10)])
+    assert (list(CHECKERS["recovery"](run)) == []) == recovers

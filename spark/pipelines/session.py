@@ -26,18 +26,29 @@ def session(name: str, cores: int | None = None) -> Any:
     if running is not None:
         return running
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # the JVM is there: spark-submit started us
-        submitted = SparkSession.builder.appName(name).getOrCreate()
-        submitted.dataSource.register(StockadeSource)  # Spark does not find it in what --py-files brought
-        return submitted
+        return _submitted(SparkSession.builder.appName(name).getOrCreate())
     _let_workers_find_us()
     builder = SparkSession.builder.appName(name).master(f"local[{cores or '*'}]")
     return builder.config(map=LOCAL).getOrCreate()
+
+
+def _submitted(spark: Any) -> Any:
+    """Spark does not look for data sources in what --py-files brought, and the process that plans a stream's batches
+    does not get those files: both are told where this package is.
+    """
+    spark.sparkContext.environment["PYTHONPATH"] = _home()
+    spark.dataSource.register(StockadeSource)
+    return spark
+
+
+def _home() -> str:
+    """Where this package is imported from: a folder, or ``stockade.zip``."""
+    return str(Path(__file__).absolute().parents[3])
 
 
 def _let_workers_find_us() -> None:
     """Python workers of a local session are this Python, and see this package."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    home = str(Path(__file__).absolute().parents[3])
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([home, *filter(None, known)]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([_home(), *filter(None, known)]))

@@ -36,6 +36,9 @@ def test_what_the_scripts_load_and_export_comes_back_byte_for_byte(url: str, tmp
     header, _, loaded = run("pipeline_load.py", tmp_path / "in", topic.name)
     assert header == ["topic", "name", "rows", "bytes", "seconds", "rows/s"]
     assert loaded[2] == "5"
+    # A stream: its planning process is not given what --py-files brought.
+    header, _, exported = run("pipeline_export.py", topic.name, tmp_path / "rows")
+    assert exported[2:4] == ["5", "1"]
     header, _, restored = run("pipeline_export.py", "--format", "text", topic.name, tmp_path / "out")
     assert header == ["topic", "folder", "rows", "parts", "seconds", "rows/s"]
     assert restored[2:4] == ["5", "2"]

@@ -5,7 +5,6 @@ not as plain as can be, and every one of which nothing was proposed, so that it 
 proposed is never proposed again.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple, NoReturn, cast
 
@@ -30,9 +29,9 @@ from .writing import (
     base_offset_header,
     check_message_id,
     count_refused,
+    guards_of,
     now_ms,
     propose,
-    read_guards,
 )
 
 PLACES_REMEMBERED_MAX = 1024
@@ -77,7 +76,7 @@ async def _prepare(route: Route, context: Context, request: web.Request) -> Prep
     """All that may be wrong before anything is proposed raises something."""
     headers, body = request.headers, request.content.read_nowait()
     context.tokens.check(headers.get("authorization"), route.needs)
-    guards = UNGUARDED if _GUARDS.isdisjoint(headers) else read_guards(_given(headers))
+    guards = UNGUARDED if _GUARDS.isdisjoint(headers) else guards_of(headers)
     partition = await context.service.partition(*_place(**request.match_info), None)
     if partition.leader().node_id not in (None, context.service.node_id):
         raise NotLeaderOrFollower(None, None)
@@ -88,10 +87,6 @@ async def _prepare(route: Route, context: Context, request: web.Request) -> Prep
     check_message_id(partition, guards)
     context.admit(len(body))
     return Prepared(partition, batch, guards, len(body))
-
-
-def _given(headers: Mapping[str, str]) -> Parameters:
-    return Parameters({}, (), [(name, headers[name]) for name in _GUARDS.intersection(headers)], ())
 
 
 @lru_cache(PLACES_REMEMBERED_MAX)

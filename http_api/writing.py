@@ -1,6 +1,7 @@
 """What all appends share: guards in the headers, the way to the partition, and the answer's fields."""
 
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -23,6 +24,9 @@ ONE_PARTITION = (*_PRODUCER, _IF_LOG_END, _MESSAGE_ID)
 """Headers that speak of one partition."""
 GUARDS = (*ONE_PARTITION, *_FENCE)
 """Headers that set a condition for an append."""
+_FENCE_KEYS = tuple(map(str.lower, _FENCE))
+_PRODUCER_KEYS = tuple(map(str.lower, _PRODUCER))
+_RARE_KEYS = frozenset(map(str.lower, (_IF_LOG_END, _MESSAGE_ID)))
 
 WRITERS_REMEMBERED_MAX = 4096
 """Tokens and producers' identities that need not be read again."""
@@ -61,6 +65,20 @@ def read_guards(given: Parameters) -> Guards:
     if not guards.waits:
         refuse_headers(given, "acks: 0 cannot be combined with")
     return guards
+
+
+def guards_of(headers: Mapping[str, str]) -> Guards:
+    """What ``read_guards`` reads of headers whose names are in lower case, where there is no query. Raises likewise.
+
+    Most writers that name a guard name both trios and nothing else.
+    """
+    fence, producer = tuple(map(headers.get, _FENCE_KEYS)), tuple(map(headers.get, _PRODUCER_KEYS))
+    if None in fence or None in producer or not _RARE_KEYS.isdisjoint(headers):
+        given = [(name, headers[name]) for name in map(str.lower, GUARDS) if name in headers]
+        return read_guards(Parameters({}, (), given, ()))
+    pid, epoch, sequence = producer
+    stamp = Stamp(*_identity(pid, epoch), integer(_PRODUCER[2], sequence or "", 0, SEQUENCE_MODULUS - 1))
+    return Guards(None, _token(*fence), stamp, None, None, None, True)
 
 
 def refuse_headers(given: Parameters, why: str) -> None:

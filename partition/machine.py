@@ -64,6 +64,8 @@ from .tenures import Tenure
 __all__ = ["PartitionConfig", "PartitionMachine"]
 
 _ACCEPTS_ANY_EPOCH = has_defect("epoch-check")
+_TOKENLESS = (PutStage, ChangeStages)
+_STORING = (Append, PutStage, AppendStage)
 
 
 class PartitionMachine:
@@ -193,10 +195,10 @@ class PartitionMachine:
     def _judge_topic(self, command: Append | Trim | PutStage | ChangeStages | AppendStage) -> StockadeError | None:
         topic_id = self.config.topic_id
         is_other = command.topic_id is not None and command.topic_id != topic_id
-        token = None if isinstance(command, PutStage | ChangeStages) else command.token
+        token = None if isinstance(command, _TOKENLESS) else command.token
         if is_other or (token is not None and is_of_other_topic(token.grant_id, topic_id)):
             return InconsistentTopicId(topic_id=topic_id)
-        if self.config.sealed and isinstance(command, Append | PutStage | AppendStage):
+        if self.config.sealed and isinstance(command, _STORING):
             return TopicSealed(log_end=self.log_end)
         return None
 

@@ -5,10 +5,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stockade.http_api import appending
+from stockade.http_api.parameters import Parameters
+from stockade.http_api.writing import GUARDS, Guards, guards_of, read_guards
 from stockade.partition.errors import (
     InternalError,
+    InvalidRequest,
     LeaderNotAvailable,
     NotLeaderOrFollower,
     ProducerFenced,
@@ -148,3 +153,24 @@ def test_guards_that_are_wrong_are_told_as_on_the_long_way(header: bytes) -> Non
         assert short.json["reason"] == long.json["reason"]
 
     run(test)
+
+
+VALUES = st.sampled_from(["0", "1", "007", "-1", "x", "", str(1 << 31), str(1 << 15), str(1 << 63), "g-1-1"])
+
+
+@given(st.dictionaries(st.sampled_from([name.lower() for name in GUARDS]), VALUES))
+def test_guards_are_read_alike_on_both_ways(headers: dict[str, str]) -> None:
+    def read(guards: Callable[[], Guards]) -> Guards | str:
+        try:
+            return guards()
+        except InvalidRequest as refusal:
+            return str(refusal)
+
+    assert read(lambda: guards_of(headers)) == read(lambda: read_guards(Parameters({}, (), headers.items(), ())))
+
+
+def test_guards_of_a_fenced_idempotent_writer_are_read_alike_on_both_ways() -> None:
+    headers = dict(zip(map(str.lower, GUARDS), ["5", "1", "9", "3", "m", "g-1-1", "7", "s"], strict=True))
+    for rare in ([], ["stockade-if-log-end"], ["stockade-if-log-end", "stockade-message-id"]):
+        some = {name: value for name, value in headers.items() if name not in rare}
+        assert guards_of(some) == read_guards(Parameters({}, (), some.items(), ()))

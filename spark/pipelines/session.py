@@ -18,6 +18,9 @@ LOCAL = {
     "spark.log.level": "ERROR",
 }
 """Settings of a local session. Under spark-submit what was submitted holds."""
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+PARTITIONS_PER_CORE = 4
+"""Of a shuffle under spark-submit, unless it was told how many: Spark's own 200 are for data of another size."""
 
 
 def session(name: str, cores: int | None = None) -> Any:
@@ -38,6 +41,9 @@ def _submitted(spark: Any) -> Any:
     """
     spark.sparkContext.environment["PYTHONPATH"] = _home()
     spark.dataSource.register(StockadeSource)
+    context = spark.sparkContext
+    if not context.getConf().contains(SHUFFLE_PARTITIONS):
+        spark.conf.set(SHUFFLE_PARTITIONS, str(PARTITIONS_PER_CORE * context.defaultParallelism))
     return spark
 
 

@@ -94,7 +94,11 @@ class LocalArena:
     def start(self, node: str) -> None:
         """Start it unless it runs, or its disk takes nothing now: then it is started when that is mended."""
         if self.pid(node) is None and (node not in self.disks or self.disks[node].is_well):
-            self._local.start_node(self._by_name[node])
+            try:
+                self._local.start_node(self._by_name[node])
+            except OSError:
+                if node not in self.disks:  # its disk may be cut off at this moment
+                    raise
 
     async def ready(self, node: str) -> None:
         """Return when it runs and is ready; one that ends while it starts is started again, a few times. Raises

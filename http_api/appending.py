@@ -20,7 +20,7 @@ from .call import Call, RequestHandler, Route
 from .context import Context
 from .dispatch import conclude
 from .parameters import Parameters
-from .plain import PLAIN_HEADERS, Plain, is_plain
+from .plain import PLAIN_HEADERS, Plain, fields, is_plain
 from .writing import (
     GUARDS,
     UNGUARDED,
@@ -54,7 +54,7 @@ def shortened(route: Route, context: Context, general: RequestHandler) -> Reques
     """A handler for the short way; ``general`` is the endpoint of the route."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        if not is_plain(request.headers, _HEADERS):
+        if not is_plain(fields(request), _HEADERS):
             return await general(request)
         try:
             prepared = await _prepare(route, context, request)
@@ -74,7 +74,7 @@ def shortened(route: Route, context: Context, general: RequestHandler) -> Reques
 
 async def _prepare(route: Route, context: Context, request: web.Request) -> Prepared:
     """All that may be wrong before anything is proposed raises something."""
-    headers, body = request.headers, request.content.read_nowait()
+    headers, body = fields(request), request.content.read_nowait()
     context.tokens.check(headers.get("authorization"), route.needs)
     guards = UNGUARDED if _GUARDS.isdisjoint(headers) else guards_of(headers)
     partition = await context.service.partition(*_place(**request.match_info), None)

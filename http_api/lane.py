@@ -90,16 +90,25 @@ class Body(NamedTuple):
 class Request:
     """As much of ``aiohttp.web.Request`` as the handlers of frequent routes look at."""
 
-    __slots__ = ("_connection", "content", "headers", "match_info", "method", "raw_path")
+    __slots__ = ("_connection", "_headers", "content", "fields", "match_info", "method", "raw_path")
     raw_headers: tuple[tuple[bytes, bytes], ...] = ()  # their size was looked at
 
     def __init__(self, connection: "LaneHandler", head: Head, match_info: dict[str, str], body: bytes) -> None:
         self._connection = connection
         self.method: str = head.method
         self.raw_path: str = head.path
-        self.headers: CIMultiDict[str] = CIMultiDict(head.headers)
+        self.fields: dict[str, str] = head.headers
+        """The headers, by name in lower case."""
+        self._headers: CIMultiDict[str] | None = None
         self.match_info: dict[str, str] = match_info
         self.content: Body = Body(body)
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """The headers, by name."""
+        if self._headers is None:
+            self._headers = CIMultiDict(self.fields)
+        return self._headers
 
     @property
     def content_length(self) -> int:

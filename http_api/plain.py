@@ -1,7 +1,9 @@
 """Requests as plain as most of the frequent ones are, and their answers: what the handlers of short ways share."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
+
+from aiohttp import web
 
 from ..cluster.model import Leader
 from . import media
@@ -13,6 +15,12 @@ PLAIN_HEADERS = frozenset(
 """Headers that nothing but the checks of a short way looks at."""
 
 _ACCEPT = (None, "*/*", media.JSON)
+
+
+def fields(request: web.Request) -> Mapping[str, str]:
+    """The headers of a request on the short way, by name in lower case."""
+    found: Mapping[str, str] = cast(Any, request).fields
+    return found
 
 
 def is_plain(headers: Mapping[str, str], names: frozenset[str] = PLAIN_HEADERS) -> bool:

@@ -11,7 +11,7 @@ from aiohttp import web
 from . import wire
 from .call import RequestHandler, Route
 from .context import Context
-from .plain import Plain, is_plain
+from .plain import Plain, fields, is_plain
 
 
 def shortened(route: Route, context: Context, general: RequestHandler) -> RequestHandler:
@@ -19,7 +19,7 @@ def shortened(route: Route, context: Context, general: RequestHandler) -> Reques
     del route
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        if not is_plain(request.headers):
+        if not is_plain(fields(request)):
             return await general(request)
         try:
             return cast(web.StreamResponse, await _renew(context, request))
@@ -32,7 +32,7 @@ def shortened(route: Route, context: Context, general: RequestHandler) -> Reques
 async def _renew(context: Context, request: web.Request) -> Plain:
     context.requests.take(1)
     try:
-        context.tokens.check(request.headers.get("authorization"), "read")
+        context.tokens.check(fields(request).get("authorization"), "read")
         session = await context.service.renew_session(request.match_info["session"])
     finally:
         context.requests.give_back(1)

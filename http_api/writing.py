@@ -24,8 +24,8 @@ ONE_PARTITION = (*_PRODUCER, _IF_LOG_END, _MESSAGE_ID)
 """Headers that speak of one partition."""
 GUARDS = (*ONE_PARTITION, *_FENCE)
 """Headers that set a condition for an append."""
-_FENCE_KEYS = tuple(map(str.lower, _FENCE))
-_PRODUCER_KEYS = tuple(map(str.lower, _PRODUCER))
+_WRITER_KEYS = tuple(map(str.lower, (*_FENCE, *_PRODUCER[:2])))
+_SEQUENCE_KEY = _PRODUCER[2].lower()
 _RARE_KEYS = frozenset(map(str.lower, (_IF_LOG_END, _MESSAGE_ID)))
 
 WRITERS_REMEMBERED_MAX = 4096
@@ -72,13 +72,15 @@ def guards_of(headers: Mapping[str, str]) -> Guards:
 
     Most writers that name a guard name both trios and nothing else.
     """
-    fence, producer = tuple(map(headers.get, _FENCE_KEYS)), tuple(map(headers.get, _PRODUCER_KEYS))
-    if None in fence or None in producer or not _RARE_KEYS.isdisjoint(headers):
+    get = headers.get
+    writer = tuple(map(get, _WRITER_KEYS))
+    sequence = get(_SEQUENCE_KEY)
+    if None in writer or sequence is None or not _RARE_KEYS.isdisjoint(headers):
         given = [(name, headers[name]) for name in map(str.lower, GUARDS) if name in headers]
         return read_guards(Parameters({}, (), given, ()))
-    pid, epoch, sequence = producer
-    stamp = Stamp(*_identity(pid, epoch), integer(_PRODUCER[2], sequence or "", 0, SEQUENCE_MODULUS - 1))
-    return Guards(None, _token(*fence), stamp, None, None, None, True)
+    token, pid, epoch = _writer(*writer)
+    stamp = Stamp(pid, epoch, integer(_PRODUCER[2], sequence, 0, SEQUENCE_MODULUS - 1))
+    return Guards(None, token, stamp, None, None, None, True)
 
 
 def refuse_headers(given: Parameters, why: str) -> None:
@@ -200,3 +202,8 @@ def _token(grant: str, epoch: str, session: str) -> Token:
 @lru_cache(WRITERS_REMEMBERED_MAX)
 def _identity(pid: str, epoch: str) -> tuple[int, int]:
     return integer(_PRODUCER[0], pid, 0, INT64_MAX), integer(_PRODUCER[1], epoch, 0, PRODUCER_EPOCH_MAX)
+
+
+@lru_cache(WRITERS_REMEMBERED_MAX)
+def _writer(grant: str, epoch: str, session: str, pid: str, producer_epoch: str) -> tuple[Token, int, int]:
+    return _token(grant, epoch, session), *_identity(pid, producer_epoch)

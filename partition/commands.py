@@ -31,7 +31,7 @@ def is_named(pid: ProducerId) -> bool:
     return pid % 2 == 1
 
 
-class Token(msgspec.Struct, frozen=True):
+class Token(msgspec.Struct, frozen=True, gc=False):
     """Fencing token of an append: the grant, its epoch on this partition, and the session that holds it."""
 
     grant_id: str
@@ -39,7 +39,7 @@ class Token(msgspec.Struct, frozen=True):
     session: str
 
 
-class Stamp(msgspec.Struct, frozen=True):
+class Stamp(msgspec.Struct, frozen=True, gc=False):
     """Idempotence stamp of a batch (KIP-98): producer id, its epoch, and the sequence number of the first record."""
 
     pid: ProducerId
@@ -53,7 +53,7 @@ class Stamp(msgspec.Struct, frozen=True):
         assert 0 <= self.first_seq < SEQUENCE_MODULUS
 
 
-class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True):
+class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True, gc=False):
     """Append one validated batch. Answers Appended, NotEnrolled, or a refusal.
 
     ``message`` is one encapsulated Arrow IPC RecordBatch message of ``count`` rows (records.py), ``crc`` its CRC-32.
@@ -205,7 +205,7 @@ Command = (
 )
 
 
-class Appended(msgspec.Struct, frozen=True, tag="appended"):
+class Appended(msgspec.Struct, frozen=True, tag="appended", gc=False):
     """Stored now, or (``duplicate``) by an earlier request, whose offsets and time these are; None: no longer
     remembered.
     """

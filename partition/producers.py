@@ -19,6 +19,7 @@ from .commands import (
     is_named,
 )
 from .errors import InvalidProducerEpoch, StockadeError, UnknownProducerId
+from .log import Log
 from .sequences import UNKNOWN, Entry, Outcome, Repeated, Run, certify, judge
 from .switches import has_defect
 
@@ -41,17 +42,15 @@ class Producers:
         self.max_dropped_pid: ProducerId = -1
         self.max_dropped_order: int = -1
 
-    def judge(
-        self, stamp: Stamp, count: int, strict: bool, bounds: tuple[Offset, Offset]
-    ) -> Repeated | NotEnrolled | StockadeError | None:
+    def judge(self, stamp: Stamp, count: int, strict: bool, log: Log) -> Repeated | NotEnrolled | StockadeError | None:
         """Verdict (SEMANTICS 5.8, A6 to A9) about a batch; None accepts it. Changes nothing.
 
-        ``strict`` as in the topic's configuration; ``bounds``: where the log begins and ends.
+        ``strict`` as in the topic's configuration; a refusal may tell where the log begins and ends.
         """
         entry = self.entries.get(stamp.pid)
         if entry is None:
             if stamp.first_seq and stamp.pid <= self.max_dropped_pid:
-                return UnknownProducerId(log_start=bounds[0], log_end=bounds[1])
+                return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
             return NotEnrolled(stamp.pid)
         verdict = judge(entry, stamp, count, strict)
         if isinstance(verdict, InvalidProducerEpoch):

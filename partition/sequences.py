@@ -22,7 +22,7 @@ BEHIND_MAX = 1 << 30
 """Longest distance backwards, in records, that is taken for a repetition; half of the number circle."""
 
 
-class CachedBatch(msgspec.Struct, frozen=True, array_like=True):
+class CachedBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A stored batch that is remembered: its sequence range, offsets, and moment of receipt."""
 
     first_seq: int
@@ -32,7 +32,7 @@ class CachedBatch(msgspec.Struct, frozen=True, array_like=True):
     timestamp_ms: int
 
 
-class Run(msgspec.Struct, frozen=True, array_like=True):
+class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a producer stored under one epoch: ``records`` of them, the last numbered ``last_seq`` (-1: none)."""
 
     epoch: int
@@ -52,7 +52,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
         return Run(self.epoch, last_seq, self.records + count, (*self.cache, batch)[-CACHE_BATCHES:])
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is remembered of a producer: the run of its epoch, and the last one before that stored anything.
 
     ``last_used_ms`` is the lease clock of its last use, ``order`` the place in the controller's log of the decision
@@ -71,7 +71,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
         return Entry(Run(epoch), prev, self.last_used_ms, self.order, self.grant_id)
 
 
-class Repeated(msgspec.Struct, frozen=True):
+class Repeated(msgspec.Struct, frozen=True, gc=False):
     """The batch was stored by an earlier request: ``batch`` if it is still remembered."""
 
     batch: CachedBatch | None

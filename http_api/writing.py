@@ -194,12 +194,10 @@ def _stamp(given: Parameters) -> Stamp | None:
     return Stamp(*known, given.number(sequence, SEQUENCE_MODULUS - 1))
 
 
-@lru_cache(WRITERS_REMEMBERED_MAX)
 def _token(grant: str, epoch: str, session: str) -> Token:
     return Token(grant, integer(_FENCE[1], epoch, 0, UINT64_MAX), session)
 
 
-@lru_cache(WRITERS_REMEMBERED_MAX)
 def _identity(pid: str, epoch: str) -> tuple[int, int]:
     return integer(_PRODUCER[0], pid, 0, INT64_MAX), integer(_PRODUCER[1], epoch, 0, PRODUCER_EPOCH_MAX)
 

@@ -36,7 +36,7 @@ class Kept:
         """Of commands, since the last checkpoint."""
         self._due = due
         self._checkpoint_bytes = checkpoint_bytes
-        self.flush: Callable[[], None] = getattr(machine, "flush", _nothing)
+        self.flush: Callable[[], None] | None = getattr(machine, "flush", None)
         if isinstance(machine, CheckpointedMachine):
             self.capture: Callable[[], Image] = machine.capture
             self.restore: Callable[[Path, bytes, Sequence[FileExtent]], None] = machine.restore
@@ -59,10 +59,6 @@ class Kept:
         if self.is_due:
             self._due()
         return result
-
-
-def _nothing() -> None:
-    """A machine without files has nothing to write."""
 
 
 class Keeper:

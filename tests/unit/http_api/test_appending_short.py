@@ -23,24 +23,13 @@ from stockade.partition.errors import (
 
 from .conversation import RECORDS, Conversation, nodes
 from .fake import FakePartition
-from .test_server import read_answer
+from .test_server import exchange
 
 WHOLE = b"POST " + RECORDS.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
 
 
 def request(body: bytes, *headers: bytes) -> bytes:
     return WHOLE + b"".join(line + b"\r\n" for line in headers) + b"Content-Length: %d\r\n\r\n" % len(body) + body
-
-
-async def ask(node: Conversation, data: bytes) -> Any:
-    reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
-    try:
-        writer.write(data)
-        async with asyncio.timeout(60):
-            return await read_answer(reader)
-    finally:
-        writer.close()
-        await writer.wait_closed()
 
 
 def run(test: Callable[[Conversation], Awaitable[None]]) -> None:
@@ -83,7 +72,7 @@ def test_what_may_have_been_proposed_is_not_proposed_again(
 ) -> None:
     async def test(node: Conversation) -> None:
         proposed.extend([refusal, ZeroDivisionError()])
-        answer = await ask(node, request(b"a"))
+        answer = await exchange(node, request(b"a"))
         assert (answer.status, answer.json["code"], len(proposed)) == (status, code, 1)
         assert answer.headers["Stockade-Leader"] == node.url
         proposed.clear()
@@ -101,7 +90,7 @@ def test_what_surely_was_not_proposed_is_given_to_the_long_way(
     async def test(node: Conversation) -> None:
         node.server._context.leader_wait_s = 60
         proposed.append(refusal)
-        assert (await ask(node, request(b"a"))).status == 200
+        assert (await exchange(node, request(b"a"))).status == 200
         assert await node.values() == ["a"]
 
     run(test)
@@ -112,7 +101,7 @@ def test_a_full_node_refuses_and_takes_nothing(budget: str) -> None:
     async def test(node: Conversation) -> None:
         full = getattr(node.server._context, budget)
         full.limit = 0
-        answer = await ask(node, request(b"a"))
+        answer = await exchange(node, request(b"a"))
         assert (answer.status, answer.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
         full.limit = 1 << 20
 
@@ -132,10 +121,10 @@ def test_only_what_is_plain_is_answered_here(monkeypatch: pytest.MonkeyPatch) ->
 
     async def test(node: Conversation) -> None:
         for header in (b"X: y", b"Stockade-Forwarded-By: client", b"Accept: application/*"):
-            assert (await ask(node, request(b"a", header))).status == 200
+            assert (await exchange(node, request(b"a", header))).status == 200
         assert short == []
         for header in (b"Stockade-If-Log-End: 3", b"Accept: application/json", b"User-Agent: me"):
-            assert (await ask(node, request(b"a", header))).status == 200
+            assert (await exchange(node, request(b"a", header))).status == 200
         assert len(short) == 3
 
     run(test)
@@ -147,8 +136,8 @@ def test_only_what_is_plain_is_answered_here(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_guards_that_are_wrong_are_told_as_on_the_long_way(header: bytes) -> None:
     async def test(node: Conversation) -> None:
-        short = await ask(node, request(b"a", header))
-        long = await ask(node, request(b"a", header, b"X: y"))
+        short = await exchange(node, request(b"a", header))
+        long = await exchange(node, request(b"a", header, b"X: y"))
         assert (short.status, long.status) == (400, 400)
         assert short.json["reason"] == long.json["reason"]
 

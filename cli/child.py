@@ -1,18 +1,18 @@
-"""A command that runs only while something is owned, and is ended with its children when that is lost."""
+"""A command that runs only while something is owned, and is ended with all that it started when that is lost."""
 
 import asyncio
-import ctypes
 import os
 import signal
+import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import click
 
-from .exits import FENCED, NOT_RUN
+from . import subreaper
+from .exits import FENCED
 from .manual import Adding
-
-_PR_SET_PDEATHSIG = 1
 
 ttl_option: Adding = click.option(
     "--ttl",
@@ -28,7 +28,7 @@ grace_option: Adding = click.option(
     default=5.0,
     show_default=True,
     type=click.FloatRange(0, 300),
-    help="Seconds from SIGTERM to SIGKILL when it is lost.",
+    help="Seconds from SIGTERM to SIGKILL for COMMAND when it is lost, and for what COMMAND left behind.",
 )
 
 
@@ -39,52 +39,41 @@ async def run_while(
     why: Callable[[], str],
     grace_s: float,
 ) -> int:
-    """Run it in a process group of its own, with ``token`` in its environment as STOCKADE_*; answers the exit code.
+    """Run it under a subreaper, with ``token`` in its environment as STOCKADE_*; answers the exit code.
 
-    When ``lost`` is set first, it says ``why`` and ends the command.
+    When ``lost`` is set first, it says ``why`` and ends the command. Whichever way this ends: so has all that the
+    command started.
     """
     environment = os.environ | {f"STOCKADE_{name}": value for name, value in token.items()}
-    try:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
         process = await asyncio.create_subprocess_exec(
-            *command, env=environment, start_new_session=True, preexec_fn=_die_with_parent
+            *(sys.executable, "-I", "-S", subreaper.__file__, str(theirs.fileno()), str(grace_s), *command),
+            env=environment,
+            start_new_session=True,
+            pass_fds=[theirs.fileno()],
         )
-    except OSError as error:
-        click.echo(f"Error: {command[0]}: {error.strerror}", err=True)
-        return NOT_RUN
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, _signal, process, number)
-    ended = asyncio.ensure_future(process.wait())
-    losing = asyncio.ensure_future(lost.wait())
-    try:
-        await asyncio.wait({ended, losing}, return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            return _code(ended.result())
-        click.echo(f"Error: {why()}", err=True)
-        await _end(process, ended, grace_s)
-        return FENCED
-    finally:
-        losing.cancel()
-        _signal(process, signal.SIGKILL)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, _order, ours, number)
+        ended = asyncio.ensure_future(process.wait())
+        losing = asyncio.ensure_future(lost.wait())
+        try:
+            await asyncio.wait({ended, losing}, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                return _code(ended.result())
+            click.echo(f"Error: {why()}", err=True)
+            _order(ours, subreaper.END)
+            await ended
+            return FENCED
+        finally:
+            losing.cancel()
+            ours.close()  # whatever made us leave: what is left of the command ends
+            await ended
 
 
-def _die_with_parent() -> None:
-    """Whatever ends us, the command does not go on alone (Linux; elsewhere only the log protects)."""
-    with suppress(AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-async def _end(process: asyncio.subprocess.Process, ended: "asyncio.Future[int]", grace_s: float) -> None:
-    _signal(process, signal.SIGTERM)
-    with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.shield(ended), grace_s)
-    _signal(process, signal.SIGKILL)
-    await ended
-
-
-def _signal(process: asyncio.subprocess.Process, number: int) -> None:
-    """To the command and whatever it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+def _order(ours: socket.socket, order: int) -> None:
+    with suppress(OSError):
+        ours.send(bytes([order]))
 
 
 def _code(returncode: int) -> int:

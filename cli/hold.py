@@ -54,11 +54,15 @@ async def hold(
     ttl_s: float,
     grace_s: float,
 ) -> None:
-    """Own partitions of TOPIC, run COMMAND, and end it with its children as soon as they are lost.
+    """Own partitions of TOPIC, run COMMAND, and end it with all that it started as soon as they are lost.
 
     COMMAND finds the fencing token in STOCKADE_GRANT, STOCKADE_EPOCH and STOCKADE_SESSION, and TOPIC in STOCKADE_TOPIC:
     what it appends with the token is refused by the log once somebody else owns the partition, however late the signal
     comes. Write `--` before COMMAND.
+
+    On Linux that is everything that descends from COMMAND, also what left its session, and also when COMMAND ends by
+    itself or this process is killed; elsewhere, its process group. What another service starts for it (a container
+    engine, cron, systemd) is not ended: give that the token.
     """
     async with (
         Client(config) as client,

@@ -64,7 +64,7 @@ async def own(
     *,
     wait: bool,
 ) -> None:
-    """Own RESOURCE in GROUP while COMMAND runs, and end it with its children as soon as it is lost.
+    """Own RESOURCE in GROUP while COMMAND runs, and end it with all that it started as soon as it is lost.
 
     RESOURCE is any text of 1 to 1024 bytes. COMMAND finds STOCKADE_GROUP, STOCKADE_RESOURCE, STOCKADE_SESSION,
     STOCKADE_GENERATION and STOCKADE_FENCE_EPOCH: the last only ever grows, so that other stores can refuse who is late.

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +13,38 @@ from stockade.cli.main import main
 from ..client.fake_cluster import FakeCluster
 
 Run = Callable[..., Result]
+
+
+SLEEP = "for i in $(seq 1200); do sleep 0.1; done\n"
+"""Two minutes in pieces, as a shell obeys a trap between commands only."""
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def take_over_once(condition: Callable[[], bool], cluster: FakeCluster) -> None:
+    wait_until(condition)
+    cluster.take_over("jobs")
+
+
+class Orphan:
+    """A process that did all it could to get away from who started it (``start`` is the shell's line for that)."""
+
+    def __init__(self, folder: Path, first: str = ":") -> None:
+        self.started = folder / "started"
+        script = folder / "orphan"
+        script.write_text(f"{first}\necho $$ > {self.started}.new\nmv {self.started}.new {self.started}\n{SLEEP}")
+        self.start = f"(setsid sh {script} &)"
+
+    def is_running(self) -> bool:
+        try:
+            return "State:\tZ" not in Path(f"/proc/{self.started.read_text().strip()}/status").read_text()
+        except FileNotFoundError:
+            return False
 
 
 @pytest.fixture
@@ -56,14 +90,7 @@ def test_a_command_is_ended_with_its_children_when_its_partitions_are_lost(
     cluster.create("jobs")
     running, after = tmp_path / "running", tmp_path / "after"
 
-    def take_over() -> None:
-        deadline = time.monotonic() + 10
-        while not running.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        cluster.take_over("jobs")
-
-    thief = threading.Thread(target=take_over)
+    thief = threading.Thread(target=take_over_once, args=(running.exists, cluster))
     thief.start()
     script = f"trap '' TERM; (sleep 30; touch {after}) & touch {running}; wait; sleep 30"
     done = run("--ttl", "1", "--grace", "0.2", "jobs", "--", "sh", "-c", script)
@@ -80,3 +107,41 @@ def test_a_command_that_is_not_there_and_one_ended_by_a_signal_have_the_exit_cod
     assert run("jobs", "--", "/no/such/command").exit_code == 127
     assert run("jobs", "--", "sh", "-c", "kill -9 $$").exit_code == 137
     assert cluster.sessions == {}
+
+
+def test_a_grandchild_that_left_the_session_ends_with_the_ownership(
+    cluster: FakeCluster, run: Run, tmp_path: Path
+) -> None:
+    """It has a session and a process group of its own, its parent is gone, and it ignores SIGTERM."""
+    cluster.create("jobs")
+    orphan = Orphan(tmp_path, first="trap '' TERM")
+    thief = threading.Thread(target=take_over_once, args=(orphan.started.exists, cluster))
+    thief.start()
+    done = run("--ttl", "1", "--grace", "0.2", "jobs", "--", "sh", "-c", f"{orphan.start}; sleep 300")
+    thief.join()
+    assert done.exit_code == 5, done.output
+    assert not orphan.is_running()
+
+
+def test_what_a_command_leaves_behind_is_asked_to_end_before_the_ownership_does(
+    cluster: FakeCluster, run: Run, tmp_path: Path
+) -> None:
+    cluster.create("jobs")
+    asked = tmp_path / "asked"
+    orphan = Orphan(tmp_path, first=f"trap 'touch {asked}; exit' TERM")
+    done = run(
+        "--grace", "60", "jobs", "--", "sh", "-c", f"{orphan.start}; until [ -e {orphan.started} ]; do :; done; exit 3"
+    )
+    assert done.exit_code == 3, done.output
+    assert not orphan.is_running()
+    assert asked.exists()
+
+
+def test_nothing_goes_on_when_the_holder_itself_is_killed(cluster: FakeCluster, tmp_path: Path) -> None:
+    cluster.create("jobs")
+    orphan = Orphan(tmp_path)
+    command = ["--url", cluster.nodes[0], "--", "sh", "-c", f"{orphan.start}; sleep 300"]
+    with subprocess.Popen([sys.executable, "-m", "stockade", "hold", "jobs", *command]) as holder:
+        wait_until(orphan.started.exists)
+        holder.kill()
+    wait_until(lambda: not orphan.is_running())

@@ -1,0 +1,154 @@
+"""The process between `stockade hold` or `own` and COMMAND: nothing that COMMAND started outlives it.
+
+Run by its path, with the standard library alone, so that it costs little. It is the subreaper of all that COMMAND
+starts (Linux): whoever leaves COMMAND's session or process group, or loses its parent, stays a descendant of this
+process, and is found and ended with the rest. Other systems have no subreapers: there it ends the process group.
+
+It obeys a pipe. A byte: that signal for COMMAND's process group; 0: end everything. The end of the pipe (whoever holds
+its other end died, be it by SIGKILL): end everything at once. It has COMMAND's exit code, 128 + the number of a signal.
+It must never start anything but COMMAND.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+END = 0
+NOT_RUN = 127
+KILLED_WAIT_S = 10.0
+"""After SIGKILL: only a process that the kernel cannot let go (a dead disk) is still there then, and is named."""
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_KILL_AGAIN_S = 0.05
+
+
+class Brood:
+    """COMMAND and everything that it started. ``code``: COMMAND's exit code, None while it runs."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._woken = _wakes_at_a_death()
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        self._command = subprocess.Popen(  # noqa: S603
+            command,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - there are no threads here
+        )
+        self.code: int | None = None
+        self.is_gone: bool = False
+        """Nobody is left, orphans included."""
+
+    def wait(self, seconds: float | None, control: int | None = None) -> bytes | None:
+        """Until somebody ends or the seconds have passed: None; or until an order comes by ``control``."""
+        watched = [self._woken.fileno()] + ([] if control is None else [control])
+        ready, _, _ = select.select(watched, [], [], seconds)
+        order = None if control is None or control not in ready else os.read(control, 1)
+        with suppress(BlockingIOError):
+            self._woken.recv(4096)
+        self._reap()
+        return order
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self._command.pid:
+                    code = os.waitstatus_to_exitcode(status)
+                    self.code = code if code >= 0 else 128 - code
+        self.is_gone = True
+
+    def signal_group(self, number: int) -> None:
+        """To COMMAND and those that did not leave its process group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._command.pid, number)
+
+    def end(self, grace_s: float) -> list[int]:
+        """SIGTERM, time to end, then SIGKILL until nobody is left. Answers who is there all the same."""
+        deadline = time.monotonic() + grace_s
+        if not self.is_gone and grace_s > 0:
+            self._signal_all(signal.SIGTERM)
+        while not self.is_gone and (left := deadline - time.monotonic()) > 0:
+            self.wait(left)
+        deadline = time.monotonic() + KILLED_WAIT_S
+        self.signal_group(signal.SIGKILL)  # where there are no subreapers this is all that can be done
+        while not self.is_gone and time.monotonic() < deadline:
+            self._signal_all(signal.SIGKILL)  # again and again: what was being started was not listed yet
+            self.wait(_KILL_AGAIN_S)
+        return [] if self.is_gone else list(descendants(os.getpid()))
+
+    def _signal_all(self, number: int) -> None:
+        for pid in descendants(os.getpid()):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+
+def descendants(ancestor: int) -> Iterator[int]:
+    """Children, their children, and so on, as they are now; none where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])  # the name before may have any character
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    line = [ancestor]
+    for pid in line:
+        yield from children.get(pid, ())
+        line += children.get(pid, ())
+
+
+def _wakes_at_a_death() -> socket.socket:
+    """Readable after each SIGCHLD."""
+    woken, waking = socket.socketpair()
+    woken.setblocking(False)
+    waking.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waking.detach(), warn_on_full_buffer=False)
+    return woken
+
+
+def _die_with_parent() -> None:
+    """Whatever ends this process, COMMAND does not go on alone."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    with suppress(AttributeError):
+        ctypes.CDLL(None).prctl(option, value)
+
+
+def _obey(brood: Brood, control: int, grace_s: float) -> float:
+    """Until COMMAND has ended or shall end; answers the grace that is left to the others, in seconds."""
+    while brood.code is None:
+        order = brood.wait(None, control)
+        if order == b"":
+            return 0.0
+        if order == bytes([END]):
+            return grace_s
+        if order is not None:
+            brood.signal_group(order[0])
+    return grace_s
+
+
+def main(control: int, grace_s: float, command: Sequence[str]) -> int:
+    """Run it; answers the exit code."""
+    try:
+        brood = Brood(command)
+    except OSError as error:
+        print(f"Error: {command[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return NOT_RUN
+    left = brood.end(_obey(brood, control, grace_s))
+    if left:
+        print(f"Error: not even SIGKILL ended {', '.join(map(str, left))}", file=sys.stderr)  # noqa: T201
+    return brood.code if brood.code is not None else 128 + signal.SIGKILL
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))

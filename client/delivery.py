@@ -1,13 +1,17 @@
 """What a producer's user holds and waits for: the delivery of what was sent, and room in the buffer."""
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from ..partition.errors import StockadeError
 from .batches import Batch, Receipt
 from .errors import BufferFull
+
+_log = logging.getLogger(__name__)
 
 
 class Delivery:
@@ -33,15 +37,32 @@ class Delivery:
         """The refusal, once it is there; None while undecided and when it is stored."""
         return self._batch.outcome if isinstance(self._batch.outcome, StockadeError) else None
 
+    @property
+    def receipt(self) -> Receipt | None:
+        """The receipt, once it is stored; None while undecided and when it failed."""
+        outcome = self._batch.outcome
+        if not isinstance(outcome, Receipt):
+            return None
+        return outcome if self._index is None else _record_of(outcome, self._index)
+
+    def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
+        """Call it with this delivery once that is done: at once if it is, else in the loop, before whoever awaits it
+        goes on. Like an interceptor it must be quick; what it raises is logged.
+        """
+        if self.is_done:
+            _call(callback, self)
+        else:
+            self._batch.watchers.append(partial(_call, callback, self))
+
     def __await__(self) -> Generator[Any, None, Receipt]:
         if self._batch.outcome is None:
             yield from _settled(self._batch).__await__()
-        outcome = self._batch.outcome
-        assert outcome is not None
-        if isinstance(outcome, StockadeError):
+        if self.failure is not None:
             self._batch.is_reported = True
-            raise outcome
-        return outcome if self._index is None else _record_of(outcome, self._index)
+            raise self.failure
+        receipt = self.receipt
+        assert receipt is not None
+        return receipt
 
 
 class Buffer:
@@ -118,6 +139,13 @@ async def _settled(batch: Batch) -> None:
 
     batch.watchers.append(wake)
     await future
+
+
+def _call(callback: Callable[[Delivery], object], delivery: Delivery) -> None:
+    try:
+        callback(delivery)
+    except Exception:
+        _log.exception("a callback of a delivery failed")
 
 
 def _record_of(receipt: Receipt, index: int) -> Receipt:

@@ -1,70 +1,174 @@
 """OpenTelemetry, for those who have it (the extra ``otel``): ``from stockade import otel``.
 
-Everything here is a hook that the application puts in: an interceptor that lets a record carry the trace it belongs to,
-a span around the work on a record that was read, and metrics of what a producer's batches came to. Names are those of
-OpenTelemetry's conventions for messaging. Without the application's own SDK all of it does nothing.
+Everything here is a hook that the application puts in: a span for each record that it sends, or just an interceptor
+that lets records carry the trace they belong to; a span around the work on a record that was read; and metrics of both.
+Names are those of OpenTelemetry's conventions for messaging. Without the application's own SDK all of it does nothing.
 """
 
-from collections.abc import Iterator, Mapping
+import functools
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from opentelemetry import context, metrics, propagate, trace
 
+from ..partition.errors import StockadeError
+from ..partition.records import Header
 from .batches import Receipt, Record
+from .delivery import Delivery
 from .outcomes import Failure
 from .pieces import ConsumedRecord
 from .producer import Producer
 
-_SYSTEM = {"messaging.system": "stockade"}
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+"""Bounds of the histograms' buckets, as the conventions have them: the SDK's own are for milliseconds."""
 
 
 def inject(topic: str, record: Record) -> Record:
-    """An interceptor: puts the current trace into the record's headers (``traceparent`` and its like)."""
-    carried: dict[str, str] = {}
-    propagate.inject(carried)
-    added = [(name, value.encode()) for name, value in carried.items()]
-    return record._replace(headers=[*(record.headers or ()), *added]) if added else record
+    """An interceptor: puts the current trace into the record's headers (``traceparent`` and its like).
+
+    A record that carries a trace already, as one that is passed on does, keeps that.
+    """
+    headers = _carrying(record.headers)
+    return record if headers is record.headers else record._replace(headers=headers)
+
+
+async def send(
+    producer: Producer,
+    topic: str,
+    value: bytes | None,
+    *,
+    key: bytes | None = None,
+    partition: int | None = None,
+    headers: Sequence[Header] | None = None,
+    timestamp_ms: int | None = None,
+) -> Delivery:
+    """``producer.send`` in a span of its own, ``send TOPIC``, which the record carries and which ends with its outcome.
+
+    Where spans are recorded, one costs more than sending its record: for many records prefer ``inject``, which lets
+    them carry the trace around them.
+    """
+    span = trace.get_tracer("stockade").start_span(
+        f"send {topic}", kind=trace.SpanKind.PRODUCER, attributes=_operation("send", topic)
+    )
+    try:
+        with trace.use_span(span, end_on_exit=False):
+            delivery = await producer.send(
+                topic, value, key=key, partition=partition, headers=_carrying(headers), timestamp_ms=timestamp_ms
+            )
+    except BaseException as error:
+        span.set_attribute("error.type", _error_type(error))
+        span.end()  # use_span has written the exception down
+        raise
+    delivery.add_done_callback(functools.partial(_end, span))
+    return delivery
 
 
 @contextmanager
-def processing(record: ConsumedRecord) -> Iterator[trace.Span]:
+def processing(record: ConsumedRecord, *, group: str | None = None) -> Iterator[trace.Span]:
     """A span around the work on a record; a child of the span in which the record was sent, if it carries that.
 
-    What the work raises is written down in the span, and raised.
+    ``group``: the consumer group that the work is done for. What the work raises is written down in the span, and
+    raised. Counts the record, and how long the work took.
     """
-    place: Mapping[str, str | int] = _SYSTEM | {
-        "messaging.operation.type": "process",
-        "messaging.destination.name": record.topic,
-        "messaging.destination.partition.id": str(record.partition),
-        "messaging.stockade.offset": record.offset,
-    }
-    tracer = trace.get_tracer("stockade")
-    kind = trace.SpanKind.CONSUMER
-    with tracer.start_as_current_span(f"process {record.topic}", sent_in(record), kind=kind, attributes=place) as span:
-        yield span
+    common = _operation("process", record.topic) | ({"messaging.consumer.group.name": group} if group else {})
+    place = {"messaging.destination.partition.id": str(record.partition)}
+    carried = sent_in(record)
+    sent = trace.get_current_span(carried).get_span_context()
+    instruments = _instruments(metrics.get_meter_provider())
+    begun_s = time.monotonic()
+    failed: dict[str, str] = {}
+    try:
+        with trace.get_tracer("stockade").start_as_current_span(
+            f"process {record.topic}",
+            carried,
+            kind=trace.SpanKind.CONSUMER,
+            attributes=common | place | {"messaging.stockade.offset": record.offset},
+            links=[trace.Link(sent)] if sent.is_valid else (),
+        ) as span:
+            try:
+                yield span
+            except Exception as error:
+                failed["error.type"] = _error_type(error)
+                span.set_attributes(failed)
+                raise
+    finally:
+        instruments.consumed.add(1, common | place | failed)
+        instruments.processed.record(time.monotonic() - begun_s, common | failed)
 
 
 def sent_in(record: ConsumedRecord) -> context.Context:
     """The trace that the record carries."""
-    carried = {name: value.decode("ascii", "replace") for name, value in record.headers}
-    return propagate.extract(carried)
+    return propagate.extract({name: value.decode("ascii", "replace") for name, value in record.headers})
 
 
 def measure(producer: Producer) -> None:
     """Count records of ``producer`` that were stored or failed (``error.type``), and time its batches."""
-    meter = metrics.get_meter("stockade")
-    sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Records that have their outcome")
-    took = meter.create_histogram("messaging.client.operation.duration", "s", "From send to the outcome, by batch")
 
     def settled(outcome: Receipt | Failure, seconds: float) -> None:
-        place = _SYSTEM | {
-            "messaging.operation.name": "send",
-            "messaging.destination.name": outcome.topic,
-            "messaging.destination.partition.id": str(outcome.partition),
-        }
+        instruments = _instruments(metrics.get_meter_provider())
+        place = _operation("send", outcome.topic)
+        place["messaging.destination.partition.id"] = str(outcome.partition)
         if isinstance(outcome, Failure):
             place["error.type"] = outcome.error.code
-        sent.add(outcome.count, place)
-        took.record(seconds, place)
+        instruments.sent.add(outcome.count, place)
+        instruments.took.record(seconds, place)
 
     producer.on_outcome(settled)
+
+
+class _Instruments(NamedTuple):
+    sent: metrics.Counter
+    took: metrics.Histogram
+    consumed: metrics.Counter
+    processed: metrics.Histogram
+
+
+@functools.lru_cache(maxsize=2)
+def _instruments(provider: metrics.MeterProvider) -> _Instruments:
+    """Made once for each provider: the application may set its own at any time."""
+    meter = provider.get_meter("stockade")
+    timed: dict[str, Any] = {"unit": "s", "explicit_bucket_boundaries_advisory": _SECONDS}
+    return _Instruments(
+        meter.create_counter("messaging.client.sent.messages", "{message}", "Records that have their outcome"),
+        meter.create_histogram(
+            "messaging.client.operation.duration", description="From send to the outcome, by batch", **timed
+        ),
+        meter.create_counter("messaging.client.consumed.messages", "{message}", "Records handed to the application"),
+        meter.create_histogram("messaging.process.duration", description="Work on one record", **timed),
+    )
+
+
+def _operation(name: str, topic: str) -> dict[str, str]:
+    return {
+        "messaging.system": "stockade",
+        "messaging.operation.type": name,
+        "messaging.operation.name": name,
+        "messaging.destination.name": topic,
+    }
+
+
+def _carrying(headers: Sequence[Header] | None) -> Sequence[Header] | None:
+    """The headers with the current trace, unless they carry one."""
+    carried: dict[str, str] = {}
+    propagate.inject(carried)
+    if not carried or any(name in carried for name, _ in headers or ()):
+        return headers
+    return [*(headers or ()), *((name, value.encode()) for name, value in carried.items())]
+
+
+def _end(span: trace.Span, delivery: Delivery) -> None:
+    receipt, failure = delivery.receipt, delivery.failure
+    if receipt is not None:
+        span.set_attribute("messaging.destination.partition.id", str(receipt.partition))
+        if receipt.offset is not None:
+            span.set_attribute("messaging.stockade.offset", receipt.offset)
+    if failure is not None:
+        span.set_attribute("error.type", _error_type(failure))
+        span.set_status(trace.StatusCode.ERROR, failure.detail)
+    span.end()
+
+
+def _error_type(error: BaseException) -> str:
+    return error.code if isinstance(error, StockadeError) else type(error).__qualname__

@@ -104,6 +104,11 @@ class UnknownTopicOrPartition(
 ):
     """Fields: topic, partition (None when the topic itself is unknown)."""
 
+    def __init__(self, detail: str | None = None, topic: str | None = None, partition: int | None = None) -> None:
+        if detail is None and topic is not None:
+            detail = f"No such topic: {topic}" if partition is None else f"Topic {topic} has no partition {partition}"
+        super().__init__(detail, topic=topic, partition=partition)
+
 
 class UnknownSession(StockadeError, code="UNKNOWN_SESSION", http_status=404, title="No such session"):
     """Never opened, closed, or expired so long ago that it is forgotten."""

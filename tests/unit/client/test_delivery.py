@@ -36,6 +36,24 @@ def test_waiting_can_be_given_up_and_taken_up_again() -> None:
     asyncio.run(run())
 
 
+def test_callbacks_hear_of_a_delivery_once_in_time_or_late_and_one_that_fails_harms_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fails(_: Delivery) -> None:
+        raise ValueError("in a callback")
+
+    batch = Batch(0.0)
+    delivery = Delivery(batch, 1)
+    heard: list[Receipt | None] = []
+    delivery.add_done_callback(fails)
+    delivery.add_done_callback(lambda done: heard.append(done.receipt))
+    assert delivery.receipt is None
+    batch.settle(Receipt("t", 0, 40, 2, False, 0))
+    delivery.add_done_callback(lambda done: heard.append(done.receipt))
+    assert heard == [Receipt("t", 0, 41, 1, False, 0)] * 2
+    assert "a callback of a delivery failed" in caplog.text
+
+
 async def take(buffer: Buffer, size: int, took: list[int]) -> None:
     await buffer.take(size)
     took.append(size)

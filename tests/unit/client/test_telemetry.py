@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from stockade import ClientConfig, Consumer, Producer, otel
+from stockade import ClientConfig, ConsumedRecord, Consumer, Producer, otel
+from stockade.errors import InvalidRecord, MessageTooLarge
 
 from .fake_cluster import FakeCluster, Fault
 
@@ -30,7 +31,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
     collected = InMemoryMetricReader()
     provider = MeterProvider([collected])
-    monkeypatch.setattr(metrics, "get_meter", provider.get_meter)
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
     yield collected
     provider.shutdown()
 
@@ -84,11 +85,96 @@ def test_what_is_stored_and_what_fails_is_counted(cluster: FakeCluster, reader: 
                 await refused
 
     asyncio.run(run())
-    points: dict[str, Any] = {}
-    collected = reader.get_metrics_data()
-    assert collected is not None
-    for metric in collected.resource_metrics[0].scope_metrics[0].metrics:
-        points[metric.name] = {(point.attributes or {}).get("error.type"): point for point in metric.data.data_points}
+    points = points_of(reader)
     sent = points["messaging.client.sent.messages"]
     assert {error: point.value for error, point in sent.items()} == {None: 2, "MESSAGE_TOO_LARGE": 1}
-    assert points["messaging.client.operation.duration"][None].count == 1
+    took = points["messaging.client.operation.duration"][None]
+    assert (took.count, took.explicit_bounds[0]) == (1, 0.005)  # seconds; an SDK's own bounds are for milliseconds
+
+
+def points_of(reader: InMemoryMetricReader) -> dict[str, dict[object, Any]]:
+    """By metric, then by error.type."""
+    collected = reader.get_metrics_data()
+    assert collected is not None
+    return {
+        metric.name: {(point.attributes or {}).get("error.type"): point for point in metric.data.data_points}
+        for metric in collected.resource_metrics[0].scope_metrics[0].metrics
+    }
+
+
+def test_a_record_sent_in_a_span_of_its_own_ends_it_with_its_outcome(
+    cluster: FakeCluster, spans: InMemorySpanExporter
+) -> None:
+    cluster.create("t")
+    cluster.faults = [None, Fault.TOO_LARGE]
+
+    async def run() -> None:
+        config = ClientConfig(bootstrap=tuple(cluster.nodes), inflight_batches_max=1, on_error="continue")
+        async with Producer(config) as producer, Consumer(config) as consumer:
+            await (await otel.send(producer, "t", b"v"))
+            with pytest.raises(MessageTooLarge):
+                await (await otel.send(producer, "t", b"w"))
+            with pytest.raises(InvalidRecord):
+                _ = await otel.send(producer, "t", "no bytes")  # type: ignore[arg-type]
+            async for record in consumer.read("t"):
+                with otel.processing(record, group="g"):
+                    pass
+
+    asyncio.run(run())
+    stored, refused, invalid, work = spans.get_finished_spans()
+    common = {"messaging.system": "stockade", "messaging.destination.name": "t"}
+    place = {"messaging.destination.partition.id": "0", "messaging.stockade.offset": 0}
+    send = common | dict.fromkeys(("messaging.operation.name", "messaging.operation.type"), "send")
+    process = common | dict.fromkeys(("messaging.operation.name", "messaging.operation.type"), "process")
+    assert [(span.name, span.kind) for span in (stored, work)] == [
+        ("send t", trace.SpanKind.PRODUCER),
+        ("process t", trace.SpanKind.CONSUMER),
+    ]
+    assert stored.attributes == send | place
+    assert refused.attributes == send | {"error.type": "MESSAGE_TOO_LARGE"}
+    assert invalid.attributes == send | {"error.type": "INVALID_RECORD"}
+    assert [span.status.status_code for span in (stored, refused, invalid)] == [
+        trace.StatusCode.UNSET,
+        *[trace.StatusCode.ERROR] * 2,
+    ]
+    assert work.attributes == process | place | {"messaging.consumer.group.name": "g"}
+    assert stored.context is not None
+    assert work.parent is not None
+    assert {link.context.span_id for link in work.links} == {work.parent.span_id} == {stored.context.span_id}
+
+
+def test_a_record_that_is_passed_on_keeps_the_trace_that_it_carries(
+    cluster: FakeCluster, spans: InMemorySpanExporter
+) -> None:
+    cluster.create("t")
+    carried = [("traceparent", b"00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")]
+
+    async def run() -> None:
+        config = ClientConfig(bootstrap=tuple(cluster.nodes))
+        async with Producer(config, interceptors=[otel.inject]) as producer, Consumer(config) as consumer:
+            with trace.get_tracer("test").start_as_current_span("mirror"):
+                await (await producer.send("t", b"v", headers=carried))
+                await (await otel.send(producer, "t", b"v", headers=carried))
+            assert [record.headers async for record in consumer.read("t")] == [tuple(carried)] * 2
+
+    asyncio.run(run())
+
+
+def test_work_on_records_is_counted_and_timed(
+    cluster: FakeCluster, spans: InMemorySpanExporter, reader: InMemoryMetricReader
+) -> None:
+    record = ConsumedRecord("t", 0, 7, 0, None, b"v")
+    with otel.processing(record):
+        pass
+    with pytest.raises(KeyError), otel.processing(record):
+        raise KeyError("work")
+    points = points_of(reader)
+    assert {error: point.value for error, point in points["messaging.client.consumed.messages"].items()} == {
+        None: 1,
+        "KeyError": 1,
+    }
+    assert {error: point.count for error, point in points["messaging.process.duration"].items()} == {
+        None: 1,
+        "KeyError": 1,
+    }
+    assert [(span.attributes or {}).get("error.type") for span in spans.get_finished_spans()] == [None, "KeyError"]

@@ -31,7 +31,7 @@ from .batches import Batch, Receipt, Record, State
 from .config import ClientConfig
 from .model import ProducerPair
 from .retry import backoff_s
-from .verdicts import expiry_error, is_certified_absent, is_forgotten, is_of_one_batch, may_heal, verdict
+from .verdicts import expiry_error, halted, is_certified_absent, is_forgotten, is_of_one_batch, may_heal, verdict
 
 
 class Lane:
@@ -115,7 +115,7 @@ class Lane:
     def add_batch(self, batch: Batch) -> None:
         """Queue a batch as it is and seal what was open. Raises the error that halted the lane."""
         if self.error is not None:
-            raise self.error
+            raise halted(self.error)
         self.seal()
         self._queue.append(batch)
 

@@ -80,7 +80,8 @@ class Consumer:
 
         The topic's partitions are shared out among the group's members, and each goes on where the group has committed,
         at ``start`` where it has not. A member that is stalled for longer than ``session_ttl_ms`` is replaced, and can
-        then neither read on nor commit. Records are handed over at least once.
+        then neither read on nor commit. Records are handed over at least once: only ``commit`` makes them done. When a
+        newcomer takes a partition over, what is not committed there within a ttl is handed over to it again.
         """
         return reading_as_member(self.client, group, topic, start, client_id)
 

@@ -56,11 +56,11 @@ def refusal_of(status: int, body: bytes) -> StockadeError:
     return _unknown_class(code, status, retriable, bool(problem.get("no_side_effects")))(detail, **fields)
 
 
-def with_fields(error: StockadeError, **fields: Any) -> StockadeError:
+def with_fields(error: StockadeError, detail: str | None = None, **fields: Any) -> StockadeError:
     """A copy with some fields replaced: one refusal may settle several batches, each with its own outcome."""
     copy = type(error).__new__(type(error))
     copy.__dict__.update(error.__dict__)
-    StockadeError.__init__(copy, error.detail, **{**error.fields, **fields})
+    StockadeError.__init__(copy, detail or error.detail, **{**error.fields, **fields})
     return copy
 
 

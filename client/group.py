@@ -6,6 +6,7 @@ that ownership. So a member that was replaced while it stood still can neither r
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -39,6 +40,14 @@ class _Claim:
     """As of the last answer."""
     task: "asyncio.Task[None] | None" = None
     is_over: bool = False
+    """Nothing is handed over from it any more."""
+    let_go_at_s: float = 0.0
+    """When it is given up: until then ``commit`` may tell what of it is done."""
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the group knows of all that was handed over."""
+        return self.position is None or self.position == self.committed
 
 
 class GroupReading:
@@ -53,6 +62,7 @@ class GroupReading:
         self._start = start
         self._seat = ""
         self._claims: dict[str, _Claim] = {}
+        self._leaving: list[_Claim] = []
         self._ready: asyncio.Queue[tuple[_Claim | None, Piece | Exception]] = asyncio.Queue(PIECES_AHEAD_MAX)
         self._at: tuple[_Claim, Piece, Iterator[ConsumedRecord]] | None = None
         self._sharing: asyncio.Task[None] | None = None
@@ -111,7 +121,7 @@ class GroupReading:
 
     def back_to(self, partition: int, offset: int) -> None:
         """Of what was handed over, nothing from ``offset`` on is done: ``commit`` leaves it to the next reader."""
-        for claim in self._claims.values():
+        for claim in (*self._claims.values(), *self._leaving):
             if claim.partition == partition and claim.position is not None:
                 claim.position = min(claim.position, offset)
 
@@ -119,13 +129,14 @@ class GroupReading:
         """Everything handed over so far is done, the record at hand included. Where this member was replaced meanwhile,
         its successor's word counts: those partitions are dropped.
         """
-        for claim in list(self._claims.values()):
+        for claim in (*self._claims.values(), *self._leaving):
             await self._commit(claim)
+        await self._let_go()
 
     async def _commit(self, claim: _Claim) -> None:
-        if claim.position is None or claim.position == claim.committed:
-            return
         position = claim.position
+        if position is None or claim.is_committed:
+            return
         try:
             await self._client.commit_position(
                 self._group, self._topic, claim.partition, position, fence_epoch=claim.fence_epoch
@@ -171,7 +182,8 @@ class GroupReading:
             wanted = [f"{self._topic}/{state.partition}" for state in described.partitions]
             step = plan(self._seat, [*self._claims], wanted, await self._client.resources(self._group))
             for resource in step.give_up:
-                await self._give_up(self._claims[resource])
+                self._give_up(self._claims[resource])
+            await self._let_go()
             if step.take:
                 await self._take(step.take)
         except StockadeError as error:
@@ -187,16 +199,26 @@ class GroupReading:
                 self._claims[claim.resource] = claim
                 claim.task = asyncio.create_task(self._read(claim))
 
-    async def _give_up(self, claim: _Claim) -> None:
-        """Hand nothing more over, commit what was, and let go, in this order."""
+    def _give_up(self, claim: _Claim) -> None:
+        """Hand nothing more over. Only the application knows whether what was is done: it has a ttl to commit it."""
         self._drop(claim)
-        await self._commit(claim)
-        with suppress(NotOwner):
-            await self._client.disown(self._group, self._session.id, claim.resource)
+        claim.let_go_at_s = time.monotonic() + self._client.config.session_ttl_ms / 1000
+        self._leaving.append(claim)
+
+    async def _let_go(self) -> None:
+        """Of what is given up and done, or was not done in time: the next reader gets it from where it is committed."""
+        for claim in tuple(self._leaving):
+            if claim.is_committed or claim.let_go_at_s <= time.monotonic():
+                with suppress(NotOwner):
+                    await self._client.disown(self._group, self._session.id, claim.resource)
+                if claim in self._leaving:
+                    self._leaving.remove(claim)
 
     def _drop(self, claim: _Claim) -> None:
         claim.is_over = True
         self._claims.pop(claim.resource, None)
+        if claim in self._leaving:
+            self._leaving.remove(claim)
         if claim.task is not None:
             claim.task.cancel()
 

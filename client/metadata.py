@@ -7,6 +7,7 @@ write is allowed; the topic id that travels with each request does that on the s
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from math import ceil
 
 from ..partition.errors import LeaderNotAvailable, StockadeError
 from .breaker import Breaker
@@ -26,6 +27,7 @@ class Metadata:
         self._leaders: dict[tuple[str, int], str] = {}
         self._asking = asyncio.Lock()
         self._breaker = Breaker()
+        self._failure: StockadeError | None = None
 
     def known(self, name: str) -> Topic | None:
         """The description, if the cluster was asked already."""
@@ -44,13 +46,17 @@ class Metadata:
     async def _ask(self, name: str) -> Topic:
         pause_s = self._breaker.closed_in_s(time.monotonic())
         if pause_s:
-            raise LeaderNotAvailable(f"the cluster failed to answer several times; not asked again for {pause_s:.1f} s")
+            why = f"; the last time: {self._failure.detail}" if self._failure else ""
+            detail = f"the cluster failed to answer several times and is not asked again for {pause_s:.1f} s{why}"
+            raise LeaderNotAvailable(detail, retry_after_ms=ceil(pause_s * 1000)) from self._failure
         try:
             topic = await self._describe(name)
         except StockadeError as error:
             if is_momentary(error):
+                self._failure = error
                 self._breaker.failed(time.monotonic())
             raise
+        self._failure = None
         self._breaker.succeeded()
         return topic
 

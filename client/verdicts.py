@@ -10,12 +10,13 @@ from ..partition.errors import (
     LeaderNotAvailable,
     MessageTooLarge,
     OutOfOrderSequence,
+    ProducerFenced,
     RequestTimedOut,
     StockadeError,
     UnknownProducerId,
 )
 from .batches import Batch
-from .errors import with_fields
+from .errors import ClientClosed, with_fields
 
 _OF_ONE_BATCH = (CorruptMessage, InvalidRecord, InvalidRequest, MessageTooLarge, OutOfOrderSequence, RequestTimedOut)
 
@@ -58,6 +59,13 @@ def expiry_error(batch: Batch, delivery_timeout_ms: int) -> StockadeError:
     if batch.maybe_stored:
         return RequestTimedOut(f"{waited}; the outcome is unknown")
     return batch.last_error or LeaderNotAvailable(f"not sent: {waited}")
+
+
+def halted(error: StockadeError) -> StockadeError:
+    """``error``, which halted a partition, as whoever sends there later is told it: it may be long over by then."""
+    if isinstance(error, ProducerFenced | ClientClosed):
+        return error
+    return with_fields(error, f"the partition has halted, `recover` takes records again; why it has: {error.detail}")
 
 
 def verdict(batch: Batch, error: StockadeError) -> StockadeError:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -84,6 +85,43 @@ def test_partitions_are_shared_out_and_a_leaving_members_share_is_taken_over(nod
             await until_shared(stays)
             await fill(node, "shared", 16, 8)
             assert sorted(await read(stays, 8)) == list(range(16, 24))
+
+    asyncio.run(work())
+
+
+def test_what_a_member_works_on_while_it_gives_a_partition_up_is_not_committed_for_it(node: Cluster) -> None:
+    """It may yet fail, and then somebody else has to do it."""
+    node.create_topic("at-work", partitions=2)
+
+    async def work() -> None:
+        async with Producer(config(node)) as producer:
+            _ = await producer.send_batch("at-work", 1, [b"0", b"1"])
+        async with Consumer(config(node)) as consumer, consumer.group("g6", "at-work") as works:
+            assert (await anext(works)).offset == 0
+            async with consumer.group("g6", "at-work") as comes, asyncio.timeout(PATIENCE_S):
+                assert (await anext(comes)).offset == 0
+                assert (works.partitions, comes.partitions) == ([0], [1])
+                await works.commit()  # too late: it counts no more
+                assert (await consumer.client.position("g6", "at-work", 1)).offset is None
+
+    asyncio.run(work())
+
+
+def test_a_member_that_commits_while_it_gives_a_partition_up_hands_it_over_without_repetition(node: Cluster) -> None:
+    node.create_topic("in-time", partitions=2)
+    patient = replace(config(node), session_ttl_ms=60_000)
+
+    async def work() -> None:
+        async with Producer(config(node)) as producer:
+            _ = await producer.send_batch("in-time", 1, [b"0", b"1"])
+        async with Consumer(patient) as first, first.group("g7", "in-time") as works:
+            assert (await anext(works)).offset == 0
+            async with Consumer(config(node)) as second, second.group("g7", "in-time") as comes:
+                await works._share()  # which would be due in 20 s
+                assert works.partitions == [0]
+                await works.commit()
+                async with asyncio.timeout(PATIENCE_S):
+                    assert (await anext(comes)).offset == 1
 
     asyncio.run(work())
 

@@ -39,6 +39,8 @@ class Options(msgspec.Struct, frozen=True):
     """How long the faults of a round last; reading back and judging come on top."""
     always: list[str] = []
     """Faults that strike in every round, because a workload shows nothing without them."""
+    apart_s: float = 0.0
+    """One strike at a time, and so long between them; 0: they may overlap."""
 
     @property
     def rounds(self) -> int:
@@ -121,7 +123,7 @@ def _given_up(seed: int, error: Exception) -> RoundOver:
 async def _round(
     options: Options, seed: int, arena: RunningArena, history: History, status: Status
 ) -> tuple[RoundOver, Mapping[tuple[str, int], Sequence[ReplicaLog]]]:
-    plan = schedule(seed, options.faults, options.faults_s, options.always, DESTRUCTIVE)
+    plan = schedule(seed, options.faults, options.faults_s, options.always, DESTRUCTIVE, options.apart_s)
     workloads = [WORKLOADS[name] for name in options.workloads]
     faults: Mapping[str, Fault] = CATALOGUE
     history.note("nemesis", "round", value=str(seed))

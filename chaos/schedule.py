@@ -28,8 +28,9 @@ def schedule(
     seconds: float,
     always: Sequence[str] = (),
     once: Collection[str] = (),
+    apart_s: float = 0.0,
 ) -> list[Planned]:
-    """Strikes in order of their beginning, at most OVERLAP_MAX at once.
+    """Strikes in order of their beginning, at most OVERLAP_MAX at once; with ``apart_s`` one at a time, so far apart.
 
     In each of one to three lanes, faults are drawn one after the other from ``faults``. Each of ``always`` strikes at
     least once, and of all in ``once`` together at most one, once.
@@ -38,10 +39,10 @@ def schedule(
     due = [*always]
     chance.shuffle(due)
     left, spent = [*faults], [fault for fault in faults if fault not in once]
-    lanes = chance.randint(1, OVERLAP_MAX) if faults or due else 0
+    lanes = chance.randint(1, 1 if apart_s else OVERLAP_MAX) if faults or due else 0
     planned: list[Planned] = []
     for lane in range(lanes):
-        at_s = chance.uniform(*QUIET_S)
+        at_s = apart_s + chance.uniform(*QUIET_S)
         while at_s + STRIKE_S[0] < seconds:
             until_s = min(at_s + chance.uniform(*STRIKE_S), seconds)
             fault = due.pop() if due else chance.choice(left) if left else None
@@ -49,5 +50,5 @@ def schedule(
                 break
             left = spent if fault in once else left
             planned.append(Planned(round(at_s, 3), round(until_s, 3), fault, f"{seed}/{lane}/{len(planned)}"))
-            at_s = until_s + chance.uniform(*QUIET_S)
+            at_s = until_s + apart_s + chance.uniform(*QUIET_S)
     return sorted(planned)

@@ -41,7 +41,7 @@ def replay_command(options: Options, setups: Sequence[str], nodes: int, seed: in
     return (
         f"stockade chaos replay {seed} --workload {','.join(options.workloads)} --faults {faults} --nodes {nodes}"
         f" --setup {','.join(setups)} --round {options.faults_s:g}"
-    )
+    ) + (f" --apart {options.apart_s:g}" if options.apart_s else "")
 
 
 def _run_of(summary: Summary) -> Run:

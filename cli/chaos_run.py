@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import uvloop
 from rich.console import Console
 from rich.live import Live
@@ -32,6 +33,7 @@ from .chaos_report import make_report, replay_command
 from .local_cluster import ClusterFailed
 
 REFRESH_S = 0.25
+APART_S_MAX = 3600.0
 NONE, ALL = "none", "all"
 CONTROL = "control"
 """All workloads, and no fault at all: what fails here is not a fault's doing."""
@@ -49,6 +51,14 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--setup", default="processes", show_default=True, help=f"Of {', '.join(SETUPS)}."),
             click.option(
                 "--round", "round_s", default=60.0, show_default=True, help="Seconds of faults in each round."
+            ),
+            click.option(
+                "--apart",
+                "apart_s",
+                default=0.0,
+                show_default=True,
+                type=click.FloatRange(0, APART_S_MAX),
+                help="Seconds between strikes, one at a time then, for figures of each fault alone; 0: they may overlap.",
             ),
             click.option(
                 "--results",
@@ -96,6 +106,7 @@ def _carry_out(
     nodes: int,
     setup: str,
     round_s: float,
+    apart_s: float,
     results: Path | None,
     keep: bool,
 ) -> None:
@@ -104,7 +115,7 @@ def _carry_out(
     faults = [] if NONE in (faulty, CONTROL) or workload == CONTROL else _chosen(CATALOGUE, faulty, "--faults")
     always = [] if workload == CONTROL or faulty == NONE else _brought(workloads)
     setups = _chosen(dict.fromkeys(SETUPS), setup, "--setup")
-    options = Options(workloads, faults, seed, seconds or round_s, round_s, always)
+    options = Options(workloads, faults, seed, seconds or round_s, round_s, always, apart_s)
     folder = results or Path(f"chaos-{seed}")
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -156,9 +167,7 @@ async def _watched(
             raise ClusterFailed(f"{name}: {why}")
     if impossible:
         console.print(f"not in this setup: {', '.join(impossible)} (stockade chaos faults)", soft_wrap=True)
-    options = Options(
-        options.workloads, chosen, options.seed, options.seconds, options.round_s, possible(arena, options.always)[0]
-    )
+    options = msgspec.structs.replace(options, faults=chosen, always=possible(arena, options.always)[0])
     running = asyncio.create_task(run_campaign(options, arena, history, status, folder))
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 
 from stockade.chaos.schedule import OVERLAP_MAX, schedule
@@ -27,6 +29,14 @@ def test_some_seeds_let_faults_overlap() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_what_a_workload_brings_strikes_in_every_round(seed: int) -> None:
     assert "rolling-restart" in {planned.fault for planned in schedule(seed, FAULTS, 60, ["rolling-restart"])}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_strikes_that_are_kept_apart_have_that_time_to_themselves(seed: int) -> None:
+    plan = schedule(seed, FAULTS, 120, apart_s=10)
+    assert len(plan) >= 4
+    assert plan[0].at_s >= 10
+    assert all(later.at_s - earlier.until_s >= 10 for earlier, later in pairwise(plan))
 
 
 def test_without_faults_nothing_strikes() -> None:

@@ -171,8 +171,12 @@ async def _watched(
     running = asyncio.create_task(run_campaign(options, arena, history, status, folder))
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:
+            judged = status.judged
             while not running.done():
                 live.update(_line(status), refresh=True)
+                if judged is not status.judged and not console.is_terminal:  # a file gets a line a round
+                    judged = status.judged
+                    console.print(_line(status), soft_wrap=True)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.shield(running), REFRESH_S)
         return await running, options

@@ -25,7 +25,7 @@ class Rush:
     about = "appends of one record without a pause; only where it is asked for by name"
     partitions = 4
     brings: Sequence[str] = ()
-    actors: Sequence[Actor] = tuple(Actor(f"rush-{number}", rush) for number in range(1, 9))
+    actors: Sequence[Actor] = tuple(Actor(f"rush-{number}", rush) for number in range(1, 33))
 
     def config(self, _: str) -> TopicConfig:
         """As users have it."""

@@ -115,6 +115,8 @@ def judge(entry: Entry, stamp: Stamp, count: int, strict: bool) -> Repeated | St
     """
     run = entry.run
     if stamp.epoch == run.epoch:
+        if stamp.first_seq == (run.last_seq + 1) % SEQUENCE_MODULUS:
+            return None  # NEXT, as nearly always: told without the calls that tell the rest apart
         return _judge_range(entry, locate(run, stamp.first_seq, count), strict)
     if stamp.epoch < run.epoch or is_named(stamp.pid):
         return InvalidProducerEpoch(current_epoch=run.epoch)

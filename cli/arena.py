@@ -37,11 +37,11 @@ SMALL_FILES = """
 [limits]
 request_timeout_ms = 5000
 segment_bytes_max = 1048576
-wal_file_bytes = 4194304
-wal_bytes_max = 16777216
-checkpoint_bytes = 4194304
+wal_file_bytes = 1048576
+wal_bytes_max = 4194304
+checkpoint_bytes = 1048576
 """
-"""So that a minute of load meets checkpoints, shortened logs and copied replicas."""
+"""The least there may be, so that a minute of load meets checkpoints, shortened logs and copied replicas."""
 
 
 class LocalArena:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -58,7 +58,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
                 default=0.0,
                 show_default=True,
                 type=click.FloatRange(0, APART_S_MAX),
-                help="Seconds between strikes, one at a time then, for figures of each fault alone; 0: they may overlap.",
+                help="Seconds between strikes, one at a time then: for figures of a fault alone. 0: they may overlap.",
             ),
             click.option(
                 "--results",
@@ -72,6 +72,19 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+class How(NamedTuple):
+    """The options that run and replay have in common, as they were given."""
+
+    workload: str
+    faulty: str
+    nodes: int
+    setup: str
+    round_s: float
+    apart_s: float
+    results: Path | None
+    keep: bool
+
+
 @click.command()
 @click.option("--seed", default=1, show_default=True, help="Decides faults and what clients do; round k has SEED+k-1.")
 @click.option("--minutes", default=1.0, show_default=True, help="How long faults strike, over all rounds.")
@@ -81,7 +94,7 @@ def run(seed: int, minutes: float, **how: Any) -> None:
 
     Exit code 1 after a violation, 2 when the run could not be carried out as planned.
     """
-    _carry_out(seed, minutes * 60, **how)
+    _carry_out(seed, minutes * 60, How(**how))
 
 
 @click.command()
@@ -94,38 +107,27 @@ def replay(seed: int, **how: Any) -> None:
     decides: in which order processes, disks and packets get their turn, who is elected, and so whom a fault finds
     leading.
     """
-    _carry_out(seed, 0.0, **how)
+    _carry_out(seed, 0.0, How(**how))
 
 
-def _carry_out(
-    seed: int,
-    seconds: float,
-    *,
-    workload: str,
-    faulty: str,
-    nodes: int,
-    setup: str,
-    round_s: float,
-    apart_s: float,
-    results: Path | None,
-    keep: bool,
-) -> None:
+def _carry_out(seed: int, seconds: float, how: How) -> None:
     console = Console(highlight=False)
-    workloads = _chosen(WORKLOADS, ALL if workload == CONTROL else workload, "--workload")
-    faults = [] if NONE in (faulty, CONTROL) or workload == CONTROL else _chosen(CATALOGUE, faulty, "--faults")
-    always = [] if workload == CONTROL or faulty == NONE else _brought(workloads)
-    setups = _chosen(dict.fromkeys(SETUPS), setup, "--setup")
-    options = Options(workloads, faults, seed, seconds or round_s, round_s, always, apart_s)
-    folder = results or Path(f"chaos-{seed}")
+    is_control = how.workload == CONTROL
+    workloads = _chosen(WORKLOADS, ALL if is_control else how.workload, "--workload")
+    faults = [] if is_control or how.faulty in (NONE, CONTROL) else _chosen(CATALOGUE, how.faulty, "--faults")
+    always = [] if is_control or how.faulty == NONE else _brought(workloads)
+    setups = _chosen(dict.fromkeys(SETUPS), how.setup, "--setup")
+    options = Options(workloads, faults, seed, seconds or how.round_s, how.round_s, always, how.apart_s)
+    folder = how.results or Path(f"chaos-{seed}")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        judged, options = _run(console, options, setups, nodes, folder, keep=keep, is_all=faulty == ALL)
+        judged, options = _run(console, options, setups, how.nodes, folder, keep=how.keep, is_all=how.faulty == ALL)
     except _FAILED as error:
         console.print(f"[bold red]the run could not be carried out:[/] {error}", soft_wrap=True)
         sys.exit(2)
     for failure in judged.failures:
         console.print(f"[yellow]{failure}[/]", soft_wrap=True)
-    console.print(f"results: {folder}; again: {replay_command(options, setups, nodes, seed)}", soft_wrap=True)
+    console.print(f"results: {folder}; again: {replay_command(options, setups, how.nodes, seed)}", soft_wrap=True)
     sys.exit(1 if judged.judged.violations else 2 if judged.failures else 0)
 
 

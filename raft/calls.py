@@ -33,6 +33,10 @@ class CallFailed(Exception):
     """The other node's handler failed; the text says how."""
 
 
+class CallRefused(Exception):
+    """A handler cannot serve the call now. That is no fault of this node: the caller is told, and nothing is logged."""
+
+
 class PendingCalls:
     """The calls sent on one connection that wait for their answers: at most ``calls_max``."""
 
@@ -109,7 +113,8 @@ class CallServer:
         try:
             reply = encode(0, Reply(call.call_id, await handler(peer, call.payload), True))
         except Exception as error:
-            _log.warning("a call of %s failed", peer, exc_info=True)
+            if not isinstance(error, CallRefused):
+                _log.warning("a call of %s failed", peer, exc_info=True)
             reply = _failure(call, f"{type(error).__name__}: {error}")
         finally:
             self._running[peer] -= 1

@@ -190,7 +190,7 @@ class RaftHost:
 
     async def _answer(self, node_id: str, payload: bytes) -> bytes:
         if payload[:1] == FOR_COPIES and self._offers is not None:
-            return await self._offers.answer(payload[1:])
+            return await self._offers.answer(node_id, payload[1:])
         return await self.on_call(node_id, payload[1:])
 
     def _on_frame(self, node_id: str, group_id: int, message: RaftMessage) -> None:

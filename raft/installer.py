@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from .group import Group
 from .keeper import Keeper, Kept
 from .machine import CheckpointedMachine, FileExtent, ImageDamaged
 from .offers import digest
-from .pulls import CHECKPOINT, PIECE_BYTES, Ask, AskDigest, AskPiece, Question, decode_offered, encode
+from .pulls import CHECKPOINT, PIECE_BYTES, Ask, AskDigest, AskPiece, Offered, Question, Release, decode_offered, encode
 from .wal_files import sync_directory, write_all
 
 PIECES_IN_FLIGHT = 4
@@ -85,7 +86,7 @@ class Installer:
             self._fail(error)
 
     async def _ask(self, node_id: str, question: Question) -> bytes:
-        for _ in range(TRIES - 1):
+        for _ in range(0 if isinstance(question, Release) else TRIES - 1):
             try:
                 return await self._call(node_id, encode(question), CALL_TIMEOUT_S)
             except CallUnknown:
@@ -107,8 +108,23 @@ class _Copy:
 
     async def run(self, index: int) -> None:
         """Copy, check, install."""
+        offered = decode_offered(await self._ask(Ask(self._group.group_id, index)))
+        try:
+            if offered.index < index or offered.size > STATE_BYTES_MAX:
+                raise CopyFailed(f"a checkpoint at {offered.index} of {offered.size} bytes was offered")
+            await self._take(await self._checkpoint(offered))
+        except Exception:
+            await self._release(offered.index)
+            raise
+        await self._release(offered.index)
+
+    async def _release(self, index: int) -> None:
+        """Others wait for what is held for this copy. If it cannot be said, it is given up when nobody asks."""
+        with suppress(ConnectionError, TimeoutError, CallFailed):
+            await self._ask(Release(self._group.group_id, index))
+
+    async def _take(self, checkpoint: Checkpoint) -> None:
         group_id, store = self._group.group_id, self._keeper.store
-        checkpoint = await self._checkpoint(index)
         generation = self._kept.generation + 1
         directory = await self._keeper.run(partial(store.begin, group_id, generation))
         try:
@@ -122,11 +138,8 @@ class _Copy:
                 await self._keeper.run(partial(shutil.rmtree, directory, ignore_errors=True))
         _log.info("group %d: took in a checkpoint at %d", group_id, checkpoint.index)
 
-    async def _checkpoint(self, index: int) -> Checkpoint:
+    async def _checkpoint(self, offered: Offered) -> Checkpoint:
         group_id = self._group.group_id
-        offered = decode_offered(await self._ask(Ask(group_id, index)))
-        if offered.index < index or offered.size > STATE_BYTES_MAX:
-            raise CopyFailed(f"a checkpoint at {offered.index} of {offered.size} bytes was offered")
         content = bytearray(offered.size)
 
         async def put(position: int, data: bytes) -> None:

@@ -1,17 +1,29 @@
 """Checkpoints held ready for other nodes to copy: by hard links, so nothing that happens here takes them away.
 
-A copy that nobody asked about for a while is given up.
+A checkpoint is held until the nodes that copy it say that they are done, or nobody has asked for it for a while.
 """
 
 import asyncio
 import hashlib
 import os
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 from .checkpoints import Checkpoint, remove
 from .keeper import Keeper
-from .pulls import CHECKPOINT, PIECE_BYTES, Ask, AskDigest, AskPiece, NothingHeld, Offered, decode_question, encode
+from .pulls import (
+    CHECKPOINT,
+    PIECE_BYTES,
+    Ask,
+    AskDigest,
+    AskPiece,
+    NothingHeld,
+    Offered,
+    Release,
+    decode_question,
+    encode,
+)
 
 IDLE_S = 30.0
 """An offer is given up when nobody has asked for a piece of it for so long."""
@@ -25,6 +37,9 @@ class _Offer:
         self.index = checkpoint.index
         self.sizes = {CHECKPOINT: size} | {extent.name: extent.size for extent in checkpoint.files}
         self.used_at = 0.0
+        self.nodes: set[str] = set()
+        """Those that copy it."""
+        self.timer: asyncio.TimerHandle | None = None
 
     def path(self, name: str) -> Path:
         if name not in self.sizes:
@@ -39,13 +54,14 @@ class Offers:
         self._keeper = keeper
         self._offers: dict[int, _Offer] = {}
         self._asking = asyncio.Lock()
+        self._numbers = count()
 
-    async def answer(self, payload: bytes) -> bytes:
-        """Answer a question. Raises NothingHeld, or OSError from the disk; the other node is told."""
+    async def answer(self, node_id: str, payload: bytes) -> bytes:
+        """Answer a question of ``node_id``. Raises NothingHeld, or OSError from the disk; the other node is told."""
         question = decode_question(payload)
         match question:
             case Ask(group_id, index):
-                return encode(await self._hold(group_id, index))
+                return encode(await self._hold(node_id, group_id, index))
             case AskPiece(group_id, index, name, position):
                 offer = self._held(group_id, index)
                 size = min(PIECE_BYTES, offer.sizes.get(name, 0) - position)
@@ -53,18 +69,22 @@ class Offers:
             case AskDigest(group_id, index, name):
                 offer = self._held(group_id, index)
                 return await self._keeper.run(partial(digest, offer.path(name), offer.sizes[name]))
+            case Release(group_id, index):
+                self._release(node_id, group_id, index)
+                return b""
 
-    async def _hold(self, group_id: int, index: int) -> Offered:
+    async def _hold(self, node_id: str, group_id: int, index: int) -> Offered:
         async with self._asking:
             offer = self._offers.get(group_id)
             if offer is None or offer.index < index:
                 if offer is None and len(self._offers) >= OFFERS_MAX:
                     raise NothingHeld(f"checkpoints of {OFFERS_MAX} groups are being copied already")
                 async with self._keeper.lock:
-                    offer = await self._keeper.run(partial(self._link, group_id, index))
+                    offer = await self._keeper.run(partial(self._link, group_id, index, next(self._numbers)))
                 self._offers[group_id] = offer
-                asyncio.get_running_loop().call_later(IDLE_S, self._look, group_id, offer)
+                offer.timer = asyncio.get_running_loop().call_later(IDLE_S, self._look, group_id, offer)
             offer.used_at = asyncio.get_running_loop().time()
+            offer.nodes.add(node_id)
             return Offered(offer.index, offer.sizes[CHECKPOINT])
 
     def _held(self, group_id: int, index: int) -> _Offer:
@@ -74,14 +94,21 @@ class Offers:
         offer.used_at = asyncio.get_running_loop().time()
         return offer
 
-    def _link(self, group_id: int, index: int) -> _Offer:
-        """Link all files of the group's checkpoint."""
+    def _release(self, node_id: str, group_id: int, index: int) -> None:
+        offer = self._offers.get(group_id)
+        if offer is not None and offer.index == index:
+            offer.nodes.discard(node_id)
+            if not offer.nodes:
+                self._give_up(group_id, offer)
+
+    def _link(self, group_id: int, index: int, number: int) -> _Offer:
+        """Link all files of the group's checkpoint, in a folder of its own: another one may be just being removed."""
         store = self._keeper.store
         checkpoint = store.read(group_id)
         if checkpoint is None or checkpoint.index < index:
             raise NothingHeld(f"there is no checkpoint of group {group_id} at {index} or beyond")
-        folder = store.folder(group_id) / f"offer-{checkpoint.index}"
-        if folder.exists():
+        folder = store.folder(group_id) / f"offer-{checkpoint.index}-{number}"
+        if folder.exists():  # of a process that died
             remove(folder)
         (folder / "files").mkdir(parents=True)
         os.link(store.path(group_id), folder / "checkpoint")
@@ -94,12 +121,17 @@ class Offers:
         """Give an offer up if nobody has asked for it lately, or a newer one took its place."""
         loop = asyncio.get_running_loop()
         due = offer.used_at + IDLE_S
-        is_current = self._offers.get(group_id) is offer
-        if is_current and loop.time() < due:
-            loop.call_at(due, self._look, group_id, offer)
-            return
-        if is_current:
-            del self._offers[group_id]
+        if self._offers.get(group_id) is not offer:
+            self._keeper.discard(offer.folder)
+        elif loop.time() < due:
+            offer.timer = loop.call_at(due, self._look, group_id, offer)
+        else:
+            self._give_up(group_id, offer)
+
+    def _give_up(self, group_id: int, offer: _Offer) -> None:
+        if offer.timer is not None:
+            offer.timer.cancel()
+        del self._offers[group_id]
         self._keeper.discard(offer.folder)
 
 

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from .calls import CallRefused
+
 PIECE_BYTES = 1 << 20
 """Longest answer."""
 CHECKPOINT = ""
@@ -32,6 +34,13 @@ class AskDigest(msgspec.Struct, frozen=True, tag=2, array_like=True):
     name: str
 
 
+class Release(msgspec.Struct, frozen=True, tag=3, array_like=True):
+    """The node that asks needs the checkpoint at ``index`` no more. Answered by nothing; also when none is held."""
+
+    group_id: int
+    index: int
+
+
 class Offered(msgspec.Struct, frozen=True, array_like=True):
     """The checkpoint at ``index`` is held ready; its file has ``size`` bytes."""
 
@@ -39,11 +48,11 @@ class Offered(msgspec.Struct, frozen=True, array_like=True):
     size: int
 
 
-Question = Ask | AskPiece | AskDigest
+Question = Ask | AskPiece | AskDigest | Release
 _questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
 
 
-class NothingHeld(Exception):
+class NothingHeld(CallRefused):
     """This node holds no such checkpoint ready, or not any more."""
 
 

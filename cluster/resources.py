@@ -17,6 +17,8 @@ RESOURCES_MAX = 1_000_000
 RESOURCE_BYTES_MAX = 1_024
 CLAIMS_MAX = 10_000
 RETRY_AFTER_MS = 1000
+GENERATION_MAX = (1 << 64) - 1
+"""Whoever claims it keeps it until somebody resets the generation: nothing is higher. The fence_epoch still grows."""
 
 Key = tuple[str, str]
 """Group and resource."""
@@ -185,12 +187,12 @@ def judge(row: Resource | None, session: str, requested: int | None) -> Resource
     if requested == 0:
         wanted = 1
     elif row.owner is None:
-        wanted = max(least, requested or 0)
+        wanted = min(max(least, requested or 0), GENERATION_MAX)
     elif row.owner == session:
         if requested is None or requested < least:
             return row
         wanted = requested
-    elif requested is None or requested < row.generation:
+    elif requested is None or requested < row.generation or row.generation == GENERATION_MAX:
         return None
     else:
         wanted = max(least, requested)

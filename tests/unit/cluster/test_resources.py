@@ -9,7 +9,7 @@ from stockade.cluster.commands import Freed
 from stockade.cluster.controller import ControllerMachine
 from stockade.cluster.group_commands import Owned, Verdict
 from stockade.cluster.refs import ReaderRef
-from stockade.cluster.resources import CLAIMS_MAX, Resource, judge
+from stockade.cluster.resources import CLAIMS_MAX, GENERATION_MAX, Resource, judge
 from stockade.partition import commands
 from stockade.partition.errors import (
     GenerationFenced,
@@ -297,11 +297,29 @@ def test_an_ownerless_resource_is_remembered() -> None:
         (Resource("o", 4, 7), 4, (5, 8)),
         (Resource("o", 4, 7), 6, (6, 8)),
         (Resource("o", 4, 7), 0, (1, 8)),
+        (Resource("o", 4, 7), GENERATION_MAX, (GENERATION_MAX, 8)),
+        (Resource("o", GENERATION_MAX, 7), GENERATION_MAX, None),
+        (Resource("o", GENERATION_MAX, 7), 0, (1, 8)),
+        (Resource("s", GENERATION_MAX, 7), GENERATION_MAX, (GENERATION_MAX, 7)),
+        (Resource(None, GENERATION_MAX, 7), None, (GENERATION_MAX, 8)),
+        (Resource(None, GENERATION_MAX, 7), GENERATION_MAX, (GENERATION_MAX, 8)),
     ],
 )
 def test_every_row_of_the_table(row: Resource | None, requested: int | None, expected: tuple[int, int] | None) -> None:
     judged = judge(row, "s", requested)
     assert (judged and (judged.generation, judged.fence_epoch)) == expected
+
+
+def test_no_claim_leads_beyond_the_highest_generation_which_has_to_fit_into_a_checkpoint() -> None:
+    driver = house()
+    owned(driver, "a", "r")
+    assert owned(driver, "a", "r", GENERATION_MAX) == (GENERATION_MAX, 2)
+    assert isinstance(driver.own("b", ("r", GENERATION_MAX)), GenerationFenced)
+    driver.close("a")
+    assert owned(driver, "b", "r") == (GENERATION_MAX, 3)
+    driver.fail_over()
+    assert owner(driver, "r") == "b"
+    assert owned(driver, "c", "r", 0) == (1, 4)
 
 
 def test_disowning_what_is_somebody_elses_changes_nothing() -> None:

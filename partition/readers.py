@@ -50,9 +50,10 @@ class Readers:
         return NotOwner(fence_epoch=known.fence_epoch, group=group)
 
     def commit(self, command: CommitPosition, log_start: Offset, log_end: Offset) -> PositionCommitted | StockadeError:
-        """Remember a position. A group that never owned the partition needs no fence."""
+        """Remember a position. A group that never owned the partition needs no fence; one that is named must hold."""
         group = command.group
-        refusal = self.judge(group, command.fence_epoch) if group in self.fences else None
+        is_guarded = group in self.fences or command.fence_epoch is not None
+        refusal = self.judge(group, command.fence_epoch) if is_guarded else None
         if refusal is not None:
             return refusal
         if command.offset > log_end:

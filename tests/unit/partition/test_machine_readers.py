@@ -70,7 +70,8 @@ def test_only_the_present_fence_epoch_owns_the_partition(fence_epoch: int | None
 def test_a_group_that_never_owned_the_partition_commits_without_a_fence_and_reads_nothing_under_guard() -> None:
     driver = owned()
     assert commit(driver, 3, None, "other") == PositionCommitted()
-    assert driver.machine.readers.judge("other", 1) == not_owner(0, "other")
+    assert driver.machine.readers.judge("other", 1) == commit(driver, 4, 1, "other") == not_owner(0, "other")
+    assert driver.machine.readers.positions["other"].offset == 3, "a former owner may be sooner than the fence"
 
 
 def test_installs_that_come_late_change_nothing() -> None:

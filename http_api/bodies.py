@@ -6,7 +6,7 @@ continue.
 
 import asyncio
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ..partition.errors import InvalidRequest, MessageTooLarge
@@ -60,7 +60,8 @@ async def expect_nothing(request: web.Request) -> None:
 
 
 async def _invite(request: web.Request) -> None:
-    if request.headers.get("Expect", "").lower() == "100-continue":
+    """A client of HTTP/1.0 knows no answer before the answer."""
+    if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
 

@@ -9,7 +9,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.typedefs import Middleware
 
 from ..cluster.model import Leader
@@ -17,6 +17,7 @@ from ..partition.errors import (
     HeadersTooLarge,
     InconsistentTopicId,
     InternalError,
+    InvalidRequest,
     MethodNotAllowed,
     NotFound,
     NotLeaderOrFollower,
@@ -40,6 +41,7 @@ SLOWEST_BYTES_PER_S = 64 * 1024
 CLIENT_GONE = 499
 """In the log and the metrics, and nowhere else: the client went away before it could be answered."""
 
+_VERSIONS = (HttpVersion10, HttpVersion11)
 _LINE_EXTRA = len(": \r\n")
 _log = logging.getLogger(__name__)
 
@@ -93,6 +95,8 @@ def observer(context: Context) -> Middleware:
     async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
         request[OBSERVATION] = Observation(context.metrics, resource.canonical if resource is not None else NO_ROUTE)
+        if request.version not in _VERSIONS:
+            return _unspoken(context)
         try:
             return await handler(request)
         except web.HTTPMethodNotAllowed as error:
@@ -132,6 +136,13 @@ async def _deliver(call: Call, response: web.Response) -> None:
     except TimeoutError as error:
         call.cut_off()
         raise ConnectionResetError("the client takes its answer too slowly") from error
+
+
+def _unspoken(context: Context) -> web.Response:
+    """What an unknown version means by what follows is unknown too: nothing of it is taken for a request."""
+    response = _problem(context, InvalidRequest("not HTTP/1.1, and not HTTP/1.0"), secrets.token_hex(8))
+    response.force_close()
+    return response
 
 
 def _refuse(call: Call, refusal: StockadeError) -> web.StreamResponse:

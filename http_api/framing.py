@@ -8,6 +8,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+HEADERS_MAX = 512
+"""Most header lines of a request."""
 LINE_BYTES_MAX = 512
 """A header line beyond this is left to the server's own parser."""
 LINES_REMEMBERED_MAX = 4096
@@ -17,7 +19,8 @@ _END = b"\r\n\r\n"
 _START = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.1")
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([!-~](?:[ -~]*[!-~])?|)[ \t]*")
 _LENGTH = re.compile(r"[0-9]{1,9}")
-_UNFIT = frozenset(("transfer-encoding", "upgrade", "trailer"))
+_TUNNEL = b"CONNECT"  # what follows it belongs to no request
+_UNFIT = frozenset(("transfer-encoding", "upgrade", "trailer", "proxy-connection"))
 
 
 class Head(NamedTuple):
@@ -37,7 +40,7 @@ def read_head(data: bytes) -> Head | None:
     end = data.find(_END)
     lines = data[:end].split(b"\r\n") if end > 0 else [b""]
     start = _START.fullmatch(lines[0])
-    if start is None:
+    if start is None or start[1] == _TUNNEL or len(lines) > HEADERS_MAX + 1:
         return None
     headers: dict[str, str] = {}
     for line in lines[1:]:

@@ -8,14 +8,13 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from ..partition.errors import HeadersTooLarge, InternalError, InvalidRequest, StockadeError
 from . import problems
 from .dispatch import HEADER_BYTES_MAX
+from .framing import HEADERS_MAX
 from .lane import Lane, LaneHandler
 from .metrics import AccessLogger, access_log
 from .parameters import printable
 
 IDLE_S = 75.0
 """A connection without a request for so long is closed; also one whose request's headers do not end."""
-HEADERS_MAX = 512
-"""Most header lines of a request."""
 
 _TOO_MANY = "Too many headers"
 _log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from .conversation import RECORDS, Answer, Conversation, check_problem, nodes, r
 
 HOST = b"Host: x\r\n"
 PATH = RECORDS.encode()
+APPEND = b"POST " + PATH + b" HTTP/1.1\r\n" + HOST + b"Content-Type: text/plain\r\nContent-Length: 1\r\n"
 TOPICS = b"GET /v1/topics HTTP/1.1\r\n" + HOST
 
 
@@ -55,6 +56,10 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
         (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"x" * 17_000 + b"\r\n\r\n", 431, "HEADERS_TOO_LARGE"),
         (b"GET / HTTP/1.1\r\n" + HOST + (b"X: " + b"x" * 9_000 + b"\r\n") * 2 + b"\r\n", 431, "HEADERS_TOO_LARGE"),
         (b"GET / HTTP/1.1\r\n" + HOST + b"A: b\r\n" * 600 + b"\r\n", 431, "HEADERS_TOO_LARGE"),
+        (APPEND + b"".join(b"X%d: y\r\n" % n for n in range(510)) + b"\r\nx", 431, "HEADERS_TOO_LARGE"),
+        (APPEND.replace(b"HTTP/1.1", b"HTTP/2.0") + b"\r\nx", 400, "INVALID_REQUEST"),
+        (APPEND.replace(b"HTTP/1.1", b"HTTP/0.9") + b"\r\nx", 400, "INVALID_REQUEST"),
+        (b"GET /healthz\r\n\r\n", 400, "INVALID_REQUEST"),
         (TOPICS + b"stockade-session: a\r\nStockade-Session: a\r\n\r\n", 400, "INVALID_REQUEST"),
         (TOPICS + b"Stockade-Session: \xff\r\n\r\n", 400, "INVALID_REQUEST"),
         (b"PUT /v1/sessions/\xff HTTP/1.1\r\n" + HOST + b"\r\n", 400, "INVALID_REQUEST"),
@@ -70,6 +75,30 @@ def test_even_what_is_hardly_http_is_answered_with_a_problem(request_bytes: byte
         assert (answer.status, answer.json["code"]) == (status, code), answer.body
         check_problem(answer)
         assert (await node.call("GET", "/healthz")).status == 200
+        assert await node.values() == []
+
+    run(test)
+
+
+def test_512_header_lines_pass_on_both_ways() -> None:
+    async def test(node: Conversation) -> None:
+        request = APPEND + b"".join(b"X%d: y\r\n" % n for n in range(509)) + b"\r\nx"
+        assert (await exchange(node, request)).status == 200
+        assert (await exchange(node, b"\r\n" + request)).status == 200
+
+    run(test)
+
+
+def test_a_client_of_http_1_0_is_not_told_to_continue() -> None:
+    async def test(node: Conversation) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+        writer.write(APPEND.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Expect: 100-continue\r\n\r\n")
+        await node.call("GET", "/healthz")  # what was sent before that was read before
+        writer.write(b"x")
+        async with asyncio.timeout(60):
+            assert (await read_answer(reader)).status == 200
+        writer.close()
+        await writer.wait_closed()
 
     run(test)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from ..partition.errors import ProducerFenced, StockadeError
+from ..partition.errors import StockadeError
 from .delivery import wait_settled
 from .fencing import Fence
 from .sender import Route, Sender
@@ -37,8 +37,8 @@ class Seats:
             route.lane.token = None
             self._fences.pop((route.topic, route.partition), None)
 
-    def fenced(self, route: Route, error: ProducerFenced) -> None:
-        """An answer said that a newer writer holds the partition."""
+    def fenced(self, route: Route, error: StockadeError) -> None:
+        """An answer said that a newer writer holds the partition, or that its topic is gone."""
         fence = self._fence_of(route)
         if fence is not None:
             fence.lose(error)

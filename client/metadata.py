@@ -43,6 +43,11 @@ class Metadata:
                 self._learn(await self._ask(name))
             return self._topics[name]
 
+    async def now(self, name: str) -> Topic:
+        """The description, asked for whatever is known: the topic may have been made anew. Raises likewise."""
+        self.forget(name)
+        return await self.topic(name)
+
     async def _ask(self, name: str) -> Topic:
         pause_s = self._breaker.closed_in_s(time.monotonic())
         if pause_s:

@@ -189,14 +189,15 @@ class Producer:
         as well. Raises what ended the seat at the partition when it is lost, and ProducerFenced when a later producer
         of this name has started.
         """
-        described = await self.client.metadata.topic(topic)
+        described = await self.client.metadata.now(topic)
         route = self._route(described, partition)
         lost = self._seats.error(route)
         if lost is not None:
             raise lost
         await wait_settled(route.lane.unsettled)
         if route.lane.error is not None:
-            await self._running.renew()
+            if not await self._running.follow(described):
+                await self._running.renew()
             route.lane.reopen()
             self._closed[topic] = self._closed.get(topic, frozenset()) - {partition}
             self._results.forget(topic, partition)
@@ -234,7 +235,8 @@ class Producer:
         ``cancel_on_loss`` the block is cancelled and raises why. Raises ProducerBusy when somebody else holds one of
         them; mode ``ExclusiveWithFencing`` throws the holder out instead.
         """
-        described = await self.client.metadata.topic(topic)
+        described = await self.client.metadata.now(topic)
+        _ = await self._running.follow(described)
         numbers = range(len(described.partitions)) if partitions is None else partitions
         routes = [self._route(described, number) for number in numbers]
         if not routes:

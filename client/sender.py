@@ -12,11 +12,12 @@ from functools import partial
 from typing import assert_never
 
 from ..partition.commands import Stamp
-from ..partition.errors import InternalError, ProducerFenced, RequestTimedOut, StockadeError
+from ..partition.errors import InconsistentTopicId, InternalError, ProducerFenced, RequestTimedOut, StockadeError
 from .accumulator import Lane
 from .actions import Send, Settle, Settled, Wait
 from .admin import Client
 from .batches import BATCH_OVERHEAD_BYTES, Batch, Receipt
+from .delivery import wait_settled
 from .errors import ClientClosed
 from .model import AppendAnswer, ProducerPair, Topic
 from .verdicts import committed_offset, is_forgotten
@@ -35,7 +36,7 @@ class Route:
 
 class Sender:
     """Sends for one producer identity. ``on_settled`` hears of each batch that has its outcome, in order per partition;
-    ``on_fenced`` of each answer that says that a newer writer holds the partition.
+    ``on_fenced`` of each answer that says that a newer writer holds the partition, or that its topic is gone.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Sender:
         name: str,
         identity: ProducerPair,
         on_settled: Callable[[Route, Batch], None],
-        on_fenced: Callable[[Route, ProducerFenced], None],
+        on_fenced: Callable[[Route, StockadeError], None],
     ) -> None:
         self.identity: ProducerPair = identity
         """Producer id and epoch that new batches are numbered under."""
@@ -95,6 +96,19 @@ class Sender:
     async def renew(self) -> None:
         """Take a newer epoch for all partitions; returns when it is in force, or raises why there is none."""
         await asyncio.shield(self._renewal())
+
+    async def follow(self, topic: Topic) -> bool:
+        """Whether routes led to a topic of this name that is gone. Then they lead to this one now: what was under way
+        has failed there, and numbers start again under a new epoch, as none is known to the new partitions.
+        """
+        strays = [route for route in self.routes if route.topic == topic.name and route.topic_id != topic.topic_id]
+        for route in strays:
+            await wait_settled(route.lane.unsettled)
+        if strays:
+            await self.renew()
+        for route in strays:
+            route.topic_id = topic.topic_id
+        return bool(strays)
 
     def _renewal(self) -> "asyncio.Task[None]":
         """The one that is under way, or a new one."""
@@ -182,7 +196,7 @@ class Sender:
     def _refused(self, route: Route, batch: Batch, error: StockadeError) -> None:
         committed = _certified(route, error, batch) if is_forgotten(error) else None
         self._settle(route, route.lane.refused(batch, error, time.monotonic(), committed))
-        if isinstance(error, ProducerFenced):
+        if isinstance(error, ProducerFenced | InconsistentTopicId):
             self._on_fenced(route, error)
         if route.lane.error is not None:
             self._client.metadata.forget(route.topic)

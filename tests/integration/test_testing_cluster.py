@@ -8,7 +8,7 @@ import pytest
 
 from stockade import Client, ClientConfig, Consumer, Producer, Session
 from stockade.cli.local_cluster import LocalCluster
-from stockade.partition.errors import FencingTokenRequired, ProducerBusy, ProducerFenced
+from stockade.partition.errors import FencingTokenRequired, InconsistentTopicId, ProducerBusy, ProducerFenced
 from stockade.testing import Cluster
 
 
@@ -74,5 +74,33 @@ def test_verdicts_are_the_same_in_a_test_and_in_production(place: Place) -> None
             await asyncio.to_thread(place.fence, "jobs")
             assert fence.epoch == 1
             await (await producer.send("jobs", b"zombie", partition=0))
+
+    asyncio.run(program())
+
+
+def test_011_a_holder_whose_topic_was_made_anew_is_told_so_takes_it_again_and_writes(place: Place) -> None:
+    async def program() -> None:
+        async with Producer(place.config, name="stays") as producer, Producer(place.config, name="comes") as standby:
+            await producer.client.create_topic("anew", partitions=2)
+            async with standby.exclusive("anew"):
+                await (await standby.send("anew", b"old", partition=0))
+            with pytest.raises(InconsistentTopicId) as told:
+                await hold_and_lose(producer)
+            async with producer.exclusive("anew") as fence:
+                assert fence.grant.topic_id == told.value.fields["topic_id"]
+                for partition in (0, 1):
+                    assert (await producer.recover("anew", partition)).records == []
+                    assert (await (await producer.send("anew", b"new", partition=partition))).base_offset == 0
+            async with standby.exclusive("anew"):  # nothing of it was under way, so it never heard of the change
+                assert (await (await standby.send("anew", b"newer", partition=0))).base_offset == 1
+
+    async def hold_and_lose(producer: Producer) -> None:
+        async with asyncio.timeout(60), producer.exclusive("anew"):
+            await (await producer.send("anew", b"old", partition=0))
+            await producer.client.delete_topic("anew")
+            await producer.client.create_topic("anew", partitions=2)
+            with pytest.raises(InconsistentTopicId):
+                await (await producer.send("anew", b"late", partition=0))
+            await asyncio.Event().wait()  # the block is ended, for the topic that it holds is gone
 
     asyncio.run(program())

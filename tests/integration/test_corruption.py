@@ -64,7 +64,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_damaged_disk_is_refused_by_name_and_rebuilt_from_the_peers(data: Path) -> None:
+def test_085_a_damaged_disk_is_refused_by_name_and_rebuilt_from_the_peers(data: Path) -> None:
     with LocalCluster(data, port_base=0, restart=False, settings=SMALL) as cluster:
         topic = Topic(cluster.nodes[0].url, "t")
         topic.create(partitions=2)

@@ -1,6 +1,7 @@
 """The controller's leader dies under those who hold, wait, own and number: everybody finds what was decided."""
 
 import signal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,13 @@ def kill_controller(cluster: LocalCluster) -> str:
     return alive(cluster)
 
 
+def lead_controller_and(cluster: LocalCluster, topic: Topic, partition: int) -> None:
+    """Let the node that leads the controller lead this partition, too: both move when it dies."""
+    node_id = expect(200, call("GET", f"{cluster.nodes[0].url}/v1/cluster"))["controller"]["leader_node"]
+    order = {"topic": topic.name, "partition": partition, "node_id": node_id}
+    eventually(lambda: call("POST", f"{topic.node}/v1/cluster/leaders", order).status == 200)
+
+
 def decided(ask: Any) -> Answer:
     """The answer of whoever leads the controller, once somebody does."""
 
@@ -38,21 +46,29 @@ def test_009_010_after_a_failover_the_holder_resumes_and_whoever_was_passed_does
 ) -> None:
     whole(cluster)
     topic = Topic(cluster.nodes[0].url, f"resumed-{mode}")
-    topic.create(partitions=3)
-    writer = Writer(topic, f"holder-{mode}", [0, 1, 2], mode)
-    held = expect(201, writer.answer)
-    writer.topic = topic.at(kill_controller(cluster))
-    again = expect(201, decided(lambda: writer.acquire([0, 1, 2], mode, resume_epoch=held["epoch"])))
-    assert (again["grant"], again["epoch"]) == (held["grant"], held["epoch"])
-    for partition in range(3):
-        expect(200, settled(writer, "still here", 0, cluster, partition))
-    usurper = Writer(writer.topic, f"usurper-{mode}", [1], "ExclusiveWithFencing")
-    expect(201, usurper.answer)
+    topic.create(partitions=4)
+    sets = {"set": [0, 1, 2], "single": [3]}
+    writers = {name: Writer(topic, f"{name}-{mode}", partitions, mode) for name, partitions in sets.items()}
+    for writer in writers.values():
+        expect(201, writer.answer)
+    for partition in (1, 3):
+        lead_controller_and(cluster, topic, partition)
+    node = kill_controller(cluster)
+    for name, writer in writers.items():
+        writer.topic, held = topic.at(node), writer.answer.json
+        again = expect(201, decided(partial(writer.acquire, sets[name], mode, resume_epoch=held["epoch"])))
+        assert (again["grant"], again["epoch"]) == (held["grant"], held["epoch"])
+        for partition in sets[name]:
+            expect(200, settled(writer, "still here", 0, cluster, partition))
+    for partition in (1, 3):
+        expect(201, Writer(topic.at(node), f"usurper-{partition}-{mode}", [partition], "ExclusiveWithFencing").answer)
     whole(cluster)
-    writer.topic = topic.at(kill_controller(cluster))
-    late = decided(lambda: writer.acquire([0, 1, 2], mode, resume_epoch=held["epoch"]))
-    assert (late.status, late.json["code"]) == (403, "PRODUCER_FENCED")
-    assert settled(writer, "too late", 1, cluster, 1).json["code"] == "PRODUCER_FENCED"
+    node = kill_controller(cluster)
+    for (name, writer), partition in zip(writers.items(), (1, 3), strict=True):
+        writer.topic = topic.at(node)
+        late = decided(partial(writer.acquire, sets[name], mode, resume_epoch=writer.answer.json["epoch"]))
+        assert (late.status, late.json["code"]) == (403, "PRODUCER_FENCED")
+        assert settled(writer, "too late", 1, cluster, partition).json["code"] == "PRODUCER_FENCED"
 
 
 def test_056_the_retry_of_an_init_at_the_next_leader_gets_the_same_answer(cluster: LocalCluster) -> None:

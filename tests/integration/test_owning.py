@@ -2,19 +2,21 @@
 
 from typing import Any
 
+import pytest
+
 from stockade.cli.local_cluster import LocalCluster
 
-from .api import Answer, Topic, Writer, call, expect
+from .api import Answer, Topic, Writer, call, eventually, expect
 
 
 class Owner:
     """A session that owns things in a group."""
 
-    def __init__(self, cluster: LocalCluster, group: str, node: int = 0) -> None:
+    def __init__(self, cluster: LocalCluster, group: str, node: int = 0, ttl_ms: int = 300_000) -> None:
         self.node = cluster.nodes[node].url
         self.url = f"{self.node}/v1/groups/{group}"
         self.group = group
-        body = {"client_id": "owner", "ttl_ms": 300_000}
+        body = {"client_id": "owner", "ttl_ms": ttl_ms}
         self.session = expect(201, call("POST", f"{self.node}/v1/sessions", body))["session"]
 
     def ask(self, *claims: dict[str, Any], **more: Any) -> Answer:
@@ -113,19 +115,23 @@ def test_041_a_read_under_guard_is_refused_once_somebody_else_owns_the_partition
     expect(200, call("PUT", position, {"offset": 1, "fence_epoch": second}))
 
 
-def test_042_a_former_owners_write_is_refused_after_its_session_ended(cluster: LocalCluster) -> None:
-    topic = Topic(cluster.nodes[0].url, "written")
+@pytest.mark.parametrize("end", ["closed", "expired"])
+def test_042_a_former_owners_write_is_refused_after_its_session_ended(cluster: LocalCluster, end: str) -> None:
+    topic = Topic(cluster.nodes[0].url, f"written-{end}")
     topic.create(config={"writer_group": "writers"})
-    one, two = Owner(cluster, "writers"), Owner(cluster, "writers", 1)
-    _, first = one.own("written/0")
+    resource = f"{topic.name}/0"
+    one, two = Owner(cluster, "writers", ttl_ms=5_000 if end == "expired" else 300_000), Owner(cluster, "writers", 1)
+    _, first = one.own(resource)
 
     def write(fence_epoch: int) -> Answer:
         url = f"{topic.records()}?fence_epoch={fence_epoch}"
         return call("POST", url, b"x\n", headers={"Content-Type": "text/plain"})
 
-    expect(200, write(first))
-    assert call("DELETE", f"{one.node}/v1/sessions/{one.session}").status == 204
-    _, second = two.own("written/0")
+    if end == "closed":
+        expect(200, write(first))
+        assert call("DELETE", f"{one.node}/v1/sessions/{one.session}").status == 204
+    eventually(lambda: two.ask({"resource": resource}).status == 200)  # while the owner lives, it is refused
+    _, second = two.own(resource)
     assert second > first
     assert expect(403, write(first))["code"] == "NOT_OWNER"
     expect(200, write(second))

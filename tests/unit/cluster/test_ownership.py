@@ -20,7 +20,7 @@ from stockade.partition.errors import (
     UnknownTopicOrPartition,
 )
 
-from .driver import EXCLUSIVE_MODES, busy, house
+from .driver import EXCLUSIVE_MODES, MODES, busy, house
 
 
 def test_a_grant_says_what_was_granted() -> None:
@@ -92,28 +92,32 @@ def test_009_a_holder_that_comes_back_resumes_its_epoch() -> None:
             driver.settle()
             driver.fail_over()
             assert driver.granted("a", partitions, mode, resume=first.epoch).grant_id == first.grant_id
-            assert driver.may_write(first, 0)
+            assert all(driver.may_write(first, partition) for partition in partitions)
             driver.release("a", first.grant_id)
             driver.fail_over()
             again = driver.granted("b", partitions, mode, resume=first.epoch)
             driver.settle()
             assert again.epoch == first.epoch
-            assert driver.may_write(again, 0)
-            assert driver.append(first, 0) == ProducerFenced(current_epoch=first.epoch, reason="other_session")
+            stale = ProducerFenced(current_epoch=first.epoch, reason="other_session")
+            assert [driver.append(first, partition) for partition in partitions] == [stale] * len(partitions)
+            assert all(driver.may_write(again, partition) for partition in partitions)
             driver.release("b", again.grant_id)
 
 
-@pytest.mark.parametrize("mode", EXCLUSIVE_MODES)
-def test_010_a_holder_whose_epoch_was_passed_cannot_come_back(mode: Mode) -> None:
+@pytest.mark.parametrize("held", EXCLUSIVE_MODES)
+@pytest.mark.parametrize("mode", MODES)
+def test_010_a_holder_whose_epoch_was_passed_cannot_come_back(held: Mode, mode: Mode) -> None:
     driver = house()
-    first = driver.granted("a", mode=mode)
+    first = driver.granted("a", mode=held)
+    driver.settle()
     driver.close("a")
-    second = driver.granted("b", mode=mode)
+    second = driver.granted("b", mode=held)
     driver.close("b")
+    driver.settle()
     driver.fail_over()
-    assert driver.acquire("c", mode=mode, resume=first.epoch) == ProducerFenced(
-        current_epoch=second.epoch, reason="superseded"
-    )
+    passed = ProducerFenced(current_epoch=second.epoch, reason="superseded")
+    assert driver.acquire("c", mode=mode, resume=first.epoch) == passed
+    assert driver.append(first, 0) == passed
 
 
 def test_017_a_stale_resume_is_refused_before_anybody_is_thrown_out() -> None:
@@ -129,16 +133,26 @@ def test_017_a_stale_resume_is_refused_before_anybody_is_thrown_out() -> None:
     assert driver.may_write(holder, 0)
 
 
-@pytest.mark.parametrize("mode", EXCLUSIVE_MODES)
-@pytest.mark.parametrize("resume", [1, 2**63, 2**64 - 1])
-def test_019_an_epoch_that_was_never_issued_is_refused_and_not_stored(mode: str, resume: int) -> None:
-    driver = house()
-    assert driver.acquire("b", mode=mode, resume=resume) == InvalidFencingToken(current_epoch=0)
-    driver.granted("a")
-    assert driver.acquire("b", mode=mode, resume=resume + 1 if resume == 1 else resume) == InvalidFencingToken(
-        current_epoch=1
-    )
-    assert driver.epochs() == [1, 0]
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("resume", [3, 2**63, 2**64 - 1])
+def test_019_an_epoch_that_was_never_issued_is_refused_in_any_state_and_not_stored(mode: str, resume: int) -> None:
+    driver = house(sessions="abcd")
+
+    def refused(epoch: int) -> None:
+        assert driver.acquire("d", mode=mode, resume=resume) == InvalidFencingToken(current_epoch=epoch)
+        assert driver.epochs() == [epoch, 0]
+
+    refused(0)  # never used
+    driver.granted("a", mode="Shared")
+    refused(0)
+    driver.granted("b", mode="ExclusiveWithFencing")
+    refused(1)
+    driver.waiting("c")
+    refused(1)
+    assert driver.holders() == ["b", None]
+    driver.close("b")
+    driver.close("c")
+    refused(2)  # free again
 
 
 def test_resuming_needs_one_epoch_on_the_whole_set() -> None:

@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from stockade.cluster.catalog import group_id
 from stockade.partition.errors import (
     InvalidRequest,
     ProducerFenced,
@@ -88,23 +87,9 @@ def test_031_a_set_with_an_unknown_partition_moves_no_epoch() -> None:
     assert driver.holders() == ["b", None]
 
 
-def test_118_after_a_release_both_tokens_are_dead_and_both_epochs_kept() -> None:
-    driver = house()
-    grant = driver.granted("a", [0, 1])
-    driver.settle()
-    assert driver.may_write(grant, 0)
-    assert driver.may_write(grant, 1)
-    driver.release("a", grant.grant_id)
-    driver.settle()
-    for partition in (0, 1):
-        assert driver.append(grant, partition) == ProducerFenced(current_epoch=1, reason="slot_free")
-        assert driver.partition(group_id(grant.topic_id, partition)).topic_epoch == 1
-    assert driver.epochs() == [1, 1]
-
-
 @pytest.mark.parametrize("seed", range(20))
-def test_027_whatever_many_sessions_ask_for_grants_never_overlap(seed: int) -> None:
-    """The driver checks I1, I2 and I3 after every command."""
+def test_027_whatever_many_sessions_ask_for_grants_never_overlap_and_nobody_is_left_in_line(seed: int) -> None:
+    """The driver checks I1, I2, I3 and I7 after every command, and that nobody waits for what is free."""
     rng = random.Random(seed)
     driver = Driver(replicas=2)
     driver.topic("t", partitions=6)
@@ -134,7 +119,16 @@ def test_027_whatever_many_sessions_ask_for_grants_never_overlap(seed: int) -> N
         elif roll < 0.95:
             driver.tick(driver.now_ms + rng.randint(0, 400))
         else:
-            driver.term += 1
+            driver.fail_over()
+    ownership = driver.machine.ownership
+    in_line = [ticket for topic in driver.machine.topics() for ticket in ownership.queue.of_topic(topic.topic_id)]
+    served: set[str] = set()
+    while ownership.grants.by_id:
+        grant = next(iter(ownership.grants.by_id.values()))
+        served.add(grant.session)
+        driver.release(grant.session, grant.grant_id)
+    assert {ticket.session for ticket in in_line if ticket.resume_epoch is None} <= served
+    assert not any(ownership.queue.of_topic(topic.topic_id) for topic in driver.machine.topics())
     for session in sessions:
         driver.close(session)
     assert driver.holders("t") + driver.holders("u") == [None] * 9

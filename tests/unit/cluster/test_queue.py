@@ -13,7 +13,7 @@ from stockade.partition.errors import (
     WaitQueueFull,
 )
 
-from .driver import EXCLUSIVE_MODES, MODES, House, busy, house
+from .driver import EXCLUSIVE_MODES, MODES, TTL_MS, House, busy, house
 
 
 def waiters(driver: House) -> list[str]:
@@ -103,6 +103,11 @@ def test_014_who_was_refused_leaves_nothing_behind(mode: str) -> None:
     assert isinstance(driver.acquire("b", mode=mode), ProducerBusy)
     after = driver.machine.save()
     assert (before.ownership, before.sessions) == (after.ownership, after.sessions)
+    driver.close("b")
+    driver.close("c")
+    assert driver.machine.save().ownership == before.ownership
+    assert driver.machine.next_deadline_ms() == TTL_MS, "of the holder, and nobody else's"
+    assert list(driver.machine.work()) == []
 
 
 @pytest.mark.parametrize("mode", ["Exclusive", "Shared"])
@@ -115,6 +120,8 @@ def test_016_nobody_jumps_the_line(mode: str) -> None:
         reason="waiters_present", holder_mode=None, current_epoch=0, queue_len=1
     )
     assert driver.waiting("d", [1]).position == 1
+    driver.close("a")
+    assert driver.holders() == ["b", "b"]
 
 
 def test_018_a_waiter_whose_epoch_was_passed_is_fenced_when_its_turn_comes_and_moves_no_epoch() -> None:

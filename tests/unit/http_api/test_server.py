@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 
 import pytest
 from multidict import CIMultiDict
@@ -216,17 +217,31 @@ def test_a_connection_is_kept_for_the_next_request() -> None:
     run(test)
 
 
-def test_115_behind_a_refused_append_of_a_stream_everything_is_refused_and_nothing_stored() -> None:
+STREAMS = [
+    pytest.param(
+        lambda pid, number: {"Producer-Id": pid, "Producer-Epoch": 0, "Producer-Seq": number},
+        (409, {"expected_seq": 1}),
+        id="numbers",
+    ),
+    pytest.param(lambda pid, number: {"If-Log-End": number}, (412, {"log_end": 1}), id="conditions"),
+]
+
+
+@pytest.mark.parametrize(("guard", "refusal"), STREAMS)
+def test_115_behind_a_refused_append_of_a_stream_everything_is_refused_and_nothing_stored(
+    guard: Callable[[int, int], dict[str, int]], refusal: tuple[int, dict[str, int]]
+) -> None:
     async def test(node: Conversation) -> None:
         pid = (await node.call("POST", "/v1/producers", {})).json["producer_id"]
-        head = b"POST " + PATH + b" HTTP/1.1\r\n" + HOST + b"Content-Type: text/plain\r\nContent-Length: 2\r\n"
-        stamp = f"Stockade-Producer-Id: {pid}\r\nStockade-Producer-Epoch: 0\r\n".encode()
         reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
-        for sequence in (0, 2, 3, 4):  # 1 was lost on its way
-            writer.write(head + stamp + b"Stockade-Producer-Seq: %d\r\n\r\nx\n" % sequence)
+        for number in (0, 2, 3, 4):  # 1 was lost on its way
+            lines = [f"Stockade-{name}: {value}\r\n" for name, value in guard(pid, number).items()]
+            writer.write(APPEND + "".join(lines).encode() + b"\r\nx")
         answers = [await read_answer(reader) for _ in range(4)]
-        assert [answer.status for answer in answers] == [200, 409, 409, 409]
-        assert [answer.json["expected_seq"] for answer in answers[1:]] == [1, 1, 1]
+        status, told = refusal
+        assert [answer.status for answer in answers] == [200, status, status, status]
+        for answer in answers[1:]:
+            assert told.items() <= answer.json.items()
         assert await node.values() == ["x"]
         writer.close()
         await writer.wait_closed()

@@ -9,6 +9,7 @@ from stockade.partition.errors import (
     OutOfOrderSequence,
     UnknownProducerId,
 )
+from stockade.partition.sequences import judge
 
 from .driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, Driver, grant, repeated, state, stored
 
@@ -30,6 +31,7 @@ def test_060_numbers_follow_one_another() -> None:
     assert stored(driver.send(ANONYMOUS, 0, 0)) == (0, 0)
     assert stored(driver.send(ANONYMOUS, 0, 1)) == (1, 1)
     assert repeated(driver.send(ANONYMOUS, 0, 1)) == (1, 1)
+    assert driver.send(ANONYMOUS, 0, 1, 2) == OutOfOrderSequence(reason="overlap", expected_seq=2, last_seq=1)
     assert driver.send(ANONYMOUS, 0, 5) == OutOfOrderSequence(reason="gap", expected_seq=2, last_seq=1)
     assert stored(driver.send(ANONYMOUS, 1, 0)) == (2, 2)
     assert driver.send(ANONYMOUS, 0, 2) == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
@@ -53,11 +55,15 @@ def test_065_after_a_fence_only_0_follows() -> None:
     assert stored(driver.send(ANONYMOUS, 1, 0)) == (2, 2)
 
 
-def test_066_what_is_refused_changes_nothing() -> None:
+def test_066_what_is_refused_or_only_judged_changes_nothing() -> None:
     driver = Driver()
     driver.enrol(ANONYMOUS)
     driver.send(ANONYMOUS, 0, 0, 2)
     before = state(driver.machine)
+    entry = driver.machine.producer(ANONYMOUS)
+    assert entry is not None
+    for fits in (Stamp(ANONYMOUS, 0, 2), Stamp(ANONYMOUS, 1, 0)):
+        assert judge(entry, fits, 3, strict=False) is None
     driver.send(ANONYMOUS, 0, 5)
     driver.send(ANONYMOUS, 0, 1)
     driver.send(ANONYMOUS, 1, 1)

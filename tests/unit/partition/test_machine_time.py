@@ -5,7 +5,17 @@ import zlib
 import pytest
 
 from stockade.partition import message_ids
-from stockade.partition.commands import Append, Appended, Configure, NotEnrolled, Retain, Stamp, Token, Trimmed
+from stockade.partition.commands import (
+    Append,
+    Appended,
+    Configure,
+    NotEnrolled,
+    Retain,
+    Stamp,
+    Token,
+    Trim,
+    Trimmed,
+)
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import (
     InvalidProducerEpoch,
@@ -72,11 +82,12 @@ def test_078_a_producer_that_writes_under_a_live_grant_is_not_forgotten() -> Non
     assert driver.send(NAMED, 0, 2) == UnknownProducerId(log_start=0, log_end=2)
 
 
-def test_079_dropping_records_keeps_the_producers_and_the_epoch() -> None:
+@pytest.mark.parametrize("dropping", [Retain(2, 0), Trim(2), Trim(None)], ids=["retention", "trim", "trim all"])
+def test_079_dropping_records_keeps_the_producers_and_the_epoch(dropping: Retain | Trim) -> None:
     driver = used_at_0()
     driver.seat(1, 4)
     driver.clear(1, 4)
-    assert driver.apply(Retain(2, 0)) == Trimmed(2, 2)
+    assert driver.apply(dropping) == Trimmed(2, 2)
     assert repeated(driver.send(NAMED, 0, 1)) == (1, 1)
     assert stored(driver.send(NAMED, 0, 2)) == (2, 2)
     assert driver.machine.topic_epoch == 4

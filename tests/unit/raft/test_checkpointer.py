@@ -69,6 +69,23 @@ def test_a_group_that_pins_a_log_that_is_too_long_is_checkpointed(tmp_path: Path
     asyncio.run(scenario())
 
 
+def test_087_a_checkpoint_of_what_has_not_changed_is_skipped(tmp_path: Path) -> None:
+    settings = RaftSettings(60, 120, 20, checkpoint_bytes=1 << 30)
+
+    async def scenario() -> None:
+        async with alone(tmp_path, settings) as node:
+            await node.commit(3)
+            take, path = node.host._checkpointer._take, CheckpointStore(tmp_path / "groups").path(GROUP)
+            assert await take(GROUP)
+            written_at = path.stat().st_mtime_ns
+            assert not await take(GROUP)
+            assert path.stat().st_mtime_ns == written_at
+            await node.commit(1)
+            assert await take(GROUP)
+
+    asyncio.run(scenario())
+
+
 def test_only_one_generation_of_files_outlives_an_opening(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with alone(tmp_path) as node:
@@ -149,7 +166,7 @@ def flip(path: Path, at: float) -> None:
 
 
 @pytest.mark.parametrize("at", [0.0, 0.05, 0.3, 0.7, 1.0])
-def test_an_unreadable_checkpoint_is_refused_and_never_taken_for_an_empty_state(tmp_path: Path, at: float) -> None:
+def test_085_an_unreadable_checkpoint_is_refused_and_never_taken_for_an_empty_state(tmp_path: Path, at: float) -> None:
     """D9: the stock library logs it and goes on, with nothing."""
     written(tmp_path)
     path = CheckpointStore(tmp_path / "groups").path(GROUP)

@@ -20,6 +20,7 @@ from .spark import cores_option, spark_session
 
 @click.command(
     cls=Manual,
+    short_help="Judge what clients saw against what is stored.",
     exits=LOCAL,
     means={1: "Something is violated; or a rehearsal did not find exactly what was planted."},
     examples=[

@@ -26,13 +26,15 @@ from .chaos_figures import figures
 from .chaos_report import report
 from .chaos_run import replay, run
 from .chaos_soak import soak
+from .exits import JUDGED, LOCAL
 from .local_cluster import ClusterFailed, LocalCluster
+from .manual import Manual
 
 DISK_BYTES = 2 << 30
 """Of each node's disk, when its power is to be cut; taken from the folder's disk as it fills."""
 
 
-@click.group()
+@click.group(short_help="Break a cluster of its own; check that it kept every promise.")
 def chaos() -> None:
     """Break a cluster on purpose, and check that it kept every promise."""
 
@@ -41,7 +43,16 @@ for _command in (run, replay, soak, check, report, figures, faults):
     chaos.add_command(_command)
 
 
-@chaos.command()
+@chaos.command(
+    cls=Manual,
+    short_help="Strike a cluster of its own again and again; judge its answers.",
+    exits=LOCAL,
+    means=JUDGED,
+    examples=[
+        ("Twenty times, drawn by seed 7", "stockade chaos rounds --rounds 20 --seed 7"),
+        ("Power cuts (root)", "stockade chaos rounds --fault power --rounds 50 --history power.jsonl"),
+    ],
+)
 @click.option(
     "--fault",
     type=click.Choice(["kill", "power"]),
@@ -82,10 +93,7 @@ def rounds(
     history: Path,
     keep: Path | None,
 ) -> None:
-    """Strike a cluster of its own ROUNDS times under load, then read every replica back and judge.
-
-    Exit code 1 after a violation, 2 when the run could not be carried out.
-    """
+    """Strike a cluster of its own ROUNDS times under load, then read every replica back and judge."""
     console = Console(highlight=False)
     options = Options(rounds, seed, partitions, record_bytes=record_bytes)
     try:

@@ -13,37 +13,68 @@ from ..chaos.faults.catalogue import CATALOGUE
 from ..chaos.judging import Judgement
 from ..chaos.results import judge_again
 from .arena import SETUPS, needs
+from .exits import JUDGED, LOCAL, USAGE
+from .manual import Manual
+from .output import output_option, show_json, show_table
 
 
-@click.command()
+@click.command(
+    cls=Manual,
+    short_help="Judge what a run left behind again.",
+    exits=LOCAL,
+    means=JUDGED,
+    examples=[
+        ("What a run left behind", "stockade chaos check chaos-7/history.jsonl"),
+        (
+            "Which promises were broken",
+            "stockade chaos check chaos-7/history.jsonl --output json | jq '.verdicts[] | select(.violations > 0)'",
+        ),
+    ],
+)
 @click.argument("history", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def check(history: Path) -> None:
+@output_option
+def check(history: Path, output: str) -> None:
     """Judge the HISTORY of a run again, by the logs.parquet and run.json beside it.
 
-    Exit code 1 after a violation, 2 when the files cannot be read. A part of the run is in memory at a time, never all.
+    A part of the run is in memory at a time, never all.
     """
     console = Console(highlight=False)
     began_s = time.monotonic()
     try:
         judged = judge_again(history)
     except (OSError, ValueError) as error:
-        console.print(f"[bold red]cannot be judged:[/] {error}")
-        sys.exit(2)
-    show(console, judged)
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    console.print(f"{time.monotonic() - began_s:.1f} s, at most {peak_mib:.0f} MiB of memory")
+        click.echo(f"Error: {history} cannot be judged: {error}", err=True)
+        sys.exit(USAGE)
+    if output == "json":
+        show_json(judged)
+    else:
+        show(console, judged)
+        peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        console.print(f"{time.monotonic() - began_s:.1f} s, at most {peak_mib:.0f} MiB of memory")
     sys.exit(1 if judged.violations else 0)
 
 
-@click.command()
-def faults() -> None:
-    """What can be broken, and what each fault needs."""
-    table = Table("fault", "what it does", "needs")
-    for fault in CATALOGUE.values():
-        table.add_row(fault.name, fault.about, needs(fault))
-    console = Console()
-    console.print(table)
-    console.print(f"Setups: {', '.join(SETUPS)}; several with commas, as in --setup toxiproxy,disks")
+@click.command(
+    cls=Manual,
+    short_help="What can be broken here, and what the rest needs.",
+    exits=LOCAL,
+    examples=[
+        ("All of them", "stockade chaos faults"),
+        (
+            "Those that need nothing",
+            "stockade chaos faults --output json | jq '.faults[] | select(.needs == \"--setup processes\")'",
+        ),
+    ],
+)
+@output_option
+def faults(output: str) -> None:
+    """What can be broken, and what each fault needs on this machine."""
+    found = [{"fault": fault.name, "about": fault.about, "needs": needs(fault)} for fault in CATALOGUE.values()]
+    if output == "json":
+        show_json({"faults": found, "setups": list(SETUPS)})
+        return
+    show_table(["FAULT", "WHAT IT DOES", "NEEDS"], [tuple(each.values()) for each in found])
+    click.echo(f"Setups: {', '.join(SETUPS)}; several with commas, as in --setup toxiproxy,disks")
 
 
 def show(console: Console, judged: Judgement) -> None:

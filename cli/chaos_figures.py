@@ -10,15 +10,22 @@ import msgspec
 from ..chaos.history import Event
 from ..chaos.results import HISTORY, RUN, Summary
 from ..chaos.soak_figures import Soak
+from .exits import JUDGED, LOCAL
+from .manual import Manual
 
 
-@click.command()
+@click.command(
+    cls=Manual,
+    short_help="One table of figures over several runs.",
+    exits=LOCAL,
+    means=JUDGED,
+    examples=[
+        ("Of every leg of a soak", "stockade chaos figures soak/*"),
+    ],
+)
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def figures(folders: Sequence[Path]) -> None:
-    """Show the figures of all runs whose results are in FOLDERS together, as Markdown.
-
-    Exit code 1 when there were violations, 2 when files cannot be read.
-    """
+    """Show the figures of all runs whose results are in FOLDERS together, as Markdown."""
     try:
         soaked = figures_of(folders)
     except (OSError, ValueError) as error:

@@ -11,13 +11,23 @@ from ..chaos.campaign import Options
 from ..chaos.results import HISTORY, RUN, Summary
 from ..chaos.run_report import Run, write_report
 from ..partition.version import VERSION
+from .exits import LOCAL, USAGE
+from .manual import Manual
 
 REPORT = "report.html"
 ALIKE_MAX = 100
 """Rounds whose command is shown."""
 
 
-@click.command()
+@click.command(
+    cls=Manual,
+    short_help="Write the page about a run again.",
+    exits=LOCAL,
+    means={USAGE: "Wrong usage, or the files cannot be read."},
+    examples=[
+        ("After a look at other rounds", "stockade chaos report chaos-7"),
+    ],
+)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def report(folder: Path) -> None:
     """Write FOLDER/report.html again, from the history and run.json in FOLDER."""

@@ -30,7 +30,9 @@ from ..partition.errors import StockadeError
 from .arena import SETUPS, LocalArena, local_arena
 from .chaos_check import show
 from .chaos_report import make_report, replay_command
+from .exits import JUDGED, LOCAL
 from .local_cluster import ClusterFailed
+from .manual import Manual
 
 REFRESH_S = 0.25
 APART_S_MAX = 3600.0
@@ -47,7 +49,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         [
             click.option("--workload", default=ALL, show_default=True, help="Names with commas, all, or control."),
             click.option("--faults", "faulty", default=ALL, show_default=True, help="Names, with commas, all or none."),
-            click.option("--nodes", default=3, show_default=True, type=click.IntRange(3, 9)),
+            click.option("--nodes", default=3, show_default=True, type=click.IntRange(3, 9), help="How many."),
             click.option("--setup", default="processes", show_default=True, help=f"Of {', '.join(SETUPS)}."),
             click.option(
                 "--round", "round_s", default=60.0, show_default=True, help="Seconds of faults in each round."
@@ -85,19 +87,41 @@ class How(NamedTuple):
     keep: bool
 
 
-@click.command()
+@click.command(
+    cls=Manual,
+    short_help="Break a cluster of its own while clients work, and judge.",
+    exits=LOCAL,
+    means=JUDGED,
+    examples=[
+        ("Everything that can be broken here, for a minute", "stockade chaos run"),
+        ("One fault, one kind of work", "stockade chaos run --workload slots --faults stall-producer --seed 7"),
+        ("No fault at all: what fails here no fault has done", "stockade chaos run --workload control"),
+    ],
+)
 @click.option("--seed", default=1, show_default=True, help="Decides faults and what clients do; round k has SEED+k-1.")
 @click.option("--minutes", default=1.0, show_default=True, help="How long faults strike, over all rounds.")
 @_options
 def run(seed: int, minutes: float, **how: Any) -> None:
     """Break a cluster of its own while clients work, read every replica back, and judge.
 
-    Exit code 1 after a violation, 2 when the run could not be carried out as planned.
+    Names of workloads and faults are separated by commas; `stockade chaos faults` lists faults and what they need.
+    The results have the history of all that was asked and answered, what the replicas held, and report.html.
     """
     _carry_out(seed, minutes * 60, How(**how))
 
 
-@click.command()
+@click.command(
+    cls=Manual,
+    short_help="Run the round of a seed again.",
+    exits=LOCAL,
+    means=JUDGED,
+    examples=[
+        (
+            "As `chaos run` printed it",
+            "stockade chaos replay 7 --workload slots --faults stall-producer",
+        ),
+    ],
+)
 @click.argument("seed", type=int)
 @_options
 def replay(seed: int, **how: Any) -> None:

@@ -14,6 +14,8 @@ from rich.console import Console
 from ..chaos.results import RUN, Summary
 from .arena import why_not
 from .chaos_figures import figures_of
+from .exits import JUDGED, LOCAL
+from .manual import Manual
 
 LEG_S = 120.0
 """Of faults in one leg, a run of its own with a new cluster."""
@@ -35,7 +37,15 @@ LEAST = Leg(("processes",), 3)
 """What every machine can have."""
 
 
-@click.command()
+@click.command(
+    cls=Manual,
+    short_help="All faults and workloads for a long time, in every setup.",
+    exits=LOCAL,
+    means=JUDGED,
+    examples=[
+        ("An hour", "stockade chaos soak --minutes 60 --results soak"),
+    ],
+)
 @click.option("--seed", default=1, show_default=True, help="Of the first round; every round has the next one.")
 @click.option(
     "--minutes", default=60.0, show_default=True, help="From beginning to end, with reading back and judging."
@@ -50,8 +60,7 @@ LEAST = Leg(("processes",), 3)
 def soak(seed: int, minutes: float, results: Path) -> None:
     """Run legs of some minutes, one after the other, each with another setup, and show the figures of all together.
 
-    What this machine cannot have says what it needs. Exit code 1 after a violation, 2 when a leg could not be carried
-    out as planned.
+    What this machine cannot have says what it needs.
     """
     console = Console(highlight=False)
     until_s = time.monotonic() + minutes * 60

@@ -7,11 +7,24 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from .exits import LOCAL, REFUSED
 from .local_cluster import ClusterFailed, LocalCluster
+from .manual import ManualGroup
 from .members import add, move, remove, status, transfer
 
 
-@click.group(invoke_without_command=True, short_help="Run a cluster on this machine; ask and order one that runs.")
+@click.group(
+    cls=ManualGroup,
+    invoke_without_command=True,
+    short_help="Run a cluster on this machine; ask and order one that runs.",
+    exits=LOCAL,
+    means={REFUSED: "A node could not be started, or did not get ready."},
+    examples=[
+        ("Three nodes, which Ctrl-C stops", "stockade cluster"),
+        ("For a script of its own, beside another cluster", "stockade cluster --port-base 7501 --data /tmp/other"),
+        ("To see a node stay dead", "stockade cluster --no-restart"),
+    ],
+)
 @click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many nodes.")
 @click.option(
     "--port-base",

@@ -54,12 +54,13 @@ class StartType(click.ParamType[Start]):
 @click.option("--follow", is_flag=True, help="Go on waiting for more until Ctrl-C.")
 @click.option(
     "--format",
-    "form",
+    "--output",
+    "output",
     default="text",
     show_default=True,
     type=click.Choice(["text", "json", "raw"]),
     help="text: the value and LF. json: an object a line (partition, offset, timestamp_ms, key, value, headers; _base64"
-    " behind the name of what is not UTF-8). raw: the values with nothing between them.",
+    " behind the name of what is not UTF-8). raw: the values with nothing between them. --output is the same option.",
 )
 @click.option(
     "--group",
@@ -74,7 +75,7 @@ async def consume(
     topic: str,
     start: Start,
     partitions: Sequence[int],
-    form: str,
+    output: str,
     group: str | None,
     records_max: int | None,
     *,
@@ -84,7 +85,7 @@ async def consume(
 
     A record without a value is an empty line in text, and nothing in raw.
     """
-    shown = Shown(FORMS[form], records_max)
+    shown = Shown(FORMS[output], records_max)
     async with Consumer(config) as consumer:
         await consumer.client.connect()
         if group is not None:

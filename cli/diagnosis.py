@@ -21,6 +21,9 @@ from .exits import hint
 PROBE_TIMEOUT_MS = 3_000
 TOPICS_TIMEOUT_MS = 10_000
 LEADERLESS = "Bring a majority of the controllers back."
+ELECTING = "An election takes a moment: look again. If it lasts, read the logs of the nodes."
+"""Of what passes by itself where a majority is there."""
+LOOKS_MAX, LOOK_AGAIN_S = 5, 1.0
 
 Verdict = Literal["ok", "warning", "wrong"]
 
@@ -51,8 +54,18 @@ class Probe:
 async def look_at_cluster(config: ClientConfig) -> tuple[list[Finding], bool]:
     """Everything that can be seen over HTTP, and whether anything took a connection.
 
-    Every address that was given is asked, so that a node which hangs does not hide the others.
+    Looks again, at most LOOKS_MAX times in all, while somebody is being elected: that is no illness.
     """
+    for _ in range(LOOKS_MAX - 1):
+        findings, is_reached = await _look(config)
+        if all(finding.advice != ELECTING for finding in findings):
+            return findings, is_reached
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return await _look(config)
+
+
+async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
+    """Once. Every address that was given is asked, so that a node which hangs does not hide the others."""
     async with Transport(config) as transport:
         asked = await asyncio.gather(*(_probe(transport, url, url) for url in config.bootstrap))
         answers = [probe.cluster for probe in asked if probe.cluster is not None]
@@ -62,17 +75,18 @@ async def look_at_cluster(config: ClientConfig) -> tuple[list[Finding], bool]:
         probes = await asyncio.gather(*(_probe(transport, node.node_id, node.url) for node in answers[0].nodes))
     answering = tuple(probe.node_id for probe in asked if probe.cluster is not None)
     dead = {probe.node_id for probe in probes if probe.cluster is None}
-    return [*judge_nodes(probes), *await _look_at_topics(replace(config, bootstrap=answering), dead)], True
+    advice = _of_the_leaderless(len(dead), len(probes))
+    return [*judge_nodes(probes), *await _look_at_topics(replace(config, bootstrap=answering), dead, advice)], True
 
 
-async def _look_at_topics(config: ClientConfig, dead: set[str]) -> list[Finding]:
+async def _look_at_topics(config: ClientConfig, dead: set[str], leaderless: str) -> list[Finding]:
     timeout_ms = min(config.request_timeout_ms, TOPICS_TIMEOUT_MS)
     quick = replace(config, request_timeout_ms=timeout_ms, delivery_timeout_ms=timeout_ms + config.linger_ms)
     try:
         async with Client(quick) as client:
             return [*judge_topics([await client.topic(each.name) for each in await client.topics()], dead)]
     except StockadeError as error:
-        advice = LEADERLESS if isinstance(error, LeaderNotAvailable | NotLeaderOrFollower) else hint(error)
+        advice = leaderless if isinstance(error, LeaderNotAvailable | NotLeaderOrFollower) else hint(error)
         return [Finding("topics", "wrong", f"cannot be looked at: {_said(error)}", advice)]
 
 
@@ -129,13 +143,20 @@ def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
         yield Finding("versions", "warning", ", ".join(sorted(versions)), "Bring every node to one version.")
     leaders = {answer.controller.leader_node for answer in answers}
     if leaders == {None}:
-        yield Finding("controller", "wrong", "has no leader", LEADERLESS)
+        yield Finding(
+            "controller", "wrong", "has no leader", _of_the_leaderless(len(probes) - len(answers), len(probes))
+        )
     elif len(leaders) > 1:
-        yield Finding("controller", "warning", "nodes name different leaders", "Wait a moment and look again.")
+        yield Finding("controller", "warning", "nodes name different leaders", ELECTING)
     else:
         yield Finding("controller", "ok", f"led by {leaders.pop()}")
     for move in answers[0].reassignments if answers else ():
         yield Finding(f"{move.topic}/{move.partition}", "warning", f"is moving to {', '.join(move.replicas)}", "")
+
+
+def _of_the_leaderless(silent: int, nodes: int) -> str:
+    """What to do about a controller group without a leader, when so many of the nodes do not answer."""
+    return ELECTING if 2 * silent < nodes else LEADERLESS
 
 
 def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
@@ -145,7 +166,10 @@ def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
         short = [state.partition for state in topic.partitions if {*state.replicas} & dead]
         about = f"topic {topic.name}"
         if orphans:
-            yield Finding(about, "wrong", f"no leader: {_some(orphans)}", "Bring a majority of its replicas back.")
+            lost = [topic.partitions[number].replicas for number in orphans]
+            is_passing = all(2 * len({*replicas} & dead) < len(replicas) for replicas in lost)
+            advice = ELECTING if is_passing else "Bring a majority of its replicas back."
+            yield Finding(about, "wrong", f"no leader: {_some(orphans)}", advice)
         elif short:
             advice = "One more loss may stop writes: start the missing nodes, or move the replicas."
             yield Finding(about, "warning", f"a replica is away: {_some(short)}", advice)

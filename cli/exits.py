@@ -49,6 +49,12 @@ LOCAL = (OK, REFUSED, USAGE)
 """Exit codes of a command that asks no cluster."""
 CLIENT = (OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, INTERRUPTED)
 """Exit codes of a command that does."""
+JUDGED = {
+    OK: "No violation.",
+    REFUSED: "A promise was broken: the report says which.",
+    USAGE: "Wrong usage, or it could not be carried out as planned, and says why.",
+}
+"""What exit codes mean of a command that breaks a cluster of its own, and judges."""
 WRITER = (OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, FENCED, INTERRUPTED)
 """Exit codes of a command that may be fenced."""
 

@@ -46,6 +46,7 @@ def grants() -> None:
 @grants.command(
     "list",
     cls=Manual,
+    short_help="List the grants in force: who may write where.",
     examples=[
         ("Every owner of anything", "stockade grants list"),
         ("Is somebody writing to orders?", "stockade grants list orders --output json | jq '.grants | length'"),
@@ -73,6 +74,7 @@ async def list_grants(config: ClientConfig, topics: Sequence[str], output: str) 
 
 @grants.command(
     cls=Manual,
+    short_help="Show who holds and who held the partitions of a topic.",
     examples=[
         ("Who took over, and when", "stockade grants describe orders --partition 0"),
         (

@@ -40,7 +40,12 @@ def groups() -> None:
 groups.add_command(reset)
 
 
-@groups.command("list", cls=Manual, examples=[("Those of one application", "stockade groups list --prefix billing-")])
+@groups.command(
+    "list",
+    cls=Manual,
+    short_help="List the groups in which something was ever owned.",
+    examples=[("Those of one application", "stockade groups list --prefix billing-")],
+)
 @prefix_option
 @output_option
 @connected
@@ -61,6 +66,7 @@ async def list_groups(config: ClientConfig, prefix: str, output: str) -> None:
 
 @groups.command(
     cls=Manual,
+    short_help="Show who owns what in a group, and how far behind it is.",
     examples=[
         ("Who owns what, and how far behind it is", "stockade groups describe billing"),
         ("Total lag, for an alarm", "stockade groups describe billing --output json | jq '[.positions[].lag] | add'"),

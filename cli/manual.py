@@ -25,7 +25,7 @@ class Connection(click.Option):
     """An option that every command has which asks a cluster; shown in a section of its own."""
 
 
-class Manual(click.Command):
+class Explained(click.Command):
     """``examples``: (what it is for, command line) each. ``exits``: the codes it may end with; ``means`` says more of
     some of them.
     """
@@ -53,6 +53,8 @@ class Manual(click.Command):
             if records:
                 with formatter.section(name):
                     formatter.write_dl(records)
+        if isinstance(self, click.Group):
+            self.format_commands(ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples, then exit codes."""
@@ -67,3 +69,11 @@ class Manual(click.Command):
                     formatter.dedent()
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in self.exits.items()])
+
+
+class Manual(Explained):
+    """A command that does something."""
+
+
+class ManualGroup(Explained, click.Group):
+    """A command that has commands, and does something without one."""

@@ -24,6 +24,7 @@ _wait = click.option("--wait/--no-wait", default=True, show_default=True, help="
 
 @click.command(
     cls=Manual,
+    short_help="Show the nodes, the controller's leader, and moves.",
     examples=[("Is everybody up?", "stockade cluster status --output json | jq '.nodes[] | select(.alive | not)'")],
 )
 @output_option
@@ -36,6 +37,7 @@ async def status(config: ClientConfig, output: str) -> None:
 
 @click.command(
     cls=Manual,
+    short_help="Move a partition to other nodes.",
     examples=[("From n3 to n4", "stockade cluster move orders 0 n1,n2,n4")],
 )
 @click.argument("topic", type=TOPIC)
@@ -66,6 +68,7 @@ async def move(config: ClientConfig, topic: str, partition: int, nodes: str, *, 
 
 @click.command(
     cls=Manual,
+    short_help="Let another replica of a partition lead.",
     examples=[
         ("Before n1 is stopped", "stockade cluster transfer orders 0 --to n2"),
         ("The controller too", "stockade cluster transfer --controller"),
@@ -100,6 +103,7 @@ async def transfer(
 
 @click.command(
     cls=Manual,
+    short_help="Make a node known before it comes.",
     examples=[("A fourth node", "stockade cluster add n4 http://10.0.0.4:7101 10.0.0.4:7201 --zone b")],
 )
 @click.argument("node")

@@ -11,6 +11,7 @@ import msgspec
 from ..client.admin import Client
 from ..client.config import ClientConfig
 from ..client.model import Node
+from ..client.reports import RefusedWrite
 from ..partition.errors import StockadeError
 from .connection import connected
 from .manual import Manual
@@ -19,23 +20,6 @@ from .output import output_option, show_json, show_table
 
 _T = TypeVar("_T")
 _nodes = click.option("--node", "nodes", multiple=True, type=NODE, help="Only this node. Repeatable. Default: all.")
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """A refused write, and the node that refused it."""
-
-    node_id: str
-    at_ms: int
-    topic: str
-    partition: int
-    code: str
-    reason: str | None
-    grant: str | None
-    fence_epoch: int | None
-    producer_id: int | None
-    producer_epoch: int | None
-    sequence: int | None
-    request: str
 
 
 @click.command(
@@ -58,18 +42,14 @@ async def refused(config: ClientConfig, nodes: Sequence[str], records: int, outp
     """
     async with Client(config) as client:
         answers = await _ask(client, nodes, lambda node: client.refused_writes(node.url, records))
-    found = [
-        Refused(answer.node_id, **{name: getattr(each, name) for name in Refused.__struct_fields__[1:]})
-        for _, answer in answers
-        for each in answer.refused_writes
-    ]
-    found.sort(key=lambda each: -each.at_ms)
+    found = [(answer.node_id, each) for _, answer in answers for each in answer.refused_writes]
+    found.sort(key=lambda pair: -pair[1].at_ms)
     if output == "json":
-        for each in found:
-            show_json(each)
+        for node_id, each in found:
+            show_json({"node_id": node_id, **msgspec.structs.asdict(each)})
         return
     headings = ["AT (UTC)", "NODE", "PARTITION", "CODE", "REASON", "EPOCH", "PRODUCER"]
-    show_table(headings, [_row(each) for each in found])
+    show_table(headings, [_row(node_id, each) for node_id, each in found])
 
 
 @click.command(
@@ -122,11 +102,11 @@ async def _ask(client: Client, wanted: Sequence[str], ask: Callable[[Node], Awai
     return found
 
 
-def _row(each: Refused) -> tuple[object, ...]:
+def _row(node_id: str, each: RefusedWrite) -> tuple[object, ...]:
     at = datetime.fromtimestamp(each.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     producer = "-" if each.producer_id is None else f"{each.producer_id}, epoch {each.producer_epoch}"
     epoch = "-" if each.fence_epoch is None else each.fence_epoch
-    return at, each.node_id, f"{each.topic}/{each.partition}", each.code, each.reason or "-", epoch, producer
+    return at, node_id, f"{each.topic}/{each.partition}", each.code, each.reason or "-", epoch, producer
 
 
 def _sample(line: str) -> tuple[str, str, str] | None:

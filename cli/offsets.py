@@ -38,6 +38,7 @@ class MomentType(click.ParamType[str | int]):
 
 @click.command(
     cls=Manual,
+    short_help="Show where partitions begin and end, or the offset of a time.",
     examples=[
         ("How much is in each partition", "stockade topics offsets orders"),
         ("Where to begin reading for yesterday", "stockade topics offsets orders --at 2026-01-31T00:00:00Z"),
@@ -70,6 +71,7 @@ async def offsets(config: ClientConfig, topic: str, at: str | int, output: str) 
 
 @click.command(
     cls=Manual,
+    short_help="Show the last records of a partition, and who wrote them.",
     examples=[
         ("After an unknown outcome: is my last record there?", "stockade topics tail orders --partition 0 --records 3")
     ],

@@ -35,6 +35,7 @@ pipeline.add_command(audit)
 
 @pipeline.command(
     cls=Manual,
+    short_help="Load files into a topic, every line exactly once.",
     examples=[
         ("Every line of every file of a folder", "stockade pipeline load examples/data logs"),
         ("On a cluster of Spark's", "spark-submit examples/pipeline_load.py --url http://HOST:7101 FOLDER TOPIC"),

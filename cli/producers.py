@@ -53,6 +53,7 @@ async def init(config: ClientConfig, name: str | None, output: str) -> None:
 
 @producers.command(
     cls=Manual,
+    short_help="Show what is stored of a producer.",
     examples=[
         ("Where did it write last?", "stockade producers status mirror"),
         ("By id", "stockade producers status 1001 --output json"),
@@ -79,7 +80,11 @@ async def status(config: ClientConfig, producer: str, output: str) -> None:
         show_table(["PARTITION", "EPOCH", "LAST SEQUENCE", "LAST OFFSET"], rows)
 
 
-@producers.command(cls=Manual, examples=[("An instance that hangs somewhere", "stockade producers fence mirror --yes")])
+@producers.command(
+    cls=Manual,
+    short_help="Refuse the running instance of a producer everywhere.",
+    examples=[("An instance that hangs somewhere", "stockade producers fence mirror --yes")],
+)
 @click.argument("name", type=PRODUCER)
 @yes_option
 @output_option

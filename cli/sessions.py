@@ -27,6 +27,7 @@ def sessions() -> None:
 @sessions.command(
     "list",
     cls=Manual,
+    short_help="List the live sessions.",
     examples=[
         ("Who holds something now", "stockade sessions list"),
         (
@@ -50,7 +51,11 @@ async def list_sessions(config: ClientConfig, prefix: str, output: str) -> None:
     show_rest(found.total - len(found.sessions))
 
 
-@sessions.command(cls=Manual, examples=[("What the mirrors hold", "stockade sessions describe mirror")])
+@sessions.command(
+    cls=Manual,
+    short_help="Show the sessions of a program, and all they hold.",
+    examples=[("What the mirrors hold", "stockade sessions describe mirror")],
+)
 @click.argument("client_id")
 @output_option
 @connected

@@ -86,6 +86,7 @@ async def list_topics(config: ClientConfig, output: str) -> None:
 
 @topics.command(
     cls=Manual,
+    short_help="Show a topic: who leads and writes, where, and how much.",
     examples=[
         ("Who leads, who writes", "stockade topics describe orders"),
         ("Leader of partition 0", "stockade topics describe orders --output json | jq -r '.partitions[0].leader_node'"),
@@ -111,6 +112,7 @@ async def describe(config: ClientConfig, name: str, output: str) -> None:
 
 @topics.command(
     cls=Manual,
+    short_help="Change a topic's configuration, or give it more partitions.",
     examples=[
         ("Keep records for a day", "stockade topics alter orders --config retention_ms=86400000"),
         ("Eight partitions in place of four", "stockade topics alter orders --partitions 8"),

@@ -25,6 +25,7 @@ from .request_errors import (
     MessageTooLarge,
     MethodNotAllowed,
     NotAcceptable,
+    NotFound,
     PermissionDenied,
     Unauthenticated,
     UnsupportedMediaType,
@@ -37,6 +38,7 @@ __all__ = [
     "MessageTooLarge",
     "MethodNotAllowed",
     "NotAcceptable",
+    "NotFound",
     "PermissionDenied",
     "StockadeError",
     "Unauthenticated",
@@ -112,10 +114,6 @@ class UnknownTopicOrPartition(
 
 class UnknownSession(StockadeError, code="UNKNOWN_SESSION", http_status=404, title="No such session"):
     """Never opened, closed, or expired so long ago that it is forgotten."""
-
-
-class NotFound(StockadeError, code="NOT_FOUND", http_status=404, title="Nothing here"):
-    """Fields: what (route, ticket, producer, node, stage)."""
 
 
 class InconsistentTopicId(

@@ -44,3 +44,10 @@ class HeadersTooLarge(
     StockadeError, code="HEADERS_TOO_LARGE", http_status=431, title="The request's headers are too large"
 ):
     """Fields: limit (bytes)."""
+
+
+class NotFound(StockadeError, code="NOT_FOUND", http_status=404, title="Nothing here"):
+    """Fields: what (route, ticket, producer, node, stage)."""
+
+    def __init__(self, detail: str | None = None, what: str | None = None) -> None:
+        super().__init__(detail or (f"No such {what}" if what else None), what=what)

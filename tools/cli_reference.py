@@ -12,7 +12,7 @@ import click
 
 from stockade.cli.exits import MEANINGS
 from stockade.cli.main import main as stockade
-from stockade.cli.manual import Connection, Manual
+from stockade.cli.manual import Connection, Explained
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 ELSEWHERE = {"chaos": "chaos.md", "pipeline": "spark.md"}
@@ -31,9 +31,10 @@ topics, groups, producers and nodes of the cluster that runs.
 
 **Output.** A command that prints facts takes `--output table` (the default, for people) or `--output json`: one
 document on one line, with the names and units of the HTTP interface (`openapi.yaml`). Commands that print a stream
-(`consume --format json`, `refused`, `metrics`) write one object a line. Fields may be added, never renamed. Facts go to
-standard output; progress, questions and errors to standard error. Nothing is decorated where there is no terminal, and
-`NO_COLOR` is obeyed. Questions are asked at a terminal only; `--yes` answers them.
+(`consume --output json`, `refused`, `metrics`) write one object a line. `hold` and `own` leave the output to COMMAND,
+and tell on standard error why they ended it. Fields may be added, never renamed. Facts go to standard output;
+progress, questions and errors to standard error. Nothing is decorated where there is no terminal, and `NO_COLOR` is
+obeyed. Questions are asked at a terminal only; `--yes` answers them.
 
 **Errors** say what happened, the stable code of the HTTP interface, and what to do next. With `--output json` they are
 one JSON object on standard error: `code`, `detail`, `hint`, `exit_code`, `retriable`, `no_side_effects`, and the fields
@@ -80,12 +81,12 @@ def _section(path: tuple[str, ...], command: click.Command) -> str:
     shown = [option for option in own if not option.hidden]
     if shown:
         parts += [_options(shown), ""]
-    if isinstance(command, Manual):
+    if isinstance(command, Explained):
         parts += list(_manual(command))
     return "\n".join(parts)
 
 
-def _manual(command: Manual) -> Iterator[str]:
+def _manual(command: Explained) -> Iterator[str]:
     if command.examples:
         lines = [line for purpose, example in command.examples for line in (f"# {purpose}", example)]
         yield "\n".join(["```sh", *lines, "```", ""])

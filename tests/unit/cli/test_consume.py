@@ -27,6 +27,13 @@ def test_raw_puts_nothing_between_the_values(filled: FakeCluster, run: Run) -> N
     assert run("consume", "t", "--format", "raw").stdout_bytes == b"".join(LINES)
 
 
+def test_output_json_means_json_and_what_is_refused_is_told_in_json_too(filled: FakeCluster, run: Run) -> None:
+    assert run("consume", "t", "--output", "json").stdout_bytes == run("consume", "t", "--format", "json").stdout_bytes
+    done = run("consume", "nowhere", "--output", "json")
+    assert done.exit_code == 1
+    assert msgspec.json.decode(done.stderr)["detail"] == "No such topic: nowhere"
+
+
 def test_json_has_an_object_a_line_and_base64_where_bytes_are_not_text(filled: FakeCluster, run: Run) -> None:
     lines = run("consume", "t", "--format", "json").stdout_bytes.splitlines()
     objects = [msgspec.json.decode(line) for line in lines]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from stockade.cli.diagnosis import Finding, Probe, judge_nodes, judge_topics
+from stockade.cli import diagnosis
+from stockade.cli.diagnosis import ELECTING, LEADERLESS, LOOKS_MAX, Finding, Probe, judge_nodes, judge_topics
 from stockade.cli.doctor import _table
 from stockade.client.model import Cluster, Controller, Move, Node, PartitionState, Topic, TopicConfig
 
@@ -118,3 +119,33 @@ def test_partitions_without_leader_or_with_replicas_on_dead_nodes_are_named() ->
     [finding] = judge_topics([Topic("t", 1, 2, False, TopicConfig(), states[1:])], {"n2"})
     assert finding.verdict == "warning"
     assert finding.found == "a replica is away: partitions 1, 2, 3, 4, 5, 6, 7, 8 and 3 more"
+
+
+def test_an_election_is_waited_for_and_no_majority_is_asked_for_where_one_is() -> None:
+    dead = Probe("n3", None, False, 0.0, "silent", "Start it.")
+    alive = [Probe(node, seen_by(node, leader=None), True, 1.0) for node in ("n1", "n2")]
+    assert {each.about: each.advice for each in judge_nodes([*alive, dead])}["controller"] == ELECTING
+    assert {each.about: each.advice for each in judge_nodes([alive[0], dead, dead])}["controller"] == LEADERLESS
+    topic = Topic("t", 1, 1, False, TopicConfig(), [PartitionState(0, None, None, 1, ["n1", "n2", "n3"])])
+    assert [each.advice for each in judge_topics([topic], {"n3"})] == [ELECTING]
+    assert [each.advice for each in judge_topics([topic], {"n2", "n3"})] != [ELECTING]
+
+
+@pytest.mark.parametrize(("elections", "looks"), [(1, 2), (LOOKS_MAX, LOOKS_MAX)])
+def test_the_doctor_looks_again_while_somebody_is_being_elected(
+    monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, run: Run, elections: int, looks: int
+) -> None:
+    findings = [Finding("controller", "wrong", "has no leader", ELECTING)] * elections
+    findings.append(Finding("controller", "ok", "led by n1"))
+    seen = iter(findings)
+    looked = []
+
+    async def look(_: object) -> tuple[list[Finding], bool]:
+        looked.append(next(seen))
+        return looked[-1:], True
+
+    monkeypatch.setattr(diagnosis, "_look", look)
+    monkeypatch.setattr(diagnosis, "LOOK_AGAIN_S", 0.0)
+    done = run("doctor")
+    assert looked == findings[:looks]
+    assert done.exit_code == (looked[-1].verdict == "wrong")

@@ -42,7 +42,7 @@ from .commands import (
     TopicDeleted,
     WithdrawProducers,
 )
-from .group_commands import Disown, Own, Owned, ReaderFenceInstalled
+from .group_commands import Disown, ForgetResources, Own, Owned, ReaderFenceInstalled
 from .membership_commands import AddNode, CheckMove, MoveDone, Reassign, RegisterNode, RemoveNode
 from .parts import Parts
 from .refs import FenceRef, ReaderRef
@@ -72,6 +72,7 @@ class Decisions:
             Release: self._release,
             Own: self._own,
             Disown: self._disown,
+            ForgetResources: self._forget_resources,
             InitProducer: self._init_producer,
             FenceProducer: self._fence_producer,
             Enrol: self._enrol,
@@ -91,7 +92,7 @@ class Decisions:
     def advance_clock(self, term: int, now_ms: int) -> None:
         """Let time pass: what is due goes, and then who waits for it is promoted (SEMANTICS 8)."""
         parts = self._parts
-        parts.lease_clock_ms = parts.ownership.now_ms = max(parts.lease_clock_ms, now_ms)
+        parts.lease_clock_ms = parts.ownership.now_ms = parts.resources.now_ms = max(parts.lease_clock_ms, now_ms)
         if term != parts.term:
             parts.term = term
             parts.sessions.rearm(parts.lease_clock_ms)
@@ -208,6 +209,10 @@ class Decisions:
         done = self._parts.resources.disown(command)
         self._tell_readers(done.changed)
         return Owned(done.verdicts, self._pending((command.group, resource) for resource in command.resources))
+
+    def _forget_resources(self, index: int, command: ForgetResources) -> Done:
+        self._parts.resources.forget(command.keys)
+        return Done()
 
     def _check_member(self, command: Own | Disown) -> None:
         if not _GROUP.match(command.group):

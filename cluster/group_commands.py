@@ -31,6 +31,12 @@ class Disown(Timed, frozen=True, tag="disown"):
     resources: list[str]
 
 
+class ForgetResources(Timed, frozen=True, tag="forget_resources"):
+    """Forget those of these resources (group, resource) that nobody has owned for long. Answers Done."""
+
+    keys: list[tuple[str, str]]
+
+
 class ReaderFenceInstalled(Timed, frozen=True, tag="reader_fence_installed"):
     """The partition has committed InstallReader with this. Idempotent. Answers Done."""
 
@@ -40,7 +46,7 @@ class ReaderFenceInstalled(Timed, frozen=True, tag="reader_fence_installed"):
     owned: bool
 
 
-GroupCommand = Own | Disown | ReaderFenceInstalled
+GroupCommand = Own | Disown | ForgetResources | ReaderFenceInstalled
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -55,6 +55,7 @@ class Parts:
             sessions=self.sessions.save(),
             ownership=self.ownership.save(),
             resources=self.resources.save(),
+            resources_floor=self.resources.floor,
             reader_fences=self.reader_fences.save(),
             severing=self.severing.save(),
             leaving=self.leaving.save(),
@@ -70,7 +71,7 @@ class Parts:
         self.catalog.load(state.catalog)
         self.sessions.load(state.sessions)
         self.ownership.load(state.ownership)
-        self.resources.load(state.resources)
+        self.resources.load(state.resources, state.resources_floor)
         self.reader_fences.load(state.reader_fences)
         self.severing.load(state.severing)
         self.leaving.load(state.leaving)

@@ -1,10 +1,11 @@
 """What sessions own in groups: any text, with a generation to claim it by and a fence_epoch that only grows
 (SEMANTICS 6.4). Pure state of the controller's machine.
 
-A resource is remembered when nobody owns it any more: a later owner must have a higher fence_epoch.
+A resource is remembered for long when nobody owns it any more, and its fence_epoch for ever, as a floor that all of the
+forgotten ones share: a later owner must have a higher one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -15,6 +16,8 @@ from .model import Claim
 RESOURCES_MAX = 1_000_000
 """Of all groups together, whether owned or not."""
 RESOURCE_BYTES_MAX = 1_024
+RESOURCE_TTL_MS = 2 * 86_400_000
+"""On the lease clock, since a resource lost its last owner."""
 CLAIMS_MAX = 10_000
 RETRY_AFTER_MS = 1000
 GENERATION_MAX = (1 << 64) - 1
@@ -25,11 +28,12 @@ Key = tuple[str, str]
 
 
 class Resource(msgspec.Struct):
-    """``owner`` is a session, None when nobody owns it."""
+    """``owner`` is a session, None when nobody owns it, which ``freed_ms`` is the time of then."""
 
     owner: str | None
     generation: int
     fence_epoch: int
+    freed_ms: int = 0
 
 
 _NEVER_SEEN = Resource(None, 0, 0)
@@ -48,6 +52,8 @@ class Resources:
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Resource]] = {}
+        self.now_ms: int = 0  # the lease clock
+        self.floor: int = 0  # the highest fence_epoch of those that were forgotten
         self._owned: dict[str, dict[Key, None]] = {}
         self._by_topic: dict[str, dict[Key, None]] = {}
         self._count = 0
@@ -94,6 +100,25 @@ class Resources:
             self._free(key)
         return freed
 
+    def is_idle(self, group: str, resource: str, now_ms: int) -> bool:
+        """Whether nobody has owned a resource for RESOURCE_TTL_MS. Partitions remember fence_epochs: theirs stay."""
+        row = self.find(group, resource)
+        return (
+            row.owner is None
+            and row is not _NEVER_SEEN
+            and now_ms - row.freed_ms >= RESOURCE_TTL_MS
+            and partition_named(resource) is None
+        )
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Those of these that are idle."""
+        for group, resource in keys:
+            if self.is_idle(group, resource, self.now_ms):
+                self.floor = max(self.floor, self.rows[group].pop(resource).fence_epoch)
+                self._count -= 1
+                if not self.rows[group]:
+                    del self.rows[group]
+
     def find(self, group: str, resource: str) -> Resource:
         """A resource; generation and fence_epoch are 0 for one that was never owned."""
         return self.rows.get(group, {}).get(resource, _NEVER_SEEN)
@@ -110,8 +135,9 @@ class Resources:
         """Everything that decides future answers."""
         return [(group, list(rows.items())) for group, rows in self.rows.items()]
 
-    def load(self, saved: list[tuple[str, list[tuple[str, Resource]]]]) -> None:
+    def load(self, saved: list[tuple[str, list[tuple[str, Resource]]]], floor: int) -> None:
         """Inverse of save, into an empty one."""
+        self.floor = floor
         for group, rows in saved:
             for resource, row in rows:
                 self._put((group, resource), row)
@@ -137,7 +163,8 @@ class Resources:
 
     def _judge(self, command: Own, claim: Claim) -> Resource | None:
         """What the resource becomes; None: the claim is refused."""
-        return judge(self.rows.get(command.group, {}).get(claim.resource), command.session, claim.generation)
+        row = self.rows.get(command.group, {}).get(claim.resource)
+        return judge(row, command.session, claim.generation, self.floor)
 
     def _take(self, command: Own, resource: str, wanted: Resource, done: Owning) -> None:
         before, key = self.find(command.group, resource), (command.group, resource)
@@ -176,13 +203,16 @@ class Resources:
         del owned[key]
         if not owned:
             del self._owned[row.owner]
-        row.owner = None
+        row.owner, row.freed_ms = None, self.now_ms
 
 
-def judge(row: Resource | None, session: str, requested: int | None) -> Resource | None:
-    """The table: what becomes of a resource that ``session`` claims with this generation; None: refused."""
+def judge(row: Resource | None, session: str, requested: int | None, floor: int = 0) -> Resource | None:
+    """The table: what becomes of a resource that ``session`` claims with this generation; None: refused.
+
+    One that is not remembered may have been forgotten, and then had a fence_epoch up to ``floor``.
+    """
     if row is None:
-        return Resource(session, 1, 1)
+        return Resource(session, 1, floor + 1)
     least = row.generation + 1
     if requested == 0:
         wanted = 1

@@ -33,6 +33,7 @@ class State(msgspec.Struct, frozen=True):
     reader_fences: SavedReaderFences
     registry: SavedRegistry
     membership: SavedMembership
+    resources_floor: int = 0
     severing: SavedPromises = []
     leaving: SavedPromises = []
 

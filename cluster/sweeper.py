@@ -1,5 +1,5 @@
-"""Finds the producers that partitions have forgotten and the names that nobody uses, so that the controller may forget
-them too (enrolments.py, registry.py).
+"""Finds the producers that partitions have forgotten, and the names and resources that nobody uses, so that the
+controller may forget them too (enrolments.py, registry.py, resources.py).
 
 Runs on every member of the controller group and acts only on the leader. It decides nothing: what it proposes is judged
 when it is applied.
@@ -9,6 +9,7 @@ import asyncio
 
 from .commands import Done, ForgetNames
 from .control import Control, quietly
+from .group_commands import ForgetResources
 from .reconciler import carry_out
 from .router import Router
 from .work import WithdrawWork
@@ -19,6 +20,7 @@ PAUSE_S = 0.05
 """Between two steps of a round, so that it never has much of the controller's time."""
 PRODUCERS_AT_ONCE_MAX = 1_000
 NAMES_AT_ONCE_MAX = 1_000
+RESOURCES_AT_ONCE_MAX = 1_000
 
 
 class Sweeper:
@@ -43,6 +45,9 @@ class Sweeper:
         names = list(self._control.machine.registry.rows)
         for start in range(0, len(names), NAMES_AT_ONCE_MAX):
             await self._forget(names[start : start + NAMES_AT_ONCE_MAX])
+        keys = [(group, each) for group, rows in self._control.machine.resources.rows.items() for each in rows]
+        for start in range(0, len(keys), RESOURCES_AT_ONCE_MAX):
+            await self._forget_resources(keys[start : start + RESOURCES_AT_ONCE_MAX])
 
     async def _ask(self, group: int) -> None:
         """Which of its producers a partition has forgotten."""
@@ -64,3 +69,11 @@ class Sweeper:
         idle = [name for name in names if control.machine.registry.is_idle(name, now_ms)]
         if idle and control.group.is_leader:
             await quietly(control.decide(lambda now: ForgetNames(now_ms=now, names=idle), Done))
+
+    async def _forget_resources(self, keys: list[tuple[str, str]]) -> None:
+        await asyncio.sleep(PAUSE_S)
+        control = self._control
+        now_ms = control.now_ms()
+        idle = [key for key in keys if control.machine.resources.is_idle(*key, now_ms)]
+        if idle and control.group.is_leader:
+            await quietly(control.decide(lambda now: ForgetResources(now_ms=now, keys=idle), Done))

@@ -40,7 +40,7 @@ from stockade.cluster.commands import (
     encode_command,
     encode_result,
 )
-from stockade.cluster.group_commands import Disown, Own, Owned, ReaderFenceInstalled, Verdict
+from stockade.cluster.group_commands import Disown, ForgetResources, Own, Owned, ReaderFenceInstalled, Verdict
 from stockade.cluster.membership_commands import (
     AddNode,
     Arranged,
@@ -133,6 +133,7 @@ COMMANDS: list[Command] = [
     FenceTopic(now_ms=1, topic="orders", partitions=[0], reason="drill"),
     Own(now_ms=1, session="s-1", group="g", claims=[Claim("x", 0), Claim("y")], sever="resource"),
     Disown(now_ms=1, session="s-1", group="g", resources=["x"]),
+    ForgetResources(now_ms=1, keys=[("g", "x")]),
     ReaderFenceInstalled(now_ms=1, group_id=812 << 16, group="g", fence_epoch=2**64 - 1, owned=False),
     InitProducer(now_ms=1, name="mirror", timeout_ms=1, pair=(1001, 4), nonce="n"),
     InitProducer(now_ms=1, name=None, timeout_ms=1),

@@ -7,9 +7,9 @@ import pytest
 from stockade.cluster.catalog import group_id
 from stockade.cluster.commands import Freed
 from stockade.cluster.controller import ControllerMachine
-from stockade.cluster.group_commands import Owned, Verdict
+from stockade.cluster.group_commands import ForgetResources, Owned, Verdict
 from stockade.cluster.refs import ReaderRef
-from stockade.cluster.resources import CLAIMS_MAX, GENERATION_MAX, Resource, judge
+from stockade.cluster.resources import CLAIMS_MAX, GENERATION_MAX, RESOURCE_TTL_MS, Resource, judge
 from stockade.partition import commands
 from stockade.partition.errors import (
     GenerationFenced,
@@ -358,6 +358,55 @@ def test_resources_are_bounded_and_known_ones_may_still_be_claimed(monkeypatch: 
     owned(driver, "a", "r")
     assert driver.own("a", "s") == ThrottlingQuotaExceeded(retry_after_ms=1_000)
     assert owned(driver, "b", "r", 1) == (2, 2)
+
+
+def forget(driver: House, *keys: tuple[str, str]) -> None:
+    driver.do(ForgetResources(now_ms=driver.now_ms, keys=list(keys)))
+
+
+def test_what_nobody_owns_for_long_is_forgotten_and_no_fence_epoch_of_it_is_given_out_again() -> None:
+    driver = house(sessions="ab")
+    for generation in (None, 2, 3):
+        owned(driver, "a", "r", generation)
+    owned(driver, "a", "kept")
+    driver.disown("a", "r")
+    keys = [("g", "r"), ("g", "kept"), ("g", "never"), ("h", "r")]
+    left = driver.now_ms + RESOURCE_TTL_MS
+    while driver.now_ms < left - 1:  # "a" lives on
+        driver.tick(min(driver.now_ms + RESOURCE_TTL_MS // 4, left - 1), term=driver.term + 1)
+    forget(driver, *keys)
+    assert driver.machine.resources.find("g", "r").fence_epoch == 3, "a moment too early"
+    driver.tick(left)
+    forget(driver, *keys)
+    driver.fail_over()
+    forget(driver, *keys)
+    assert [resource for resource, _ in driver.machine.resources_of("g")] == ["kept"]
+    assert owned(driver, "b", "r") == (1, 4)
+    assert owned(driver, "b", "r", group="h") == (1, 4), "groups share what is too low"
+    assert owned(driver, "a", "kept") == (1, 1)
+
+
+def test_a_resource_that_partitions_may_know_of_is_never_forgotten() -> None:
+    driver = house()
+    for resource in ("t/0", "gone/7"):
+        owned(driver, "a", resource)
+    driver.close("a")
+    driver.tick(2 * RESOURCE_TTL_MS)
+    forget(driver, ("g", "t/0"), ("g", "gone/7"))
+    assert len(driver.machine.resources_of("g")) == 2
+
+
+def test_forgetting_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockade.cluster.resources.RESOURCES_MAX", 1)
+    driver = house(sessions="a")
+    owned(driver, "a", "r")
+    driver.disown("a", "r")
+    driver.tick(RESOURCE_TTL_MS)
+    driver.open("b")
+    assert isinstance(driver.own("b", "s"), ThrottlingQuotaExceeded)
+    forget(driver, ("g", "r"))
+    assert owned(driver, "b", "s", group="h") == (1, 2)
+    assert driver.machine.resources_of("g") == []
 
 
 def test_a_partition_made_again_learns_who_owned_it() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from stockade.cluster import sweeper
+from stockade.cluster.model import Claim
 from stockade.cluster.node_service import NodeService
 from stockade.cluster.sweeper import Sweeper
 from stockade.partition.commands import Stamp
@@ -38,6 +39,24 @@ def test_a_name_goes_when_its_partitions_have_forgotten_it_and_its_zombie_is_ref
         with pytest.raises(InvalidProducerIdMapping):
             await append(service, b"y", stamp=Stamp(pid, 0, 0))
         assert (await service.init_producer("w", (pid, 0), 60_000, None)).producer_id != pid
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_resource_that_nobody_owns_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeper, "PAUSE_S", 0.0)
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        control = service._controller().control
+        sweep = Sweeper(control, service._observer._router).sweep
+        session = (await service.open_session("a", 300_000)).session
+        await service.own("g", session, [Claim("left"), Claim("owned")], atomic=True, sever="session")
+        await service.disown("g", session, ["left"])
+        await sweep()
+        assert len(await service.list_resources("g")) == 2
+        monkeypatch.setattr("stockade.cluster.resources.RESOURCE_TTL_MS", 0)
+        await sweep()
+        assert [each.resource for each in await service.list_resources("g")] == ["owned"]
 
     run(tmp_path, monkeypatch, scenario)
 

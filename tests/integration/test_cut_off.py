@@ -79,14 +79,19 @@ def test_090_a_leader_that_hears_nobody_refuses_no_number_of_a_batch(cluster: Lo
 def test_093_time_without_a_leader_costs_a_holder_nothing(cluster: LocalCluster) -> None:
     whole(cluster)
     topic = Topic(cluster.nodes[0].url, "leaderless")
-    topic.create()
+    topic.create(partitions=2)
     writer = Writer(topic, "holder", [0])
     expect(200, settled(writer, "before", 0, cluster))
-    brief = expect(201, call("POST", f"{topic.node}/v1/sessions", {"client_id": "brief", "ttl_ms": 3_000}))["session"]
+    brief = expect(201, call("POST", f"{topic.node}/v1/sessions", {"client_id": "brief", "ttl_ms": 6_000}))["session"]
+    wanted = {"partitions": [1], "mode": "Exclusive", "producer_name": "brief"}
+    headers = {"Stockade-Session": brief}
+    held = expect(201, call("POST", f"{topic.url}/grants", wanted, headers=headers))
     leader = expect(200, call("GET", f"{topic.node}/v1/cluster"))["controller"]["leader_node"]
     with standing_still(cluster, [node for node in cluster.nodes if node.name != leader]):
         began = time.monotonic()
         while time.monotonic() < began + 8:  # the case itself: nobody leads for longer than the session lives
             time.sleep(0.1)
     assert decided(lambda: call("PUT", f"{topic.node}/v1/sessions/{brief}")).status == 200
+    token = {"Stockade_Fence_Grant": held["grant"], "Stockade_Fence_Epoch": "1", "Stockade_Session": brief}
+    expect(200, decided(lambda: topic.append("after", 1, **token)))
     expect(200, settled(writer, "after", 1, cluster))

@@ -210,8 +210,8 @@ def whole_tickets_do_not_grow() -> AbstractContextManager[Any]:
 
 
 def an_equal_generation_takes_over_without_a_new_one() -> AbstractContextManager[Any]:
-    def judge(row: Resource | None, session: str, requested: int | None) -> Resource | None:
-        wanted = original(row, session, requested)
+    def judge(row: Resource | None, session: str, requested: int | None, floor: int) -> Resource | None:
+        wanted = original(row, session, requested, floor)
         equal = row is not None and row.owner is not None and requested == row.generation
         return replace(wanted, generation=requested) if wanted is not None and equal else wanted
 
@@ -220,8 +220,8 @@ def an_equal_generation_takes_over_without_a_new_one() -> AbstractContextManager
 
 
 def generation_zero_resets_the_fence_epoch() -> AbstractContextManager[Any]:
-    def judge(row: Resource | None, session: str, requested: int | None) -> Resource | None:
-        wanted = original(row, session, requested)
+    def judge(row: Resource | None, session: str, requested: int | None, floor: int) -> Resource | None:
+        wanted = original(row, session, requested, floor)
         return replace(wanted, fence_epoch=1) if wanted is not None and requested == 0 else wanted
 
     original = resources.judge

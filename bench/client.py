@@ -1,8 +1,9 @@
 """What the client gives: a Producer and a Consumer beside NATS's clients (P1, P2, P9), and what they cost.
 
-``python bench/client.py [--seconds 1] [--repeats 3] [--peers none]``, minutes long: three nodes of each, all stores
-on one disk; the loads take turns, each in a process of its own, and every ratio is the median of the rounds'. Stockade
-answers when a majority has synced; JetStream, with three replicas, when a majority has it in memory.
+``python bench/client.py [--repeats 3] [--peers none]``, about a minute, and half of one more for each further round:
+three nodes of each, all stores on one disk; the loads take turns, each in a process of its own, and every ratio is the
+median of the rounds'. Stockade answers when a majority has synced; JetStream, with three replicas, when a majority has
+it in memory. A load that fails says why and is left out from then on; Ctrl-C shows what there is by then.
 """
 
 # ruff: noqa: S603, T201  # it starts itself, and prints a table
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +37,8 @@ LARGE, SMALL = 1024, 100
 IN_FLIGHT = 256
 CHUNK = 1000
 COST_MAX_US = 5.0
+SPARE_S = 60.0
+"""What a load may take beside its seconds, before it counts as failed: starting, connecting, the last answers."""
 
 
 class Load(NamedTuple):
@@ -122,15 +125,16 @@ def loaded(name: str, where: str, seconds: float, records: int) -> Load:
     """Do it in a process of its own."""
     command = [sys.executable, __file__, "--work", name, "--where", where]
     command += ["--seconds", str(seconds), "--records", str(records)]
-    return Load(*json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + SPARE_S)
+    return Load(*json.loads(done.stdout))
 
 
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each load in each round")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds after the one that warms up")
-    parser.add_argument("--records", type=int, default=100_000, help="to read")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each load in each round, default 1")
+    parser.add_argument("--repeats", type=int, default=1, help="rounds after the one that warms up, default 1")
+    parser.add_argument("--records", type=int, default=50_000, help="to read, default 50000")
     parser.add_argument("--peers", choices=("nats", "none"), default="nats" if shutil.which("nats-server") else "none")
     parser.add_argument("--work", choices=WORK, help=argparse.SUPPRESS)
     parser.add_argument("--where", help=argparse.SUPPRESS)
@@ -145,10 +149,14 @@ def main() -> None:
             call("POST", f"{nodes[0]}/v1/topics", {"name": topic})
         asyncio.run(fill(where, chosen.records))
         rows = {name: _turn(name, where, chosen) for name in WORK if not name.startswith("nats-")}
+        failed: dict[str, str] = {}
         if chosen.peers == "nats":
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            rows |= peers(folder, stack.enter_context(nats_peer.servers(folder / "nats")), chosen)
-        show(measured(rows, chosen.repeats))
+            try:
+                rows |= peers(folder, stack.enter_context(nats_peer.servers(folder / "nats")), chosen)
+            except Exception as error:
+                failed["nats"] = _reason(error)
+        show(*measured(rows, chosen.repeats, failed))
 
 
 async def fill(where: str, records: int) -> None:
@@ -175,28 +183,47 @@ def _turn(name: str, where: str, chosen: argparse.Namespace) -> Callable[[], Loa
     return lambda: loaded(name, where, chosen.seconds, chosen.records)
 
 
-def measured(rows: dict[str, Callable[[], Load]], repeats: int) -> dict[str, list[Load]]:
-    """Rounds of all loads in turn; the first warms up. A bar on standard error, if that is a terminal, tells of it."""
+def measured(
+    rows: dict[str, Callable[[], Load]], repeats: int, failed: dict[str, str]
+) -> tuple[dict[str, list[Load]], dict[str, str]]:
+    """Rounds of all loads in turn, the first to warm up; and what failed, with the reason, ``failed`` included.
+
+    Tells on standard error where it is: with a bar if that is a terminal, else by a line for each round.
+    """
     found: dict[str, list[Load]] = {name: [] for name in rows}
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar, suppress(KeyboardInterrupt):
         task = bar.add_task("", total=(repeats + 1) * len(rows))
         for repeat in range(repeats + 1):
+            if not console.is_terminal:
+                print(f"round {repeat} of {repeats}", file=sys.stderr)
             for name, run in rows.items():
                 bar.update(task, description=f"{name}, round {repeat} of {repeats}")
-                load = run()
+                if name not in failed:
+                    try:
+                        load = run()
+                    except Exception as error:
+                        failed[name] = _reason(error)
+                    else:
+                        found[name] += [load] * (repeat > 0)
                 bar.advance(task)
-                if repeat:
-                    found[name].append(load)
-    return found
+    return {name: loads for name, loads in found.items() if loads and name not in failed}, failed
 
 
-def show(found: dict[str, list[Load]]) -> None:
-    """Medians, and the bars."""
+def _reason(error: Exception) -> str:
+    """One line."""
+    told = error.stderr if isinstance(error, subprocess.CalledProcessError) else None
+    return (told or str(error) or repr(error)).strip().splitlines()[-1]
+
+
+def show(found: dict[str, list[Load]], failed: dict[str, str]) -> None:
+    """Medians, what failed, and the bars."""
     print(f"{'':20} {'records/s':>10} {'client µs CPU':>14}")
     for name, loads in found.items():
         per_s, cpu_us = (statistics.median(column) for column in zip(*loads, strict=True))
         print(f"{name:20} {per_s:10.0f} {cpu_us:14.2f}")
+    for name, reason in failed.items():
+        print(f"{name:20} failed: {reason}")
     for label, ours, theirs, bar in (
         ("P1: send / nats-py", "send", "nats-publish", 3.0),
         ("P1: send_batch / nats-py", "send-batch", "nats-publish", 3.0),
@@ -205,12 +232,13 @@ def show(found: dict[str, list[Load]]) -> None:
         ("P9: pieces / nats-py", "pieces", "nats-consume", 2.0),
         ("P9: read / nats-py", "read", "nats-consume", 2.0),
     ):
-        if theirs in found:
-            pairs = zip(found[ours], found[theirs], strict=True)
+        if theirs in found and ours in found:
+            pairs = zip(found[ours], found[theirs], strict=False)
             ratio = statistics.median(one.per_s / other.per_s for one, other in pairs)
             print(f"{label:34} {ratio:6.2f}   (bar {bar})")
-    cost_us = statistics.median(load.cpu_us for load in found["send-small"])
-    print(f"{'client cost of a record of 100 B':34} {cost_us:6.2f} µs of CPU   (bar {COST_MAX_US})")
+    if "send-small" in found:
+        cost_us = statistics.median(load.cpu_us for load in found["send-small"])
+        print(f"{'client cost of a record of 100 B':34} {cost_us:6.2f} µs of CPU   (bar {COST_MAX_US})")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ STREAM, SUBJECT = "S", "t.S"
 IN_FLIGHT = 256
 LOOK_S = 0.1
 READY_TIMEOUT_S = 60.0
+C_SPARE_S = 60.0
 C_SOURCE = Path(__file__).with_name("nats_publish.c")
 
 _CONFIG = """
@@ -129,7 +130,8 @@ def build_c(folder: Path) -> Path | None:
 def publish_c(program: Path, url: str, size: int, in_flight: int, seconds: float) -> float:
     """Messages a second of the C client."""
     command = [str(program), url, str(seconds), str(in_flight), str(size), SUBJECT]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + C_SPARE_S)
+    return float(done.stdout)
 
 
 @contextlib.asynccontextmanager

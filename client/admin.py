@@ -198,7 +198,7 @@ class Client(Operations, Claims, Oversight):
             path=f"{_partition(topic, partition)}/records",
             params=present(topic_id=topic_id),
             headers=_append_headers(stamp, token, if_log_end),
-            body=b"".join((STREAM_START, message, STREAM_END)),
+            body=(STREAM_START, message, STREAM_END),
             node=self.metadata.leader(topic, partition),
             on_written=on_written,
         )

@@ -6,8 +6,8 @@ from enum import Enum, auto
 from typing import NamedTuple, Self
 
 from ..partition.commands import Token
-from ..partition.errors import InvalidRecord, StockadeError
-from ..partition.records import RECORDS_MAX, Header, batch_from_columns
+from ..partition.errors import InvalidRecord, MessageTooLarge, StockadeError
+from ..partition.records import RECORDS_MAX, Header, message_from_columns
 from .model import ProducerPair
 
 RECORD_OVERHEAD_BYTES = 24
@@ -165,8 +165,10 @@ class Batch:
     def encode(self, batch_bytes_max: int) -> None:
         """Make the Arrow message of the columns, which are dropped. Raises InvalidRecord, MessageTooLarge."""
         assert self.sealed and self.message is None
-        columns = (self.keys, self.values, self.timestamps_ms, self.headers)
-        self.message = batch_from_columns(*columns, now_ms=0, batch_bytes_max=batch_bytes_max).message
+        message = message_from_columns(self.keys, self.values, self.timestamps_ms, self.headers)
+        if len(message) > batch_bytes_max:
+            raise MessageTooLarge(limit=batch_bytes_max, unit="bytes")
+        self.message = message
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
 
     def begin_again(self) -> None:

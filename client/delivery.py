@@ -79,7 +79,7 @@ class Buffer:
 
     def take_now(self, size: int) -> bool:
         """Take room, if there is some and nobody waits. More than there is in all is let in when nothing else is."""
-        if self._waiting or not self._has_room(size):
+        if self._waiting or (self._used and self._used + size > self._bytes_max):
             return False
         self._used += size
         return True

@@ -29,6 +29,8 @@ NODE_PAUSE_S = 1.0
 """How long a node that could not be connected to, or knows no leader, is tried last."""
 SILENT_PAUSE_S = 10.0
 """How long a node that took a request and did not answer is tried last: finding out anew costs a whole timeout."""
+JOINED_BYTES_MAX = 64 << 10
+"""Longest body that is sent in one piece, whatever its parts: beyond it, copying costs more than a system call."""
 ANSWER_BYTES_MAX = 128 << 20
 """Longest answer read; a fetch asks for at most half of it."""
 
@@ -55,14 +57,14 @@ class Request:
     """One request. ``node`` is the base URL to try first; with ``only_node`` the request goes nowhere else.
 
     ``timeout_ms`` overrides the configuration's; ``wait_ms``, which the request lets the node wait, comes on top.
-    ``on_written`` is called each time the body went to a connection.
+    A long ``body`` in parts is not copied together. ``on_written`` is called each time it went to a connection.
     """
 
     method: str
     path: str
     params: Mapping[str, str | int] | None = None
     headers: Mapping[str, str] | None = None
-    body: bytes = b""
+    body: bytes | tuple[bytes, ...] = b""
     node: str | None = None
     only_node: bool = False
     timeout_ms: int | None = None
@@ -175,23 +177,29 @@ class Transport:
 
 
 class _Body(aiohttp.Payload):
-    """A body that tells when it was handed to the connection."""
+    """A body that tells when it was handed to the connection.
 
-    _value: bytes
+    A short one goes in one piece with the headers: aiohttp joins those with the first part.
+    """
+
+    _value: tuple[bytes, ...]
     _autoclose = True
 
-    def __init__(self, value: bytes, on_written: Callable[[], None] | None) -> None:
-        super().__init__(value)
-        self._size = len(value)
+    def __init__(self, value: bytes | tuple[bytes, ...], on_written: Callable[[], None] | None) -> None:
+        parts = value if isinstance(value, tuple) else (value,)
+        size = sum(map(len, parts))
+        super().__init__(parts if size > JOINED_BYTES_MAX else (b"".join(parts),))
+        self._size = size
         self._on_written = on_written
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """As text; aiohttp uses it in its logs only."""
-        return self._value.decode(encoding, errors)
+        return b"".join(self._value).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Hand the bytes to the connection; waits while its buffer is full."""
-        await writer.write(self._value)
+        for part in self._value:
+            await writer.write(part)
         if self._on_written is not None:
             self._on_written()
             stop_at("produce-written")

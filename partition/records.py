@@ -101,11 +101,22 @@ def batch_from_columns(
 
     ``timestamps_ms`` or ``headers`` may be None as a whole. Raises InvalidRecord, MessageTooLarge.
     """
+    given = repeat(None, len(values)) if timestamps_ms is None else timestamps_ms
+    filled = [now_ms if time is None else time for time in given]
+    message = message_from_columns(keys, values, filled, headers)
+    return _batch(message, len(values), (now_ms, max(filled)), batch_bytes_max)
+
+
+def message_from_columns(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    filled: Sequence[int],
+    headers: Sequence[Sequence[Header] | None] | None,
+) -> bytes:
+    """The message alone, for a client, whose server checks it anew: no checksum, and of any length."""
     count = len(values)
     _check_count(count)
     try:
-        given = repeat(None, count) if timestamps_ms is None else timestamps_ms
-        filled = [now_ms if time is None else time for time in given]
         if not len(keys) == count == len(filled):
             raise ValueError("their lengths differ")
         if count <= PLAIN_RECORDS_MAX and (headers is None or not any(row is not None for row in headers)):
@@ -116,7 +127,7 @@ def batch_from_columns(
         raise InvalidRecord(f"the columns do not make a batch: {_reason(error)}") from error
     if min(filled) < 0:
         raise InvalidRecord("the timestamp is negative", next(i for i, time in enumerate(filled) if time < 0))
-    return _batch(message, count, (now_ms, max(filled)), batch_bytes_max)
+    return message
 
 
 def _with_headers(
@@ -129,8 +140,7 @@ def _with_headers(
     arrays = [pa.array(column, field.type) for column, field in zip(items, SCHEMA, strict=True)]
     columns = pa.record_batch(arrays, schema=SCHEMA)
     _check_headers(columns.column(_HEADERS))
-    message: bytes = columns.serialize().to_pybytes()
-    return message
+    return bytes(columns.serialize())
 
 
 def decode_batch(message: bytes | memoryview) -> pa.RecordBatch:
@@ -140,8 +150,7 @@ def decode_batch(message: bytes | memoryview) -> pa.RecordBatch:
 
 def timestamps(message: bytes | memoryview) -> list[int]:
     """Timestamps of the rows of a stored message, in milliseconds."""
-    rows: list[int] = _timestamps(message, 0).to_pylist()
-    return rows
+    return list(_timestamps(message, 0).to_pylist())
 
 
 def first_row_since(message: bytes | memoryview, timestamp_ms: int, first: int) -> tuple[int, int] | None:
@@ -153,8 +162,7 @@ def first_row_since(message: bytes | memoryview, timestamp_ms: int, first: int) 
 
 def greatest_timestamp(message: bytes | memoryview, first: int) -> int:
     """Greatest timestamp of a stored message from row ``first`` on, which must be there."""
-    greatest: int = pc.max(_timestamps(message, first)).as_py()
-    return greatest
+    return int(pc.max(_timestamps(message, first)).as_py())
 
 
 def stream(messages: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:

@@ -3,11 +3,12 @@ import socket
 from typing import Any
 
 import pytest
+from aiohttp.abc import AbstractStreamWriter
 
 from stockade.client.admin import Client
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed, ClusterUnreachable
-from stockade.client.transport import LEADER_HINTS_MAX, Answer, Request, Transport
+from stockade.client.transport import JOINED_BYTES_MAX, LEADER_HINTS_MAX, Answer, Request, Transport, _Body
 from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
 
 from .fake_cluster import FakeCluster, Fault
@@ -53,6 +54,43 @@ def test_a_node_that_hangs_is_passed_over_when_a_client_connects(cluster: FakeCl
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         asyncio.run(run(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+
+
+class _Writer(AbstractStreamWriter):
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.parts: list[object] = []
+
+    async def write(self, chunk: Any) -> None:
+        self.parts.append(chunk)
+
+    async def write_eof(self, chunk: bytes = b"") -> None:
+        raise NotImplementedError
+
+    async def drain(self) -> None:
+        raise NotImplementedError
+
+    def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
+        raise NotImplementedError
+
+    def enable_chunking(self) -> None:
+        raise NotImplementedError
+
+    async def write_headers(self, status_line: str, headers: Any) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(JOINED_BYTES_MAX - 5, 1), (JOINED_BYTES_MAX - 4, 3)])
+def test_a_short_body_goes_in_one_piece_and_a_long_one_is_not_copied(size: int, pieces: int) -> None:
+    parts = (b"ab", b"x" * size, b"end")
+    told: list[int] = []
+    body, writer = _Body(parts, lambda: told.append(len(writer.parts))), _Writer()
+    asyncio.run(body.write(writer))
+    assert body.size == size + 5
+    assert (len(writer.parts), told) == (pieces, [pieces])
+    assert b"".join(parts) == b"".join(bytes(part) for part in writer.parts)  # type: ignore[call-overload]
+    assert pieces == 1 or all(written is part for written, part in zip(writer.parts, parts, strict=True))
 
 
 def test_when_no_node_can_be_reached_nothing_was_sent() -> None:

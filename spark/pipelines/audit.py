@@ -104,13 +104,13 @@ def _take(violations: Any, found: list[Violation], tally: dict[str, int]) -> Non
 
 
 def _counts(evidence: Evidence) -> dict[str, int]:
-    replicas = evidence.replicas.collect()
+    pieces = evidence.pieces.collect()
     return {
         "operations": evidence.operations.count(),
-        "partitions": len({(row["topic"], row["partition"]) for row in replicas}),
-        "replicas": len(replicas),
+        "partitions": len({(row["topic"], row["partition"]) for row in pieces}),
+        "replicas": len({(row["topic"], row["partition"], row["replica"]) for row in pieces}),
         "records in logs": evidence.log.count(),
-        "records in all replicas": sum(row["records"] for row in replicas),
+        "records in all replicas": sum(row["records"] for row in pieces),
     }
 
 

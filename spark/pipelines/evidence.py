@@ -19,6 +19,9 @@ EVENT = [
     *("count", "offset", "records", "resource", "error", "outcome"),
 ]
 
+PIECE = 1 << 16
+"""Offsets of a piece of a log: where replicas differ, so much is read again."""
+
 SETTINGS = {
     # Rows that are clustered by a part of the keys need not move again for all of them.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
@@ -48,23 +51,24 @@ def settings(spark: Any) -> Iterator[None]:
 
 
 class Evidence(NamedTuple):
-    """``operations`` have the columns of ``operations_of``; ``log`` those of the file, but for the value, and of each
-    partition one replica's.
+    """``operations`` have the columns of ``operations_of``. Most are appends; ``others`` are those that are not.
+    ``log`` has the columns of the file, but for the value, and of each partition one replica's records.
 
-    ``replicas`` has a row for each replica, with a fingerprint of what it holds; ``stored`` is the whole file.
-    ``marks`` is what the nemesis did. ``kept`` is what Spark has in memory for it.
+    ``pieces`` has a row for each piece of each replica, with a fingerprint of what it holds; ``stored`` is the whole
+    file. ``marks`` is what the nemesis did. ``kept`` is what Spark has in memory for it.
     """
 
     operations: Any
+    others: Any
     log: Any
-    replicas: Any
+    pieces: Any
     stored: Any
     marks: Any
     kept: list[Any]
 
     def keep(self, frame: Any) -> Any:
-        """Have a frame computed once, until ``forget``."""
-        self.kept.append(frame.cache())
+        """Have a frame computed now, and not again until ``forget``."""
+        self.kept.append(_kept(frame))
         return frame
 
     def forget(self) -> None:
@@ -80,10 +84,17 @@ class NoEvidence(ValueError):
 def read(spark: Any, history: str, logs: str) -> Evidence:
     """The evidence in two Parquet files, or folders of them. The session should have SETTINGS. Raises NoEvidence."""
     events, stored = _table(spark, history, EVENT), _table(spark, logs, [*PLACE, "replica", *RECORD])
-    replicas = fingerprints(stored).cache()
-    log = representatives(stored, replicas).cache()
-    operations = operations_of(events).cache()
-    return Evidence(operations, log, replicas, stored, _marks(events), [operations, log, replicas])
+    pieces = _kept(fingerprints(stored))
+    log = _kept(representatives(stored, pieces))
+    operations = _kept(operations_of(events))
+    others = _kept(operations.where("f <> 'append'"))
+    return Evidence(operations, others, log, pieces, stored, _marks(events), [operations, others, log, pieces])
+
+
+def _kept(frame: Any) -> Any:
+    """In memory from now on: Spark knows then how large it is, and how it is clustered."""
+    frame.cache().count()
+    return frame
 
 
 def _table(spark: Any, path: str, columns: list[str]) -> Any:
@@ -116,8 +127,9 @@ def operations_of(events: Any) -> Any:
         "type",
         F.col("epoch").alias("given_epoch"),
         F.col("offset").alias("answered"),
-        F.col("value").alias("shown"),
-        F.col("count").alias("shown_count"),
+        # Other answers repeat what was asked.
+        F.when(F.col("f") == "fetch", F.col("value")).alias("shown"),
+        F.when(F.col("f") == "fetch", F.col("count")).alias("shown_count"),
         *("records", "outcome"),
     )
     both = _clustered(begun).join(_clustered(ended), [*PLACE, "op"], "left")
@@ -125,21 +137,19 @@ def operations_of(events: Any) -> Any:
 
 
 def fingerprints(stored: Any) -> Any:
-    """For each replica: how many records, which offsets, and a number that differs when a record does."""
+    """For each piece of each replica: how many records, and numbers that differ when a record does."""
     each = F.xxhash64(*RECORD)
-    return stored.groupBy(*PLACE, "replica").agg(
+    return stored.groupBy(*PLACE, "replica", F.expr(f"offset div {PIECE}").alias("piece")).agg(
         F.count("*").alias("records"),
-        F.min("offset").alias("first"),
-        F.max("offset").alias("last"),
         F.bit_xor(each).alias("mixed"),
         # Differences of equal parity cancel out in one of the two, not in both.
         F.sum(F.shiftright(each, 20)).alias("total"),
     )
 
 
-def representatives(stored: Any, replicas: Any) -> Any:
+def representatives(stored: Any, pieces: Any) -> Any:
     """The log of one replica of each partition: the first by name. The others are compared with it."""
-    chosen = replicas.groupBy(*PLACE).agg(F.min("replica").alias("replica"))
+    chosen = pieces.groupBy(*PLACE).agg(F.min("replica").alias("replica"))
     ours = stored.drop("value").join(F.broadcast(chosen), [*PLACE, "replica"], "left_semi")
     return _clustered(ours.drop("replica"))
 

@@ -5,7 +5,7 @@ from typing import Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from .evidence import PLACE, RECORD, Evidence
+from .evidence import PIECE, PLACE, RECORD, Evidence
 from .record_checks import records_of
 from .violations import all_of, any_of, violations
 
@@ -32,7 +32,6 @@ def log_checks(evidence: Evidence) -> Any:
     and one more over the records of producers that are out of sequence.
     """
     odd = evidence.keep(_along(evidence.log).where(any_of(*_KINDS)))
-    odd.count()
     return all_of(odd, *_KINDS, offset="offset").unionByName(_repeated_stamps(evidence.log, odd))
 
 
@@ -73,9 +72,10 @@ def shared_epochs(evidence: Evidence) -> Any:
     log = evidence.log.where("writer_epoch > 0").withColumn("writer", _writer("key"))
     mark = F.xxhash64("writer")
     each = log.groupBy(*EPOCH).agg(F.min(mark).alias("least"), F.max(mark).alias("most"))
-    several = each.where("least <> most").select(*EPOCH)
+    several = evidence.keep(each.where("least <> most").select(*EPOCH))
     rows = log.join(several, EPOCH, "left_semi").select(*EPOCH, "offset", F.col("key").alias("name"), "writer")
-    marked = rows.join(_claims(evidence).withColumn("claimed", F.lit(1)), [*PLACE, "name"], "left")
+    claims = _claims(evidence, several.select(*PLACE).distinct()).withColumn("claimed", F.lit(1))
+    marked = rows.join(claims, [*PLACE, "name"], "left")
     before = Window.partitionBy(*EPOCH).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     owners = marked.withColumns(
         {
@@ -91,10 +91,11 @@ def shared_epochs(evidence: Evidence) -> Any:
     return violations(found, "zombie", "true", what, "offset")
 
 
-def _claims(evidence: Evidence) -> Any:
-    """Names of records that were sent under the token of an exclusive slot."""
-    seated = evidence.operations.where("f = 'share' and type = 'ok'").select("process").distinct()
+def _claims(evidence: Evidence, places: Any) -> Any:
+    """Names of records that were sent to these places under the token of an exclusive slot."""
+    seated = evidence.others.where("f = 'share' and type = 'ok'").select("process").distinct()
     sent = evidence.operations.where("f = 'append' and type <> 'fail' and sent_epoch is not null")
+    sent = sent.join(F.broadcast(places), PLACE, "left_semi")
     runs = sent.join(F.broadcast(seated), "process", "left_anti")
     return records_of(runs, "value", "count").distinct()
 
@@ -106,25 +107,29 @@ def _writer(name: str) -> Any:
 
 def different_replicas(evidence: Evidence) -> Any:
     """inconsistent-offset: replicas of a partition that do not hold the same records at the same offsets."""
-    print_of = F.struct("records", "first", "last", "mixed", "total")
-    kinds = evidence.replicas.groupBy(*PLACE).agg(F.countDistinct(print_of).alias("kinds"))
-    odd = [(row["topic"], row["partition"]) for row in kinds.where("kinds > 1").collect()]
-    # As a condition on columns of the file: whole parts of it then need not be read.
+    place = Window.partitionBy(*PLACE)
+    replicas = F.size(F.collect_set("replica").over(place))
+    prints = F.countDistinct(F.struct("records", "mixed", "total"))
+    pieces = evidence.pieces.withColumn("replicas", replicas).groupBy(*PLACE, "piece", "replicas")
+    odd = pieces.agg(prints.alias("prints"), F.count("*").alias("held")).where("prints > 1 or held < replicas")
+    ends = odd.groupBy(*PLACE).agg(F.min("piece").alias("first"), F.max("piece").alias("last"))
+    # As a condition on columns of the file: parts of it then need not be read.
     chosen = F.lit(False)
-    for topic, partition in odd:
-        chosen = chosen | ((F.col("topic") == topic) & (F.col("partition") == partition))
-    return _differences(evidence.replicas.where(chosen), evidence.stored.where(chosen))
+    for row in ends.collect():
+        offsets = F.col("offset").between(row["first"] * PIECE, (row["last"] + 1) * PIECE - 1)
+        chosen = chosen | (F.col("topic") == row["topic"]) & (F.col("partition") == row["partition"]) & offsets
+    return _differences(evidence.pieces, evidence.stored.where(chosen))
 
 
-def _differences(replicas: Any, stored: Any) -> Any:
-    """For each replica that is not as the first one: how many records differ, and from where on."""
-    first = replicas.groupBy(*PLACE).agg(F.min("replica").alias("a"))
-    others = replicas.join(first, PLACE).where("replica <> a").select(*PLACE, "a", F.col("replica").alias("b"))
-    rows = stored.select(*PLACE, "replica", "offset", F.xxhash64(*RECORD).alias("mark"))
-    ours = rows.withColumnsRenamed({"replica": "a", "mark": "mark_a"}).join(F.broadcast(others), [*PLACE, "a"])
-    theirs = rows.withColumnRenamed("replica", "b").join(F.broadcast(others.drop("a")), [*PLACE, "b"])
-    both = ours.drop("a").join(theirs, [*PLACE, "b", "offset"], "full_outer")
-    unequal = both.where("mark is null or mark_a is null or mark <> mark_a")
-    found = unequal.groupBy(*PLACE, "b").agg(F.min("offset").alias("offset"), F.count("*").alias("rows"))
+def _differences(pieces: Any, stored: Any) -> Any:
+    """For each replica that is not as the first one: at how many offsets it differs, and from where on."""
+    replicas = pieces.groupBy(*PLACE).agg(F.array_sort(F.collect_set("replica")).alias("replicas"))
+    mark = F.struct("replica", F.xxhash64(*RECORD).alias("mark"))
+    held = stored.select(*PLACE, "offset", mark.alias("mark")).groupBy(*PLACE, "offset")
+    each = held.agg(F.collect_list("mark").alias("marks")).join(F.broadcast(replicas), PLACE)
+    pairs = each.select(*PLACE, "offset", "marks", F.expr("replicas[0]").alias("a"), F.explode("replicas").alias("b"))
+    ours, theirs = (f"array_sort(filter(marks, each -> each.replica = {name}).mark)" for name in "ab")
+    found = pairs.where(f"{ours} <> {theirs}").groupBy(*PLACE, "b")
+    found = found.agg(F.min("offset").alias("offset"), F.count("*").alias("rows"))
     what = "concat(b, ' differs in ', rows, ' records, from ', offset, ' on')"
     return violations(found, "inconsistent-offset", "true", what, "offset")

@@ -17,12 +17,11 @@ GROUP = [*PLACE, "resource"]
 
 def stale_reads(evidence: Evidence) -> Any:
     """stale-read: a linearizable read that misses what was acknowledged before it began."""
-    ops = evidence.operations.where("type = 'ok'")
-    acked = ops.where("f = 'append'").select(
+    acked = evidence.operations.where("type = 'ok' and f = 'append'").select(
         *PLACE, F.col("ended_ns").alias("t"), F.expr("answered + count").alias("high")
     )
     # A poll may give less than there is; only one that gives nothing claims that there is no more.
-    reads = ops.where("f = 'fetch' or (f = 'poll' and answered = asked)")
+    reads = evidence.others.where("type = 'ok' and (f = 'fetch' or (f = 'poll' and answered = asked))")
     asked = reads.select(*PLACE, "op", F.col("begun_ns").alias("t"), F.col("answered").alias("seen"))
     what = "concat('read ', op, ' saw the end at ', seen, '; ', high, ' was acknowledged')"
     return violations(behind(acked, asked, PLACE), "stale-read", "true", what, "seen")
@@ -30,20 +29,21 @@ def stale_reads(evidence: Evidence) -> Any:
 
 def sends(evidence: Evidence) -> Any:
     """nonmonotonic-send, and zombie: an append that began after a higher epoch was answered, and succeeded."""
-    ops = evidence.operations.where("type = 'ok'")
     own = Window.partitionBy(*PLACE, "client").orderBy("op").rowsBetween(Window.unboundedPreceding, -1)
     later = Window.partitionBy(*PLACE).orderBy("epoch").rowsBetween(1, Window.unboundedFollowing)
     granted = (
-        ops.where("f = 'acquire'")
+        evidence.others.where("type = 'ok' and f = 'acquire'")
         .groupBy(*PLACE, F.col("given_epoch").alias("epoch"))
         .agg(F.min("ended_ns").alias("t"))
     )
     over = granted.withColumn("over_ns", F.min("t").over(later)).select(
         *PLACE, F.col("epoch").alias("sent_epoch"), "over_ns"
     )
-    appends = ops.where("f = 'append' and answered is not null").withColumn("before", F.max("answered").over(own))
+    appends = evidence.operations.where("type = 'ok' and f = 'append' and answered is not null")
     return all_of(
-        appends.join(F.broadcast(over), [*PLACE, "sent_epoch"], "left"),
+        appends.withColumn("before", F.max("answered").over(own)).join(
+            F.broadcast(over), [*PLACE, "sent_epoch"], "left"
+        ),
         (
             "nonmonotonic-send",
             "answered <= before",
@@ -61,7 +61,7 @@ def sends(evidence: Evidence) -> Any:
 def polls(evidence: Evidence) -> Any:
     """nonmonotonic-poll, skipped-poll: a consumer that goes back, or passes over offsets."""
     own = Window.partitionBy(*PLACE, "process").orderBy("op")
-    seen = evidence.operations.where("f = 'poll' and type = 'ok'").select(
+    seen = evidence.others.where("f = 'poll' and type = 'ok'").select(
         *PLACE,
         *("op", "process", "asked", "answered"),
         F.lag("answered").over(own).alias("before"),
@@ -82,16 +82,16 @@ def polls(evidence: Evidence) -> Any:
 
 def unseen(evidence: Evidence) -> Any:
     """unseen: acknowledged records behind all that was ever polled, where consumers polled at all."""
-    ops = evidence.operations.where("type = 'ok'")
-    ends = ops.where("f = 'poll'").groupBy(*PLACE).agg(F.max("answered").alias("end"))
-    late = ops.where("f = 'append'").join(F.broadcast(ends), PLACE)
+    polls = evidence.others.where("type = 'ok' and f = 'poll'")
+    ends = polls.groupBy(*PLACE).agg(F.max("answered").alias("end"))
+    late = evidence.operations.where("type = 'ok' and f = 'append'").join(F.broadcast(ends), PLACE)
     what = "concat(value, ' was acknowledged at ', answered, ', and consumers came to ', end)"
     return violations(late, "unseen", "answered + count > end", what, "answered")
 
 
 def epochs(evidence: Evidence) -> Any:
     """epoch-uniqueness: one epoch granted to two."""
-    grants = evidence.operations.where("type = 'ok' and f in ('acquire', 'own') and given_epoch is not null")
+    grants = evidence.others.where("type = 'ok' and f in ('acquire', 'own') and given_epoch is not null")
     holders = grants.groupBy(*PLACE, "resource", "given_epoch").agg(
         F.countDistinct("process").alias("holders"), F.min("process"), F.max("process")
     )
@@ -101,7 +101,7 @@ def epochs(evidence: Evidence) -> Any:
 
 def positions(evidence: Evidence) -> Any:
     """position: a group's committed position goes back, or a reader that was fenced sets it."""
-    ops = evidence.operations.where("type = 'ok' and f in ('commit', 'position')")
+    ops = evidence.others.where("type = 'ok' and f in ('commit', 'position')")
     value = F.coalesce("answered", "asked")
     commits = ops.where("f = 'commit'")
     known = commits.select(*GROUP, F.col("ended_ns").alias("t"), value.alias("high"))
@@ -155,18 +155,7 @@ def certificates(evidence: Evidence) -> Any:
 
 def recovery(evidence: Evidence) -> Any:
     """recovery: after a fault was healed, no append to a partition that is written to succeeds in time."""
-    appends = evidence.operations.where("f = 'append'")
-    begun = appends.groupBy(*PLACE, F.expr(f"begun_ns div {NS}").alias("second")).agg(F.lit(1).alias("tried"))
-    done = (
-        appends.where("type = 'ok'")
-        .groupBy(*PLACE, F.expr(f"ended_ns div {NS}").alias("second"))
-        .agg(F.lit(1).alias("won"))
-    )
-    busy = (
-        begun.unionByName(done, allowMissingColumns=True)
-        .groupBy(*PLACE, "second")
-        .agg(F.max("tried").alias("tried"), F.max("won").alias("won"))
-    )
+    busy = _busy_seconds(evidence.operations.where("f = 'append'"))
     heals = F.broadcast(
         evidence.marks.where("f = 'heal'").select(F.expr(f"t_mono_ns div {NS}").alias("healed")).distinct()
     )
@@ -181,3 +170,13 @@ def recovery(evidence: Evidence) -> Any:
     return violations(
         judged, "recovery", condition, f"concat('no append succeeded within {RECOVERY_S} s after ', healed, ' s')"
     )
+
+
+def _busy_seconds(appends: Any) -> Any:
+    """Seconds in which an append to a partition began (``tried``), or succeeded (``won``)."""
+    begun, done = f"begun_ns div {NS} as begun", f"if(type = 'ok', ended_ns div {NS}, null) as done"
+    # Most appends end in the second in which they began: few rows are left to be looked at twice.
+    spans = appends.selectExpr(*PLACE, begun, done).distinct()
+    each = spans.selectExpr(*PLACE, "stack(2, begun, 1, null, done, null, 1) as (second, tried, won)")
+    seconds = each.where("second is not null").groupBy(*PLACE, "second")
+    return seconds.agg(F.max("tried").alias("tried"), F.max("won").alias("won"))

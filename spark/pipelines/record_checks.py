@@ -46,12 +46,11 @@ def record_checks(evidence: Evidence) -> Any:
     that are not plainly well are then judged by their names.
     """
     each = _sent(evidence.operations)
-    for more in (_read(evidence.operations), _stored(evidence.log)):
+    for more in (_read(evidence.others), _stored(evidence.log)):
         each = each.unionByName(more, allowMissingColumns=True)
     each = each.withColumn("id", F.xxhash64(*PLACE, "name"))
     # Few, as a rule: kept, so that Spark knows how few, and hands them to all tasks.
     suspects = evidence.keep(_suspects(each))
-    suspects.count()
     return all_of(_judged(each.join(suspects, "id", "left_semi")), *_KINDS, offset="first_at")
 
 

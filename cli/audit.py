@@ -56,10 +56,10 @@ def audit(history: str | None, logs: str | None, html: Path | None, rehearse: in
     spark = spark_session("stockade audit", cores)
     with tempfile.TemporaryDirectory(prefix="stockade-audit-") as folder:
         expected = None if rehearse is None else _rehearsed(spark, rehearse, folder)
-        history, logs = history or f"{folder}/history.parquet", logs or f"{folder}/logs.parquet"
-        audited = _audited(spark, history, logs)
+        audited = _audited(spark, history or f"{folder}/history.parquet", logs or f"{folder}/logs.parquet")
     if html is not None:
-        html.write_text(page(audited, history, logs), encoding="utf-8")
+        made_up = f"made up by a rehearsal of {rehearse or 0:,} events"
+        html.write_text(page(audited, history or made_up, logs or made_up), encoding="utf-8")
         click.echo(f"summary: {html}")
     _print(audited, expected)
     found = {each.checker: each.violations for each in audited.findings if each.violations}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from math import log1p
 
 from .findings import Finding, Slot, Timeline
 
@@ -36,11 +37,11 @@ def by_checker(findings: Sequence[Finding]) -> Iterator[str]:
     if not broken:
         return
     height = 24 * len(broken)
-    longest = max(len(str(each.violations)) for each in broken)
+    longest = max(log1p(each.violations) for each in broken)
     yield f'<h2>Violations by checker</h2><svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="Violations">'
     for number, each in enumerate(broken):
         y = 24 * number
-        width = max(len(str(each.violations)) / longest * (WIDTH - 300), 4)
+        width = log1p(each.violations) / longest * (WIDTH - 300)
         yield f'<text x="170" y="{y + 16}" text-anchor="end">{escape(each.checker)}</text>'
         yield f'<rect class="info" x="180" y="{y + 4}" width="{width:.1f}" height="16" rx="3"/>'
         yield f'<text x="{190 + width:.1f}" y="{y + 16}">{each.violations:,}</text>'

@@ -40,6 +40,10 @@ def test_the_run_is_plotted_with_what_the_nemesis_did() -> None:
     assert ">2 s</text>" in text
 
 
-def test_violations_are_plotted_by_checker() -> None:
+def test_violations_are_plotted_by_checker_and_more_of_them_are_a_longer_bar() -> None:
     assert page(CLEAN, "h", "l").count("<svg") == 0
-    assert page(BROKEN, "h", "l").count('<rect class="info"') == 2
+    counts = (1, 2, 3, 10, 3000)
+    text = page(CLEAN._replace(findings=[Finding("gap", "Dense", count, []) for count in counts]), "h", "l")
+    widths = [float(width) for width in re.findall(r'<rect class="info" x="180" y="[0-9]+" width="([0-9.]+)"', text)]
+    assert len(widths) == len(counts)
+    assert widths == sorted(set(widths))

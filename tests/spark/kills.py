@@ -29,7 +29,7 @@ from integration.api import Topic, eventually  # noqa: E402 (run as a script)
 from stockade.cli.local_cluster import LocalCluster  # noqa: E402
 
 from .standalone import standalone  # noqa: E402
-from .surroundings import environment  # noqa: E402
+from .surroundings import environment, spark_home  # noqa: E402
 from .topics import append, numbered  # noqa: E402
 
 ROWS_PER_BATCH = 40
@@ -82,6 +82,7 @@ class Kills:
         self._cluster, self._folder, self._points = cluster, folder, points
         self._node = cluster.nodes[0].url
         self._runs = self._missed = 0
+        self._home = spark_home(folder / "spark")
         for name in (SOURCE, TARGET):
             Topic(self._node, name).create(partitions=PARTITIONS)
 
@@ -137,7 +138,7 @@ class Kills:
         self._runs += 1
         urls = ",".join(node.url for node in self._cluster.nodes)
         words = [master, str(self._folder), plan, SOURCE, TARGET, urls]
-        paths = {"PYTHONPATH": os.pathsep.join(PATHS), "SPARK_WORKER_DIR": str(self._folder / "work")}
+        paths = {"PYTHONPATH": os.pathsep.join(PATHS), "SPARK_HOME": self._home}
         with (self._folder / "driver.log").open("wb") as log:
             command = [sys.executable, "-m", "tests.spark.killed_driver", *words]
             process = subprocess.Popen(

@@ -29,6 +29,18 @@ def bare_python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
+def spark_home(folder: Path) -> str:
+    """Spark under another name: a local cluster's executors work in a folder ``work`` of SPARK_HOME."""
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    folder.mkdir()
+    for each in Path(found.origin).parent.iterdir():
+        if each.name != "work":
+            (folder / each.name).symlink_to(each)
+    return str(folder)
+
+
 def environment(python: Path | str = sys.executable, **more: str) -> dict[str, str]:
     """For a process that starts Spark. Its workers are this Python; PYTHONPATH is empty unless it is given."""
     made = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}

@@ -98,11 +98,15 @@ class RawNode:
 
     async def is_ready(self) -> bool:
         """What the node says of itself at ``/readyz``; a node that cannot be reached is not ready."""
+        return await self.why_not_ready() is None
+
+    async def why_not_ready(self) -> str | None:
+        """What the node says that it waits for, or why it cannot be asked; None when it is ready."""
         try:
             await self._send("GET", "/readyz")
-        except StockadeError:
-            return False
-        return True
+        except StockadeError as error:
+            return str(error)
+        return None
 
     async def _send(
         self,

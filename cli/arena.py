@@ -4,7 +4,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,18 +104,22 @@ class LocalArena:
         """Return when it runs and is ready; one that ends while it starts is started again, a few times. Raises
         NotInTime.
         """
-        starts = 0
+        starts, why_not = 0, None
 
         async def is_ready() -> bool:
-            nonlocal starts
+            nonlocal starts, why_not
             if self.pid(node) is None:
                 if starts == STARTS_MAX:
-                    raise NotInTime(f"{node} ends again and again: {end_of_log(self._by_name[node], 3)}")
+                    raise NotInTime(f"{node} ends again and again")
                 starts += 1
                 self.start(node)
-            return await self.raw(node).is_ready()
+            why_not = await self.raw(node).why_not_ready()
+            return why_not is None
 
-        await until(is_ready, READY_TIMEOUT_S, f"{node} is not ready")
+        try:
+            await until(is_ready, READY_TIMEOUT_S, f"{node} is not ready")
+        except NotInTime as late:
+            raise NotInTime(f"{late}; {why_not}; its log ends: {end_of_log(self._by_name[node], 3)}") from None
 
     async def close(self) -> None:
         """End its connections; the nodes go on."""
@@ -145,8 +149,11 @@ def _no_proxies() -> str | None:
 
 
 @contextmanager
-def local_arena(folder: Path, nodes: int, setups: Sequence[str]) -> Iterator[LocalArena]:
-    """A cluster started so, ready. Raises ClusterFailed, DiskFailed, ProxyError, NetworkFailed."""
+def local_arena(folder: Path, nodes: int, setups: Sequence[str], *, keep: bool = False) -> Iterator[LocalArena]:
+    """A cluster started so, ready; with ``keep`` what is on disks of its own stays in ``folder``, too.
+
+    Raises ClusterFailed, DiskFailed, ProxyError, NetworkFailed.
+    """
     reason = why_not(setups)
     if reason is not None:
         raise ClusterFailed(reason)
@@ -155,6 +162,8 @@ def local_arena(folder: Path, nodes: int, setups: Sequence[str]) -> Iterator[Loc
         local = _cluster(folder, nodes, hosts, clocks="clocks" in setups)
         proxies = _proxied(local, stack.enter_context(ProxyServer())) if "toxiproxy" in setups else None
         disks = _disks(stack, local) if "disks" in setups else {}
+        if keep and disks:
+            stack.callback(_keep, local)
         with local:
             yield LocalArena(local, proxies, hosts, disks)
 
@@ -200,6 +209,13 @@ def _disks(stack: ExitStack, local: LocalCluster) -> dict[str, LoopDisk]:
         stack.callback(disk.unmount)
         disk.make()
     return made
+
+
+def _keep(local: LocalCluster) -> None:
+    """Copy what is on the disks to beside them, before they go: the last state of a node that was lost says why."""
+    for node in local.nodes:
+        with suppress(shutil.Error, OSError):  # a disk that was broken on purpose gives what it can
+            shutil.copytree(node.data, node.data.with_name(f"{node.name}-disk"))
 
 
 def _address(text: str) -> Address:

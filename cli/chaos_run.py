@@ -160,7 +160,7 @@ def _run(
 ) -> tuple[Outcome, Options]:
     with ExitStack() as stack:
         data = folder / "data" if keep else Path(stack.enter_context(_scratch()))
-        arena = stack.enter_context(local_arena(data, nodes, setups))
+        arena = stack.enter_context(local_arena(data, nodes, setups, keep=keep))
         history = stack.enter_context(History.create(folder / HISTORY))
         status = Status(history, options.rounds)
         outcome, options = uvloop.run(_watched(console, options, arena, history, status, folder, is_all=is_all))

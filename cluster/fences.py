@@ -17,7 +17,8 @@ from .refs import FenceRef
 from .work import SlotWork
 
 DEPARTED_MAX = 16
-"""Departures remembered of a partition that was not told of them yet; a repeated release or close waits for these."""
+"""Departures remembered of a partition that was not told of them yet; a repeated release or close waits for these. Of
+more, the first is kept, which is the one that the partition knows of, and the last."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -74,7 +75,9 @@ class Fences:
         departed = [*(before.departed if before is not None else []), (grant.grant_id, grant.session)]
         if before is not None and before.ends is not None:
             ends = before.ends
-        self.due[group] = Place(epoch, order, at_ms, ends, departed[-DEPARTED_MAX:])
+        if len(departed) > DEPARTED_MAX:
+            del departed[1]
+        self.due[group] = Place(epoch, order, at_ms, ends, departed)
 
     def bar(self, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
         """Nobody is there, and older epochs shall be refused."""

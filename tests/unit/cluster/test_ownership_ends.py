@@ -6,8 +6,9 @@ Numbers in names are those of SEMANTICS 11.
 import pytest
 
 from stockade.cluster.catalog import group_id
-from stockade.cluster.commands import Freed
+from stockade.cluster.commands import Freed, GrantState
 from stockade.cluster.endings import ENDED_PER_SESSION_MAX
+from stockade.cluster.fences import DEPARTED_MAX
 from stockade.partition.errors import (
     InconsistentTopicId,
     NotFound,
@@ -72,6 +73,30 @@ def test_a_release_is_over_when_every_slot_is_cleared_and_its_repetition_says_so
     driver.settle()
     assert all(driver.machine.is_over(fence) for fence in freed.fences)
     assert driver.release("b", grant.grant_id) == Freed([])
+
+
+def test_of_many_departures_that_a_partition_was_not_told_of_the_one_it_knows_of_is_remembered() -> None:
+    driver = house()
+    known = driver.granted("a")
+    driver.settle()
+    passed = []
+
+    def waits(session: str, grant: GrantState) -> bool:
+        freed = driver.release(session, grant.grant_id)
+        assert isinstance(freed, Freed)
+        return any(not driver.machine.is_over(fence) for fence in freed.fences)
+
+    for count in range(1, DEPARTED_MAX + 2):
+        passed.append(driver.granted("b", mode="ExclusiveWithFencing"))
+        driver.release("b", passed[-1].grant_id)
+        remembered = [grant for grant in passed if waits("b", grant)]
+        assert remembered == passed[-min(count, DEPARTED_MAX - 1) :]
+        assert waits("a", known)
+    driver.fail_over()
+    assert waits("a", known)
+    assert driver.may_write(known, 0), "which is why it must wait"
+    driver.settle()
+    assert driver.release("a", known.grant_id) == Freed([])
 
 
 def test_a_release_is_over_also_when_a_successor_took_the_slot_or_the_topic_went() -> None:

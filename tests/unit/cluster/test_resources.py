@@ -20,7 +20,7 @@ from stockade.partition.errors import (
     UnknownSession,
 )
 
-from .driver import House, house
+from .driver import TTL_MS, House, house
 
 
 def owned(driver: House, session: str, resource: str, generation: int | None = None, **more: str) -> tuple[int, int]:
@@ -369,6 +369,7 @@ def test_what_nobody_owns_for_long_is_forgotten_and_no_fence_epoch_of_it_is_give
     for generation in (None, 2, 3):
         owned(driver, "a", "r", generation)
     owned(driver, "a", "kept")
+    driver.tick(TTL_MS - 1)
     driver.disown("a", "r")
     keys = [("g", "r"), ("g", "kept"), ("g", "never"), ("h", "r")]
     left = driver.now_ms + RESOURCE_TTL_MS

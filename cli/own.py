@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 import click
 
@@ -11,7 +10,8 @@ from ..client.admin import Client
 from ..client.config import ClientConfig
 from ..client.fencing import Session
 from ..client.model import Owned
-from ..partition.errors import GenerationFenced, StockadeError
+from ..client.owning import ASK_AGAIN_S, Ownership
+from ..partition.errors import GenerationFenced
 from .child import grace_option, run_while, ttl_option
 from .connection import connected
 from .exits import WRITER, explain
@@ -19,11 +19,6 @@ from .hold import RUN_EXITS, RUN_MEANS
 from .manual import Manual
 from .names import GROUP
 from .output import output_option, show_json, told, waiting
-
-LOOKS_PER_TTL = 3
-ASK_AGAIN_S = 0.5
-"""Between two claims while somebody else owns it."""
-
 
 _wait = click.option("--wait", is_flag=True, help="Until it is free, in place of being refused.")
 _generation = click.option(
@@ -71,14 +66,9 @@ async def own(
     `stockade groups describe GROUP` lists who owns what. Write `--` before COMMAND.
     """
     async with Client(config) as client, Session(client, name, ttl_ms=int(ttl_s * 1000)) as session:
-        owned = await _claim(client, group, session.id, resource, generation, wait=wait)
-        watch = _Watch(client, session, group, owned)
-        watching = asyncio.create_task(watch.run(ttl_s / LOOKS_PER_TTL))
-        try:
-            code = await run_while(command, _token(group, session, owned), watch.lost, watch.why, grace_s)
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+        with waiting(f"waiting for {resource}"):
+            owned = await session.own(group, resource, generation=generation, wait=wait)
+        code = await run_while(command, _token(owned, session), owned.lost, lambda: _why(owned), grace_s)
     sys.exit(code)
 
 
@@ -146,46 +136,16 @@ async def _claim(
             await asyncio.sleep(ASK_AGAIN_S)
 
 
-class _Watch:
-    """Sets ``lost`` when the session ends, or when somebody else owned the resource meanwhile."""
-
-    def __init__(self, client: Client, session: Session, group: str, owned: Owned) -> None:
-        self.lost = asyncio.Event()
-        self._client = client
-        self._session = session
-        self._group = group
-        self._owned = owned
-
-    def why(self) -> str:
-        """For people."""
-        name = self._owned.resource
-        return (
-            f"lost {name}: {explain(self._session.error)}" if self._session.error else f"lost {name} to a newer owner"
-        )
-
-    async def run(self, look_s: float) -> None:
-        """Until it is lost."""
-        while not await self._is_lost():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._session.lost.wait(), look_s)
-        self.lost.set()
-
-    async def _is_lost(self) -> bool:
-        if self._session.error is not None:
-            return True
-        try:
-            rows = {each.resource: each for each in await self._client.resources(self._group)}
-        except StockadeError:
-            return False  # the session's ttl decides
-        row = rows.get(self._owned.resource)
-        return row is None or not row.owned or row.fence_epoch != self._owned.fence_epoch
-
-
-def _token(group: str, session: Session, owned: Owned) -> dict[str, str]:
+def _token(owned: Ownership, session: Session) -> dict[str, str]:
     return {
-        "GROUP": group,
+        "GROUP": owned.group,
         "RESOURCE": owned.resource,
         "SESSION": session.id,
         "GENERATION": str(owned.generation),
         "FENCE_EPOCH": str(owned.fence_epoch),
     }
+
+
+def _why(owned: Ownership) -> str:
+    assert owned.error is not None
+    return f"lost {owned.resource}: {explain(owned.error)}"

@@ -37,9 +37,10 @@ class Claims:
         path, headers = f"/v1/groups/{quoted(group)}/own", {"Stockade-Session": session}
         await self._calls.send("DELETE", path, headers=headers, params={"resource": resource})
 
-    async def resources(self, group: str) -> list[Resource]:
+    async def resources(self, group: str, *, patience_ms: int | None = None) -> list[Resource]:
         """Every resource ever owned in the group; a linearizable read."""
-        return (await self._calls.call(Resources, "GET", f"/v1/groups/{quoted(group)}/resources")).resources
+        path = f"/v1/groups/{quoted(group)}/resources"
+        return (await self._calls.call(Resources, "GET", path, patience_ms=patience_ms)).resources
 
     async def position(self, group: str, topic: str, partition: int) -> Position:
         """Where the group goes on."""

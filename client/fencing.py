@@ -7,17 +7,26 @@ saves refused work. A stalled process finds itself lost as soon as it runs again
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from ..partition.commands import Token
-from ..partition.errors import InconsistentTopicId, ProducerFenced, SessionExpired, StockadeError
+from ..partition.errors import (
+    GenerationFenced,
+    InconsistentTopicId,
+    NotOwner,
+    ProducerFenced,
+    SessionExpired,
+    StockadeError,
+)
 from .admin import Client
 from .errors import ClientClosed
-from .model import Grant, Mode, Ticket, Topic
+from .holding import Holding
+from .model import Grant, Mode, Owned, Ticket, Topic
+from .owning import ASK_AGAIN_S, Ownership
 from .retry import is_momentary
 
 _RENEWALS_PER_TTL = 3
@@ -44,18 +53,16 @@ class Lease:
         return self.asked_s + self.ttl_ms / 1000 * (1 - _MARGIN_OF_TTL)
 
 
-class Fence:
+class Fence(Holding):
     """A grant in force until ``lost`` is set; then ``error`` says why.
 
     When a refused append found it out, ``error.fields["outcome"]`` is that batch's outcome certificate.
     """
 
     def __init__(self, grant: Grant, session: "Session") -> None:
+        super().__init__()
         self.grant = grant
-        self.lost: asyncio.Event = asyncio.Event()
-        self.error: StockadeError | None = None
         self._session = session
-        self._watchers: list[Callable[[StockadeError], None]] = []
 
     @property
     def epoch(self) -> int:
@@ -76,73 +83,16 @@ class Fence:
             if now is not None and now > epoch:
                 self.lose(ProducerFenced(current_epoch=now, reason="superseded"))
 
-    def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
-        """Call ``watcher`` once with the error when the grant is lost."""
-        self._watchers.append(watcher)
-
-    def lose(self, error: StockadeError) -> None:
-        """The grant is gone. Only the first call counts."""
-        if self.error is not None:
-            return
-        self.error = error
-        self.lost.set()
-        for watcher in self._watchers:
-            watcher(error)
-
     async def release(self) -> None:
         """Free the slots; returns when they are cleared."""
         await self._session.release(self)
-
-    def guard(self) -> "Guard":
-        """``async with fence.guard():`` cancels its block when the grant is lost, and raises why."""
-        return Guard(self)
-
-
-class Guard:
-    """A block of work that ends with the grant, as ``asyncio.timeout`` ends one with time.
-
-    The cancellation is a courtesy that saves refused work: what makes it safe is that the log refuses the epoch.
-    """
-
-    def __init__(self, fence: Fence) -> None:
-        self._fence = fence
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-        self._is_hit = False
-
-    async def __aenter__(self) -> Fence:
-        self._task = asyncio.current_task()
-        assert self._task is not None
-        if self._fence.error is not None:
-            raise self._fence.error
-        self._cancelling = self._task.cancelling()
-        self._fence.on_lost(self._cancel)
-        return self._fence
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        task, self._task = self._task, None
-        if not self._is_hit:
-            return
-        assert task is not None
-        if kind is not asyncio.CancelledError:
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)  # the cancellation that the block did not live to see
-        is_ours = task.uncancel() <= self._cancelling
-        if is_ours and (kind is None or kind is asyncio.CancelledError):
-            assert self._fence.error is not None
-            raise self._fence.error from error
-
-    def _cancel(self, _: StockadeError) -> None:
-        if self._task is not None:
-            self._is_hit = True
-            self._task.cancel()
 
 
 class Session:
     """A session of ``client_id``, kept alive in the background. An async context manager, or ``open`` and ``close``.
 
-    ``ttl_ms`` None: the configuration's. When it is lost, ``lost`` is set, ``error`` says why, and so it is with every
-    fence acquired through it; it never comes back.
+    ``ttl_ms`` None: the configuration's. When it is lost, ``lost`` is set, ``error`` says why, and so it is with
+    all that was acquired or owned through it; it never comes back.
     """
 
     def __init__(self, client: Client, client_id: str, *, ttl_ms: int | None = None) -> None:
@@ -153,6 +103,7 @@ class Session:
         self._ttl_ms = ttl_ms or client.config.session_ttl_ms
         self._id: str | None = None
         self._fences: list[Fence] = []
+        self._owned: list[Ownership] = []
         self._keeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -219,6 +170,39 @@ class Session:
             fence.lose(self.error)
         return fence
 
+    async def own(self, group: str, resource: str, *, generation: int | None = None, wait: bool = False) -> Ownership:
+        """Own ``resource`` of ``group``: any text of 1 to 1024 bytes; ``<topic>/<partition>`` guards the partition too.
+
+        ``generation`` None: only what is free; else take it over from an owner with one up to this (0 always wins).
+        ``wait``: until it is free, in place of GenerationFenced; to give up, cancel it. Whoever was thrown out learns
+        it within a third of its ttl. Raises GenerationFenced, SessionExpired.
+        """
+        owned = await self._claim(group, resource, generation, wait=wait)
+        ownership = Ownership(group, owned, self._disown)
+        self._owned.append(ownership)
+        if self.error is not None:
+            ownership.lose(self.error)
+        return ownership
+
+    async def _claim(self, group: str, resource: str, generation: int | None, *, wait: bool) -> Owned:
+        while self.error is None:
+            try:
+                return (await self._client.own(group, self.id, [resource], generation=generation))[0]
+            except GenerationFenced:
+                if not wait:
+                    raise
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.lost.wait(), ASK_AGAIN_S)
+        raise self.error
+
+    async def _disown(self, ownership: Ownership) -> None:
+        if ownership.error is None:
+            with suppress(NotOwner):
+                await self._client.disown(ownership.group, self.id, ownership.resource)
+        if ownership in self._owned:
+            self._owned.remove(ownership)
+        ownership.lose(ClientClosed("the resource was given up"))
+
     async def _wait(self, ticket: Ticket) -> Grant:
         """Whoever gives up leaves the line, and gives back what was granted meanwhile: nobody waits behind a ghost."""
         wait_ms = self._client.config.fetch_wait_ms
@@ -262,6 +246,7 @@ class Session:
                 lease = Lease(state.ttl_ms, asked_s)
                 next_s = lease.renew_at_s
                 await self._look_after_fences()
+                await self._look_after_resources()
 
     async def _look_after_fences(self) -> None:
         """Find out about a newer writer also where nothing is sent that could be refused."""
@@ -276,10 +261,23 @@ class Session:
                 if fence.grant.topic == topic:
                     fence.compare(described)
 
+    async def _look_after_resources(self) -> None:
+        """The same for what was taken over without ending this session."""
+        for group in {each.group for each in self._owned if each.error is None}:
+            try:
+                resources = await self._client.resources(group, patience_ms=1)
+            except StockadeError as error:
+                if is_momentary(error):
+                    continue
+                resources = []
+            for each in self._owned:
+                if each.group == group:
+                    each.compare(resources)
+
     def _lose(self, error: StockadeError) -> None:
         if self.error is not None:
             return
         self.error = error
         self.lost.set()
-        for fence in self._fences:
-            fence.lose(error)
+        for holding in (*self._fences, *self._owned):
+            holding.lose(error)

@@ -14,7 +14,7 @@ from ..partition.commands import Token
 from ..partition.errors import StockadeError
 from ..partition.records import Header
 from . import delivery as deliveries
-from . import fencing, producer
+from . import fencing, owning, producer
 from .admin import Client as _Client
 from .batches import Receipt
 from .config import DEFAULT_BOOTSTRAP, Bootstrap
@@ -158,40 +158,54 @@ class Producer:
             _loop.run(block.__aexit__(None, None, None))
 
 
-class Fence:
-    """A grant in force until it is lost."""
+class Holding:
+    """In force until it is lost."""
 
-    def __init__(self, fence: fencing.Fence) -> None:
-        self._fence = fence
-        self.grant: Grant = fence.grant
-        self.token: Callable[[int], Token] = fence.token
-
-    @property
-    def epoch(self) -> int:
-        """The fencing epoch."""
-        return self._fence.epoch
+    def __init__(self, holding: fencing.Fence | owning.Ownership) -> None:
+        self._holding = holding
 
     @property
     def is_lost(self) -> bool:
         """Whether somebody took over, or the session ended; then ``error`` says why."""
-        return self._fence.error is not None
+        return self._holding.error is not None
 
     @property
     def error(self) -> StockadeError | None:
         """Why it was lost."""
-        return self._fence.error
+        return self._holding.error
 
     def wait_lost(self, timeout_s: float | None = None) -> bool:
         """Wait until it is lost; False after ``timeout_s``."""
         try:
-            _loop.run(self._fence.lost.wait(), timeout_s)
+            _loop.run(self._holding.lost.wait(), timeout_s)
         except TimeoutError:
             return False
         return True
 
     def release(self) -> None:
-        """Free the slots."""
-        _loop.run(self._fence.release())
+        """Give it up; returns when the next one may have it."""
+        _loop.run(self._holding.release())
+
+
+class Fence(Holding):
+    """A grant in force until it is lost."""
+
+    def __init__(self, fence: fencing.Fence) -> None:
+        super().__init__(fence)
+        self.grant: Grant = fence.grant
+        self.epoch: int = fence.epoch
+        self.token: Callable[[int], Token] = fence.token
+
+
+class Ownership(Holding):
+    """A resource that a session owns until it is lost; ``fence_epoch`` is the fencing token for other stores."""
+
+    def __init__(self, owned: owning.Ownership) -> None:
+        super().__init__(owned)
+        self.group: str = owned.group
+        self.resource: str = owned.resource
+        self.generation: int = owned.generation
+        self.fence_epoch: int = owned.fence_epoch
 
 
 class Session:
@@ -230,6 +244,10 @@ class Session:
                 )
             )
         )
+
+    def own(self, group: str, resource: str, *, generation: int | None = None, wait: bool = False) -> Ownership:
+        """Own any text of ``group``; with ``wait``, once it is free."""
+        return Ownership(_loop.run(self._session.own(group, resource, generation=generation, wait=wait)))
 
     def close(self) -> None:
         """Give up everything that the session holds."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .client.fencing import Fence as Fence
     from .client.fencing import Session as Session
     from .client.outcomes import Failure as Failure
+    from .client.owning import Ownership as Ownership
     from .client.pieces import ConsumedRecord as ConsumedRecord
     from .client.pieces import Piece as Piece
     from .client.producer import Producer as Producer
@@ -39,6 +40,7 @@ _HOMES = {
     "Failure": "client.outcomes",
     "Fence": "client.fencing",
     "InvalidConfig": "client.config",
+    "Ownership": "client.owning",
     "Piece": "client.pieces",
     "Producer": "client.producer",
     "Reading": "client.reading",
@@ -58,6 +60,7 @@ __all__ = [
     "Failure",
     "Fence",
     "InvalidConfig",
+    "Ownership",
     "Piece",
     "Producer",
     "Reading",

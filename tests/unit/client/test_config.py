@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,3 +90,12 @@ def test_a_config_is_made_of_one_url_of_several_or_of_a_config() -> None:
 def test_no_url_at_all_is_refused() -> None:
     with pytest.raises(InvalidConfig):
         ClientConfig(bootstrap=())
+
+
+def test_the_documentation_tells_every_default_and_bound_as_it_is() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
+    config = ClientConfig()
+    for name, (least, greatest) in BOUNDS.items():
+        assert f"\n| `{name}` | {getattr(config, name):,} | {least:,} to {greatest:,} | " in page, name
+    for field in dataclasses.fields(config):
+        assert f"`{field.name}`" in page, field.name

@@ -29,12 +29,14 @@ class Record(NamedTuple):
     def check(self) -> None:
         """Raise InvalidRecord here, for this record alone, rather than later for the batch that it would spoil."""
         if not isinstance(self.value, _BYTES_OR_NONE) or not isinstance(self.key, _BYTES_OR_NONE):
-            raise InvalidRecord("key and value must be bytes or None")
+            given = f"{type(self.key).__name__} and {type(self.value).__name__}"
+            raise InvalidRecord(f"key and value must be bytes or None, not {given}")
         if self.timestamp_ms < 0:
             raise InvalidRecord("the timestamp is negative")
-        for name, value in self.headers or ():
-            if not isinstance(name, str) or not isinstance(value, bytes):
-                raise InvalidRecord("a header must be a pair of str and bytes")
+        for header in self.headers or ():
+            is_pair = isinstance(header, tuple | list) and len(header) == 2
+            if not (is_pair and isinstance(header[0], str) and isinstance(header[1], bytes)):
+                raise InvalidRecord(f"headers must be pairs of str and bytes, and one is {header!r:.100}")
 
     @property
     def size(self) -> int:
@@ -167,7 +169,7 @@ class Batch:
         assert self.sealed and self.message is None
         message = message_from_columns(self.keys, self.values, self.timestamps_ms, self.headers)
         if len(message) > batch_bytes_max:
-            raise MessageTooLarge(limit=batch_bytes_max, unit="bytes")
+            raise too_large(len(message), batch_bytes_max)
         self.message = message
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
 
@@ -184,6 +186,12 @@ class Batch:
         watchers, self.watchers = self.watchers, []
         for watcher in watchers:
             watcher()
+
+
+def too_large(size: int, limit: int) -> MessageTooLarge:
+    """Of records that one batch of the topic cannot hold, ``limit`` being its max_batch_bytes."""
+    detail = f"{size:,} bytes; the topic takes {limit:,} at once (max_batch_bytes)"
+    return MessageTooLarge(detail, limit=limit, unit="bytes")
 
 
 def _bytes_of(column: list[bytes | None]) -> int:

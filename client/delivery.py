@@ -27,6 +27,10 @@ class Delivery:
         self._batch = batch
         self._index = index
 
+    def __repr__(self) -> str:
+        outcome = self.receipt or self.failure
+        return f"<Delivery: {outcome or 'under way'}>"
+
     @property
     def is_done(self) -> bool:
         """Whether awaiting it would return, or raise, at once."""

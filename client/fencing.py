@@ -64,6 +64,10 @@ class Fence(Holding):
         self.grant = grant
         self._session = session
 
+    def __repr__(self) -> str:
+        state = "in force" if self.error is None else f"lost: {self.error.code}"
+        return f"<Fence: {self.grant.topic}, partitions and epochs {self.grant.epochs}, {state}>"
+
     @property
     def epoch(self) -> int:
         """The fencing epoch; of a Shared grant, the highest of its partitions'."""

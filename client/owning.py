@@ -25,6 +25,10 @@ class Ownership(Holding):
         self.fence_epoch: int = owned.fence_epoch
         self._release = release
 
+    def __repr__(self) -> str:
+        state = "owned" if self.error is None else f"lost: {self.error.code}"
+        return f"<Ownership: {self.group}/{self.resource}, fence epoch {self.fence_epoch}, {state}>"
+
     def compare(self, resources: Sequence[Resource]) -> None:
         """What the cluster says of the group may show that somebody else owned it meanwhile."""
         row = next((each for each in resources if each.resource == self.resource), None)

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
-from ..partition.errors import InvalidRequest, MessageTooLarge, StockadeError, UnknownTopicOrPartition
+from ..partition.errors import InvalidRequest, StockadeError, UnknownTopicOrPartition
 from ..partition.records import Header
 from .admin import Client
-from .batches import Batch, Receipt, Record
+from .batches import Batch, Receipt, Record, too_large
 from .config import DEFAULT_BOOTSTRAP, Bootstrap
 from .delivery import Buffer, Delivery, wait_settled
 from .errors import ClientClosed
@@ -100,14 +100,14 @@ class Producer:
         MessageTooLarge, UnknownTopicOrPartition, InvalidRequest from a partitioner that chose none, BufferFull after
         ``send_timeout_ms``, ClientClosed, or what halted the partition.
         """
-        described = self.client.metadata.known(topic) or await self.client.metadata.topic(topic)
+        described = self.client.metadata.known(topic) or await self._running.topic(topic)
         record = Record(key, value, time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms, headers)
         if self._interceptors:
             record = intercepted(self._interceptors, topic, record)
         record.check()
         size = record.size
         if size > described.config.max_batch_bytes:
-            raise MessageTooLarge(limit=described.config.max_batch_bytes, unit="bytes")
+            raise too_large(size, described.config.max_batch_bytes)
         if not self._buffer.take_now(size):
             await self._buffer.take(size)
         try:
@@ -135,7 +135,7 @@ class Producer:
         ``partition`` None: one after the other, batch by batch. Raises InvalidRecord for no records or columns of
         unequal length, MessageTooLarge when they do not fit into one batch of the topic; else as ``send``.
         """
-        described = self.client.metadata.known(topic) or await self.client.metadata.topic(topic)
+        described = self.client.metadata.known(topic) or await self._running.topic(topic)
         now_ms = time.time_ns() // 1_000_000
         if self._interceptors:
             columns = values, keys, headers, timestamps_ms

@@ -63,6 +63,10 @@ class Sender:
         """Every route used so far."""
         return list(self._routes.values())
 
+    async def topic(self, name: str) -> Topic:
+        """What the cluster says of it, asked the first time."""
+        return await self._client.metadata.topic(name)
+
     def route(self, topic: Topic, partition: int) -> Route:
         """The route to a partition, made at first use."""
         key = topic.name, partition

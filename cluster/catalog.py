@@ -121,7 +121,8 @@ class Catalog:
         _check_shape(command, factor)
         if existing is not None:
             if _definition(existing) != (command.partitions, factor, command.config):
-                raise TopicAlreadyExists(topic_id=existing.topic_id)
+                detail = f"Topic {existing.name} exists with another definition"
+                raise TopicAlreadyExists(detail, topic_id=existing.topic_id)
             return TopicCreated(existing.topic_id, created=False)
         if len(self._by_name) >= TOPICS_MAX:
             raise ThrottlingQuotaExceeded(f"there are {TOPICS_MAX} topics", retry_after_ms=RETRY_AFTER_MS)

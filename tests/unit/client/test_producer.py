@@ -113,14 +113,16 @@ def test_a_bad_record_is_refused_alone(cluster: FakeCluster) -> None:
 
     async def work(producer: Producer) -> None:
         good = await producer.send("t", b"good")
-        with pytest.raises(MessageTooLarge):
+        with pytest.raises(MessageTooLarge, match=r"5,024 bytes; the topic takes 4,096 at once \(max_batch_bytes\)"):
             _ = await producer.send("t", b"x" * 5000)
-        with pytest.raises(MessageTooLarge):
+        with pytest.raises(MessageTooLarge, match="the topic takes 4,096 at once"):
             _ = await producer.send_batch("t", 0, [b"x" * 5000])
-        with pytest.raises(InvalidRecord):
+        with pytest.raises(InvalidRecord, match="not NoneType and str"):
             _ = await producer.send("t", "text")  # type: ignore[arg-type]
-        with pytest.raises(InvalidRecord):
+        with pytest.raises(InvalidRecord, match="one is \\('h', None\\)"):
             _ = await producer.send("t", b"v", headers=[("h", None)])  # type: ignore[list-item]
+        with pytest.raises(InvalidRecord, match="pairs of str and bytes, and one is 'name'"):
+            _ = await producer.send("t", b"v", headers={"name": b"v"})  # type: ignore[arg-type]
         with pytest.raises(InvalidRecord):
             _ = await producer.send_batch("t", 0, [])
         with pytest.raises(InvalidRecord):
@@ -268,3 +270,15 @@ def test_a_lossy_server_stores_everything_once_and_in_order(cluster: FakeCluster
     for partition in range(partitions):
         expected = [str(number).encode() for number in range(partition, 150, partitions)]
         assert cluster.values("t", partition) == expected, f"seed {seed}"
+
+
+def test_a_producer_that_was_not_started_asks_nobody_and_leaves_nothing_open(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work() -> None:
+        producer = Producer(ClientConfig(bootstrap=tuple(cluster.nodes)))
+        with pytest.raises(ClientClosed):
+            _ = await producer.send("t", b"v")
+
+    asyncio.run(work())
+    assert cluster.requests == []

@@ -4,13 +4,14 @@ Every call is repeated while its refusal is only momentary, until ``delivery_tim
 single attempts: their callers know better when to repeat what.
 """
 
+import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from ..partition.commands import Stamp, Token
-from ..partition.errors import StockadeError
+from ..partition.errors import RequestTimedOut, StockadeError
 from ..partition.records import STREAM_END, STREAM_START
 from .calls import Calls, decode, present, quoted
 from .claims import Claims
@@ -34,6 +35,7 @@ from .model import (
 )
 from .operations import Operations
 from .oversight import Oversight
+from .standstill import Standstill
 from .transport import Answer, Request
 
 
@@ -47,6 +49,8 @@ class Client(Operations, Claims, Oversight):
         self.config: ClientConfig = ClientConfig.of(bootstrap)
         self.metadata: Metadata = Metadata(self.topic)
         self._calls = Calls(self.config)
+        patience_ms = self.config.standstill_ms
+        self._standstill = Standstill(patience_ms, self._ask_others, self.metadata, self._calls.avoid)
 
     async def __aenter__(self) -> Self:
         return self
@@ -56,6 +60,7 @@ class Client(Operations, Claims, Oversight):
 
     async def close(self) -> None:
         """Close all connections."""
+        self._standstill.close()
         await self._calls.close()
 
     async def connect(self) -> Cluster:
@@ -239,13 +244,29 @@ class Client(Operations, Claims, Oversight):
 
     async def _to_leader(self, request: Request, topic: str, partition: int) -> Answer:
         try:
-            answer = await self._calls.once(request)
+            answer = await self._watched(request, topic, partition)
         except StockadeError as error:
-            if error.metadata_stale or not error.no_side_effects:
+            asked = self.metadata.leader(topic, partition) == request.node  # not: another one was heard of meanwhile
+            if asked and (error.metadata_stale or not error.no_side_effects):
                 self.metadata.doubt(topic, partition)
             raise
         self.metadata.heard(topic, partition, answer.leader)
         return answer
+
+    async def _watched(self, request: Request, topic: str, partition: int) -> Answer:
+        if request.node is None or request.only_node:
+            return await self._calls.once(request)
+        try:
+            async with asyncio.timeout(None) as limit:
+                with self._standstill.over(topic, partition, request.node, limit, request.wait_ms):
+                    return await self._calls.once(request)
+        except TimeoutError as error:
+            leader = self.metadata.leader(topic, partition)
+            raise RequestTimedOut(f"{request.node} stands still, and {leader} leads; the outcome is unknown") from error
+
+    async def _ask_others(self, topic: str, node: str) -> Topic:
+        """A description of the topic that comes from another node, whichever answers first."""
+        return decode(await self._calls.answer_without(node, f"/v1/topics/{quoted(topic)}"), Topic)
 
 
 def _append_headers(stamp: Stamp | None, token: Token | None, if_log_end: int | None) -> dict[str, str]:

@@ -15,6 +15,7 @@ import msgspec
 
 from ..partition.errors import InternalError, RequestTimedOut, StockadeError
 from .config import ClientConfig
+from .errors import ClusterUnreachable
 from .retry import backoff_s, is_momentary
 from .transport import Answer, Request, Transport
 
@@ -30,6 +31,7 @@ class Calls:
         self._transport = Transport(config)
         self.once: Callable[[Request], Awaitable[Answer]] = self._transport.request
         self.learn: Callable[[str], None] = self._transport.learn
+        self.avoid: Callable[[str], None] = self._transport.avoid
         self.close: Callable[[], Awaitable[None]] = self._transport.close
 
     async def first_answer(self, path: str) -> Answer:
@@ -43,6 +45,21 @@ class Calls:
             with suppress(RequestTimedOut):
                 return await self.once(replace(ask, node=node, timeout_ms=self._config.connect_timeout_ms))
         return await self.once(ask)
+
+    async def answer_without(self, node: str, path: str) -> Answer:
+        """What another node than this one reads, the first that answers within ``standstill_ms``.
+
+        Raises the refusal of the last one, or ClusterUnreachable.
+        """
+        ask = Request(method="GET", path=path, only_node=True, timeout_ms=self._config.standstill_ms)
+        refusal: StockadeError = ClusterUnreachable("no other node is known")
+        for other in self._transport.nodes:
+            if other != node:
+                try:
+                    return await self.once(replace(ask, node=other))
+                except StockadeError as error:
+                    refusal = error
+        raise refusal
 
     async def call(self, kind: type[T], method: str, path: str, **request: Any) -> T:
         """``send``, with the answer's body as a ``kind``."""

@@ -17,6 +17,7 @@ DEFAULT_BOOTSTRAP = ("http://127.0.0.1:7101", "http://127.0.0.1:7102", "http://1
 BOUNDS: dict[str, tuple[int, int]] = {
     "connect_timeout_ms": (10, 60_000),
     "request_timeout_ms": (100, 300_000),
+    "standstill_ms": (100, 300_000),
     "delivery_timeout_ms": (100, 3_600_000),
     "linger_ms": (0, 60_000),
     "send_timeout_ms": (0, 3_600_000),
@@ -53,6 +54,9 @@ class ClientConfig:
     - ``connect_timeout_ms``: for one connection attempt. A node that cannot be connected to got nothing.
     - ``request_timeout_ms``: for one attempt of one request, beside what the request asks the cluster to wait. When it
       ends, the outcome is unknown.
+    - ``standstill_ms``: when a partition's leader has not answered for so long, beside what it was asked to wait, the
+      other nodes are asked who leads. If it is another one by now, the attempt ends with an unknown outcome, and the
+      next one goes there.
     - ``delivery_timeout_ms``: from ``send`` to the answer over all attempts; also the limit of repeating any other
       call. At least ``linger_ms + request_timeout_ms``, so that one whole attempt fits.
     - ``send_timeout_ms``: how long ``send`` waits for room in the buffer before it raises BufferFull.
@@ -77,6 +81,7 @@ class ClientConfig:
     bootstrap: tuple[str, ...] = DEFAULT_BOOTSTRAP
     connect_timeout_ms: int = 3_000
     request_timeout_ms: int = 30_000
+    standstill_ms: int = 1_000
     delivery_timeout_ms: int = 120_000
     linger_ms: int = 5
     send_timeout_ms: int = 120_000

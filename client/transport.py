@@ -98,6 +98,10 @@ class Transport:
         if url not in self._nodes and len(self._nodes) < NODES_MAX and urlsplit(url).scheme in ("http", "https"):
             self._nodes[url.rstrip("/")] = 0.0
 
+    def avoid(self, url: str) -> None:
+        """Try a node last for a while: it takes requests and answers none."""
+        self._pause(url, SILENT_PAUSE_S)
+
     async def close(self) -> None:
         """Close all connections; requests under way end with an unknown outcome."""
         self._is_closed = True
@@ -149,7 +153,7 @@ class Transport:
         except _NOT_SENT:
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._pause(node, SILENT_PAUSE_S)
+            self.avoid(node)
             reason = f"no answer within {timeout_ms} ms" if isinstance(error, TimeoutError) else f"{error!r}"
             raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
         if response.status >= 300:

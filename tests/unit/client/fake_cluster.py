@@ -60,6 +60,8 @@ class FakeCluster(FakeState):
         self.fault_for: Callable[[], Fault | None] = lambda: None
         self.requests: list[tuple[str, str]] = []
         self.released = asyncio.Event()
+        self.leader = 0
+        """Which of the nodes is said to lead everything."""
         self.expired = False
         self.installs_slowly = False
         self._arrival = threading.Condition()
@@ -304,7 +306,8 @@ class FakeCluster(FakeState):
             raise RequestTimedOut
 
     def _described(self, topic: Topic) -> dict[str, Any]:
-        leader = {"leader": self.nodes[0], "leader_node": "n1", "leader_term": 1, "replicas": ["n1"]}
+        number = self.leader
+        leader = {"leader": self.nodes[number], "leader_node": f"n{number + 1}", "leader_term": 1, "replicas": ["n1"]}
         return {
             "name": topic.name,
             "topic_id": topic.topic_id,

@@ -1,0 +1,107 @@
+"""A leader that stands still answers nobody: when others say who leads in its place, what it was asked goes there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from stockade.client.admin import Client
+from stockade.client.config import ClientConfig
+from stockade.client.producer import Producer
+from stockade.partition.errors import RequestTimedOut
+
+from .fake_cluster import FakeCluster, Fault
+
+POSTED = "/v1/topics/t/partitions/0/records"
+
+
+def config(cluster: FakeCluster, **settings: Any) -> ClientConfig:
+    patient: dict[str, Any] = {"request_timeout_ms": 110_000, "standstill_ms": 100, "linger_ms": 0}
+    return ClientConfig(bootstrap=tuple(cluster.nodes), **{**patient, **settings})
+
+
+def appends(cluster: FakeCluster) -> int:
+    return sum(path.startswith(POSTED) for path in cluster.paths("POST"))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110  # the fake cluster runs on another thread
+            await asyncio.sleep(0.01)
+
+
+def produce(cluster: FakeCluster, work: Callable[[Producer], Awaitable[None]], **settings: Any) -> None:
+    async def run() -> None:
+        async with Producer(config(cluster, **settings), name="writer") as producer:
+            await work(producer)
+
+    cluster.create("t", 1)
+    asyncio.run(run())
+
+
+def test_a_batch_goes_to_the_new_leader_while_the_old_one_stands_still(cluster: FakeCluster) -> None:
+    cluster.faults = [Fault.HOLD, Fault.HOLD]
+
+    async def work(producer: Producer) -> None:
+        deliveries = [await producer.send("t", b"%d" % number) for number in range(2)]
+        await until(lambda: appends(cluster) > 0)
+        cluster.leader = 1
+        assert [(await delivery).offset for delivery in deliveries] == [0, 1]
+        cluster.release_held()  # what the old leader got is stored by now: not a second time
+        assert (await (await producer.send("t", b"2"))).offset == 2
+
+    produce(cluster, work)
+
+
+def test_a_leader_that_still_leads_is_waited_for_however_slow_it_is(cluster: FakeCluster) -> None:
+    cluster.faults = [Fault.HOLD]
+
+    async def work(producer: Producer) -> None:
+        delivery = await producer.send("t", b"x")
+        await until(lambda: cluster.paths("GET").count("/v1/topics/t") > 3)  # others were asked, again and again
+        cluster.release_held()
+        assert (await delivery).offset == 0
+
+    produce(cluster, work)
+    assert appends(cluster) == 1
+
+
+def test_a_single_attempt_ends_with_an_unknown_outcome_and_the_next_one_goes_to_the_leader(
+    cluster: FakeCluster,
+) -> None:
+    cluster.read_faults = [Fault.HOLD]
+    cluster.create("t", 1)
+
+    async def run() -> None:
+        async with Client(config(cluster)) as client:
+            await client.metadata.topic("t")
+            reading = asyncio.create_task(client.fetch("t", 0, 0, max_bytes=1024))
+            await until(lambda: any(path.startswith(POSTED) for path in cluster.paths("GET")))
+            cluster.leader = 1
+            with pytest.raises(RequestTimedOut, match="stands still"):
+                await reading
+            assert client.metadata.leader("t", 0) == cluster.nodes[1]
+            assert client._calls._transport.nodes == cluster.nodes[::-1], "the one that stands still comes last"
+
+    asyncio.run(run())
+
+
+def test_nobody_is_asked_while_a_request_may_wait(cluster: FakeCluster) -> None:
+    cluster.read_faults = [Fault.HOLD]
+    cluster.create("t", 1)
+
+    async def run() -> None:
+        async with Client(config(cluster)) as client:
+            await client.metadata.topic("t")
+            asked = cluster.paths("GET").count("/v1/topics/t")
+            reading = asyncio.create_task(client.fetch("t", 0, 0, max_bytes=1024, max_wait_ms=60_000))
+            await until(lambda: any(path.startswith(POSTED) for path in cluster.paths("GET")))
+            timer = client._standstill._timer
+            assert timer is not None
+            assert timer.when() > asyncio.get_running_loop().time() + 50
+            assert cluster.paths("GET").count("/v1/topics/t") == asked
+            cluster.release_held()
+            await reading
+
+    asyncio.run(run())

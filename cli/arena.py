@@ -119,7 +119,13 @@ class LocalArena:
         try:
             await until(is_ready, READY_TIMEOUT_S, f"{node} is not ready")
         except NotInTime as late:
-            raise NotInTime(f"{late}; {why_not}; its log ends: {end_of_log(self._by_name[node], 3)}") from None
+            raise NotInTime(f"{late}; {why_not}; its log ends: {self._last_words(node)}") from None
+
+    def _last_words(self, node: str) -> str:
+        try:
+            return end_of_log(self._by_name[node], 3)
+        except OSError as error:  # its disk may be cut off at this moment
+            return str(error)
 
     async def close(self) -> None:
         """End its connections; the nodes go on."""

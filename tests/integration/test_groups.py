@@ -29,6 +29,11 @@ def config(node: Cluster) -> ClientConfig:
     return ClientConfig(bootstrap=(node.url,), session_ttl_ms=1000, fetch_wait_ms=200, linger_ms=0)
 
 
+def unhurried(node: Cluster) -> ClientConfig:
+    """For who must not lose a session, however busy the machine is."""
+    return replace(config(node), session_ttl_ms=3000)
+
+
 async def fill(node: Cluster, topic: str, first: int, count: int) -> None:
     async with Producer(config(node)) as producer:
         for number in range(first, first + count):
@@ -94,9 +99,9 @@ def test_what_a_member_works_on_while_it_gives_a_partition_up_is_not_committed_f
     node.create_topic("at-work", partitions=2)
 
     async def work() -> None:
-        async with Producer(config(node)) as producer:
+        async with Producer(unhurried(node)) as producer:
             _ = await producer.send_batch("at-work", 1, [b"0", b"1"])
-        async with Consumer(config(node)) as consumer, consumer.group("g6", "at-work") as works:
+        async with Consumer(unhurried(node)) as consumer, consumer.group("g6", "at-work") as works:
             assert (await anext(works)).offset == 0
             async with consumer.group("g6", "at-work") as comes, asyncio.timeout(PATIENCE_S):
                 assert (await anext(comes)).offset == 0
@@ -112,11 +117,11 @@ def test_a_member_that_commits_while_it_gives_a_partition_up_hands_it_over_witho
     patient = replace(config(node), session_ttl_ms=60_000)
 
     async def work() -> None:
-        async with Producer(config(node)) as producer:
+        async with Producer(unhurried(node)) as producer:
             _ = await producer.send_batch("in-time", 1, [b"0", b"1"])
         async with Consumer(patient) as first, first.group("g7", "in-time") as works:
             assert (await anext(works)).offset == 0
-            async with Consumer(config(node)) as second, second.group("g7", "in-time") as comes:
+            async with Consumer(unhurried(node)) as second, second.group("g7", "in-time") as comes:
                 await works._share()  # which would be due in 20 s
                 assert works.partitions == [0]
                 await works.commit()

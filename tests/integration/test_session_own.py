@@ -20,7 +20,7 @@ def node() -> Iterator[Cluster]:
 
 
 def config(node: Cluster) -> ClientConfig:
-    return ClientConfig(bootstrap=(node.url,), session_ttl_ms=1000)
+    return ClientConfig(bootstrap=(node.url,), session_ttl_ms=3000)
 
 
 def test_work_ends_when_somebody_else_takes_the_resource_over_and_the_session_lives_on(node: Cluster) -> None:

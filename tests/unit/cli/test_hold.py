@@ -93,7 +93,7 @@ def test_a_command_is_ended_with_its_children_when_its_partitions_are_lost(
     thief = threading.Thread(target=take_over_once, args=(running.exists, cluster))
     thief.start()
     script = f"trap '' TERM; (sleep 30; touch {after}) & touch {running}; wait; sleep 30"
-    done = run("--ttl", "1", "--grace", "0.2", "jobs", "--", "sh", "-c", script)
+    done = run("--ttl", "3", "--grace", "0.2", "jobs", "--", "sh", "-c", script)
     thief.join()
     assert done.exit_code == 5, done.output
     assert "PRODUCER_FENCED" in done.output
@@ -117,7 +117,7 @@ def test_a_grandchild_that_left_the_session_ends_with_the_ownership(
     orphan = Orphan(tmp_path, first="trap '' TERM")
     thief = threading.Thread(target=take_over_once, args=(orphan.started.exists, cluster))
     thief.start()
-    done = run("--ttl", "1", "--grace", "0.2", "jobs", "--", "sh", "-c", f"{orphan.start}; sleep 300")
+    done = run("--ttl", "3", "--grace", "0.2", "jobs", "--", "sh", "-c", f"{orphan.start}; sleep 300")
     thief.join()
     assert done.exit_code == 5, done.output
     assert not orphan.is_running()

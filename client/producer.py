@@ -130,8 +130,8 @@ class Producer:
         headers: Sequence[Sequence[Header] | None] | None = None,
         timestamps_ms: Sequence[int] | None = None,
     ) -> Delivery:
-        """Queue records that stay together as one batch, stored whole or not at all. Each is a request of its own: it is
-        the fast way for hundreds of records; for some dozens ``send``, which fills batches up, costs less.
+        """Queue records that stay together as one batch, stored whole or not at all. Each is a request of its own: the
+        fast way for hundreds of records; for some dozens ``send``, which fills batches up, costs less.
 
         ``partition`` None: one after the other, batch by batch. Raises InvalidRecord for no records or columns of
         unequal length, MessageTooLarge when they do not fit into one batch of the topic; else as ``send``.

@@ -52,10 +52,10 @@ class Copy:
             return "failed to connect back" in str(error) and self.run(rows_per_batch)
         return True
 
-    def dies_at(self, request: int, when: str) -> None:
-        """The next commit does not survive this request of its own."""
+    def dies_at(self, request: str) -> None:
+        """The next commit does not survive this request of its own: for what, which, before or after it."""
         (self.plan / "died").unlink(missing_ok=True)
-        (self.plan / "commit").write_text(f"any {request} {when}")
+        (self.plan / "commit").write_text(request)
 
     def survives(self) -> None:
         """Nothing dies any more."""

@@ -96,6 +96,13 @@ class Desk:
         )
 
 
+def is_unknown(answer: AppendAnswer | StockadeError) -> bool:
+    """Whether the batch may still be stored. Without a sequence number that may be behind what is written next, so the
+    life that wrote it ends: nothing that goes on under the same name after it has an order.
+    """
+    return isinstance(answer, StockadeError) and not answer.no_side_effects
+
+
 def invoke_append(
     history: History, process: str, topic: str, partition: int, batch: Batch, stamp: Stamp | None, guard: Guard
 ) -> Event:

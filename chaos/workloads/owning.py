@@ -7,7 +7,7 @@ from ...client.fencing import Session
 from ...client.model import Owned, TopicConfig
 from ...client.transport import Transport
 from ...partition.errors import StockadeError
-from .attempts import Batch, Desk, Guard
+from .attempts import Batch, Desk, Guard, is_unknown
 from .protocol import Actor, Stage
 
 SESSION_TTL_MS = (1_500, 8_000)
@@ -57,9 +57,9 @@ async def _live(stage: Stage, client: Client, desk: Desk, process: str, known: i
         index = 0
         for _ in range(stage.chance.randint(1, 12)):
             count = stage.chance.randint(1, 3)
-            await desk.append(process, partition, Batch(f"{process}@{partition}", index, count), guard=guard)
+            answer = await desk.append(process, partition, Batch(f"{process}@{partition}", index, count), guard=guard)
             index += count
-            if stage.stopping.is_set():
+            if stage.stopping.is_set() or is_unknown(answer):
                 break
             await stage.pause(0, 0.15)
         if stage.chance.random() < 0.3:

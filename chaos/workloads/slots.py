@@ -9,7 +9,7 @@ from ...client.model import Mode, TopicConfig
 from ...client.transport import Transport
 from ...partition.errors import RequestTimedOut, StockadeError
 from ..history import Event
-from .attempts import Batch, Desk, Guard
+from .attempts import Batch, Desk, Guard, is_unknown
 from .protocol import Actor, Stage
 
 MODES: Sequence[Mode] = ("Shared", "Exclusive", "ExclusiveWithFencing", "WaitForExclusive")
@@ -106,7 +106,7 @@ async def _use(stage: Stage, desk: Desk, process: str, fence: Fence) -> None:
         index[partition] += count
         answer = await desk.append(process, partition, batch, guard=Guard(fence.token(partition)))
         refused += isinstance(answer, StockadeError)
-        if refused > STRAYS or stage.stopping.is_set():
+        if refused > STRAYS or stage.stopping.is_set() or is_unknown(answer):
             return
         await stage.pause(0, 0.15)
 

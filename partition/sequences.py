@@ -95,7 +95,7 @@ class Place(Enum):
 def locate(run: Run, first_seq: int, count: int) -> Place | CachedBatch:
     """Place of ``count`` numbers from ``first_seq`` in a run; the batch itself if it is remembered exactly."""
     behind = (run.last_seq + 1 - first_seq) % SEQUENCE_MODULUS
-    if behind == 0:  # the usual case; the batches that are remembered are far from a whole turn of the circle
+    if behind == 0:  # the batches that are remembered are far from a whole turn of the circle
         return Place.NEXT
     last_seq = (first_seq + count - 1) % SEQUENCE_MODULUS
     for batch in run.cache:
@@ -115,7 +115,7 @@ def judge(entry: Entry, stamp: Stamp, count: int, strict: bool) -> Repeated | St
     """
     run = entry.run
     if stamp.epoch == run.epoch:
-        if stamp.first_seq == (run.last_seq + 1) % SEQUENCE_MODULUS:
+        if stamp.first_seq == run.next_seq:
             return None  # NEXT, as nearly always: told without the calls that tell the rest apart
         return _judge_range(entry, locate(run, stamp.first_seq, count), strict)
     if stamp.epoch < run.epoch or is_named(stamp.pid):
@@ -130,8 +130,6 @@ def _judge_range(entry: Entry, place: Place | CachedBatch, strict: bool) -> Repe
         return None
     if isinstance(place, CachedBatch):
         return Repeated(place)
-    if place is Place.NEXT:
-        return None
     if place is Place.BEHIND and not strict:
         return Repeated(None)
     run = entry.run

@@ -39,7 +39,6 @@ class _Offer:
         self.used_at = 0.0
         self.nodes: set[str] = set()
         """Those that copy it."""
-        self.timer: asyncio.TimerHandle | None = None
 
     def path(self, name: str) -> Path:
         if name not in self.sizes:
@@ -82,7 +81,7 @@ class Offers:
                 async with self._keeper.lock:
                     offer = await self._keeper.run(partial(self._link, group_id, index, next(self._numbers)))
                 self._offers[group_id] = offer
-                offer.timer = asyncio.get_running_loop().call_later(IDLE_S, self._look, group_id, offer)
+                asyncio.get_running_loop().call_later(IDLE_S, self._look, group_id, offer)
             offer.used_at = asyncio.get_running_loop().time()
             offer.nodes.add(node_id)
             return Offered(offer.index, offer.sizes[CHECKPOINT])
@@ -121,17 +120,15 @@ class Offers:
         """Give an offer up if nobody has asked for it lately, or a newer one took its place."""
         loop = asyncio.get_running_loop()
         due = offer.used_at + IDLE_S
-        if self._offers.get(group_id) is not offer:
-            self._keeper.discard(offer.folder)
-        elif loop.time() < due:
-            offer.timer = loop.call_at(due, self._look, group_id, offer)
+        if self._offers.get(group_id) is offer and loop.time() < due:
+            loop.call_at(due, self._look, group_id, offer)
         else:
             self._give_up(group_id, offer)
 
     def _give_up(self, group_id: int, offer: _Offer) -> None:
-        if offer.timer is not None:
-            offer.timer.cancel()
-        del self._offers[group_id]
+        """Also of one that was given up already: its folder is its own, and gone then."""
+        if self._offers.get(group_id) is offer:
+            del self._offers[group_id]
         self._keeper.discard(offer.folder)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .wal_cache import RecentPayloads
 from .wal_commit import GroupCommit
-from .wal_files import WalReader, WalWriter, lock_directory, remove_before, sync_directory
+from .wal_files import WalReader, WalWriter, lock_directory, sync_directory
 from .wal_places import Places
 from .wal_records import (
     ENTRY,
@@ -28,6 +28,7 @@ from .wal_records import (
     WalLocked,
 )
 from .wal_recovery import recover
+from .wal_spares import Spares
 from .wal_tail import Tail
 
 __all__ = ["Entry", "Location", "RecoveredGroup", "Wal", "WalCorrupt", "WalFailed", "WalLocked"]
@@ -89,7 +90,6 @@ class Wal:
             undo.pop_all()
         self.recovered = recovery.groups
         self.on_durable = lambda: None
-        self._directory = directory
         self._identity = recovery.identity
         self._places = Places(recovery.groups)
         self._sizes = recovery.sizes
@@ -97,7 +97,8 @@ class Wal:
         self._recent = RecentPayloads(cache_bytes_max)
         self._reader = WalReader(directory)
         self._tail = Tail(file_bytes, recovery.number, recovery.end)
-        writer = WalWriter(directory, self._identity.grow)
+        self._spares = Spares(directory, file_bytes)
+        writer = WalWriter(self._spares.begin, self._identity.grow)
         self._commit = GroupCommit(loop, self._tail, writer, self._settle, on_failure)
 
     @property
@@ -181,7 +182,7 @@ class Wal:
 
     @property
     def disk_bytes(self) -> int:
-        """Size of all files, those being preallocated included."""
+        """Size of all files, those being preallocated included, but not those that are kept for their room only."""
         return sum(self._sizes.values())
 
     def covered(self, group_id: int, index: int) -> None:
@@ -195,7 +196,7 @@ class Wal:
         return None if oldest is None or oldest[0] >= self._tail.number else oldest[1]
 
     async def release(self, forget: Callable[[int, int], None]) -> None:
-        """Remove the oldest files, as far as all their entries are covered.
+        """Give up the oldest files, as far as all their entries are covered; a few of them are written over later.
 
         ``forget`` is called with a group and the last index of it that is about to go, and is read no more. The terms
         and votes in those files are written again first. Durable in this order, so that a crash between any two steps
@@ -216,7 +217,7 @@ class Wal:
                 forget(group_id, index)
         self._sizes = {number: size for number, size in self._sizes.items() if number >= first}
         self._reader.forget_before(first)
-        await asyncio.to_thread(remove_before, self._directory, first)
+        await asyncio.to_thread(self._spares.keep_before, first)
 
     async def close(self) -> None:
         """Make everything appended durable, then let go of files, thread and lock. Once is enough."""

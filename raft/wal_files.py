@@ -25,6 +25,7 @@ _NEVER_SYNCS = has_defect("fsync")
 
 READ_FILES_MAX = 16
 """Files kept open for reading."""
+PAGE_BYTES = 4096
 
 
 def path_of(directory: Path, number: int) -> Path:
@@ -75,7 +76,7 @@ def lock_directory(directory: Path) -> int:
 
 
 def create_file(path: Path, file_bytes: int, header: FileHeader) -> int:
-    """Create a file of ``file_bytes`` zeros after its header, durable before anything else is written to it.
+    """Create a file of ``file_bytes``, zeros after its header; durable before anything else is written to it.
 
     Its blocks are reserved now: a full disk shows here, and an fdatasync later has no metadata to write.
     """
@@ -91,6 +92,15 @@ def create_file(path: Path, file_bytes: int, header: FileHeader) -> int:
     return fd
 
 
+def padded(run: Run) -> list[bytes]:
+    """The bytes of a run up to the end of a page, or of the file, with zeros, which the next run writes over.
+
+    A page that is written in part would first be read from the disk when it holds something and is not in memory.
+    """
+    end = run.start + sum(map(len, run.parts))
+    return [*run.parts, bytes(min(-end % PAGE_BYTES, run.file_bytes - end))]
+
+
 def write_all(fd: int, parts: Sequence[bytes], position: int) -> None:
     """Write all the bytes at ``position``, however many calls it takes."""
     rest = memoryview(b"".join(parts))
@@ -103,9 +113,9 @@ def write_all(fd: int, parts: Sequence[bytes], position: int) -> None:
 class WalWriter:
     """Writes runs and makes them durable. Used by one thread at a time."""
 
-    def __init__(self, directory: Path, begun: Callable[[int, int], None]) -> None:
-        """``begun`` is called with number and size of a file that was created, before anything is written to it."""
-        self._directory = directory
+    def __init__(self, begin: Callable[[int, FileHeader], int], begun: Callable[[int, int], None]) -> None:
+        """``begin`` makes a file of a size. ``begun`` is called with its number and size before anything is written."""
+        self._begin = begin
         self._begun = begun
         self._fd: int | None = None
 
@@ -118,10 +128,10 @@ class WalWriter:
         for run in runs:
             if run.header is not None:
                 self.close()
-                self._fd = create_file(path_of(self._directory, run.number), run.file_bytes, run.header)
+                self._fd = self._begin(run.file_bytes, run.header)
                 self._begun(run.number, run.file_bytes)
             assert self._fd is not None, "the first run of a session creates a file"
-            write_all(self._fd, run.parts, run.start)
+            write_all(self._fd, padded(run), run.start)
             if not _NEVER_SYNCS:
                 os.fdatasync(self._fd)
 
@@ -137,14 +147,14 @@ class WalReader:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._open: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._open: OrderedDict[int, tuple[int, FileHeader]] = OrderedDict()
 
     def read(self, location: Location) -> bytes:
         """The payload at ``location``. Raises WalCorrupt if it is not there intact."""
         number, position, length = parts_of(location)
-        fd, marker = self._file(number)
+        fd, header = self._file(number)
         data = os.pread(fd, RECORD_HEADER_BYTES + length, position)
-        record = decode_record(memoryview(data), 0, marker)
+        record = decode_record(memoryview(data), 0, header)
         if record is None or record.length != length:
             raise WalCorrupt(path_of(self._directory, number), position, "a record read back is damaged")
         return data[RECORD_HEADER_BYTES:]
@@ -159,8 +169,8 @@ class WalReader:
         while self._open:
             self._close_oldest()
 
-    def _file(self, number: int) -> tuple[int, int]:
-        """Descriptor and marker of a file."""
+    def _file(self, number: int) -> tuple[int, FileHeader]:
+        """Descriptor and header of a file."""
         if number in self._open:
             self._open.move_to_end(number)
             return self._open[number]
@@ -170,10 +180,10 @@ class WalReader:
         if header is None:
             os.close(fd)
             raise WalCorrupt(path, 0, "the header of a file read back is damaged")
-        self._open[number] = fd, header.marker
+        self._open[number] = fd, header
         if len(self._open) > READ_FILES_MAX:
             self._close_oldest()
-        return fd, header.marker
+        return fd, header
 
     def _close_oldest(self) -> None:
         _, (fd, _) = self._open.popitem(last=False)

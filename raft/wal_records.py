@@ -1,9 +1,11 @@
 """What the write-ahead log stores, and its bytes.
 
-A file is a header and records without gaps; after the last record it is zeros. Every record carries ``synced``:
-all of its file before that position was on disk when the record was written. That is what tells an accident from
-damage: a power cut may leave any part of the last flush, so records of one flush never vouch for each other, but
-an unreadable record that lies before a later record's ``synced`` was on disk once and has been damaged since.
+A file is a header and records without gaps. What follows the last record is none: zeros, or what is left of the file
+whose room this one was given. The number of the file is part of each record's checksum, so no record of another file
+ever passes for one of its own. Every record carries ``synced``: all of its file before that position was on disk when
+the record was written. That is what tells an accident from damage: a power cut may leave any part of the last flush, so
+records of one flush never vouch for each other, but an unreadable record that lies before a later record's ``synced``
+was on disk once and has been damaged since.
 """
 
 import struct
@@ -24,7 +26,7 @@ checkpoint holds all up to ``index``, 0 for none. Reset: all entries go, a check
 the next one follows; the vote stays."""
 
 _MAGIC = b"STOCKADE"
-_VERSION = 1
+_VERSION, _VERSION_WITHOUT_REUSE = 2, 1
 _FILE = struct.Struct("<8sIIQQ")
 _CRC = struct.Struct("<I")
 FILE_HEADER_BYTES = _FILE.size + _CRC.size
@@ -81,12 +83,19 @@ class WalCorrupt(DiskRefused):
 class FileHeader(NamedTuple):
     """``marker`` begins every record of this file and no other's: random, so no payload can pass for a record.
 
-    ``previous_end`` is where the records of the file before end; 0 if there is none.
+    ``previous_end`` is where the records of the file before end; 0 if there is none. ``version`` 1 is that of files
+    which were never given the room of another.
     """
 
     marker: int
     number: int
     previous_end: int
+    version: int = _VERSION
+
+    @property
+    def seed(self) -> int:
+        """What the checksum of every record begins with: it differs from that of any other file in this room."""
+        return 0 if self.version == _VERSION_WITHOUT_REUSE else self.number & 0xFFFFFFFF
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -112,36 +121,36 @@ def parts_of(location: Location) -> tuple[int, int, int]:
 
 def encode_file_header(header: FileHeader) -> bytes:
     """The first FILE_HEADER_BYTES of a file."""
-    fields = _FILE.pack(_MAGIC, _VERSION, *header)
+    fields = _FILE.pack(_MAGIC, header.version, header.marker, header.number, header.previous_end)
     return fields + _CRC.pack(zlib.crc32(fields))
 
 
 def decode_file_header(data: bytes | memoryview) -> FileHeader | None:
-    """The header, or None if these bytes are not an intact one of this version."""
+    """The header, or None if these bytes are not an intact one of a version known here."""
     if len(data) < FILE_HEADER_BYTES:
         return None
-    magic, version, *fields = _FILE.unpack_from(data)
+    magic, version, marker, number, previous_end = _FILE.unpack_from(data)
     (crc,) = _CRC.unpack_from(data, _FILE.size)
-    if (magic, version, crc) != (_MAGIC, _VERSION, zlib.crc32(data[: _FILE.size])):
+    if (magic, crc) != (_MAGIC, zlib.crc32(data[: _FILE.size])) or version not in (_VERSION, _VERSION_WITHOUT_REUSE):
         return None
-    return FileHeader(*fields)
+    return FileHeader(marker, number, previous_end, version)
 
 
-def encode_record_header(marker: int, record: Record, payload: bytes) -> bytes:
+def encode_record_header(header: FileHeader, record: Record, payload: bytes) -> bytes:
     """What precedes the payload: marker, CRC-32 of all that follows, and the fields."""
     fields = _FIELDS.pack(record.length, record.group_id, record.index, record.term, record.synced, record.kind)
-    return _PREFIX.pack(marker, zlib.crc32(payload, zlib.crc32(fields))) + fields
+    return _PREFIX.pack(header.marker, zlib.crc32(payload, zlib.crc32(fields, header.seed))) + fields
 
 
-def decode_record(view: memoryview, position: int, marker: int) -> Record | None:
-    """The record that begins at ``position``, or None if no intact one does."""
+def decode_record(view: memoryview, position: int, header: FileHeader) -> Record | None:
+    """The record of this file that begins at ``position``, or None if no intact one does."""
     payload = position + RECORD_HEADER_BYTES
     if payload > len(view):
         return None
     found, crc = _PREFIX.unpack_from(view, position)
     length, group_id, index, term, synced, kind = _FIELDS.unpack_from(view, position + _PREFIX.size)
-    if found != marker or length > len(view) - payload:
+    if found != header.marker or length > len(view) - payload:
         return None
-    if zlib.crc32(view[position + _PREFIX.size : payload + length]) != crc:
+    if zlib.crc32(view[position + _PREFIX.size : payload + length], header.seed) != crc:
         return None
     return Record(kind, group_id, index, term, synced, length)

@@ -6,6 +6,7 @@ One case cannot be told from a cut: damage to the very last flush, after which n
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from .wal_files import numbers_in, path_of, remove_before
@@ -57,12 +58,18 @@ def recover(directory: Path) -> "Recovery":
 def _drop_unused(directory: Path, number: int, identity: Identity) -> None:
     """The process died creating this file. Records are written only when the identity counts it, so it has none."""
     path = path_of(directory, number)
-    with path.open("rb") as file:
-        file.seek(FILE_HEADER_BYTES)
-        while chunk := file.read(1 << 20):
-            if chunk.strip(b"\0"):
-                raise WalCorrupt(path, 0, f"the log should end with file {identity.last}: its identity is older")
+    if _was_used(memoryview(path.read_bytes())):
+        raise WalCorrupt(path, 0, f"the log should end with file {identity.last}: its identity is older")
     path.unlink()
+
+
+def _was_used(view: memoryview) -> bool:
+    """Whether something was written after the header. A file without one was new: it holds zeros."""
+    header = decode_file_header(view[:FILE_HEADER_BYTES])
+    if header is None:
+        return bool(bytes(view[FILE_HEADER_BYTES:]).strip(b"\0"))
+    begins_as_one = view[FILE_HEADER_BYTES:][: MARKER.size] == MARKER.pack(header.marker)
+    return begins_as_one or any(_records_within(view, FILE_HEADER_BYTES, header))
 
 
 class Recovery:
@@ -87,7 +94,7 @@ class Recovery:
             self.sizes[number] = self.end if is_last else len(view)
             if is_last:
                 self._check_end(path, len(view))
-                if _was_synced_later(view, self.end, header.marker):
+                if any(record.synced > self.end for record in _records_within(view, self.end + 1, header)):
                     raise WalCorrupt(path, self.end, "a record is damaged that was on disk before later ones")
                 if self.identity.last_end != self.end:
                     self.identity.end(self.end)
@@ -114,7 +121,7 @@ class Recovery:
     def _read_records(self, path: Path, view: memoryview, header: FileHeader) -> int:
         """Apply every record up to the first that is not intact; answers where that is."""
         position = FILE_HEADER_BYTES
-        while (record := decode_record(view, position, header.marker)) is not None:
+        while (record := decode_record(view, position, header)) is not None:
             payload = position + RECORD_HEADER_BYTES
             said = bytes(view[payload : payload + (record.length if record.kind == VOTE else min(1, record.length))])
             fault = self._apply(record, locate(header.number, position, record.length), said)
@@ -161,13 +168,12 @@ def _forget_cached_pages(fd: int) -> None:
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _was_synced_later(view: memoryview, position: int, marker: int) -> bool:
-    """Whether an intact record after ``position`` says that ``position`` was on disk before it."""
-    data, needle = bytes(view[position:]), MARKER.pack(marker)
-    found = data.find(needle, 1)
+def _records_within(view: memoryview, position: int, header: FileHeader) -> Iterator[Record]:
+    """The intact records of this file, from ``position`` on, wherever they begin."""
+    data, needle = bytes(view[position:]), MARKER.pack(header.marker)
+    found = data.find(needle)
     while found >= 0:
-        record = decode_record(view, position + found, marker)
-        if record is not None and record.synced > position:
-            return True
+        record = decode_record(view, position + found, header)
+        if record is not None:
+            yield record
         found = data.find(needle, found + 1)
-    return False

@@ -41,7 +41,7 @@ class Tail:
         """The size of the file ``number``."""
         self.number: int = number
         self._end = end
-        self._marker = 0
+        self._header = FileHeader(0, 0, 0)
         self._runs: list[Run] = []
         self.lsn: int = 0
         self.appended_bytes: int = 0
@@ -57,7 +57,7 @@ class Tail:
         run = self._runs[-1]
         # The run before this one is synced before this one is written.
         record = Record(kind, group_id, index, term, run.start, len(payload))
-        run.parts.append(encode_record_header(self._marker, record, payload))
+        run.parts.append(encode_record_header(self._header, record, payload))
         run.parts.append(payload)
         position = self._end
         self._end += record_bytes
@@ -71,9 +71,9 @@ class Tail:
         return runs
 
     def _begin_file(self, record_bytes: int) -> None:
-        self._marker = 1 + secrets.randbelow((1 << 32) - 1)  # never zero, which is what unwritten space holds
+        marker = 1 + secrets.randbelow((1 << 32) - 1)  # never zero, which is what unwritten space holds
         self.number += 1
-        header = FileHeader(self._marker, self.number, self._end)
+        self._header = FileHeader(marker, self.number, self._end)
         self._end = FILE_HEADER_BYTES
         self.file_bytes = max(self._file_bytes_min, self._end + record_bytes)
-        self._runs.append(Run(self.number, self._end, self.file_bytes, header, []))
+        self._runs.append(Run(self.number, self._end, self.file_bytes, self._header, []))

@@ -264,6 +264,8 @@ def test_dying_at_any_step_of_a_removal_loses_nothing_that_is_not_covered(
 
             with before_each_step(snapshot):
                 await released(wal)
+                wal.append(8, 2, 1, bytes(FILE_BYTES // 2))  # two of them do not fit into one file
+                await wal.until_durable(wal.append(8, 3, 1, bytes(FILE_BYTES // 2))[0])
         for copy in [*copies, directory / "wal"]:
             async with opened(copy) as again:
                 model.check(again)

@@ -1,0 +1,63 @@
+"""Files that the write-ahead log needs no more are kept for their room, and written over by those it needs next.
+
+A flush into blocks that are in use already costs a half to two thirds of one into new blocks: no page is made for it,
+and no extent changes its state, which the file system's own journal would have to write down.
+"""
+
+import os
+from pathlib import Path
+
+from .wal_files import create_file, numbers_in, path_of, sync_directory, write_all
+from .wal_records import FileHeader, encode_file_header
+
+SPARES_MAX = 4
+"""Files kept for their room, beside those of the log."""
+
+
+class Spares:
+    """The files of ``directory`` that wait for their next use: each has ``file_bytes``, and a name that no log reads.
+
+    A spare becomes a file of the log in one step, with its new header on disk before. The records it held bear the
+    checksums of another file. Files come from one thread and go to another.
+    """
+
+    def __init__(self, directory: Path, file_bytes: int) -> None:
+        """Lets go of those that were kept when files had another size."""
+        self._directory = directory
+        self._file_bytes = file_bytes
+        for path in self._all():
+            if path.stat().st_size != file_bytes:
+                path.unlink()
+
+    def begin(self, file_bytes: int, header: FileHeader) -> int:
+        """Have the file of this header, of this size; durable before anything else is written to it."""
+        path, spares = path_of(self._directory, header.number), self._all()
+        if not spares or file_bytes != self._file_bytes:
+            return create_file(path, file_bytes, header)
+        fd = os.open(spares[0], os.O_RDWR)
+        try:
+            write_all(fd, [encode_file_header(header)], 0)
+            os.fsync(fd)
+            spares[0].rename(path)
+            sync_directory(self._directory)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def keep_before(self, number: int) -> None:
+        """Take the files before this one out of the log. The process may die meanwhile: then some are there still."""
+        for each in numbers_in(self._directory):
+            if each < number:
+                self._keep(path_of(self._directory, each))
+        sync_directory(self._directory)
+
+    def _keep(self, path: Path) -> None:
+        if len(self._all()) < SPARES_MAX and path.stat().st_size == self._file_bytes:
+            path.rename(path.with_suffix(".spare"))
+        else:
+            path.unlink()
+
+    def _all(self) -> list[Path]:
+        """The first kept comes first."""
+        return sorted(self._directory.glob("*.spare"))

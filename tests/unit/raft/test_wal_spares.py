@@ -1,0 +1,128 @@
+"""The room of files that went is used again, and what they held is never taken for what the log holds."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stockade.raft.wal import Wal, WalCorrupt
+from stockade.raft.wal_files import PAGE_BYTES, padded
+from stockade.raft.wal_identity import Identity
+from stockade.raft.wal_records import (
+    ENTRY,
+    FILE_HEADER_BYTES,
+    FileHeader,
+    Record,
+    encode_file_header,
+    encode_record_header,
+)
+from stockade.raft.wal_spares import SPARES_MAX
+from stockade.raft.wal_tail import Run
+
+from .logs import FIRST, MARK, SECOND, a_log_of, a_log_of_two_files, contents, remembered, restore
+from .test_wal_release import FILE_BYTES, PER_FILE, append, fail, indexes, numbers, opened, released
+
+
+def spares(directory: Path) -> list[int]:
+    return sorted(path.stat().st_ino for path in directory.glob("*.spare"))
+
+
+def test_the_room_of_files_that_went_is_used_again_and_never_what_they_held(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "wal") as wal:
+            append(wal, 1, range(2, 18))
+            await wal.until_durable(wal.lsn)
+            room = {number: path.stat().st_ino for number, path in files(tmp_path / "wal").items()}
+            wal.covered(1, 9)
+            await released(wal)
+            kept = spares(tmp_path / "wal")
+            assert set(kept) <= {room[1], room[2]}
+            assert kept
+            append(wal, 1, range(18, 22 + PER_FILE))
+            await wal.until_durable(wal.lsn)
+            now = {path.stat().st_ino for path in files(tmp_path / "wal").values()}
+            assert now >= {room[1], room[2]}
+            assert spares(tmp_path / "wal") == []
+            shutil.copytree(tmp_path / "wal", tmp_path / "killed")
+        async with opened(tmp_path / "killed") as wal:
+            assert indexes(wal, 1) == list(range(10, 22 + PER_FILE))
+
+    asyncio.run(scenario())
+
+
+def files(directory: Path) -> dict[int, Path]:
+    return {int(path.stem): path for path in directory.glob("*.wal")}
+
+
+def test_at_most_so_many_files_are_kept_for_their_room_and_only_of_the_size_in_force(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as wal:
+            append(wal, 1, range(2, 2 + PER_FILE * (SPARES_MAX + 5)))
+            await wal.until_durable(wal.lsn)
+            wal.covered(1, PER_FILE * (SPARES_MAX + 4))
+            await released(wal)
+            assert len(spares(tmp_path)) == SPARES_MAX
+            assert wal.disk_bytes == FILE_BYTES * len(numbers(tmp_path))
+        wal = Wal.open(tmp_path, asyncio.get_running_loop(), fail, FILE_BYTES + 1, cache_bytes_max=0)
+        assert spares(tmp_path) == []
+        await wal.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_for_a_longer_record_is_new_and_goes_for_good(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as wal:
+            wal.append(1, 2, 1, bytes(2 * FILE_BYTES))
+            append(wal, 1, range(3, 3 + PER_FILE))
+            await wal.until_durable(wal.lsn)
+            wal.covered(1, 2 + PER_FILE)
+            await released(wal)
+            assert spares(tmp_path) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_page_is_written_whole_though_what_follows_its_last_record_is_nothing() -> None:
+    run = Run(1, PAGE_BYTES - 10, 3 * PAGE_BYTES, None, [b"x" * 30])
+    assert b"".join(padded(run)) == b"x" * 30 + bytes(PAGE_BYTES - 20)
+    assert b"".join(padded(Run(1, 0, 50, None, [b"x" * 30]))) == b"x" * 30 + bytes(20)
+    assert b"".join(padded(Run(1, 0, PAGE_BYTES, None, [b"x" * PAGE_BYTES]))) == b"x" * PAGE_BYTES
+
+
+@pytest.mark.parametrize("records", [0, 1])
+def test_a_file_the_identity_does_not_count_is_dropped_with_what_its_room_held_before_unless_it_was_used(
+    tmp_path: Path, records: int
+) -> None:
+    files = a_log_of_two_files(tmp_path / "wal")
+    header = FileHeader(MARK, 3, len(files[SECOND]))
+    used = encode_record_header(header, Record(ENTRY, 1, 15, 1, 44, 0), b"") * records
+    stale = files[FIRST][FILE_HEADER_BYTES + len(used) :]
+    restore(tmp_path / "wal", files | {"0000000003.wal": encode_file_header(header) + used + stale})
+    if records:
+        with pytest.raises(WalCorrupt, match="the log should end with file 2: its identity is older"):
+            remembered(tmp_path / "wal", 400)
+    else:
+        assert len(remembered(tmp_path / "wal", 400)[1][2]) == 4
+        assert contents(tmp_path / "wal").keys() == {FIRST, SECOND}
+
+
+def test_a_record_of_the_file_whose_room_this_was_is_none_of_its_own_even_under_the_same_marker(tmp_path: Path) -> None:
+    old, new = FileHeader(MARK, 1, 0), FileHeader(MARK, 2, FILE_HEADER_BYTES)
+    first, second = Record(ENTRY, 1, 1, 1, 44, 0), Record(ENTRY, 1, 2, 1, 44, 0)
+    data = encode_file_header(new) + encode_record_header(new, first, b"") + encode_record_header(old, second, b"")
+    a_log_of(tmp_path / "wal")
+    Identity.read(tmp_path / "wal").grow(2, 0)  # type: ignore[union-attr]
+    restore(tmp_path / "wal", contents(tmp_path / "wal") | {SECOND: data})
+    assert remembered(tmp_path / "wal", 400)[1][2] == [(1, 1, b"")]
+
+
+def test_a_file_of_the_version_before_room_was_used_again_is_read(tmp_path: Path) -> None:
+    header = FileHeader(MARK, 1, 0, version=1)
+    record = encode_record_header(header, Record(ENTRY, 1, 1, 1, 44, 3), b"old") + b"old"
+    (tmp_path / "wal").mkdir()
+    Identity.create(tmp_path / "wal").grow(1, 0)
+    restore(tmp_path / "wal", {FIRST: encode_file_header(header) + record})
+    assert remembered(tmp_path / "wal", 400)[1][2] == [(1, 1, b"old")]
+    assert header.seed == 0

@@ -42,7 +42,10 @@ class CatalogFollower:
             if control is None or (catalog is None and control.group.leader is None):
                 # A replica that belongs to the group no more hears nothing of it: not even that it was removed.
                 catalog = await self._ask()
-            if catalog is not None and catalog.index >= self._book.index:
+            if catalog is None:
+                continue
+            self._replicas.heard_of_controller(catalog.leader, catalog.term)
+            if catalog.index >= self._book.index:
                 await self._book.follow(catalog)
                 await self._replicas.follow(catalog)
 

@@ -63,7 +63,7 @@ class Replicas:
         self.topics: dict[str, Placement] = {}
         self.index: int = 0
         self.controller: tuple[str | None, int] = (None, 0)
-        """Node id and term of the controller group's leader, as the catalog's teller knew it."""
+        """Node id and term of the controller group's leader, by the newest term that a controller has told of."""
         self.changed: Signal = Signal()
 
     async def open_remembered(self) -> None:
@@ -77,9 +77,14 @@ class Replicas:
                 await self._close_group(int(folder.name, 16))
                 shutil.rmtree(folder)
 
+    def heard_of_controller(self, leader: str | None, term: int) -> None:
+        """A controller says who leads the controller group. It may know of no leader yet, or of an older term."""
+        known, known_term = self.controller
+        if term > known_term or (term == known_term and known is None):
+            self.controller = (leader, term)
+
     async def follow(self, catalog: Catalog) -> None:
         """Hold what the catalog places here. An older catalog than the last one is passed over."""
-        self.controller = (catalog.leader, catalog.term)
         if catalog.index < self.index:
             return
         self.topics = {placement.topic: placement for placement in catalog.topics}

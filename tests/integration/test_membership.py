@@ -254,3 +254,29 @@ def whole(cluster: LocalCluster, topic: Topic, name: str, partitions: int = PART
         if call("POST", f"{node}/v1/cluster/leaders", order).status != 200:
             return False
     return True
+
+
+def test_a_node_outside_the_controller_group_knows_who_leads_it(data: Path) -> None:
+    """Also when it asked a controller that knew of no leader, and nothing else has happened since."""
+    with LocalCluster(data, port_base=0, restart=False) as cluster:
+        fourth = cluster.add_node()
+        cluster.wait_ready()
+        for node_id in ("n3", "n1", "n2"):
+            handed_over_control(cluster, node_id)
+            eventually(partial(_names_controller, fourth, node_id), 20)
+        for node in (cluster.nodes[0], cluster.nodes[2], fourth):
+            cluster.kill(node, signal.SIGKILL)
+        cluster.start_node(fourth)
+        eventually(lambda: "no controller leader is known" in call("GET", f"{fourth.url}/readyz").body.decode())
+        for node in (cluster.nodes[0], cluster.nodes[2]):
+            cluster.start_node(node)
+        eventually(lambda: call("GET", f"{fourth.url}/readyz").status == 200, 20)
+
+
+def handed_over_control(cluster: LocalCluster, node_id: str) -> None:
+    order = {"topic": None, "partition": None, "node_id": node_id}
+    assert expect(200, call("POST", f"{cluster.nodes[0].url}/v1/cluster/leaders", order))["leader_node"] == node_id
+
+
+def _names_controller(node: LocalNode, node_id: str) -> bool:
+    return described(node)["controller"]["leader_node"] == node_id  # type: ignore[no-any-return]

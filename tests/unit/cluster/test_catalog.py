@@ -1,5 +1,8 @@
 """Topics: defined once, placed once, gone for good."""
 
+from pathlib import Path
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -7,6 +10,7 @@ from stockade.cluster import catalog
 from stockade.cluster.catalog import CONTROLLER_GROUP, group_id, topic_partition
 from stockade.cluster.commands import CreateTopic, TopicCreated, TopicDeleted
 from stockade.cluster.model import TopicConfig
+from stockade.cluster.replicas import Replicas
 from stockade.partition.errors import (
     InconsistentTopicId,
     InvalidRequest,
@@ -135,3 +139,27 @@ def test_group_ids_are_unique_and_tell_their_partition() -> None:
     groups = [group_id(*pair) for pair in pairs]
     assert len({CONTROLLER_GROUP, *groups}) == len(pairs) + 1
     assert [topic_partition(group) for group in groups] == pairs
+
+
+@pytest.mark.parametrize(
+    "told, known",
+    [
+        ([("n1", 3)], ("n1", 3)),
+        ([("n1", 3), (None, 3)], ("n1", 3)),
+        ([(None, 3), ("n1", 3)], ("n1", 3)),
+        ([("n1", 3), (None, 4)], (None, 4)),
+        ([("n1", 3), (None, 4), ("n1", 3)], (None, 4)),
+        ([("n1", 3), ("n2", 4), (None, 0)], ("n2", 4)),
+    ],
+)
+def test_the_newest_term_says_who_leads_the_controllers_and_who_knows_of_no_leader_takes_none_away(
+    tmp_path: Path, told: list[tuple[str | None, int]], known: tuple[str | None, int]
+) -> None:
+    replicas = Replicas("n4", tmp_path, _never, _never, _never)
+    for leader, term in told:
+        replicas.heard_of_controller(leader, term)
+    assert replicas.controller == known
+
+
+def _never(*_: Any) -> Any:
+    raise AssertionError("nothing is to be opened or closed")

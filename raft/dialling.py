@@ -48,6 +48,8 @@ class Dialler:
                 connection = await self._connect(peer)
             except OSError as error:
                 _log.debug("cannot reach %s: %s", peer, error)
+            except Exception:  # a bug, but none that may part two nodes for ever
+                _log.exception("dialling %s broke", peer)
             else:
                 await connection.gone.wait()
             await asyncio.sleep(self._reconnect_s)

@@ -61,7 +61,8 @@ class ClientConfig:
       call. At least ``linger_ms + request_timeout_ms``, so that one whole attempt fits.
     - ``send_timeout_ms``: how long ``send`` waits for room in the buffer before it raises BufferFull.
     - ``linger_ms``: how long a batch that is not full waits for more records. 0: until there is room in flight.
-    - ``batch_records_max``, ``batch_bytes_max``: a batch is full at this size. A longer record travels alone.
+    - ``batch_records_max``, ``batch_bytes_max``: a batch is full at this size, or where its topic's ``max_batch_bytes``
+      ends. A longer record travels alone.
     - ``inflight_batches_max``: batches of one partition under way at once. The server remembers five, never more.
     - ``buffer_bytes_max``: records waiting for their answer; ``send`` waits while it is full.
     - ``session_ttl_ms``: sessions for exclusive work; renewed at a third of it.
@@ -86,7 +87,7 @@ class ClientConfig:
     linger_ms: int = 5
     send_timeout_ms: int = 120_000
     batch_records_max: int = 10_000
-    batch_bytes_max: int = 512 << 10
+    batch_bytes_max: int = 1 << 20
     inflight_batches_max: int = 5
     buffer_bytes_max: int = 64 << 20
     session_ttl_ms: int = 10_000

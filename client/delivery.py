@@ -11,6 +11,9 @@ from ..partition.errors import StockadeError
 from .batches import Batch, Receipt
 from .errors import BufferFull
 
+TURN_BYTES = 64 << 10
+"""Whoever takes more than this without waiting for anything lets the event loop go round once."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -79,17 +82,28 @@ class Buffer:
         self._bytes_max = bytes_max
         self._timeout_ms = timeout_ms
         self._used = 0
+        self._turn_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take_now(self, size: int) -> bool:
-        """Take room, if there is some and nobody waits. More than there is in all is let in when nothing else is."""
-        if self._waiting or (self._used and self._used + size > self._bytes_max):
+        """Take room, if there is some, nobody waits, and it is nobody else's turn. More than there is in all is let in
+        when nothing else is.
+        """
+        if self._waiting or self._turn_bytes >= TURN_BYTES or not self._has_room(size):
             return False
         self._used += size
+        self._turn_bytes += size
         return True
 
     async def take(self, size: int) -> None:
-        """Wait for room. Raises BufferFull when there was none in time."""
+        """Wait for room. Raises BufferFull when there was none in time.
+
+        A loop that only sends would otherwise keep the event loop to itself until the buffer is full, and nothing of
+        what it sent could leave before.
+        """
+        while self._turn_bytes >= TURN_BYTES:
+            self._turn_bytes = 0
+            await asyncio.sleep(0)
         if self.take_now(size):
             return
         future = asyncio.get_running_loop().create_future()

@@ -94,7 +94,8 @@ class Producer:
         headers: Sequence[Header] | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Queue one record; waits only while the buffer is full. Await the Delivery for its receipt, or ``flush``.
+        """Queue one record; waits only while the buffer is full, and now and then for others to run. Await the Delivery
+        for its receipt, or ``flush``.
 
         Without ``partition``, the partitioner chooses one. ``timestamp_ms`` None: now. Raises InvalidRecord,
         MessageTooLarge, UnknownTopicOrPartition, InvalidRequest from a partitioner that chose none, BufferFull after

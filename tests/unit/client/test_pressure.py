@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stockade.client.config import ClientConfig
-from stockade.client.delivery import Buffer
+from stockade.client.delivery import TURN_BYTES, Buffer
 from stockade.client.errors import BufferFull, ClientClosed
 from stockade.client.producer import Producer
 
@@ -90,6 +90,38 @@ def test_111_nodes_that_restart_under_stale_metadata_delay_records_but_lose_and_
 
     asyncio.run(run())
     assert cluster.values("t") == values
+
+
+def test_a_loop_that_only_sends_lets_others_run_though_there_is_room(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def run() -> None:
+        async with Producer(config(cluster), name="writer") as producer:
+            await (await producer.send("t", b"first"))
+            has_run = asyncio.Event()
+            asyncio.get_running_loop().call_soon(has_run.set)
+            for _ in range(TURN_BYTES // 1024 + 1):
+                _ = await producer.send("t", bytes(1024))
+            assert has_run.is_set()
+            has_run.clear()
+            asyncio.get_running_loop().call_soon(has_run.set)
+            for _ in range(2):
+                _ = await producer.send_batch("t", 0, [bytes(TURN_BYTES)])
+            assert has_run.is_set()
+
+    asyncio.run(run())
+
+
+def test_giving_way_is_no_waiting_for_room() -> None:
+    async def run() -> None:
+        buffer = Buffer(1 << 30, 0)
+        assert buffer.take_now(TURN_BYTES)
+        assert not buffer.take_now(1)
+        await asyncio.gather(*(buffer.take(TURN_BYTES) for _ in range(3)))
+        await buffer.take(1)
+        assert buffer.take_now(1)
+
+    asyncio.run(run())
 
 
 def test_who_waits_for_room_is_served_when_somebody_before_gave_up() -> None:

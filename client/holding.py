@@ -20,13 +20,17 @@ class Holding:
         """Call ``watcher`` once with the error when it is lost."""
         self._watchers.append(watcher)
 
+    def forget(self, watcher: Callable[[StockadeError], None]) -> None:
+        """Take back one ``on_lost``."""
+        self._watchers.remove(watcher)
+
     def lose(self, error: StockadeError) -> None:
         """It is gone. Only the first call counts."""
         if self.error is not None:
             return
         self.error = error
         self.lost.set()
-        for watcher in self._watchers:
+        for watcher in tuple(self._watchers):
             watcher(error)
 
     def guard(self) -> "Guard[Self]":
@@ -61,6 +65,7 @@ class Guard(Generic[H]):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         task, self._task = self._task, None
+        self._holding.forget(self._cancel)
         if not self._is_hit:
             return
         assert task is not None

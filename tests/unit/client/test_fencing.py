@@ -1,4 +1,5 @@
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -7,6 +8,7 @@ from stockade.client.admin import Client
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed
 from stockade.client.fencing import Lease, Session
+from stockade.client.holding import Holding
 from stockade.partition.commands import Token
 from stockade.partition.errors import (
     InconsistentTopicId,
@@ -74,6 +76,22 @@ def test_a_session_that_cannot_be_renewed_is_given_up_before_its_ttl_ends(cluste
             assert isinstance(session.error, SessionExpired)
 
     use(cluster, work)
+
+
+def test_a_guard_whose_block_has_ended_is_not_remembered() -> None:
+    """A fence may be held for days, and guard each piece of work."""
+
+    async def run() -> None:
+        holding = Holding()
+        guard = holding.guard()
+        async with guard:
+            pass
+        remembered = weakref.ref(guard)
+        del guard
+        assert remembered() is None
+        holding.lose(ClientClosed())
+
+    asyncio.run(run())
 
 
 def test_a_fence_is_released_by_itself_and_the_partition_is_free(cluster: FakeCluster) -> None:

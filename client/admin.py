@@ -246,9 +246,8 @@ class Client(Operations, Claims, Oversight):
         try:
             answer = await self._watched(request, topic, partition)
         except StockadeError as error:
-            asked = self.metadata.leader(topic, partition) == request.node  # not: another one was heard of meanwhile
-            if asked and (error.metadata_stale or not error.no_side_effects):
-                self.metadata.doubt(topic, partition)
+            if error.metadata_stale or not error.no_side_effects:
+                self.metadata.doubt(topic, partition, request.node)
             raise
         self.metadata.heard(topic, partition, answer.leader)
         return answer

@@ -5,7 +5,7 @@ Every route used this way is safe to repeat, also after an unknown outcome (open
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -40,11 +40,9 @@ class Calls:
         A node that hangs must not hide the others, so each has little time; if none is so quick, one has all of it.
         """
         ask = Request(method="GET", path=path)
-        nodes = self._config.bootstrap
-        for node in nodes if len(nodes) > 1 else ():
-            with suppress(RequestTimedOut):
-                return await self.once(replace(ask, node=node, timeout_ms=self._config.connect_timeout_ms))
-        return await self.once(ask)
+        nodes = self._config.bootstrap if len(self._config.bootstrap) > 1 else ()
+        hurried = [replace(ask, node=node, timeout_ms=self._config.connect_timeout_ms) for node in nodes]
+        return await self._first([*hurried, ask], RequestTimedOut)
 
     async def answer_without(self, node: str, path: str) -> Answer:
         """What another node than this one reads, the first that answers within ``standstill_ms``.
@@ -52,14 +50,17 @@ class Calls:
         Raises the refusal of the last one, or ClusterUnreachable.
         """
         ask = Request(method="GET", path=path, only_node=True, timeout_ms=self._config.standstill_ms)
-        refusal: StockadeError = ClusterUnreachable("no other node is known")
-        for other in self._transport.nodes:
-            if other != node:
-                try:
-                    return await self.once(replace(ask, node=other))
-                except StockadeError as error:
-                    refusal = error
-        raise refusal
+        asks = [replace(ask, node=other) for other in self._transport.nodes if other != node]
+        if not asks:
+            raise ClusterUnreachable("no other node is known")
+        return await self._first(asks, StockadeError)
+
+    async def _first(self, asks: Sequence[Request], passed_over: type[StockadeError]) -> Answer:
+        """The first answer. A refusal of that kind is passed over, unless it is the last one's."""
+        for ask in asks[:-1]:
+            with suppress(passed_over):
+                return await self.once(ask)
+        return await self.once(asks[-1])
 
     async def call(self, kind: type[T], method: str, path: str, **request: Any) -> T:
         """``send``, with the answer's body as a ``kind``."""

@@ -74,15 +74,18 @@ class Metadata:
         if leader is not None:
             self._leaders[topic, partition] = leader
 
-    def doubt(self, topic: str, partition: int) -> None:
-        """The leader did not answer, or says that it does not lead: try another node next."""
-        self._leaders.pop((topic, partition), None)
+    def doubt(self, topic: str, partition: int, node: str | None) -> None:
+        """``node`` did not answer, or says that it does not lead: try another one next, such as the leader that was
+        heard of meanwhile.
+        """
+        if self.leader(topic, partition) == node:
+            self._leaders.pop((topic, partition), None)
 
     def forget(self, name: str) -> None:
         """Ask again next time: the topic may have been deleted or created anew."""
         topic = self._topics.pop(name, None)
         for state in topic.partitions if topic else ():
-            self.doubt(name, state.partition)
+            self._leaders.pop((name, state.partition), None)
 
     def _learn(self, topic: Topic) -> None:
         if len(self._topics) >= TOPICS_MAX:

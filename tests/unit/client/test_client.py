@@ -81,7 +81,9 @@ def test_a_description_is_asked_for_once_until_it_is_forgotten() -> None:
         metadata.heard("t", 0, None)
         metadata.heard("t", 0, "http://b:1")
         assert metadata.leader("t", 0) == "http://b:1"
-        metadata.doubt("t", 0)
+        metadata.doubt("t", 0, "http://a:1")  # it was asked before the other one was heard of
+        assert metadata.leader("t", 0) == "http://b:1"
+        metadata.doubt("t", 0, "http://b:1")
         assert metadata.leader("t", 0) is None
         metadata.forget("t")
         assert metadata.known("t") is None

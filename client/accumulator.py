@@ -30,6 +30,7 @@ from .actions import Action, Send, Settle, Settled, Wait
 from .batches import Batch, Receipt, Record, State
 from .config import ClientConfig
 from .model import ProducerPair
+from .queueing import Queue
 from .retry import backoff_s
 from .verdicts import expiry_error, halted, is_certified_absent, is_forgotten, is_of_one_batch, may_heal, verdict
 
@@ -46,9 +47,8 @@ class Lane:
 
     def __init__(self, config: ClientConfig, encode: Callable[[Batch], None], batch_bytes_max: int) -> None:
         self._config = config
-        self._batch_bytes_max = batch_bytes_max
         self._encode = encode
-        self._queue: deque[Batch] = deque()
+        self._queue = Queue(config, batch_bytes_max)
         self._window: deque[Batch] = deque()
         self._writing: Batch | None = None
         self._next_seq = 0
@@ -78,7 +78,7 @@ class Lane:
     @property
     def open_batch(self) -> Batch | None:
         """The batch that still takes records."""
-        return self._queue[-1] if self._queue and not self._queue[-1].sealed else None
+        return self._queue.open_batch
 
     @property
     def is_quiet(self) -> bool:
@@ -104,25 +104,21 @@ class Lane:
 
     def add(self, record: Record, size: int, now_s: float) -> tuple[Batch, int]:
         """Queue a record: its batch and its position in it. Raises the error that halted the lane."""
-        batch = self._queue[-1] if self._queue else None
-        if batch is None or batch.sealed or batch.size + size > self._batch_bytes_max:
-            batch = Batch(now_s)
-            self.add_batch(batch)
-        index = batch.add(record, size)
-        batch.sealed = batch.count >= self._config.batch_records_max or batch.size >= self._batch_bytes_max
-        return batch, index
-
-    def add_batch(self, batch: Batch) -> None:
-        """Queue a batch as it is and seal what was open. Raises the error that halted the lane."""
         if self.error is not None:
             raise halted(self.error)
-        self.seal()
-        self._queue.append(batch)
+        return self._queue.add(record, size, now_s)
+
+    def add_batch(self, batch: Batch) -> tuple[Batch, int]:
+        """Queue records that stay together and wait for no more: the batch that has them then, which may have others
+        too, and the position of the first. Raises the error that halted the lane.
+        """
+        if self.error is not None:
+            raise halted(self.error)
+        return self._queue.add_batch(batch)
 
     def seal(self) -> None:
         """Let what is queued leave without waiting for more records."""
-        if self._queue:
-            self._queue[-1].sealed = True
+        self._queue.seal()
 
     def poll(self, now_s: float) -> Action:
         """What to do next. Ask again after doing it, and at the time that a Wait names."""
@@ -136,11 +132,9 @@ class Lane:
         is_full = len(self._window) >= self._config.inflight_batches_max
         if not self._queue or self._writing or self._holds or is_full:
             return Wait(self._deadline_s())
-        batch = self._queue[0]
-        linger_end_s = batch.created_s + self._config.linger_ms / 1000
-        if not batch.sealed and now_s < linger_end_s:
-            return Wait(linger_end_s)
-        return self._send_first(batch)
+        if now_s < self._queue.may_leave_s:
+            return Wait(self._queue.may_leave_s)
+        return self._send_first(self._queue.take())
 
     def written(self, batch: Batch) -> None:
         """The attempt's body is on its way: the next batch may follow it without overtaking it here."""
@@ -205,8 +199,6 @@ class Lane:
         return self._attempt(oldest)
 
     def _send_first(self, batch: Batch) -> Action:
-        batch.sealed = True
-        self._queue.popleft()
         try:
             if batch.message is None:
                 self._encode(batch)
@@ -261,7 +253,7 @@ class Lane:
         while self._window:
             batch = self._window.pop()
             batch.begin_again()
-            self._queue.appendleft(batch)
+            self._queue.give_back(batch)
 
     def _is_open(self, batch: Batch) -> bool:
         """Whether an attempt is under way, or another one is to follow."""
@@ -273,7 +265,7 @@ class Lane:
         deadline_s = self._deadline_s()
         if deadline_s is None or now_s < deadline_s:
             return []
-        oldest = self._window[0] if self._window else self._queue[0]
+        oldest = next(iter(self._window or self._queue))
         oldest.maybe_stored = oldest.maybe_stored or (oldest.attempts > 0 and oldest.state is State.UNDER_WAY)
         oldest.state, oldest.is_final = State.FAILED, True
         proof = next((batch.receipt for batch in self._window if batch.receipt is not None), None)
@@ -286,7 +278,7 @@ class Lane:
             return self._slide()
         if self._config.on_error == "halt_partition":
             return self.halt(oldest.last_error)
-        return [(self._queue.popleft(), verdict(oldest, oldest.last_error))]  # never numbered: it leaves no hole
+        return [(self._queue.take(), verdict(oldest, oldest.last_error))]  # never numbered: it leaves no hole
 
     def _deadline_s(self) -> float | None:
         oldest = next(iter(self._window or self._queue), None)

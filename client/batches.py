@@ -16,6 +16,8 @@ BATCH_OVERHEAD_BYTES = 640
 """Reckoned for a batch beside its records: metadata and padding of the Arrow message."""
 
 _BYTES_OR_NONE = (bytes, type(None))
+_BYTES_OR_NOTHING = frozenset(_BYTES_OR_NONE)
+_TIMESTAMP_MAX = 2**63 - 1
 
 
 class Record(NamedTuple):
@@ -85,14 +87,15 @@ class State(Enum):
 class Batch:
     """Records of one partition, and what became of them.
 
-    Columns grow until ``sealed``. Once it is numbered, nothing of what is sent changes: producer id, epoch, first
-    sequence number, fence token and bytes are the same in every attempt (SEMANTICS 9.2).
+    Columns grow until ``sealed``; when it ``is_due``, it waits for room in flight and not for more records. Once it is
+    numbered, nothing of what is sent changes: producer id, epoch, first sequence number, fence token and bytes are the
+    same in every attempt (SEMANTICS 9.2).
     """
 
     __slots__ = (
-        "attempts", "count", "created_s", "first_seq", "headers", "identity", "is_final", "is_reported", "keys",
-        "last_error", "maybe_stored", "message", "not_before_s", "outcome", "receipt", "sealed", "sent_as_oldest",
-        "size", "state", "timestamps_ms", "token", "values", "watchers",
+        "attempts", "count", "created_s", "first_seq", "headers", "identity", "is_due", "is_final", "is_reported",
+        "keys", "last_error", "maybe_stored", "message", "not_before_s", "outcome", "receipt", "sealed",
+        "sent_as_oldest", "size", "state", "timestamps_ms", "token", "values", "watchers",
     )  # fmt: skip
 
     def __init__(self, created_s: float) -> None:
@@ -103,6 +106,7 @@ class Batch:
         self.created_s: float = created_s
         self.count: int = 0
         self.size: int = 0
+        self.is_due: bool = False
         self.sealed: bool = False
         self.message: bytes | None = None
         self.first_seq: int = -1
@@ -130,20 +134,27 @@ class Batch:
         *,
         now_ms: int,
     ) -> Self:
-        """A sealed batch of columns; timestamps not given are ``now_ms``. Raises InvalidRecord for bad lengths."""
+        """A batch of columns; timestamps not given are ``now_ms``. Raises InvalidRecord for bad lengths, and for what
+        has no size.
+        """
         count = len(values)
         if not 1 <= count <= RECORDS_MAX:
             raise InvalidRecord(f"a batch has 1 to {RECORDS_MAX} records, not {count}")
         if any(column is not None and len(column) != count for column in (keys, headers, timestamps_ms)):
             raise InvalidRecord("keys, values, headers and timestamps are not equally many")
         batch = cls(0.0)
-        batch.count, batch.sealed = count, True
+        batch.count = count
         batch.values = list(values)
         batch.keys = [None] * count if keys is None else list(keys)
         batch.headers = None if headers is None else list(headers)
         batch.timestamps_ms = [now_ms] * count if timestamps_ms is None else list(timestamps_ms)
-        batch.size = RECORD_OVERHEAD_BYTES * count + _bytes_of(batch.values) + _bytes_of(batch.keys)
-        batch.size += sum(map(_headers_bytes, batch.headers or ()))
+        try:
+            batch.size = RECORD_OVERHEAD_BYTES * count + _bytes_of(batch.values) + _bytes_of(batch.keys)
+            batch.size += sum(map(_headers_bytes, batch.headers or ()))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise InvalidRecord(
+                f"keys and values must be bytes or None, headers pairs of str and bytes: {error}"
+            ) from error
         return batch
 
     @property
@@ -164,13 +175,33 @@ class Batch:
         self.count += 1
         return self.count - 1
 
+    def extend(self, other: "Batch") -> int:
+        """Put all records of ``other``, which has no headers, behind the others; the position of the first of them."""
+        assert not self.sealed and other.message is None and other.headers is None
+        if self.headers is not None:
+            self.headers += [None] * other.count
+        self.keys += other.keys
+        self.values += other.values
+        self.timestamps_ms += other.timestamps_ms
+        self.size += other.size
+        self.count += other.count
+        return self.count - other.count
+
+    def check(self, batch_bytes_max: int) -> None:
+        """Raise InvalidRecord, MessageTooLarge here, for these records alone, rather than later for all that travel
+        with them. What cannot be judged at a glance is encoded now, and so travels alone.
+        """
+        is_plain = _has_bytes(self.keys) and _has_bytes(self.values) and _has_times(self.timestamps_ms)
+        if self.headers is not None or not is_plain or self.size + BATCH_OVERHEAD_BYTES > batch_bytes_max:
+            self.encode(batch_bytes_max)
+
     def encode(self, batch_bytes_max: int) -> None:
-        """Make the Arrow message of the columns, which are dropped. Raises InvalidRecord, MessageTooLarge."""
-        assert self.sealed and self.message is None
+        """Seal it, and make the Arrow message of the columns, then dropped. Raises InvalidRecord, MessageTooLarge."""
+        assert self.message is None
         message = message_from_columns(self.keys, self.values, self.timestamps_ms, self.headers)
         if len(message) > batch_bytes_max:
             raise too_large(len(message), batch_bytes_max)
-        self.message = message
+        self.message, self.sealed = message, True
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
 
     def begin_again(self) -> None:
@@ -196,6 +227,14 @@ def too_large(size: int, limit: int) -> MessageTooLarge:
 
 def _bytes_of(column: list[bytes | None]) -> int:
     return sum(len(item) for item in column if item is not None)
+
+
+def _has_bytes(column: list[bytes | None]) -> bool:
+    return _BYTES_OR_NOTHING.issuperset(map(type, column))
+
+
+def _has_times(column: list[int]) -> bool:
+    return set(map(type, column)) == {int} and min(column) >= 0 and max(column) <= _TIMESTAMP_MAX
 
 
 def _headers_bytes(headers: Sequence[Header] | None) -> int:

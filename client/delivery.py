@@ -4,12 +4,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ..partition.errors import StockadeError
 from .batches import Batch, Receipt
-from .errors import BufferFull
+from .errors import BufferFull, with_fields
 
 TURN_BYTES = 64 << 10
 """Whoever takes more than this without waiting for anything lets the event loop go round once."""
@@ -24,11 +25,12 @@ class Delivery:
     Waiting may be given up and taken up again; the records are sent all the same.
     """
 
-    __slots__ = ("_batch", "_index")
+    __slots__ = ("_batch", "_count", "_first")
 
-    def __init__(self, batch: Batch, index: int | None = None) -> None:
+    def __init__(self, batch: Batch, first: int, count: int) -> None:
         self._batch = batch
-        self._index = index
+        self._first = first
+        self._count = count
 
     def __repr__(self) -> str:
         outcome = self.receipt or self.failure
@@ -42,7 +44,8 @@ class Delivery:
     @property
     def failure(self) -> StockadeError | None:
         """The refusal, once it is there; None while undecided and when it is stored."""
-        return self._batch.outcome if isinstance(self._batch.outcome, StockadeError) else None
+        outcome = self._batch.outcome
+        return self._part_of_failure(outcome) if isinstance(outcome, StockadeError) else None
 
     @property
     def receipt(self) -> Receipt | None:
@@ -50,7 +53,7 @@ class Delivery:
         outcome = self._batch.outcome
         if not isinstance(outcome, Receipt):
             return None
-        return outcome if self._index is None else _record_of(outcome, self._index)
+        return outcome if self._count == outcome.count else self._part_of(outcome)
 
     def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
         """Call it with this delivery once that is done: at once if it is, else in the loop, before whoever awaits it
@@ -64,12 +67,25 @@ class Delivery:
     def __await__(self) -> Generator[Any, None, Receipt]:
         if self._batch.outcome is None:
             yield from _settled(self._batch).__await__()
-        if self.failure is not None:
+        failure = self.failure
+        if failure is not None:
             self._batch.is_reported = True
-            raise self.failure
+            raise failure
         receipt = self.receipt
         assert receipt is not None
         return receipt
+
+    def _part_of(self, whole: Receipt) -> Receipt:
+        base = None if whole.base_offset is None else whole.base_offset + self._first
+        return replace(whole, base_offset=base, count=self._count)
+
+    def _part_of_failure(self, error: StockadeError) -> StockadeError:
+        """A refusal may certify where the batch was stored earlier: these records have their own place in it."""
+        outcome = error.fields.get("outcome") or {}
+        if self._count == self._batch.count or outcome.get("base_offset") is None:
+            return error
+        base = outcome["base_offset"] + self._first
+        return with_fields(error, outcome={**outcome, "base_offset": base, "last_offset": base + self._count - 1})
 
 
 class Buffer:
@@ -164,8 +180,3 @@ def _call(callback: Callable[[Delivery], object], delivery: Delivery) -> None:
         callback(delivery)
     except Exception:
         _log.exception("a callback of a delivery failed")
-
-
-def _record_of(receipt: Receipt, index: int) -> Receipt:
-    base = None if receipt.base_offset is None else receipt.base_offset + index
-    return Receipt(receipt.topic, receipt.partition, base, 1, receipt.duplicate, receipt.timestamp_ms)

@@ -22,8 +22,7 @@ from .outcomes import Failure, Results, Watcher
 from .partitioners import Choice, Partitioner, choose, partitioner_of, stays_open
 from .sender import Route, Sender
 
-_KEYLESS = Record(None, None, 0)
-"""Stands for a batch that names no partition."""
+_KEYLESS = Record(None, None, 0)  # stands for a batch that names no partition
 
 
 class Producer:
@@ -94,8 +93,7 @@ class Producer:
         headers: Sequence[Header] | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Queue one record; waits only while the buffer is full, and now and then for others to run. Await the Delivery
-        for its receipt, or ``flush``.
+        """Queue one record; waits while the buffer is full. Await the Delivery for its receipt, or ``flush``.
 
         Without ``partition``, the partitioner chooses one. ``timestamp_ms`` None: now. Raises InvalidRecord,
         MessageTooLarge, UnknownTopicOrPartition, InvalidRequest from a partitioner that chose none, BufferFull after
@@ -119,7 +117,7 @@ class Producer:
             raise
         if index == 0 or batch.sealed:
             self._running.pump(route)
-        return Delivery(batch, index)
+        return Delivery(batch, index, 1)
 
     async def send_batch(
         self,
@@ -131,11 +129,12 @@ class Producer:
         headers: Sequence[Sequence[Header] | None] | None = None,
         timestamps_ms: Sequence[int] | None = None,
     ) -> Delivery:
-        """Queue records that stay together as one batch, stored whole or not at all. Each is a request of its own: the
-        fast way for hundreds of records; for some dozens ``send``, which fills batches up, costs less.
+        """Queue records that stay together, stored whole or not at all: the fast way for dozens of records and more.
 
-        ``partition`` None: one after the other, batch by batch. Raises InvalidRecord for no records or columns of
-        unequal length, MessageTooLarge when they do not fit into one batch of the topic; else as ``send``.
+        They leave as soon as there is room in flight, in one request with what else is queued for the partition by then
+        (alone with headers, or with ``on_error="continue"``). ``partition`` None: one after the other, batch by batch.
+        Raises InvalidRecord for no records or columns of unequal length, MessageTooLarge when they do not fit into one
+        batch of the topic; else as ``send``.
         """
         described = self.client.metadata.known(topic) or await self._running.topic(topic)
         now_ms = time.time_ns() // 1_000_000
@@ -143,17 +142,18 @@ class Producer:
             columns = values, keys, headers, timestamps_ms
             values, keys, headers, timestamps_ms = intercepted_columns(self._interceptors, topic, columns, now_ms)
         batch = Batch.of(values, keys, headers, timestamps_ms, now_ms=now_ms)
-        batch.encode(described.config.max_batch_bytes)
-        await self._buffer.take(batch.size)
+        batch.check(described.config.max_batch_bytes)
+        size, count = batch.size, batch.count
+        await self._buffer.take(size)
         try:
             route = self._choose(described, _KEYLESS) if partition is None else self._route(described, partition)
             batch.created_s = time.monotonic()
-            route.lane.add_batch(batch)
+            batch, first = route.lane.add_batch(batch)
         except StockadeError:
-            self._buffer.give_back(batch.size)
+            self._buffer.give_back(size)
             raise
         self._running.pump(route)
-        return Delivery(batch)
+        return Delivery(batch, first, count)
 
     async def flush(self) -> None:
         """Wait until everything sent so far has its outcome. Raises the first failure that no Delivery raised yet."""

@@ -50,6 +50,14 @@ class Driver:
             record = Record(None, name.encode(), 0)
             self.batches[name] = self.lane.add(record, record.size, self.now_s)[0]
 
+    def add_batch(self, *names: str, message: bytes | None = None) -> int:
+        """The position of the first of them in the batch that has them."""
+        batch = Batch.of([name.encode() for name in names], None, None, None, now_ms=0)
+        batch.created_s, batch.message = self.now_s, message
+        batch, first = self.lane.add_batch(batch)
+        self.batches |= dict.fromkeys(names, batch)
+        return first
+
     def pump(self, *, written: bool = True) -> Wait:
         while True:
             action = self.lane.poll(self.now_s)

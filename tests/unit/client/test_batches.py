@@ -20,6 +20,11 @@ def batch_of(records: list[Record]) -> Batch:
     return batch
 
 
+def columns_of(records: list[Record]) -> Batch:
+    columns = [list(column) for column in zip(*records, strict=True)]
+    return Batch.of(columns[1], columns[0], columns[3], columns[2], now_ms=0)
+
+
 @given(RECORDS)
 def test_what_is_reckoned_is_never_less_than_what_is_sent(records: list[Record]) -> None:
     batch = batch_of(records)
@@ -31,8 +36,7 @@ def test_what_is_reckoned_is_never_less_than_what_is_sent(records: list[Record])
 @given(RECORDS)
 def test_records_one_by_one_and_as_columns_make_the_same_batch(records: list[Record]) -> None:
     one_by_one = batch_of(records)
-    columns = [list(column) for column in zip(*records, strict=True)]
-    at_once = Batch.of(columns[1], columns[0], columns[3], columns[2], now_ms=0)
+    at_once = columns_of(records)
     one_by_one.encode(1 << 20)
     at_once.encode(1 << 20)
     assert one_by_one.count == at_once.count == len(records)
@@ -40,6 +44,28 @@ def test_records_one_by_one_and_as_columns_make_the_same_batch(records: list[Rec
     assert one_by_one.message is not None
     assert at_once.message is not None
     assert decode_batch(one_by_one.message).equals(decode_batch(at_once.message))
+
+
+@given(RECORDS, RECORDS)
+def test_records_with_columns_behind_them_make_the_same_batch(some: list[Record], more: list[Record]) -> None:
+    more = [record._replace(headers=None) for record in more]
+    whole, joined = batch_of(some + more), batch_of(some)
+    joined.sealed = False
+    columns = columns_of(more)
+    columns.headers = None
+    assert joined.extend(columns) == len(some)
+    whole.encode(1 << 20)
+    joined.encode(1 << 20)
+    assert (joined.count, joined.size) == (whole.count, whole.size)
+    assert joined.message == whole.message
+
+
+@given(RECORDS)
+def test_what_is_judged_at_a_glance_can_be_encoded(records: list[Record]) -> None:
+    batch = columns_of(records)
+    batch.check(2000)
+    if batch.message is None:
+        batch.encode(2000)
 
 
 def test_columns_must_be_there_and_equally_long() -> None:

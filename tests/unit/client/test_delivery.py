@@ -4,13 +4,17 @@ import pytest
 
 from stockade.client.batches import Batch, Receipt
 from stockade.client.delivery import Buffer, Delivery
-from stockade.partition.errors import TopicSealed
+from stockade.partition.errors import ProducerFenced, TopicSealed
+
+
+def batch_of(count: int) -> Batch:
+    return Batch.of([b"v"] * count, None, None, None, now_ms=0)
 
 
 def test_each_record_has_its_own_offset_and_a_batch_its_first() -> None:
     async def run() -> None:
-        batch = Batch(0.0)
-        first, second, whole = Delivery(batch, 0), Delivery(batch, 1), Delivery(batch)
+        batch = batch_of(2)
+        first, second, whole = Delivery(batch, 0, 1), Delivery(batch, 1, 1), Delivery(batch, 0, 2)
         waiting = asyncio.ensure_future(second)
         await asyncio.sleep(0)
         assert not second.is_done
@@ -22,10 +26,24 @@ def test_each_record_has_its_own_offset_and_a_batch_its_first() -> None:
     asyncio.run(run())
 
 
+def test_a_refusal_that_certifies_a_place_certifies_each_part_s_own() -> None:
+    batch = batch_of(5)
+    deliveries = [Delivery(batch, 0, 2), Delivery(batch, 2, 3), Delivery(batch, 0, 5)]
+    batch.settle(ProducerFenced(outcome={"state": "committed", "base_offset": 40, "last_offset": 44}))
+    failures = [delivery.failure for delivery in deliveries]
+    assert [failure.code for failure in failures if failure] == ["PRODUCER_FENCED"] * 3
+    outcomes = [failure.fields["outcome"] for failure in failures if failure]
+    assert [(each["state"], each["base_offset"], each["last_offset"]) for each in outcomes] == [
+        ("committed", 40, 41),
+        ("committed", 42, 44),
+        ("committed", 40, 44),
+    ]
+
+
 def test_waiting_can_be_given_up_and_taken_up_again() -> None:
     async def run() -> None:
-        batch = Batch(0.0)
-        delivery = Delivery(batch)
+        batch = batch_of(1)
+        delivery = Delivery(batch, 0, 1)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(delivery, 0.001)
         batch.settle(TopicSealed(log_end=3))
@@ -42,8 +60,8 @@ def test_callbacks_hear_of_a_delivery_once_in_time_or_late_and_one_that_fails_ha
     def fails(_: Delivery) -> None:
         raise ValueError("in a callback")
 
-    batch = Batch(0.0)
-    delivery = Delivery(batch, 1)
+    batch = batch_of(2)
+    delivery = Delivery(batch, 1, 1)
     heard: list[Receipt | None] = []
     delivery.add_done_callback(fails)
     delivery.add_done_callback(lambda done: heard.append(done.receipt))

@@ -28,8 +28,21 @@ class Record(NamedTuple):
     timestamp_ms: int
     headers: Sequence[Header] | None = None
 
+    def checked_size(self) -> int:
+        """``size``. Raises InvalidRecord here, for this record alone, rather than later for the batch that it would
+        spoil.
+        """
+        key, value, timestamp_ms, headers = self
+        if type(value) is bytes and headers is None and timestamp_ms >= 0:
+            if key is None:
+                return RECORD_OVERHEAD_BYTES + len(value)
+            if type(key) is bytes:
+                return RECORD_OVERHEAD_BYTES + len(value) + len(key)
+        self.check()
+        return self.size
+
     def check(self) -> None:
-        """Raise InvalidRecord here, for this record alone, rather than later for the batch that it would spoil."""
+        """Raise InvalidRecord for what makes no record."""
         if not isinstance(self.value, _BYTES_OR_NONE) or not isinstance(self.key, _BYTES_OR_NONE):
             given = f"{type(self.key).__name__} and {type(self.value).__name__}"
             raise InvalidRecord(f"key and value must be bytes or None, not {given}")
@@ -168,12 +181,13 @@ class Batch:
         if record.headers is not None or self.headers is not None:
             self.headers = self.headers or [None] * self.count
             self.headers.append(record.headers)
+        index = self.count
         self.keys.append(record.key)
         self.values.append(record.value)
         self.timestamps_ms.append(record.timestamp_ms)
         self.size += size
-        self.count += 1
-        return self.count - 1
+        self.count = index + 1
+        return index
 
     def extend(self, other: "Batch") -> int:
         """Put all records of ``other``, which has no headers, behind the others; the position of the first of them."""

@@ -105,9 +105,10 @@ class Buffer:
         """Take room, if there is some, nobody waits, and it is nobody else's turn. More than there is in all is let in
         when nothing else is.
         """
-        if self._waiting or self._turn_bytes >= TURN_BYTES or not self._has_room(size):
+        used = self._used + size
+        if self._waiting or self._turn_bytes >= TURN_BYTES or (used > self._bytes_max and self._used):
             return False
-        self._used += size
+        self._used = used
         self._turn_bytes += size
         return True
 

@@ -103,8 +103,7 @@ class Producer:
         record = Record(key, value, time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms, headers)
         if self._interceptors:
             record = intercepted(self._interceptors, topic, record)
-        record.check()
-        size = record.size
+        size = record.checked_size()
         if size > described.config.max_batch_bytes:
             raise too_large(size, described.config.max_batch_bytes)
         if not self._buffer.take_now(size):

@@ -46,7 +46,8 @@ class Queue:
             batch = Batch(now_s)
             self._append(batch)
         index = batch.add(record, size)
-        batch.sealed = self._is_full(batch)
+        if index + 1 >= self._batch_records_max or batch.size >= self._batch_bytes_max:
+            batch.sealed = True
         return batch, index
 
     def add_batch(self, batch: Batch) -> tuple[Batch, int]:

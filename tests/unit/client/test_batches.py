@@ -14,7 +14,7 @@ RECORDS = st.lists(st.builds(Record, BYTES, BYTES, st.integers(0, 10**12), HEADE
 def batch_of(records: list[Record]) -> Batch:
     batch = Batch(0.0)
     for record in records:
-        record.check()
+        assert record.checked_size() == record.size
         batch.add(record, record.size)
     batch.sealed = True
     return batch
@@ -79,6 +79,7 @@ def test_columns_must_be_there_and_equally_long() -> None:
     [
         Record(None, "text", 0),  # type: ignore[arg-type]
         Record(b"k", bytearray(b"v"), 0),  # type: ignore[arg-type]
+        Record("k", b"v", 0),  # type: ignore[arg-type]
         Record(None, b"v", -1),
         Record(None, b"v", 0, [("h", "v")]),  # type: ignore[list-item]
         Record(None, b"v", 0, [(b"h", b"v")]),  # type: ignore[list-item]
@@ -86,7 +87,7 @@ def test_columns_must_be_there_and_equally_long() -> None:
 )
 def test_a_record_that_would_spoil_its_batch_is_refused_before(record: Record) -> None:
     with pytest.raises(InvalidRecord):
-        record.check()
+        record.checked_size()
 
 
 def test_a_batch_that_is_too_large_is_not_made() -> None:

@@ -4,11 +4,11 @@ Each entry ends with a check of the file up to there, so a file cut behind any e
 """
 
 import struct
-import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from .checksum import crc32
 from .commands import Append, Offset, Stamp
 from .log import Run, StoredBatch
 
@@ -63,13 +63,13 @@ class SegmentIndex:
         if not count:
             return index
         behind = len(entries) - _CHECK.size
-        check = zlib.crc32(memoryview(entries)[:behind])
+        check = crc32(memoryview(entries)[:behind])
         if check != _CHECK.unpack_from(entries, behind)[0]:
             raise IndexDamaged("its bytes do not have the CRC that they should have")
         if _BASE_AND_POSITION.unpack_from(entries) != (base_offset, start):
             raise IndexDamaged("it belongs to another segment")
         index._entries, index._count, index._written = bytearray(entries), count, len(entries)
-        index._check = zlib.crc32(_CHECK.pack(check), check)
+        index._check = crc32(_CHECK.pack(check), check)
         index.next_offset = index._end(count - 1)
         index.size = sum(_POSITION_AND_LENGTH.unpack_from(entries, (count - 1) * ENTRY.size))
         index.greatest_timestamp_ms = index._greatest(count - 1)
@@ -122,9 +122,9 @@ class SegmentIndex:
             stamp.epoch if stamp else -1,
         )
         assert self._entries is not None, "a full segment does not grow"
-        check = zlib.crc32(fields, self._check)
+        check = crc32(fields, self._check)
         entry = fields + _CHECK.pack(check)
-        self._check = zlib.crc32(entry[-_CHECK.size :], check)
+        self._check = crc32(entry[-_CHECK.size :], check)
         self._entries += entry
         self._count += 1
         self.next_offset += command.count

@@ -4,8 +4,8 @@ For tests: ``check`` walks the whole log.
 """
 
 import sys
-import zlib
 
+from .checksum import crc32
 from .commands import SEQUENCE_MODULUS, Offset, Stamp
 from .log import Log, StoredBatch
 from .machine import PartitionMachine
@@ -35,7 +35,7 @@ def _check_log(log: Log, batches: list[StoredBatch]) -> None:
         offset += batch.count
     assert offset == log.log_end
     messages = log.read(log.log_start, sys.maxsize).messages()
-    assert [zlib.crc32(message) for message in messages] == [batch.crc for batch in batches]
+    assert [crc32(message) for message in messages] == [batch.crc for batch in batches]
 
 
 def _check_epochs(machine: PartitionMachine, batches: list[StoredBatch]) -> None:

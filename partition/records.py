@@ -10,7 +10,6 @@ them.
 """
 
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
@@ -18,6 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .checksum import crc32
 from .errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from .ipc import METADATA_V5, batch_header, is_little_endian, metadata_version
 from .plain import PLAIN_RECORDS_MAX, PlainEncoder
@@ -181,7 +181,7 @@ def _reason(error: Exception) -> str:
 def _batch(message: bytes, count: int, times_ms: tuple[int, int], batch_bytes_max: int) -> Batch:
     if len(message) > batch_bytes_max:
         raise MessageTooLarge(limit=batch_bytes_max, unit="bytes")
-    return Batch(message, count, zlib.crc32(message), *times_ms)
+    return Batch(message, count, crc32(message), *times_ms)
 
 
 def _only_batch(body: pa.Buffer) -> tuple[pa.ipc.Message, bytes | None]:

@@ -1,11 +1,11 @@
 """Captured states as bytes: a magic word, the version of the layout and a CRC-32, then MessagePack."""
 
 import struct
-import zlib
 from typing import Generic, TypeVar
 
 import msgspec
 
+from .checksum import crc32
 from .image import ImageDamaged
 
 _HEADER = struct.Struct("<4sHxxI")
@@ -28,7 +28,7 @@ class Sealed(Generic[_State]):
     def encode(self, state: _State) -> bytes:
         """Bytes of a state."""
         body = self._encoder.encode(state)
-        return _HEADER.pack(self._magic, self._version, zlib.crc32(body)) + body
+        return _HEADER.pack(self._magic, self._version, crc32(body)) + body
 
     def decode(self, data: bytes) -> _State:
         """Inverse of encode. Raises ImageDamaged for any other bytes."""
@@ -38,7 +38,7 @@ class Sealed(Generic[_State]):
         body = memoryview(data)[_HEADER.size :]
         if magic != self._magic or version != self._version:
             raise ImageDamaged(f"the state is not that of a {self._owner}, or of another version of this software")
-        if zlib.crc32(body) != crc:
+        if crc32(body) != crc:
             raise ImageDamaged(f"the state of the {self._owner} does not have its CRC")
         try:
             return self._decoder.decode(body)

@@ -7,7 +7,6 @@ Whoever finds other bytes than were written raises ImageDamaged; an error of the
 
 import os
 import re
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from .checksum import crc32
 from .commands import Offset
 from .image import FileExtent, ImageDamaged
 from .index import IndexDamaged, SegmentIndex
@@ -151,7 +151,7 @@ def inspected(segment: SegmentIndex) -> Iterator[int]:
             raise ImageDamaged(f"{segment.segment} does not begin with the schema")
         for number in range(len(segment)):
             batch = segment.batch(number)
-            if file.tell() != batch.position or zlib.crc32(file.read(batch.length)) != batch.crc:
+            if file.tell() != batch.position or crc32(file.read(batch.length)) != batch.crc:
                 raise ImageDamaged(f"{segment.segment} is damaged in the batch at offset {batch.base_offset}")
             yield batch.length
 

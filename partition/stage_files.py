@@ -6,12 +6,12 @@ the files, and a file goes only when a checkpoint that does without it is durabl
 
 import os
 import re
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from .checksum import crc32
 from .image import FileExtent, ImageDamaged
 from .segment_files import remove, write_all
 from .stages import Stage
@@ -112,7 +112,7 @@ def inspect(directory: Path, stages: Sequence[Stage]) -> None:
 
 
 def _is_whole(message: bytes, stage: Stage) -> bool:
-    return len(message) == stage.length and zlib.crc32(message) == stage.crc
+    return len(message) == stage.length and crc32(message) == stage.crc
 
 
 def _number(file: FileExtent) -> int:

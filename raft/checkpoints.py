@@ -7,11 +7,11 @@ comes with the next generation; the rename of ``checkpoint`` is what makes it co
 
 import shutil
 import struct
-import zlib
 from pathlib import Path
 
 import msgspec
 
+from ..partition.checksum import crc32
 from .configuration import Configuration
 from .durable import write_durably
 from .machine import FileExtent
@@ -49,7 +49,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 def encode(checkpoint: Checkpoint) -> bytes:
     """The content of a checkpoint's file."""
     body = msgspec.msgpack.encode(checkpoint)
-    return _HEADER.pack(_MAGIC, _VERSION, zlib.crc32(body), len(body)) + body
+    return _HEADER.pack(_MAGIC, _VERSION, crc32(body), len(body)) + body
 
 
 def decode(content: bytes | bytearray) -> Checkpoint:
@@ -64,7 +64,7 @@ def decode(content: bytes | bytearray) -> Checkpoint:
         raise ValueError(f"another version of this software wrote it ({version} in place of {_VERSION})")
     if len(body) != length:
         raise ValueError(f"it ends after {len(content)} bytes in place of {_HEADER.size + length}")
-    if zlib.crc32(body) != crc:
+    if crc32(body) != crc:
         raise ValueError("its checksum does not match")
     return msgspec.msgpack.decode(body, type=Checkpoint)
 

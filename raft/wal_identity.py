@@ -7,10 +7,10 @@ that should not be there is what a crash left of a creation or a removal.
 
 import secrets
 import struct
-import zlib
 from pathlib import Path
 from threading import Lock
 
+from ..partition.checksum import crc32
 from .durable import write_durably
 from .refusal import DiskRefused
 
@@ -60,7 +60,7 @@ class Identity:
             raise DiskRefused(path, f"it holds {len(content)} bytes in place of {IDENTITY_BYTES}")
         magic, version, *fields = _FIELDS.unpack_from(content)
         (crc,) = _CRC.unpack_from(content, _FIELDS.size)
-        if (magic, crc) != (_MAGIC, zlib.crc32(content[: _FIELDS.size])):
+        if (magic, crc) != (_MAGIC, crc32(content[: _FIELDS.size])):
             raise DiskRefused(path, "its checksum does not match")
         if version != _VERSION:
             raise DiskRefused(path, f"another version of this software wrote it ({version} in place of {_VERSION})")
@@ -89,7 +89,7 @@ class Identity:
 
     def _save(self) -> None:
         fields = _FIELDS.pack(_MAGIC, _VERSION, *self._numbers())
-        write_durably(self._path, fields + _CRC.pack(zlib.crc32(fields)))
+        write_durably(self._path, fields + _CRC.pack(crc32(fields)))
 
 
 def path_in(directory: Path) -> Path:

@@ -9,12 +9,12 @@ was on disk once and has been damaged since.
 """
 
 import struct
-import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from ..partition.checksum import crc32
 from .refusal import DiskRefused
 
 Location = int
@@ -122,7 +122,7 @@ def parts_of(location: Location) -> tuple[int, int, int]:
 def encode_file_header(header: FileHeader) -> bytes:
     """The first FILE_HEADER_BYTES of a file."""
     fields = _FILE.pack(_MAGIC, header.version, header.marker, header.number, header.previous_end)
-    return fields + _CRC.pack(zlib.crc32(fields))
+    return fields + _CRC.pack(crc32(fields))
 
 
 def decode_file_header(data: bytes | memoryview) -> FileHeader | None:
@@ -131,7 +131,7 @@ def decode_file_header(data: bytes | memoryview) -> FileHeader | None:
         return None
     magic, version, marker, number, previous_end = _FILE.unpack_from(data)
     (crc,) = _CRC.unpack_from(data, _FILE.size)
-    if (magic, crc) != (_MAGIC, zlib.crc32(data[: _FILE.size])) or version not in (_VERSION, _VERSION_WITHOUT_REUSE):
+    if (magic, crc) != (_MAGIC, crc32(data[: _FILE.size])) or version not in (_VERSION, _VERSION_WITHOUT_REUSE):
         return None
     return FileHeader(marker, number, previous_end, version)
 
@@ -139,7 +139,7 @@ def decode_file_header(data: bytes | memoryview) -> FileHeader | None:
 def encode_record_header(header: FileHeader, record: Record, payload: bytes) -> bytes:
     """What precedes the payload: marker, CRC-32 of all that follows, and the fields."""
     fields = _FIELDS.pack(record.length, record.group_id, record.index, record.term, record.synced, record.kind)
-    return _PREFIX.pack(header.marker, zlib.crc32(payload, zlib.crc32(fields, header.seed))) + fields
+    return _PREFIX.pack(header.marker, crc32(payload, crc32(fields, header.seed))) + fields
 
 
 def decode_record(view: memoryview, position: int, header: FileHeader) -> Record | None:
@@ -151,6 +151,6 @@ def decode_record(view: memoryview, position: int, header: FileHeader) -> Record
     length, group_id, index, term, synced, kind = _FIELDS.unpack_from(view, position + _PREFIX.size)
     if found != header.marker or length > len(view) - payload:
         return None
-    if zlib.crc32(view[position + _PREFIX.size : payload + length], header.seed) != crc:
+    if crc32(view[position + _PREFIX.size : payload + length], header.seed) != crc:
         return None
     return Record(kind, group_id, index, term, synced, length)

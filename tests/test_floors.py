@@ -33,6 +33,7 @@ OWNERS = {
     "rich": ["cli/*"],
     "opentelemetry": ["client/telemetry.py"],
     "cryptography": ["cli/authority.py"],
+    "isal": ["partition/checksum.py"],
     "pyarrow": ["*/*"],
     "msgspec": ["*/*"],
 }

@@ -81,12 +81,7 @@ class Keeper:
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread. A caller that is cancelled waits until it is done all the same."""
-        done = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        try:
-            return await asyncio.shield(done)
-        except asyncio.CancelledError:
-            await asyncio.wait([done])
-            raise
+        return await _to_its_end(asyncio.get_running_loop().run_in_executor(self._threads, work))
 
     def discard(self, path: Path) -> None:
         """Remove a folder that nobody needs, some time. What stays when the node dies goes when the group is opened."""
@@ -150,8 +145,8 @@ class Keeper:
         self.log.covered(group_id, index)
 
     async def release(self) -> None:
-        """Remove what the log holds and nobody needs."""
-        await self.log.release(self._forget)
+        """Remove what the log holds and nobody needs. A caller that is cancelled waits until that is done."""
+        await _to_its_end(asyncio.ensure_future(self.log.release(self._forget)))
 
     def _remember(self, group_id: int, opened: Journal | None, recovered: RecoveredGroup | None) -> None:
         if opened is not None:
@@ -160,9 +155,11 @@ class Keeper:
             self._departures.write(group_id, self._departures.of_unopened(group_id, recovered))
 
     def _forget(self, group_id: int, index: int) -> None:
-        journal = self._journals.get(group_id)
+        journal, recovered = self._journals.get(group_id), self.log.recovered.get(group_id)
         if journal is not None:
             journal.compact(index)
+        elif recovered is not None:  # of a group that is opened later
+            recovered.entries = [entry for entry in recovered.entries if entry.index > index]
 
     async def forget_departures(self, is_gone: Callable[[int], bool]) -> None:
         """Forget what was promised in groups that nobody will ever open again."""
@@ -176,3 +173,11 @@ class Keeper:
             await self.run(lambda: self._remember(group_id, opened, recovered))
             await self.log.until_durable(self.log.erase(group_id))
         await self.run(lambda: self.store.erase(group_id))
+
+
+async def _to_its_end(work: asyncio.Future[_Result]) -> _Result:
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise

@@ -87,6 +87,7 @@ class Wal:
             self._lock = lock_directory(directory)
             undo.callback(os.close, self._lock)
             recovery = recover(directory)
+            self._spares = Spares(directory, file_bytes)
             undo.pop_all()
         self.recovered = recovery.groups
         self.on_durable = lambda: None
@@ -97,7 +98,6 @@ class Wal:
         self._recent = RecentPayloads(cache_bytes_max)
         self._reader = WalReader(directory)
         self._tail = Tail(file_bytes, recovery.number, recovery.end)
-        self._spares = Spares(directory, file_bytes)
         writer = WalWriter(self._spares.begin, self._identity.grow)
         self._commit = GroupCommit(loop, self._tail, writer, self._settle, on_failure)
 

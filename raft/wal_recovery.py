@@ -31,6 +31,7 @@ from .wal_records import (
     locate,
     parts_of,
 )
+from .wal_spares import spares_in
 
 
 def recover(directory: Path) -> "Recovery":
@@ -40,7 +41,7 @@ def recover(directory: Path) -> "Recovery":
     """
     identity, numbers = Identity.read(directory), numbers_in(directory)
     if identity is None:
-        if numbers:
+        if numbers or spares_in(directory):
             raise WalCorrupt(path_in(directory), 0, "the file is missing, so nobody knows which log this is")
         identity = Identity.create(directory)
     if numbers and numbers[-1] > identity.last:

@@ -7,11 +7,16 @@ and no extent changes its state, which the file system's own journal would have 
 import os
 from pathlib import Path
 
-from .wal_files import create_file, numbers_in, path_of, sync_directory, write_all
+from .wal_files import PAGE_BYTES, create_file, numbers_in, path_of, sync_directory, write_all
 from .wal_records import FileHeader, encode_file_header
 
 SPARES_MAX = 4
 """Files kept for their room, beside those of the log."""
+
+
+def spares_in(directory: Path) -> list[Path]:
+    """The files that are kept for their room, ascending by the number that each had in the log."""
+    return sorted(path for path in directory.glob("*.spare") if path.stem.isdecimal())
 
 
 class Spares:
@@ -25,18 +30,20 @@ class Spares:
         """Lets go of those that were kept when files had another size."""
         self._directory = directory
         self._file_bytes = file_bytes
-        for path in self._all():
+        for path in spares_in(directory):
             if path.stat().st_size != file_bytes:
                 path.unlink()
 
     def begin(self, file_bytes: int, header: FileHeader) -> int:
         """Have the file of this header, of this size; durable before anything else is written to it."""
-        path, spares = path_of(self._directory, header.number), self._all()
+        path, spares = path_of(self._directory, header.number), spares_in(self._directory)
         if not spares or file_bytes != self._file_bytes:
             return create_file(path, file_bytes, header)
         fd = os.open(spares[0], os.O_RDWR)
         try:
-            write_all(fd, [encode_file_header(header)], 0)
+            os.posix_fallocate(fd, 0, file_bytes)  # a copy may have come back from a backup with holes
+            # The whole page, so that what it held need not be readable.
+            write_all(fd, [encode_file_header(header).ljust(min(PAGE_BYTES, file_bytes), b"\0")], 0)
             os.fsync(fd)
             spares[0].rename(path)
             sync_directory(self._directory)
@@ -53,11 +60,7 @@ class Spares:
         sync_directory(self._directory)
 
     def _keep(self, path: Path) -> None:
-        if len(self._all()) < SPARES_MAX and path.stat().st_size == self._file_bytes:
+        if len(spares_in(self._directory)) < SPARES_MAX and path.stat().st_size == self._file_bytes:
             path.rename(path.with_suffix(".spare"))
         else:
             path.unlink()
-
-    def _all(self) -> list[Path]:
-        """The first kept comes first."""
-        return sorted(self._directory.glob("*.spare"))

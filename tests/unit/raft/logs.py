@@ -173,6 +173,7 @@ def a_spare(directory: Path, steps: list[Step], file_bytes: int) -> None:
         state = write(another, [Step("vote", 3, 1, b"", 1)], file_bytes).states[-1]
         write(another, steps, file_bytes, state)
         directory.mkdir()
+        Identity.create(directory)
         (directory / "0000000000.spare").write_bytes(contents(another)[SECOND])
 
 

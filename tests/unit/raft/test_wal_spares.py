@@ -1,6 +1,7 @@
 """The room of files that went is used again, and what they held is never taken for what the log holds."""
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from stockade.raft.wal_records import (
     encode_file_header,
     encode_record_header,
 )
-from stockade.raft.wal_spares import SPARES_MAX
+from stockade.raft.wal_recovery import recover
+from stockade.raft.wal_spares import SPARES_MAX, Spares
 from stockade.raft.wal_tail import Run
 
 from .logs import FIRST, MARK, SECOND, a_log_of, a_log_of_two_files, contents, remembered, restore
@@ -80,6 +82,43 @@ def test_a_file_for_a_longer_record_is_new_and_goes_for_good(tmp_path: Path) -> 
             wal.covered(1, 2 + PER_FILE)
             await released(wal)
             assert spares(tmp_path) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_spare_needs_not_be_readable_to_be_written_over(tmp_path: Path) -> None:
+    spares, header = Spares(tmp_path, FILE_BYTES), FileHeader(MARK, 7, 0)
+    (tmp_path / "0000000002.spare").write_bytes(b"\xff" * FILE_BYTES)
+    os.close(spares.begin(FILE_BYTES, header))
+    data = (tmp_path / "0000000007.wal").read_bytes()
+    assert data == encode_file_header(header).ljust(FILE_BYTES, b"\0"), "a page that is written in part is read first"
+
+
+def test_only_files_that_the_log_has_named_are_its_spares(tmp_path: Path) -> None:
+    (tmp_path / "notes.spare").write_bytes(bytes(FILE_BYTES))
+    os.close(Spares(tmp_path, FILE_BYTES).begin(FILE_BYTES, FileHeader(MARK, 1, 0)))
+    Spares(tmp_path, FILE_BYTES + 1)
+    assert (tmp_path / "notes.spare").exists()
+
+
+def test_a_log_that_has_only_spares_left_was_one_and_is_not_new(tmp_path: Path) -> None:
+    (tmp_path / "0000000002.spare").write_bytes(bytes(FILE_BYTES))
+    with pytest.raises(WalCorrupt, match="nobody knows which log this is"):
+        recover(tmp_path)
+
+
+def test_a_log_that_cannot_be_opened_leaves_no_lock(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "0000000002.spare").mkdir()
+        for _ in range(2):
+            with pytest.raises(WalCorrupt):
+                Wal.open(tmp_path, asyncio.get_running_loop(), fail, FILE_BYTES)
+        (tmp_path / "0000000002.spare").rmdir()
+        Identity.create(tmp_path)
+        (tmp_path / "0000000002.spare").mkdir()
+        for _ in range(2):
+            with pytest.raises(IsADirectoryError):
+                Wal.open(tmp_path, asyncio.get_running_loop(), fail, FILE_BYTES)
 
     asyncio.run(scenario())
 

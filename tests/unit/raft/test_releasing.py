@@ -1,0 +1,68 @@
+"""What the log gives up is given up by everybody who knew of it, and to its end."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from stockade.raft.keeper import Keeper
+from stockade.raft.wal import Wal
+from stockade.raft.wal_identity import Identity
+
+from .test_wal_release import append, indexes, numbers, opened
+
+
+async def a_log_of_two_groups(directory: Path) -> None:
+    """Group 2 is covered up to 25, group 1 pins the first file."""
+    async with opened(directory) as wal:
+        append(wal, 2, range(2, 30))
+        append(wal, 1, range(2, 3))
+        wal.covered(2, 25)
+        wal.save_vote(2, 1, "n1")
+        append(wal, 1, range(3, 40))
+
+
+def keeper_of(data: Path, wal: Wal) -> Keeper:
+    return Keeper(data, wal, 1 << 20, lambda: None)
+
+
+def test_entries_that_went_before_their_group_was_opened_are_not_in_its_journal(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        await a_log_of_two_groups(tmp_path / "wal")
+        async with opened(tmp_path / "wal") as wal:
+            wal.covered(1, 39)
+            await keeper_of(tmp_path, wal).release()
+            assert numbers(tmp_path / "wal")[0] > 3
+            assert indexes(wal, 2)[-1] == 29
+
+    asyncio.run(scenario())
+
+
+def test_a_release_that_is_cancelled_leaves_nothing_behind_that_still_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, go = threading.Event(), threading.Event()
+    shrink = Identity.shrink
+
+    def held_up(identity: Identity, first: int) -> None:
+        reached.set()
+        assert go.wait(10)
+        shrink(identity, first)
+
+    async def scenario() -> None:
+        await a_log_of_two_groups(tmp_path / "wal")
+        async with opened(tmp_path / "wal") as wal:
+            wal.covered(1, 39)
+            monkeypatch.setattr(Identity, "shrink", held_up)
+            releasing = asyncio.create_task(keeper_of(tmp_path, wal).release())
+            await asyncio.to_thread(reached.wait, 10)
+            releasing.cancel()
+            done, _ = await asyncio.wait([releasing], timeout=0.05)
+            assert not done
+            go.set()
+            with pytest.raises(asyncio.CancelledError):
+                await releasing
+            assert numbers(tmp_path / "wal")[0] > 3
+
+    asyncio.run(scenario())

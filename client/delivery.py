@@ -12,7 +12,7 @@ from ..partition.errors import StockadeError
 from .batches import Batch, Receipt
 from .errors import BufferFull, with_fields
 
-TURN_BYTES = 64 << 10
+TURN_BYTES = 256 << 10
 """Whoever takes more than this without waiting for anything lets the event loop go round once."""
 
 _log = logging.getLogger(__name__)

@@ -64,7 +64,11 @@ class Leave:
 
 async def work(order: Order, history: History, leave: Leave) -> None:
     """Write the stream; when replaced, insist. Raises what else stops the writer."""
-    config = ClientConfig(bootstrap=tuple(order.bootstrap), session_ttl_ms=SESSION_TTL_MS)
+    config = ClientConfig(
+        bootstrap=tuple(order.bootstrap),
+        session_ttl_ms=SESSION_TTL_MS,
+        batch_records_max=order.batch_records,  # no two calls in one request: what the zombie repeats is a batch
+    )
     stream = order.stream()
     producer = await Producer(config, name=order.name).start()
     writer = StreamWriter(producer, history, order.topic, order.name, stream)

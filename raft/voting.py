@@ -10,6 +10,8 @@ from .membership import Membership
 from .messages import PreVote, PreVoteReply, RaftMessage, RequestVote, TimeoutNow, VoteReply
 from .ports import Ports
 
+_OF_ELECTIONS = (PreVote, PreVoteReply, RequestVote, VoteReply)
+
 
 class Seat(Protocol):
     """The engine, as far as an election changes it."""
@@ -63,10 +65,14 @@ class Voting:
         }
 
     def is_unwelcome(self, message: RaftMessage) -> bool:
-        """Whether somebody asks for support while the leader is well: that is ignored, term and all (stickiness)."""
-        asks = isinstance(message, PreVote) or (isinstance(message, RequestVote) and not message.is_handover)
+        """Whether somebody asks for support, or answers what nobody asks any more, while the leader is well: that is
+        ignored, term and all (stickiness). Whoever counts and knows a newer term tells the leader of it, too.
+        """
+        is_of_an_election = isinstance(message, _OF_ELECTIONS) and not (
+            isinstance(message, RequestVote) and message.is_handover
+        )
         leader = self._seat.leader
-        return asks and leader is not None and (leader == self._seat.node_id or self._election.leased)
+        return is_of_an_election and leader is not None and (leader == self._seat.node_id or self._election.leased)
 
     def ask_around(self) -> None:
         """The leader is silent: ask whether an election would be won, before any term is spent on it."""

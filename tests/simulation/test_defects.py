@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Iterable
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -11,7 +12,15 @@ from simulation.world import Process, Setting, World
 
 from stockade.raft.following import InvariantBroken
 from stockade.raft.group import Committed, NotLeader, Outcome, Rejected, Unknown
-from stockade.raft.messages import AppendAck, AppendEntries, RaftMessage, RequestVote, TimeoutNow, VoteReply
+from stockade.raft.messages import (
+    AppendAck,
+    AppendEntries,
+    PreVoteReply,
+    RaftMessage,
+    RequestVote,
+    TimeoutNow,
+    VoteReply,
+)
 
 FOREVER_S = 1000.0
 
@@ -313,6 +322,17 @@ def test_d20_a_candidate_is_ignored_while_the_leader_is_well() -> None:
     term = world.group(leader).term
     for node in (leader, follower):
         world.group(node).receive(candidate, RequestVote(term + 5, 100, term + 4))
+    world.run(1.0)
+    assert (world.leaders(), world.group(leader).term) == ([leader], term)
+
+
+@pytest.mark.parametrize("answer", [PreVoteReply, VoteReply])
+def test_d20_an_answer_that_nobody_waits_for_deposes_no_leader_that_is_well(answer: Any) -> None:
+    """Seed 9340896: a removed node, in a newer term, refused what a member had asked it before it heard its leader."""
+    world, leader, (follower, removed) = started()
+    term = world.group(leader).term
+    for node in (leader, follower):
+        world.group(node).receive(removed, answer(term + 5, False))
     world.run(1.0)
     assert (world.leaders(), world.group(leader).term) == ([leader], term)
 

@@ -1,10 +1,12 @@
 """What a node tells about the cluster: plain values that the HTTP interface turns into its answers."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
-from ..partition.commands import Stamp, Token
+from ..partition.commands import Appended, Stamp, Token
+from ..partition.errors import StockadeError
 
 Mode = Literal["Shared", "Exclusive", "ExclusiveWithFencing", "WaitForExclusive"]
 
@@ -133,7 +135,7 @@ class ProducerStatus(msgspec.Struct, frozen=True):
     partitions: list[PartitionStatus]
 
 
-class Conditions(msgspec.Struct, frozen=True):
+class Conditions(msgspec.Struct, frozen=True, gc=False):
     """What an append asks for, beside its batch (SEMANTICS 5.8)."""
 
     topic_id: int | None = None
@@ -142,6 +144,12 @@ class Conditions(msgspec.Struct, frozen=True):
     if_log_end: int | None = None
     message_id: str | None = None
     fence_epoch: int | None = None
+
+
+UNCONDITIONAL = Conditions()
+
+Settle = Callable[[Appended | StockadeError | None], None]
+"""Told what an append answers, or what it raises. None: nothing was stored, and who waits for the append gets it."""
 
 
 class StageInfo(msgspec.Struct, frozen=True):

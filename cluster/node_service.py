@@ -110,6 +110,10 @@ class NodeService(Delegating):
         node_id, term = self._replicas.controller
         return Leader(node_id, self._book.url_of(node_id), term)
 
+    def held(self, topic: str, partition: int) -> Replica | None:
+        """The replica of this node."""
+        return self._replicas.find(topic, partition)
+
     async def partition(self, topic: str, partition: int, topic_id: int | None) -> Replica:
         """The replica of this node; otherwise raises where to ask, or that there is nothing to ask for."""
         replica = self._replicas.find(topic, partition)

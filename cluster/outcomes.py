@@ -15,22 +15,26 @@ NotLeading = Callable[[], NotLeaderOrFollower]
 """The answer that sends the caller to the leader."""
 
 
+def verdict(outcome: Committed | Unknown | Overloaded, retry_after_ms: int) -> object:
+    """What the machine answered, a refusal too; otherwise why nobody knows or nothing was proposed."""
+    if type(outcome) is Committed:
+        return outcome.result
+    if isinstance(outcome, Unknown):
+        return RequestTimedOut(raft_index=outcome.index)
+    return ThrottlingQuotaExceeded(retry_after_ms=retry_after_ms)
+
+
 def decided(outcome: Outcome, not_leading: NotLeading, retry_after_ms: int) -> object:
     """What the machine answered.
 
     Raises the refusal that it answered, NotLeaderOrFollower, ThrottlingQuotaExceeded, RequestTimedOut.
     """
-    match outcome:
-        case Committed(result=StockadeError() as refusal):
-            raise refusal
-        case Committed(result=result):
-            return result
-        case Unknown(index=index):
-            raise RequestTimedOut(raft_index=index)
-        case Overloaded():
-            raise ThrottlingQuotaExceeded(retry_after_ms=retry_after_ms)
-        case Rejected():
-            raise not_leading()
+    if isinstance(outcome, Rejected):
+        raise not_leading()
+    found = verdict(outcome, retry_after_ms)
+    if isinstance(found, StockadeError):
+        raise found
+    return found
 
 
 async def barrier(group: Group, timeout_s: float, not_leading: NotLeading) -> None:

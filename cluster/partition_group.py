@@ -28,6 +28,9 @@ from .model import Leader
 from .outcomes import barrier, decided
 from .signal import Signal
 
+RETRY_AFTER_MS = 100
+"""After so long a write that a partition was too busy for may be tried again."""
+
 _Answer = TypeVar("_Answer", bound=Result)
 
 
@@ -82,6 +85,11 @@ class PartitionGroup:
         self._end: Literal["deleted", "moved"] | None = None
         self._clock: tuple[int, int, float] = (-1, 0, 0.0)  # term, lease clock at its start, own time then
         self.group: Group = open_group(AppliedMachine(stored, self.changed))
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads this partition, as far as it knows."""
+        return self.group.is_leader
 
     def leader(self) -> Leader:
         """Who leads this partition, as far as this node knows."""
@@ -168,4 +176,4 @@ class PartitionGroup:
     async def _propose(self, command: commands.Command, deadline: float) -> Result:
         remaining = deadline - asyncio.get_running_loop().time()
         outcome = await self.group.propose(commands.encode_command(command), remaining)
-        return decided(outcome, self.not_leading, retry_after_ms=100)  # type: ignore[return-value]
+        return decided(outcome, self.not_leading, RETRY_AFTER_MS)  # type: ignore[return-value]

@@ -7,7 +7,7 @@ leader's base URL when known) where this node does not lead: the HTTP interface 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from ..partition.commands import Appended, Offset, Stamp, Token
+from ..partition.commands import Appended, Offset, Token
 from ..partition.records import Batch
 from ..partition.segments import Slice
 from ..partition.tenures import Tenure
@@ -27,6 +27,7 @@ from .model import (
     ReadGuard,
     ResourceInfo,
     SessionInfo,
+    Settle,
     StageInfo,
     TicketInfo,
     TopicConfig,
@@ -44,25 +45,27 @@ class Partition(Protocol):
     partition: int
     config: TopicConfig
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads, as far as it knows."""
+        ...
+
     def leader(self) -> Leader:
         """Who leads, as far as this node knows."""
         ...
 
-    async def append(
-        self,
-        batch: Batch,
-        *,
-        topic_id: int | None,
-        token: Token | None,
-        stamp: Stamp | None,
-        if_log_end: Offset | None,
-        message_id: str | None = None,
-        fence_epoch: int | None = None,
-    ) -> Appended:
+    async def append(self, batch: Batch, conditions: Conditions) -> Appended:
         """Propose one validated batch and wait for the verdict of apply (SEMANTICS 5.8).
 
         ``fence_epoch`` is the ownership guard of a topic with a writer_group. Raises InvalidRequest for a
         ``message_id`` where there is no dedupe_window_ms.
+        """
+        ...
+
+    def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
+        """Like ``append`` for a caller that does not wait: ``settle`` is called once, perhaps before this returns.
+
+        False: nothing was proposed and ``settle`` is not called; ``append`` sees to what has to come first.
         """
         ...
 
@@ -182,6 +185,10 @@ class Service(Operating, Ownership, Listing, Protocol):
 
     async def await_leadership_news(self, seen: int, timeout_s: float) -> None:
         """Return when there are more news than ``seen``, or after the time."""
+        ...
+
+    def held(self, topic: str, partition: int) -> Partition | None:
+        """The partition if this node holds a replica of it. None: ask ``partition``."""
         ...
 
     async def partition(self, topic: str, partition: int, topic_id: int | None) -> Partition:

@@ -1,24 +1,20 @@
 """What a replica does about stages: a base of Replica."""
 
-from abc import abstractmethod
-
 from ..partition.commands import (
-    Append,
     Appended,
     AppendStage,
     ChangeStages,
     PutStage,
-    Result,
     Staged,
     StagesChanged,
 )
-from ..partition.errors import InternalError, NotOwner
+from ..partition.errors import InternalError
 from ..partition.records import Batch
 from .model import Conditions, StageInfo
-from .partition_group import PartitionGroup
+from .writing import Writing
 
 
-class Staging(PartitionGroup):
+class Staging(Writing):
     """Stages of one partition, and their way into the log."""
 
     async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
@@ -82,23 +78,3 @@ class Staging(PartitionGroup):
             for stage in self.machine.stages.stages.values()
             if stage.name.startswith(prefix)
         ]
-
-    async def _append(self, command: Append | AppendStage) -> Appended:
-        try:
-            result = await self._decide(command)
-        except NotOwner as refusal:
-            raise self._named(refusal) from None
-        assert isinstance(result, Appended), result
-        return result
-
-    def _named(self, refusal: NotOwner) -> NotOwner:
-        """The machine does not know the resource's name."""
-        return NotOwner(**refusal.fields, resource=f"{self.topic}/{self.partition}")
-
-    @abstractmethod
-    async def _prepare_write(self) -> None:
-        """Raises NotLeaderOrFollower, LeaderNotAvailable."""
-
-    @abstractmethod
-    async def _decide(self, command: Append | AppendStage | ChangeStages) -> Result:
-        """Propose what a producer asks for; one that is new here is enrolled first and the command proposed again."""

@@ -2,7 +2,7 @@
 
 What is stored here is answered as the route's own handler does (records.append). That one gets every request that is
 not as plain as can be, and every one of which nothing was proposed, so that it says what is wrong. What may have been
-proposed is never proposed again.
+proposed is never proposed again. Nobody waits here: the verdict is answered where it is made.
 """
 
 from functools import lru_cache
@@ -10,9 +10,10 @@ from typing import NamedTuple, NoReturn, cast
 
 from aiohttp import web
 
+from ..cluster.model import UNCONDITIONAL, Conditions
 from ..cluster.service import Partition
 from ..partition.commands import Appended
-from ..partition.errors import LeaderNotAvailable, MessageTooLarge, NotLeaderOrFollower, StockadeError
+from ..partition.errors import LeaderNotAvailable, NotLeaderOrFollower, StockadeError
 from ..partition.records import Batch
 from . import media, wire
 from .batches import FORMS, body_bytes_max, read_batch
@@ -20,18 +21,16 @@ from .call import Call, RequestHandler, Route
 from .context import Context
 from .dispatch import conclude
 from .parameters import Parameters
-from .plain import PLAIN_HEADERS, Plain, fields, is_plain
+from .plain import PLAIN_HEADERS, Plain, is_plain
+from .short import Request, Starter
 from .writing import (
+    BASE_OFFSET,
     GUARDS,
-    UNGUARDED,
-    Guards,
-    appended_fields,
-    base_offset_header,
     check_message_id,
+    conditions_of,
     count_refused,
-    guards_of,
     now_ms,
-    propose,
+    stored,
 )
 
 PLACES_REMEMBERED_MAX = 1024
@@ -39,6 +38,7 @@ PLACES_REMEMBERED_MAX = 1024
 
 _GUARDS = frozenset(name.lower() for name in GUARDS)
 _HEADERS = PLAIN_HEADERS | _GUARDS
+_BASE_OFFSET_LINE = BASE_OFFSET.encode() + b": %d\r\n"
 
 
 class Prepared(NamedTuple):
@@ -46,47 +46,63 @@ class Prepared(NamedTuple):
 
     partition: Partition
     batch: Batch
-    guards: Guards
+    conditions: Conditions
     body_bytes: int
 
 
-def shortened(route: Route, context: Context, general: RequestHandler) -> RequestHandler:
-    """A handler for the short way; ``general`` is the endpoint of the route."""
+def shortened(route: Route, context: Context, general: RequestHandler) -> Starter:
+    """The beginning of the short way; ``general`` is the endpoint of the route."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        if not is_plain(fields(request), _HEADERS):
-            return await general(request)
+    def start(request: Request) -> bool:
+        prepared = _prepare(route, context, request)
+        if prepared is None:
+            return False
+
+        def settle(found: Appended | Exception | None) -> None:
+            context.dismiss(prepared.body_bytes)
+            told = _answered(context, prepared, found) if isinstance(found, Appended) else found
+            if isinstance(told, Plain):
+                request.connection.answer(told)
+            elif told is None or isinstance(told, NotLeaderOrFollower | LeaderNotAvailable):  # nothing was proposed
+                request.leave_to(general)
+            else:
+                call = Call(cast(web.Request, request), context, route)
+                request.connection.answer_later(conclude(call, _refuse(call, prepared, told)))
+
         try:
-            prepared = await _prepare(route, context, request)
-        except Exception:  # whatever it is, the other one tells it
-            return await general(request)
-        try:
-            appended = await _propose(context, prepared)
-        except (NotLeaderOrFollower, LeaderNotAvailable):  # nothing was proposed
-            return await general(request)
-        except Exception as error:
-            call = Call(request, context, route)
-            return await conclude(call, _refuse(call, prepared, error))
-        return cast(web.StreamResponse, _answer(context, prepared, appended))
+            is_begun = prepared.partition.submit(prepared.batch, prepared.conditions, settle)
+        except Exception as bug:  # perhaps it was proposed
+            settle(bug)
+            return True
+        if not is_begun:
+            context.dismiss(prepared.body_bytes)
+        return is_begun
 
-    return answer
+    return start
 
 
-async def _prepare(route: Route, context: Context, request: web.Request) -> Prepared:
-    """All that may be wrong before anything is proposed raises something."""
-    headers, body = fields(request), request.content.read_nowait()
+def _prepare(route: Route, context: Context, request: Request) -> Prepared | None:
+    """What may be proposed, in place of which nothing has been. None: whatever it is, the general handler tells it."""
+    try:
+        return _read(route, context, request) if is_plain(request.fields, _HEADERS) else None
+    except Exception:
+        return None
+
+
+def _read(route: Route, context: Context, request: Request) -> Prepared | None:
+    headers, body = request.fields, request.body
     context.tokens.check(headers.get("authorization"), route.needs)
-    guards = UNGUARDED if _GUARDS.isdisjoint(headers) else guards_of(headers)
-    partition = await context.service.partition(*_place(**request.match_info), None)
-    if partition.leader().node_id not in (None, context.service.node_id):
-        raise NotLeaderOrFollower(None, None)
-    form = media.body_type(headers.get("content-type"), None, FORMS)
-    if len(body) > body_bytes_max(partition.config.max_batch_bytes):
-        raise MessageTooLarge(limit=body_bytes_max(partition.config.max_batch_bytes), unit="bytes")
-    batch = read_batch(form, body, now_ms=now_ms(), batch_bytes_max=partition.config.max_batch_bytes)
-    check_message_id(partition, guards)
+    conditions = UNCONDITIONAL if _GUARDS.isdisjoint(headers) else conditions_of(headers)
+    partition = context.service.held(*_place(**request.match_info))
+    if partition is None or not partition.is_leading:
+        return None
+    form, bytes_max = media.body_type(headers.get("content-type"), None, FORMS), partition.config.max_batch_bytes
+    if len(body) > body_bytes_max(bytes_max):
+        return None
+    batch = read_batch(form, body, now_ms=now_ms(), batch_bytes_max=bytes_max)
+    check_message_id(partition, conditions)
     context.admit(len(body))
-    return Prepared(partition, batch, guards, len(body))
+    return Prepared(partition, batch, conditions, len(body))
 
 
 @lru_cache(PLACES_REMEMBERED_MAX)
@@ -95,25 +111,21 @@ def _place(topic: str, partition: str) -> tuple[str, int]:
     return given.topic(), given.partition()
 
 
-async def _propose(context: Context, prepared: Prepared) -> Appended:
-    try:
-        return await propose(prepared.partition, prepared.batch, prepared.guards)
-    finally:
-        context.dismiss(prepared.body_bytes)
-
-
 async def _refuse(call: Call, prepared: Prepared, error: Exception) -> NoReturn:
     call.partition = prepared.partition
     if isinstance(error, StockadeError):
-        count_refused(call, prepared.partition, error, prepared.guards.token, prepared.guards.stamp)
+        conditions = prepared.conditions
+        count_refused(call, prepared.partition, error, conditions.token, conditions.stamp)
     raise error
 
 
-def _answer(context: Context, prepared: Prepared, appended: Appended) -> Plain:
+def _answered(context: Context, prepared: Prepared, appended: Appended) -> Plain | Exception:
     partition, batch = prepared.partition, prepared.batch
-    if not appended.duplicate:
-        context.metrics.appended(batch.count, len(batch.message))
-    leader = partition.leader()
-    found = Plain.of(context, leader, wire.dump(appended_fields(partition, appended, leader.term)))
-    found.headers.update(base_offset_header(appended))
-    return found
+    try:
+        if not appended.duplicate:
+            context.metrics.appended(batch.count, len(batch.message))
+        leader = partition.leader()
+        place = b"" if appended.base_offset is None else _BASE_OFFSET_LINE % appended.base_offset
+        return Plain.of(context, leader, wire.dump(stored(partition, appended, leader.term)), place)
+    except Exception as bug:
+        return bug

@@ -15,7 +15,15 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ..partition.errors import InvalidRecord, InvalidRequest, MessageTooLarge
-from ..partition.records import RECORDS_MAX, Batch, Header, batch_from_columns, batch_from_stream, decode_batch
+from ..partition.records import (
+    RECORDS_MAX,
+    Batch,
+    Header,
+    batch_from_columns,
+    batch_from_stream,
+    batch_of_value,
+    decode_batch,
+)
 from . import shapes, wire
 from .media import ARROW, JSON, NDJSON, TEXT
 from .parameters import INT64_MAX
@@ -84,6 +92,8 @@ def read_batch(form: str, body: bytes, *, now_ms: int, batch_bytes_max: int) -> 
     """
     if form == ARROW:
         return batch_from_stream(body, now_ms=now_ms, batch_bytes_max=batch_bytes_max)
+    if form == TEXT and body and b"\n" not in body:
+        return batch_of_value(body.removesuffix(b"\r"), now_ms=now_ms, batch_bytes_max=batch_bytes_max)
     return read_columns(form, body, now_ms=now_ms, bytes_max=0).batch(now_ms, batch_bytes_max)
 
 

@@ -19,6 +19,7 @@ from . import wire
 from .context import Context
 from .parameters import Parameters
 from .peers import FORWARDED_BY
+from .short import Starter
 from .tokens import Right
 
 DEADLINE_S = 10.0
@@ -44,8 +45,8 @@ RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Route:
     """One operation. ``group`` says whose leader decides it; ``query`` are its query parameters, ``repeated`` those
     that may be given several times; ``answers_json`` whether 406 is due when JSON is not accepted; ``is_frequent`` says
-    that it may go the short way (lane.py), and that its answers are small; ``shorten`` makes a handler for that way, of
-    one that is used wherever it does not answer itself; ``needs`` is the right that a token must give (None: none).
+    that it may go the short way (lane.py), and that its answers are small; ``shorten`` makes what begins that way, of
+    the handler that is used wherever it does not; ``needs`` is the right that a token must give (None: none).
     """
 
     method: str
@@ -58,7 +59,7 @@ class Route:
     deadline_s: float = DEADLINE_S
     is_frequent: bool = False
     needs: Right | None = "admin"
-    shorten: "Callable[[Route, Context, RequestHandler], RequestHandler] | None" = None
+    shorten: "Callable[[Route, Context, RequestHandler], Starter] | None" = None
 
 
 class _FileStream(web.StreamResponse):

@@ -42,12 +42,12 @@ def read_head(data: bytes) -> Head | None:
     start = _START.fullmatch(lines[0])
     if start is None or start[1] == _TUNNEL or len(lines) > HEADERS_MAX + 1:
         return None
-    headers: dict[str, str] = {}
-    for line in lines[1:]:
-        known = _read_line(line) if len(line) <= LINE_BYTES_MAX else None
-        if known is None or known[0] in headers:
-            return None
-        headers[known[0]] = known[1]
+    try:
+        headers = dict(map(_read_line, lines[1:]))
+    except _NotPlain:
+        return None
+    if len(headers) < len(lines) - 1:  # a name came twice
+        return None
     length = headers.get("content-length", "0")
     keeps = headers.get("connection", "keep-alive").lower() == "keep-alive"
     if not keeps or "host" not in headers or not _LENGTH.fullmatch(length) or not _UNFIT.isdisjoint(headers):
@@ -56,7 +56,13 @@ def read_head(data: bytes) -> Head | None:
     return Head(start[1].decode(), start[2].decode(), headers, body_start, body_start + int(length))
 
 
+class _NotPlain(Exception):
+    """A line that is left to the server's own parser, and is not remembered."""
+
+
 @lru_cache(LINES_REMEMBERED_MAX)
-def _read_line(line: bytes) -> tuple[str, str] | None:
-    found = _LINE.fullmatch(line)
-    return None if found is None else (found[1].decode().lower(), found[2].decode())
+def _read_line(line: bytes) -> tuple[str, str]:
+    found = _LINE.fullmatch(line) if len(line) <= LINE_BYTES_MAX else None
+    if found is None:
+        raise _NotPlain
+    return found[1].decode().lower(), found[2].decode()

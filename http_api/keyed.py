@@ -60,7 +60,7 @@ class KeyedAppend:
         given = call.parameters
         topic = given.topic()
         refuse_headers(given, "the server chooses the partition, so there can be no")
-        guards = read_guards(given)
+        conditions, waits = read_guards(given)
         form = bodies.check_type(call, FORMS)
         layout = await _find_layout(call, topic)
         batch_bytes_max = BATCH_BYTES_MAX if isinstance(layout, StockadeError) else layout.batch_bytes_max
@@ -70,11 +70,11 @@ class KeyedAppend:
         columns = read_columns(form, body, now_ms=received_ms, bytes_max=bytes_max)
         if isinstance(layout, StockadeError):
             raise layout
-        if guards.topic_id not in (None, layout.topic_id):
+        if conditions.topic_id not in (None, layout.topic_id):
             raise InconsistentTopicId(topic_id=layout.topic_id)
         parts = self._split(layout, columns)
-        work = _append_parts(Appender(call, topic, guards, received_ms, batch_bytes_max), columns, parts)
-        if not guards.waits:
+        work = _append_parts(Appender(call, topic, conditions, received_ms, batch_bytes_max), columns, parts)
+        if not waits:
             call.finish_later(work)
             return json_answer({"topic": topic, "partition": None, "accepted": True}, 202)
         return _answer(call, topic, parts, await work)

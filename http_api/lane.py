@@ -7,20 +7,20 @@ the first bytes on of which the end of a request is not known. It decides nothin
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
-from multidict import CIMultiDict
-from yarl import URL
 
 from .call import Route
 from .context import Context
 from .dispatch import HEADER_BYTES_MAX, Handler, endpoint
 from .framing import Head, read_head
 from .metrics import note
+from .plain import Plain, head_of
+from .short import Request, Starter
 
 PATHS_REMEMBERED_MAX = 1024
 """Paths that came before need not be taken apart again."""
@@ -36,6 +36,7 @@ class Exit(NamedTuple):
     names: list[str]
     route: Route
     handler: Handler
+    start: Starter | None
 
 
 class Lane:
@@ -50,9 +51,8 @@ class Lane:
             if route.is_frequent:
                 pattern = re.compile(_PARAMETER.sub(lambda _: _SEGMENT, route.path))
                 handler = endpoint(route, context)
-                if route.shorten is not None:
-                    handler = route.shorten(route, context, handler)
-                found = Exit(pattern, _PARAMETER.findall(route.path), route, handler)
+                start = None if route.shorten is None else route.shorten(route, context, handler)
+                found = Exit(pattern, _PARAMETER.findall(route.path), route, handler, start)
                 self._exits.setdefault(route.method, []).append(found)
 
     def find(self, head: Head) -> tuple[Exit, dict[str, str]] | None:
@@ -73,63 +73,10 @@ class Lane:
         note(self._metrics, route.method, route.path, status, seconds, size)
 
 
-class Body(NamedTuple):
-    """A body that is there."""
-
-    data: bytes
-
-    def is_eof(self) -> bool:
-        """All of it has come."""
-        return True
-
-    def read_nowait(self) -> bytes:
-        """The whole of it."""
-        return self.data
-
-
-class Request:
-    """As much of ``aiohttp.web.Request`` as the handlers of frequent routes look at."""
-
-    __slots__ = ("_connection", "_headers", "content", "fields", "match_info", "method", "raw_path")
-    raw_headers: tuple[tuple[bytes, bytes], ...] = ()  # their size was looked at
-
-    def __init__(self, connection: "LaneHandler", head: Head, match_info: dict[str, str], body: bytes) -> None:
-        self._connection = connection
-        self.method: str = head.method
-        self.raw_path: str = head.path
-        self.fields: dict[str, str] = head.headers
-        """The headers, by name in lower case."""
-        self._headers: CIMultiDict[str] | None = None
-        self.match_info: dict[str, str] = match_info
-        self.content: Body = Body(body)
-
-    @property
-    def headers(self) -> CIMultiDict[str]:
-        """The headers, by name."""
-        if self._headers is None:
-            self._headers = CIMultiDict(self.fields)
-        return self._headers
-
-    @property
-    def content_length(self) -> int:
-        """Bytes of the body."""
-        return len(self.content.data)
-
-    @property
-    def rel_url(self) -> URL:
-        """Path and query, as they came."""
-        return URL(self.raw_path, encoded=True)
-
-    @property
-    def transport(self) -> asyncio.Transport | None:
-        """None when the client is gone."""
-        return self._connection.transport
-
-
 class LaneHandler(web.RequestHandler):
     """A connection that takes the short way whenever it is open."""
 
-    __slots__ = ("_held", "_in_step", "_is_fresh", "_lane", "_owed", "_under_way")
+    __slots__ = ("_began", "_ended", "_held", "_in_step", "_is_fresh", "_lane", "_owed", "_under_way", "_work")
 
     def __init__(self, lane: Lane, manager: web.Server, **options: Any) -> None:
         super().__init__(manager, **options)
@@ -138,7 +85,10 @@ class LaneHandler(web.RequestHandler):
         self._in_step = True  # every byte so far belongs to a request whose end is known
         self._owed = 0  # bytes that are still to come of the last one
         self._held = b""
-        self._under_way: asyncio.Task[None] | None = None
+        self._under_way: Route | None = None
+        self._began = 0.0
+        self._work: asyncio.Task[None] | None = None
+        self._ended: asyncio.Future[None] | None = None
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop, and with nothing by aiohttp when it can read on."""
@@ -155,7 +105,8 @@ class LaneHandler(web.RequestHandler):
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109  # as aiohttp calls it
         """What is under way is answered first, if it takes no longer than ``timeout`` seconds."""
         if self._under_way is not None:
-            await asyncio.wait((self._under_way,), timeout=timeout)
+            self._ended = self._loop.create_future()
+            await asyncio.wait((self._ended,), timeout=timeout)
         await super().shutdown(timeout)
 
     def _take(self, data: bytes) -> bool:
@@ -172,9 +123,47 @@ class LaneHandler(web.RequestHandler):
         way = None if self._owed or self._is_occupied() else self._lane.find(head)
         if way is None:
             return False
-        request = Request(self, head, way[1], data[head.body_start :])
-        self._under_way = self._loop.create_task(self._answer(way[0], request))
+        self._begin(way[0], Request(self, head, way[1], data[head.body_start :]))
         return True
+
+    def _begin(self, way: Exit, request: Request) -> None:
+        self._under_way, self._began = way.route, self._loop.time()
+        self._next_keepalive_close_time = self._began + self._keepalive_timeout
+        if way.start is None or not way.start(request):
+            request.leave_to(way.handler)
+
+    def answer_later(self, work: Awaitable[web.StreamResponse | Plain]) -> None:
+        """Send what ``work`` makes, when it has."""
+        self._work = self._loop.create_task(self._await(work))
+
+    async def _await(self, work: Awaitable[web.StreamResponse | Plain]) -> None:
+        try:
+            response = await work
+        except BaseException:
+            self._end()
+            raise
+        self.answer(cast(web.Response | Plain, response))
+
+    def answer(self, response: web.Response | Plain) -> None:
+        """Send this, and look at what came meanwhile."""
+        assert self._under_way is not None, "answered before"
+        try:
+            answer = serialized(response)
+            if self.transport is not None and not self.transport.is_closing():
+                self.transport.write(answer)
+                if response.keep_alive is False:
+                    self.force_close()
+            now = self._loop.time()
+            self._next_keepalive_close_time = now + self._keepalive_timeout
+            self._lane.note(self._under_way, response.status, now - self._began, len(answer))
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._under_way = None
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+        self._go_on()
 
     def _is_between(self) -> bool:
         """Whether aiohttp has answered, but does not wait for the next request yet: it will in a moment.
@@ -199,23 +188,6 @@ class LaneHandler(web.RequestHandler):
         if self.transport is not None:
             self.transport.pause_reading()
 
-    async def _answer(self, way: Exit, request: Request) -> None:
-        began = self._loop.time()
-        self._next_keepalive_close_time = began + self._keepalive_timeout
-        try:
-            response = await way.handler(cast(web.Request, request))
-            answer = serialized(cast(web.Response, response))
-            if self.transport is not None and not self.transport.is_closing():
-                self.transport.write(answer)
-                if response.keep_alive is False:
-                    self.force_close()
-            now = self._loop.time()
-            self._next_keepalive_close_time = now + self._keepalive_timeout
-            self._lane.note(way.route, response.status, now - began, len(answer))
-        finally:
-            self._under_way = None
-            self._go_on()
-
     def _go_on(self) -> None:
         """Look at what came meanwhile."""
         held, self._held = self._held, b""
@@ -225,17 +197,14 @@ class LaneHandler(web.RequestHandler):
             self.data_received(held)
 
 
-def serialized(response: web.Response) -> bytes:
+def serialized(response: web.Response | Plain) -> bytes:
     """An answer as it goes out. Raises ValueError for a header that would end its line."""
     body = response.body or b""
     assert isinstance(body, bytes), "a frequent route answers with what it has"
-    lines = [f"{name}: {value}\r\n" for name, value in response.headers.items()]
+    if isinstance(response, Plain):
+        head = response.head
+    else:
+        head = head_of(response.status, response.reason, response.headers.items())
     if response.keep_alive is False:
-        lines.append("Connection: close\r\n")
-    head = (
-        f"HTTP/1.1 {response.status} {response.reason}\r\n{''.join(lines)}"
-        f"Content-Length: {len(body)}\r\nDate: {rfc822_formatted_time()}\r\n\r\n"
-    )
-    if head.count("\n") != len(lines) + 4 or head.count("\r") != len(lines) + 4:
-        raise ValueError("a header has a line end in it")
-    return head.encode() + body
+        head += b"Connection: close\r\n"
+    return b"%sContent-Length: %d\r\nDate: %s\r\n\r\n%s" % (head, len(body), rfc822_formatted_time().encode(), body)

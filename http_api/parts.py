@@ -2,17 +2,20 @@
 own.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..cluster.model import Leader
+from msgspec import structs
+
+from ..cluster.model import Conditions, Leader
 from ..partition.errors import NotLeaderOrFollower, StockadeError
 from ..partition.records import Batch, stream
 from . import media, peers, problems, wire
 from .batches import Columns
 from .call import DEADLINE_S, NOBODY, Call
 from .leading import where_it_is_led
-from .writing import Guards, answer_fields, find_partition, store
+from .writing import find_partition, store, stored
 
 _NOT_OF_A_PART = ("topic", "partition")
 
@@ -35,7 +38,7 @@ class Appender:
 
     call: Call
     topic: str
-    guards: Guards
+    conditions: Conditions
     received_ms: int
     batch_bytes_max: int
 
@@ -55,12 +58,12 @@ class Appender:
             return Part({"problem": problems.document(refusal)}, NOBODY)
 
     async def _store(self, partition: int, batch: Batch) -> Part:
-        found = await find_partition(self.call, self.topic, partition, self.guards.topic_id)
+        found = await find_partition(self.call, self.topic, partition, self.conditions.topic_id)
         if isinstance(found, StockadeError):
             raise found
-        appended = await store(self.call, found, batch, self.guards)
+        appended = await store(self.call, found, batch, self.conditions)
         leader = found.leader()
-        return Part(answer_fields(appended, leader.term), leader)
+        return Part(_of_a_part(structs.asdict(stored(found, appended, leader.term))), leader)
 
     async def _pass_on(self, moved: NotLeaderOrFollower, partition: int, batch: Batch) -> Part:
         message = peers.Message(
@@ -79,14 +82,14 @@ class Appender:
         leader = Leader(None, headers.get("Stockade-Leader") or None, int(term) if term.isdecimal() else 0)
         if upstream.status != 200:
             return Part({"problem": document}, leader)
-        return Part({name: value for name, value in document.items() if name not in _NOT_OF_A_PART}, leader)
+        return Part(_of_a_part(document), leader)
 
     def _query(self) -> str:
-        topic_id = self.guards.topic_id
+        topic_id = self.conditions.topic_id
         return "" if topic_id is None else f"?topic_id={topic_id}"
 
     def _fence(self) -> dict[str, str]:
-        token = self.guards.token
+        token = self.conditions.token
         if token is None:
             return {}
         return {
@@ -94,3 +97,7 @@ class Appender:
             "Stockade-Fence-Epoch": str(token.epoch),
             "Stockade-Session": token.session,
         }
+
+
+def _of_a_part(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if name not in _NOT_OF_A_PART}

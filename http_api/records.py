@@ -21,13 +21,13 @@ TAIL_MAX = 10_000
 
 async def append(call: Call) -> web.StreamResponse:
     """Append one batch to a partition."""
-    guards = read_guards(call.parameters)
-    found, batch = await receive_batch(call, guards.topic_id)
-    check_message_id(found, guards)
-    if not guards.waits:
-        call.finish_later(store(call, found, batch, guards))
+    conditions, waits = read_guards(call.parameters)
+    found, batch = await receive_batch(call, conditions.topic_id)
+    check_message_id(found, conditions)
+    if not waits:
+        call.finish_later(store(call, found, batch, conditions))
         return json_answer({"topic": found.topic, "partition": found.partition, "accepted": True}, 202)
-    return append_answer(call, found, await store(call, found, batch, guards))
+    return append_answer(call, found, await store(call, found, batch, conditions))
 
 
 async def fetch(call: Call) -> web.StreamResponse:

@@ -11,28 +11,33 @@ from aiohttp import web
 from . import wire
 from .call import RequestHandler, Route
 from .context import Context
-from .plain import Plain, fields, is_plain
+from .plain import Plain, is_plain
+from .short import Request, Starter
 
 
-def shortened(route: Route, context: Context, general: RequestHandler) -> RequestHandler:
-    """A handler for the short way; ``general`` is the endpoint of the route."""
+def shortened(route: Route, context: Context, general: RequestHandler) -> Starter:
+    """The beginning of the short way; ``general`` is the endpoint of the route."""
     del route
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        if not is_plain(fields(request)):
-            return await general(request)
+    async def answer(request: Request) -> web.StreamResponse | Plain:
         try:
-            return cast(web.StreamResponse, await _renew(context, request))
+            return await _renew(context, request)
         except Exception:  # whatever it is, the other one tells it
-            return await general(request)
+            return await general(cast(web.Request, request))
 
-    return answer
+    def start(request: Request) -> bool:
+        if not is_plain(request.fields):
+            return False
+        request.connection.answer_later(answer(request))
+        return True
+
+    return start
 
 
-async def _renew(context: Context, request: web.Request) -> Plain:
+async def _renew(context: Context, request: Request) -> Plain:
     context.requests.take(1)
     try:
-        context.tokens.check(fields(request).get("authorization"), "read")
+        context.tokens.check(request.fields.get("authorization"), "read")
         session = await context.service.renew_session(request.match_info["session"])
     finally:
         context.requests.give_back(1)

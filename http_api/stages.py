@@ -7,7 +7,6 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from ..cluster.model import Conditions
 from ..partition.commands import PRODUCER_EPOCH_MAX
 from ..partition.errors import StockadeError
 from . import bodies, shapes
@@ -70,12 +69,12 @@ async def change_stages(call: Call) -> web.StreamResponse:
 async def append_stage(call: Call) -> web.StreamResponse:
     """Append a stage's batch, once."""
     given = call.parameters
-    name, guards = given.stage(), read_guards(given)
-    call.partition = found = await call.service.partition(given.topic(), given.partition(), guards.topic_id)
+    name, conditions = given.stage(), read_guards(given).conditions
+    call.partition = found = await call.service.partition(given.topic(), given.partition(), conditions.topic_id)
     try:
-        appended, size = await found.append_stage(name, now_ms(), Conditions(*guards[:6]))
+        appended, size = await found.append_stage(name, now_ms(), conditions)
     except StockadeError as refusal:
-        count_refused(call, found, refusal, guards.token, guards.stamp)
+        count_refused(call, found, refusal, conditions.token, conditions.stamp)
         raise
     if appended.base_offset is not None and appended.last_offset is not None and not appended.duplicate:
         call.context.metrics.appended(appended.last_offset - appended.base_offset + 1, size)

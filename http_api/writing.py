@@ -4,10 +4,12 @@ import time
 from collections.abc import Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 
+from ..cluster.model import Conditions
 from ..cluster.service import Partition
 from ..partition.commands import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Appended, Stamp, Token
 from ..partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeError
@@ -28,46 +30,55 @@ _WRITER_KEYS = tuple(map(str.lower, (*_FENCE, *_PRODUCER[:2])))
 _SEQUENCE_KEY = _PRODUCER[2].lower()
 _RARE_KEYS = frozenset(map(str.lower, (_IF_LOG_END, _MESSAGE_ID)))
 
+BASE_OFFSET = "Stockade-Base-Offset"
+"""Header that tells where a batch begins, when that is known."""
+
 WRITERS_REMEMBERED_MAX = 4096
 """Tokens and producers' identities that need not be read again."""
 
 _MESSAGE_ID_CHARACTERS_MAX = 128
 
 
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """What is told of a stored batch."""
+
+    topic: str
+    partition: int
+    base_offset: int | None
+    last_offset: int | None
+    duplicate: bool
+    log_start: int
+    timestamp_ms: int | None
+    leader_term: int
+
+
 class Guards(NamedTuple):
     """Conditions of an append. ``waits`` is False for acks=0."""
 
-    topic_id: int | None
-    token: Token | None
-    stamp: Stamp | None
-    if_log_end: int | None
-    message_id: str | None
-    fence_epoch: int | None
+    conditions: Conditions
     waits: bool
-
-
-UNGUARDED = Guards(None, None, None, None, None, None, True)
 
 
 def read_guards(given: Parameters) -> Guards:
     """The conditions that a request names. Raises InvalidRequest."""
-    guards = Guards(
+    conditions = Conditions(
         topic_id=given.topic_id(),
         token=read_token(given),
         stamp=_stamp(given),
         if_log_end=given.header_integer(_IF_LOG_END, INT64_MAX),
         message_id=given.header(_MESSAGE_ID),
         fence_epoch=given.fence_epoch(),
-        waits=given.query_choice("acks", ("all", "0"), "all") == "all",
     )
-    if guards.message_id is not None and not 1 <= len(guards.message_id) <= _MESSAGE_ID_CHARACTERS_MAX:
+    waits = given.query_choice("acks", ("all", "0"), "all") == "all"
+    message_id = conditions.message_id
+    if message_id is not None and not 1 <= len(message_id) <= _MESSAGE_ID_CHARACTERS_MAX:
         raise InvalidRequest(f"{_MESSAGE_ID}: not 1 to {_MESSAGE_ID_CHARACTERS_MAX} characters")
-    if not guards.waits:
+    if not waits:
         refuse_headers(given, "acks: 0 cannot be combined with")
-    return guards
+    return Guards(conditions, waits)
 
 
-def guards_of(headers: Mapping[str, str]) -> Guards:
+def conditions_of(headers: Mapping[str, str]) -> Conditions:
     """What ``read_guards`` reads of headers whose names are in lower case, where there is no query. Raises likewise.
 
     Most writers that name a guard name both trios and nothing else.
@@ -77,10 +88,10 @@ def guards_of(headers: Mapping[str, str]) -> Guards:
     sequence = get(_SEQUENCE_KEY)
     if None in writer or sequence is None or not _RARE_KEYS.isdisjoint(headers):
         given = [(name, headers[name]) for name in map(str.lower, GUARDS) if name in headers]
-        return read_guards(Parameters({}, (), given, ()))
+        return read_guards(Parameters({}, (), given, ())).conditions
     token, pid, epoch = _writer(*writer)
     stamp = Stamp(pid, epoch, integer(_PRODUCER[2], sequence, 0, SEQUENCE_MODULUS - 1))
-    return Guards(None, token, stamp, None, None, None, True)
+    return Conditions(None, token, stamp)
 
 
 def refuse_headers(given: Parameters, why: str) -> None:
@@ -104,35 +115,22 @@ async def find_partition(call: Call, topic: str, partition: int, topic_id: int |
     return found
 
 
-def check_message_id(partition: Partition, guards: Guards) -> None:
+def check_message_id(partition: Partition, conditions: Conditions) -> None:
     """Raises InvalidRequest for a message id where the topic remembers none."""
-    if guards.message_id is not None and not partition.config.dedupe_window_ms:
+    if conditions.message_id is not None and not partition.config.dedupe_window_ms:
         raise InvalidRequest("Stockade-Message-Id: the topic has no dedupe_window_ms")
 
 
-async def store(call: Call, partition: Partition, batch: Batch, guards: Guards) -> Appended:
+async def store(call: Call, partition: Partition, batch: Batch, conditions: Conditions) -> Appended:
     """Append and count."""
     try:
-        appended = await propose(partition, batch, guards)
+        appended = await partition.append(batch, conditions)
     except StockadeError as refusal:
-        count_refused(call, partition, refusal, guards.token, guards.stamp)
+        count_refused(call, partition, refusal, conditions.token, conditions.stamp)
         raise
     if not appended.duplicate:
         call.context.metrics.appended(batch.count, len(batch.message))
     return appended
-
-
-async def propose(partition: Partition, batch: Batch, guards: Guards) -> Appended:
-    """Append under these conditions."""
-    return await partition.append(
-        batch,
-        topic_id=guards.topic_id,
-        token=guards.token,
-        stamp=guards.stamp,
-        if_log_end=guards.if_log_end,
-        message_id=guards.message_id,
-        fence_epoch=guards.fence_epoch,
-    )
 
 
 def count_refused(
@@ -150,30 +148,22 @@ def count_refused(
 def append_answer(call: Call, partition: Partition, appended: Appended) -> web.Response:
     """The answer to an append to one partition."""
     call.decided_by = partition.leader()
-    fields = appended_fields(partition, appended, call.decided_by.term)
-    return json_answer(fields, headers=base_offset_header(appended))
+    headers = {} if appended.base_offset is None else {BASE_OFFSET: str(appended.base_offset)}
+    return json_answer(stored(partition, appended, call.decided_by.term), headers=headers)
 
 
-def appended_fields(partition: Partition, appended: Appended, leader_term: int) -> dict[str, Any]:
+def stored(partition: Partition, appended: Appended, leader_term: int) -> Stored:
     """What is told of a batch that was stored in a partition."""
-    return {"topic": partition.topic, "partition": partition.partition} | answer_fields(appended, leader_term)
-
-
-def base_offset_header(appended: Appended) -> dict[str, str]:
-    """Where a batch begins, when that is known."""
-    return {} if appended.base_offset is None else {"Stockade-Base-Offset": str(appended.base_offset)}
-
-
-def answer_fields(appended: Appended, leader_term: int) -> dict[str, Any]:
-    """What is told of a stored batch."""
-    return {
-        "base_offset": appended.base_offset,
-        "last_offset": appended.last_offset,
-        "duplicate": appended.duplicate,
-        "log_start": appended.log_start,
-        "timestamp_ms": appended.timestamp_ms,
-        "leader_term": leader_term,
-    }
+    return Stored(
+        partition.topic,
+        partition.partition,
+        appended.base_offset,
+        appended.last_offset,
+        appended.duplicate,
+        appended.log_start,
+        appended.timestamp_ms,
+        leader_term,
+    )
 
 
 def now_ms() -> int:

@@ -11,7 +11,7 @@ import msgspec
 
 from .commands import Append, Offset, Stamp
 from .errors import OffsetOutOfRange
-from .records import timestamps
+from .rows import timestamps
 
 
 class StoredBatch(msgspec.Struct, frozen=True):

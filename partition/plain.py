@@ -42,13 +42,14 @@ class PlainEncoder:
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
     ) -> bytes:
         """The message of these records: lists of equal length, one item a record."""
-        count = len(values)
-        if count == 1 and len(keys[0] or b"") + len(values[0] or b"") <= FRAMED_BYTES_MAX:
-            return self._encode_one(keys[0], values[0], timestamps_ms[0])
+        if len(values) == 1:
+            return self.encode_one(keys[0], values[0], timestamps_ms[0])
         return self._encode_all(keys, values, timestamps_ms)
 
-    def _encode_one(self, key: bytes | None, value: bytes | None, timestamp_ms: int) -> bytes:
-        """All messages of one record of these sizes differ in three places only."""
+    def encode_one(self, key: bytes | None, value: bytes | None, timestamp_ms: int) -> bytes:
+        """The message of one record. All those of keys and values of these sizes differ in three places only."""
+        if len(key or b"") + len(value or b"") > FRAMED_BYTES_MAX:
+            return self._encode_all([key], [value], [timestamp_ms])
         before, between, behind, end = self._frame(_size(key), _size(value))
         return b"".join((before, key or b"", between, value or b"", behind, _INT64.pack(timestamp_ms), end))
 

@@ -107,6 +107,11 @@ def batch_from_columns(
     return _batch(message, len(values), (now_ms, max(filled)), batch_bytes_max)
 
 
+def batch_of_value(value: bytes, *, now_ms: int, batch_bytes_max: int) -> Batch:
+    """The batch of one record that is nothing but a value. Raises MessageTooLarge."""
+    return _batch(_plain.encode_one(None, value, now_ms), 1, (now_ms, now_ms), batch_bytes_max)
+
+
 def message_from_columns(
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
@@ -148,30 +153,9 @@ def decode_batch(message: bytes | memoryview) -> pa.RecordBatch:
     return pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)
 
 
-def timestamps(message: bytes | memoryview) -> list[int]:
-    """Timestamps of the rows of a stored message, in milliseconds."""
-    return list(_timestamps(message, 0).to_pylist())
-
-
-def first_row_since(message: bytes | memoryview, timestamp_ms: int, first: int) -> tuple[int, int] | None:
-    """First row of a stored message, from row ``first`` on, at or after ``timestamp_ms``, and its timestamp."""
-    rows = _timestamps(message, first)
-    row: int = pc.index(pc.greater_equal(rows, timestamp_ms), True).as_py()
-    return None if row < 0 else (first + row, rows[row].as_py())
-
-
-def greatest_timestamp(message: bytes | memoryview, first: int) -> int:
-    """Greatest timestamp of a stored message from row ``first`` on, which must be there."""
-    return int(pc.max(_timestamps(message, first)).as_py())
-
-
 def stream(messages: Iterable[bytes | memoryview]) -> list[bytes | memoryview]:
     """Buffers that, written one after the other, are an Arrow IPC stream of these messages."""
     return [STREAM_START, *messages, STREAM_END]
-
-
-def _timestamps(message: bytes | memoryview, first: int) -> pa.Int64Array:
-    return decode_batch(message).column(_TIMESTAMP).view(pa.int64())[first:]
 
 
 def _reason(error: Exception) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from .commands import Offset
 from .index import SegmentIndex
 from .log import StoredBatch
-from .records import first_row_since, greatest_timestamp
+from .rows import first_row_since, greatest_timestamp
 
 Fetch = Callable[[Sequence[StoredBatch]], list[bytes]]
 

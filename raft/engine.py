@@ -10,6 +10,7 @@ so that a simulator can replay it. An exception that leaves it is fatal for the 
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pysyncobj.syncobj as library
@@ -112,8 +113,6 @@ class Engine(SyncObj):
         """Whether what was committed when a leader was first heard of is applied."""
         return self._ready_index is not None and self.applied_index >= self._ready_index
 
-    # What SyncObj does, done right.
-
     def _onTick(self, timeToWait: float = 0.0) -> bool:  # noqa: N802, N803
         """Make progress: append what was proposed, commit, send, apply. Answers whether something is left to do.
 
@@ -155,18 +154,25 @@ class Engine(SyncObj):
             self._SyncObj__raftCommitIndex = index
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
-        """Apply what is committed, at least one entry, while there is time; answers whether something is left."""
+        """Apply what is committed, at least one entry, while there is time; answers whether something is left.
+        Nobody is told of what was applied before the machine has written what it keeps of it.
+        """
         if self._SyncObj__raftLastApplied == self._SyncObj__raftCommitIndex:
             return False
         until = self._ports.apply_until()
-        while self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex:
-            self._apply(self._SyncObj__raftLastApplied + 1)
-            if self._ports.clock() >= until:
-                break
-        self._ports.applied()
+        decided: list[tuple[Proposal, Committed]] = []
+        try:
+            while self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex:
+                self._apply(self._SyncObj__raftLastApplied + 1, decided)
+                if self._ports.clock() >= until:
+                    break
+        finally:
+            self._ports.applied()
+            for proposal, outcome in decided:
+                proposal.settle(outcome)
         return self.applied_index < self.commit_index
 
-    def _apply(self, index: int) -> None:
+    def _apply(self, index: int, decided: list[tuple[Proposal, Committed]]) -> None:
         """An exception of the machine goes up, and stops the node: every replica would meet it (D6)."""
         payload, term = self.journal.payload_at(index), self.journal.term_at(index)
         result: object = None
@@ -178,7 +184,7 @@ class Engine(SyncObj):
             raise InvariantBroken(f"entry {index} is of an unknown type")
         self._SyncObj__raftLastApplied = index
         for proposal in self._SyncObj__commandsWaitingCommit.pop(index, ()):
-            proposal.settle(Committed(index, term, result))
+            decided.append((proposal, Committed(index, term, result)))
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
         """Send what followers lack, and heartbeats where due or wanted for a read."""
@@ -221,10 +227,7 @@ class Engine(SyncObj):
     # Messages. Terms are compared here, before any handler runs.
 
     def receive(self, node_id: str, message: RaftMessage) -> None:
-        """A message of another node.
-
-        It need not be a member as far as this node knows: the leader of one that joins is not.
-        """
+        """A message of another node, perhaps of no member as far as is known here: the leader of one that joins."""
         self._SyncObj__onMessageReceived(_node(node_id), message)
 
     def _SyncObj__onMessageReceived(self, node: Node, message: RaftMessage) -> None:  # noqa: N802
@@ -244,8 +247,6 @@ class Engine(SyncObj):
                 stop_at("append-copied")
             self.leading.answered(node_id, ack, self._ports.clock())
 
-    # Roles.
-
     def _follow(self, term: int, leader: Node | None) -> None:
         """Follow in ``term``, the ``leader`` if it is known. What waited for a commit here becomes unknown (D15)."""
         led, self.leading = self.leading is not None, None
@@ -258,11 +259,10 @@ class Engine(SyncObj):
             self._ready_index = None
         if led:
             self._election.postpone()
-        waiting = dict(self._SyncObj__commandsWaitingCommit)
+        waiting = list(chain.from_iterable(self._SyncObj__commandsWaitingCommit.values()))
         self._SyncObj__commandsWaitingCommit.clear()
-        for index, proposals in waiting.items():
-            for proposal in proposals:
-                proposal.settle(Unknown(index))
+        for proposal in waiting:
+            proposal.settle(Unknown(proposal.index))
 
     def heard_leader(self, node_id: str) -> None:
         """``node_id`` leads the current term and spoke."""

@@ -1,10 +1,9 @@
 """What can become of a proposal, and why a linearizable read may be refused. Plain values, no behaviour."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True, gc=False):
     """Committed at ``index`` and applied on this node; ``result`` is what the machine's apply returned."""
 
     index: int
@@ -12,21 +11,18 @@ class Committed:
     result: object
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True, gc=False):
     """The command was surely not appended: this node does not lead. ``leader`` is the node id it believes in."""
 
     leader: str | None
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overloaded:
+class Overloaded(msgspec.Struct, frozen=True, gc=False):
     """The command was surely not appended: too many proposals, or bytes of them, wait for an answer already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True, gc=False):
     """No decision: the command may or may not become committed. ``index`` is its place in the log, if it got one."""
 
     index: int | None

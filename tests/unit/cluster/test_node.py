@@ -9,7 +9,7 @@ import pytest
 
 from stockade.cluster.catalog import CONTROLLER_GROUP, group_id
 from stockade.cluster.config import NodeConfig
-from stockade.cluster.model import GrantInfo, TicketInfo, TopicConfig
+from stockade.cluster.model import Conditions, GrantInfo, TicketInfo, TopicConfig
 from stockade.cluster.node import Node
 from stockade.cluster.node_service import NodeService
 from stockade.cluster.sections import Member
@@ -60,8 +60,7 @@ def batch(*values: bytes) -> Batch:
 
 async def append(service: NodeService, *values: bytes, partition: int = 0, **more: Any) -> Any:
     replica = await service.partition("t", partition, None)
-    options: dict[str, Any] = {"topic_id": None, "token": None, "stamp": None, "if_log_end": None} | more
-    return await replica.append(batch(*values), **options)
+    return await replica.append(batch(*values), Conditions(**more))
 
 
 async def grant(service: NodeService, mode: Any = "Exclusive", partitions: Any = (0, 1)) -> tuple[GrantInfo, Token]:

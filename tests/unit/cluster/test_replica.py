@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.model import Position, ReadGuard, TopicConfig
+from stockade.cluster.model import Conditions, Position, ReadGuard, TopicConfig
 from stockade.cluster.replica import AppliedMachine, Replica
 from stockade.partition.commands import InstallFence, InstallReader, Stamp, Token, encode_command
 from stockade.partition.config import PartitionConfig
@@ -59,7 +59,11 @@ class Group:
 
 
 def replica(
-    directory: Path, config: TopicConfig | None = None, segment_bytes_max: int = 1 << 20, timeout_s: float = 1.0
+    directory: Path,
+    config: TopicConfig | None = None,
+    segment_bytes_max: int = 1 << 20,
+    timeout_s: float = 1.0,
+    open_group: Any = Group,
 ) -> Replica:
     log = SegmentLog(segment_bytes_max)
     log.start(directory)
@@ -72,7 +76,7 @@ def replica(
         ("t", TOPIC_ID, 0),
         config or TopicConfig(),
         stored,
-        Group,  # type: ignore[arg-type]
+        open_group,
         url_of=lambda node_id: f"http://{node_id}",
         enrol=enrol,
         timeout_s=timeout_s,
@@ -96,8 +100,7 @@ def segments(directory: Path) -> dict[int, int]:
 async def append(
     one: Replica, count: int = 1, received_ms: int = RECEIVED_MS, **options: Any
 ) -> tuple[int | None, bool]:
-    given = {"topic_id": None, "token": None, "stamp": None, "if_log_end": None} | options
-    answer = await one.append(batch(count, received_ms), **given)
+    answer = await one.append(batch(count, received_ms), Conditions(**options))
     return answer.base_offset, answer.duplicate
 
 

@@ -102,7 +102,7 @@ def batch_of(value: bytes) -> Batch:
 
 async def append(replica: Replica, sequence: int) -> None:
     batch = batch_of(b"%d" % sequence * 50)
-    await replica.append(batch, topic_id=None, token=None, stamp=Stamp(PID, 0, sequence), if_log_end=None)
+    await replica.append(batch, Conditions(stamp=Stamp(PID, 0, sequence)))
 
 
 def segments(data: Path) -> list[int]:

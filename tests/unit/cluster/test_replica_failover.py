@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.model import TopicConfig
+from stockade.cluster.model import Conditions, TopicConfig
 from stockade.cluster.replica import AppliedMachine, Replica
 from stockade.partition import state
 from stockade.partition.commands import Append, Appended, InstallFence, InstallProducer, Stamp, Token, encode_command
@@ -110,7 +110,7 @@ class House:
             [None] * count, [b"%d" % first_seq] * count, None, None, now_ms=7, batch_bytes_max=1 << 20
         )
         leader = self.replicas[at or self.leader]
-        return await leader.append(batch, topic_id=None, token=token, stamp=Stamp(PID, 0, first_seq), if_log_end=None)
+        return await leader.append(batch, Conditions(token=token, stamp=Stamp(PID, 0, first_seq)))
 
     async def fail_over(self, to: str) -> None:
         self.leader, self.loses_before_commit, self.loses_answers = to, False, False

@@ -17,6 +17,7 @@ import msgspec
 
 from stockade.cluster.model import (
     ClusterInfo,
+    Conditions,
     GrantInfo,
     Leader,
     Mode,
@@ -39,7 +40,6 @@ from stockade.partition.commands import (
     CommitPosition,
     InstallFence,
     Offset,
-    Stamp,
     Token,
     Trim,
     Trimmed,
@@ -68,6 +68,7 @@ from .listing import FakeListing
 from .operating import FakeOperating
 from .owning import FakeOwning
 from .staging import FakeStaging
+from .submitting import FakeSubmitting
 
 TERM = 6
 
@@ -153,7 +154,7 @@ class FakeCluster:
         self.changed = asyncio.Event()
 
 
-class FakePartition(FakeStaging):
+class FakePartition(FakeSubmitting, FakeStaging):
     """One partition as one node reaches it."""
 
     def __init__(self, cluster: FakeCluster, node_id: str, topic: Topic, partition: int) -> None:
@@ -172,17 +173,7 @@ class FakePartition(FakeStaging):
     def leader(self) -> Leader:
         return self.cluster.leader(self._shared.leaders[self.partition])
 
-    async def append(
-        self,
-        batch: Batch,
-        *,
-        topic_id: int | None,
-        token: Token | None,
-        stamp: Stamp | None,
-        if_log_end: Offset | None,
-        message_id: str | None = None,
-        fence_epoch: int | None = None,
-    ) -> Appended:
+    async def append(self, batch: Batch, conditions: Conditions) -> Appended:
         self._check_leading()
         self.cluster.writer_came.set()
         await self.cluster.may_store.wait()
@@ -192,12 +183,12 @@ class FakePartition(FakeStaging):
             crc=batch.crc,
             timestamp_ms=batch.received_ms,
             max_timestamp_ms=batch.max_timestamp_ms,
-            topic_id=topic_id,
-            token=token,
-            stamp=stamp,
-            if_log_end=if_log_end,
-            message_id=message_id,
-            fence_epoch=fence_epoch,
+            topic_id=conditions.topic_id,
+            token=conditions.token,
+            stamp=conditions.stamp,
+            if_log_end=conditions.if_log_end,
+            message_id=conditions.message_id,
+            fence_epoch=conditions.fence_epoch,
         )
         result = self._decide(command)
         self.cluster.wake()
@@ -311,6 +302,12 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
 
     def controller(self) -> Leader:
         return self.shared.leader(self.shared.controller)
+
+    def held(self, topic: str, partition: int) -> FakePartition | None:
+        found = self.shared.topics.get(topic)
+        if self.bug is not None or found is None or partition >= len(found.machines):
+            return None
+        return FakePartition(self.shared, self.node_id, found, partition)
 
     async def partition(self, topic: str, partition: int, topic_id: int | None) -> FakePartition:
         if self.bug is not None:

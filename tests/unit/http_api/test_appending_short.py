@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stockade.cluster.model import Conditions
 from stockade.http_api import appending
 from stockade.http_api.parameters import Parameters
-from stockade.http_api.writing import GUARDS, Guards, guards_of, read_guards
+from stockade.http_api.writing import GUARDS, conditions_of, read_guards
 from stockade.partition.errors import (
     InternalError,
     InvalidRequest,
@@ -96,6 +97,40 @@ def test_what_surely_was_not_proposed_is_given_to_the_long_way(
     run(test)
 
 
+def test_what_someone_has_to_wait_for_is_given_to_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that the partition does not know yet: nothing was stored, and it has to be enrolled first."""
+
+    def submit(self: FakePartition, batch: Any, conditions: Any, settle: Callable[[None], None]) -> bool:
+        settle(None)
+        return True
+
+    async def test(node: Conversation) -> None:
+        monkeypatch.setattr(FakePartition, "submit", submit)
+        assert (await exchange(node, request(b"a"))).status == 200
+        assert await node.values() == ["a"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("broken", ["_answered", "submit"])
+def test_a_bug_after_the_proposal_is_answered_and_nothing_is_proposed_again(
+    monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def bug(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    async def test(node: Conversation) -> None:
+        if broken == "submit":
+            monkeypatch.setattr(FakePartition, "submit", bug)
+        else:
+            monkeypatch.setattr(appending, "stored", bug)
+        answer = await exchange(node, request(b"a"))
+        assert (answer.status, answer.json["code"]) == (500, "INTERNAL_ERROR")
+        assert await node.values() == ([] if broken == "submit" else ["a"])
+
+    run(test)
+
+
 @pytest.mark.parametrize("budget", ["requests", "bodies"])
 def test_a_full_node_refuses_and_takes_nothing(budget: str) -> None:
     async def test(node: Conversation) -> None:
@@ -112,9 +147,10 @@ def test_only_what_is_plain_is_answered_here(monkeypatch: pytest.MonkeyPatch) ->
     short: list[bytes] = []
     prepare = appending._prepare
 
-    async def noted(route: Any, context: Any, asked: Any) -> Any:
-        prepared = await prepare(route, context, asked)
-        short.append(prepared.batch.message)
+    def noted(route: Any, context: Any, asked: Any) -> Any:
+        prepared = prepare(route, context, asked)
+        if prepared is not None:
+            short.append(prepared.batch.message)
         return prepared
 
     monkeypatch.setattr(appending, "_prepare", noted)
@@ -149,17 +185,18 @@ VALUES = st.sampled_from(["0", "1", "007", "-1", "x", "", str(1 << 31), str(1 <<
 
 @given(st.dictionaries(st.sampled_from([name.lower() for name in GUARDS]), VALUES))
 def test_guards_are_read_alike_on_both_ways(headers: dict[str, str]) -> None:
-    def read(guards: Callable[[], Guards]) -> Guards | str:
+    def read(conditions: Callable[[], Conditions]) -> Conditions | str:
         try:
-            return guards()
+            return conditions()
         except InvalidRequest as refusal:
             return str(refusal)
 
-    assert read(lambda: guards_of(headers)) == read(lambda: read_guards(Parameters({}, (), headers.items(), ())))
+    given = Parameters({}, (), headers.items(), ())
+    assert read(lambda: conditions_of(headers)) == read(lambda: read_guards(given).conditions)
 
 
 def test_guards_of_a_fenced_idempotent_writer_are_read_alike_on_both_ways() -> None:
     headers = dict(zip(map(str.lower, GUARDS), ["5", "1", "9", "3", "m", "g-1-1", "7", "s"], strict=True))
     for rare in ([], ["stockade-if-log-end"], ["stockade-if-log-end", "stockade-message-id"]):
         some = {name: value for name, value in headers.items() if name not in rare}
-        assert guards_of(some) == read_guards(Parameters({}, (), some.items(), ()))
+        assert conditions_of(some) == read_guards(Parameters({}, (), some.items(), ())).conditions

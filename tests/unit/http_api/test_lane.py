@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from stockade.http_api import lane
 from stockade.http_api.framing import Head, read_head
-from stockade.http_api.lane import Lane, LaneHandler, Request, serialized
+from stockade.http_api.lane import Lane, LaneHandler, serialized
+from stockade.http_api.short import Request
 
 from . import conversation
 from .conversation import RECORDS, Answer, Conversation, nodes

@@ -15,8 +15,8 @@ from stockade.partition.records import (
     Batch,
     batch_from_columns,
     decode_batch,
-    first_row_since,
 )
+from stockade.partition.rows import first_row_since
 
 from .arrow import LIMIT, NOW, ROWS, accepted, columns, read_back, values, written
 

@@ -212,3 +212,28 @@ def test_a_host_whose_address_is_taken_does_not_start_and_lets_go_of_its_log(tmp
                 await host.stop()
 
     run(scenario)
+
+
+class Buffering(Remembering):
+    """A machine that keeps what it applied in memory until it is told to write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = 0
+
+    def flush(self) -> None:
+        self.written = len(self.commands)
+
+
+def test_nobody_is_told_of_a_command_before_the_machine_has_written_it(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path, machine=Buffering) as cluster:
+            leader = await cluster.led()
+            machine = cluster.machines[leader]
+            written: list[int] = []
+            for number in range(1, 6):
+                cluster.group(leader).submit(b"%d" % number, 60.0, lambda _: written.append(machine.written))
+            await until(lambda: len(written) == 5)
+            assert all(count >= number for number, count in enumerate(written, 1))
+
+    run(scenario)

@@ -1,0 +1,29 @@
+"""What the rows of a stored message say of time. The message must have come from records.py."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .records import SCHEMA, decode_batch
+
+_TIMESTAMP = SCHEMA.get_field_index("timestamp")
+
+
+def timestamps(message: bytes | memoryview) -> list[int]:
+    """Timestamps of the rows of a stored message, in milliseconds."""
+    return list(_timestamps(message, 0).to_pylist())
+
+
+def first_row_since(message: bytes | memoryview, timestamp_ms: int, first: int) -> tuple[int, int] | None:
+    """First row of a stored message, from row ``first`` on, at or after ``timestamp_ms``, and its timestamp."""
+    rows = _timestamps(message, first)
+    row: int = pc.index(pc.greater_equal(rows, timestamp_ms), True).as_py()
+    return None if row < 0 else (first + row, rows[row].as_py())
+
+
+def greatest_timestamp(message: bytes | memoryview, first: int) -> int:
+    """Greatest timestamp of a stored message from row ``first`` on, which must be there."""
+    return int(pc.max(_timestamps(message, first)).as_py())
+
+
+def _timestamps(message: bytes | memoryview, first: int) -> pa.Int64Array:
+    return decode_batch(message).column(_TIMESTAMP).view(pa.int64())[first:]

@@ -1,0 +1,120 @@
+"""Appends for which nobody waits: proposed at once or not at all, and settled with what there is to tell."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stockade.cluster.model import UNCONDITIONAL, Conditions, TopicConfig
+from stockade.cluster.replica import Replica
+from stockade.partition.commands import Appended, InstallFence, InstallReader, Stamp, encode_command
+from stockade.partition.errors import (
+    InvalidRequest,
+    NotOwner,
+    ProducerBusy,
+    RequestTimedOut,
+    ThrottlingQuotaExceeded,
+)
+from stockade.raft.group import Outcome, Overloaded, Rejected, Unknown
+
+from .test_replica import Group, batch, group_of, replica
+
+
+class Submitting(Group):
+    """What is submitted waits until ``commit``."""
+
+    def __init__(self, machine: Any) -> None:
+        super().__init__(machine)
+        self.submitted: list[tuple[bytes, Callable[[Outcome], None]]] = []
+
+    def submit(self, command: bytes, timeout_s: float, settle: Callable[[Outcome], None]) -> None:
+        self.submitted.append((command, settle))
+
+    async def commit(self) -> None:
+        while self.submitted:
+            command, settle = self.submitted.pop(0)
+            settle(await self.propose(command, 1.0))
+
+
+async def begun(directory: Path, **config: Any) -> tuple[Replica, Submitting]:
+    one = replica(directory, TopicConfig(**config), open_group=Submitting)
+    await one.configure()
+    group = group_of(one)
+    assert isinstance(group, Submitting)
+    return one, group
+
+
+def submitted(one: Replica, conditions: Conditions = UNCONDITIONAL) -> list[Any]:
+    settled: list[Any] = []
+    assert one.submit(batch(2), conditions, settled.append)
+    return settled
+
+
+def never(told: object) -> None:
+    pytest.fail(f"told {told}")
+
+
+def test_a_batch_is_told_of_when_it_is_stored(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        one, group = await begun(tmp_path)
+        first, second = submitted(one), submitted(one)
+        assert first == second == []
+        await group.commit()
+        assert [told.base_offset for told in first + second if isinstance(told, Appended)] == [0, 2]
+
+    asyncio.run(scenario())
+
+
+def test_where_something_comes_first_nothing_is_proposed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        one = replica(tmp_path, open_group=Submitting)
+        group = group_of(one)
+        assert not one.submit(batch(), UNCONDITIONAL, never)  # it is not configured
+        await one.configure()
+        group.is_leader = False
+        assert not one.submit(batch(), UNCONDITIONAL, never)
+        group.is_leader = True
+        with pytest.raises(InvalidRequest):
+            one.submit(batch(), Conditions(message_id="m"), never)
+        assert isinstance(group, Submitting)
+        assert group.submitted == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [(Unknown(9), RequestTimedOut), (Overloaded(), ThrottlingQuotaExceeded), (Rejected("n2", 4), None)],
+)
+def test_what_was_not_decided_is_told_as_what_it_is(tmp_path: Path, outcome: Outcome, told: type | None) -> None:
+    async def scenario() -> None:
+        one, group = await begun(tmp_path)
+        group.lost = outcome
+        settled = submitted(one)
+        await group.commit()
+        assert settled == [None] if told is None else [type(each) for each in settled] == [told]
+
+    asyncio.run(scenario())
+
+
+def test_refusals_are_told_and_what_append_sees_to_is_not(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        one, group = await begun(tmp_path, writer_group="w")
+        owned = submitted(one, Conditions(fence_epoch=1))
+        group.machine.apply(2, 3, encode_command(InstallReader("w", 1)))
+        unknown = submitted(one, Conditions(fence_epoch=1, stamp=Stamp(1001, 0, 0)))
+        await group.commit()
+        assert unknown == [None]
+        assert isinstance(owned[0], Appended)
+        stale = submitted(one, Conditions(fence_epoch=0))
+        await group.commit()
+        assert isinstance(stale[0], NotOwner)
+        assert stale[0].fields["resource"] == "t/0"
+        group.machine.apply(3, 3, encode_command(InstallFence("g-812-1", 1, "s", "w", "Exclusive", 1)))
+        busy = submitted(one, Conditions(fence_epoch=1))
+        await group.commit()
+        assert isinstance(busy[0], ProducerBusy)
+
+    asyncio.run(scenario())

@@ -55,6 +55,14 @@ def topic_partition(group: GroupId) -> tuple[int, int]:
     return group >> _PARTITION_BITS, group & ((1 << _PARTITION_BITS) - 1)
 
 
+class Definition(msgspec.Struct, frozen=True):
+    """What a topic was created with: the same once more is no other topic, whatever was changed since."""
+
+    partitions: int
+    replication_factor: int
+    config: TopicConfig
+
+
 class Topic(msgspec.Struct):
     """A topic. Entry k of ``placements`` has the node ids of partition k; of ``epochs``, its last fencing
     epoch issued; of ``founders``, the first configuration of its group (node id -> incarnation of its disk), empty
@@ -71,6 +79,7 @@ class Topic(msgspec.Struct):
     placements: list[list[str]]
     epochs: list[int]
     founders: list[dict[str, int]]
+    created: Definition
 
     @property
     def partitions(self) -> int:
@@ -119,8 +128,9 @@ class Catalog:
         existing = self._by_name.get(command.name)
         factor = _replication_factor(command, existing)
         _check_shape(command, factor)
+        definition = Definition(command.partitions, factor, command.config)
         if existing is not None:
-            if _definition(existing) != (command.partitions, factor, command.config):
+            if existing.created != definition:
                 detail = f"Topic {existing.name} exists with another definition"
                 raise TopicAlreadyExists(detail, topic_id=existing.topic_id)
             return TopicCreated(existing.topic_id, created=False)
@@ -139,6 +149,7 @@ class Catalog:
                 placements=placements,
                 epochs=[0] * command.partitions,
                 founders=_founders(placements, nodes),
+                created=definition,
             )
         )
         return TopicCreated(index, created=True)
@@ -224,10 +235,6 @@ def _replication_factor(command: CreateTopic, existing: Topic | None) -> int:
     if existing is not None:
         return existing.replication_factor
     return REPLICATION_FACTOR_DEFAULT if len(command.nodes) >= REPLICATION_FACTOR_DEFAULT else 1
-
-
-def _definition(topic: Topic) -> tuple[int, int, TopicConfig]:
-    return topic.partitions, topic.replication_factor, topic.config
 
 
 def _check_shape(command: CreateTopic, factor: int) -> None:

@@ -124,7 +124,7 @@ class Replica(Staging):
         """A producer as this partition knows it; linearizable. None: not at all."""
         await self._barrier()
         entry = self.machine.producer(pid)
-        if entry is None:
+        if entry is None or entry.is_bare:
             return None
         run = entry.run
         batches = [BatchStatus(*msgspec.structs.astuple(batch)) for batch in run.cache]

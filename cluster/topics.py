@@ -54,7 +54,9 @@ class Observer:
         nodes = sorted({node_id for replicas in topic.replicas for node_id in replicas})
         asked = [[key for key, replicas in keys.items() if node_id in replicas] for node_id in nodes]
         answers = await asyncio.gather(*map(self.status, nodes, asked))
-        best = _freshest(status for answer in answers for status in answer.groups)
+        best = _freshest(
+            (node, status) for node, answer in zip(nodes, answers, strict=True) for status in answer.groups
+        )
         return [best.get(key) for key in keys]
 
     async def describe(self, topic: Placement) -> TopicInfo:
@@ -75,17 +77,16 @@ class Observer:
         return PartitionInfo(partition, leader, replicas, status.topic_epoch, mode)
 
 
-def _freshest(statuses: Iterable[GroupStatus]) -> dict[int, GroupStatus]:
-    """For each group the word of the node with the highest term, of two such the one that knows the leader and the
-    higher epoch.
+def _freshest(statuses: Iterable[tuple[str, GroupStatus]]) -> dict[int, GroupStatus]:
+    """For each group the word of the leader of the highest term, which alone has applied whatever was answered; while
+    that one is silent, of a node that knows it, with the higher epoch.
     """
-    best: dict[int, GroupStatus] = {}
-    for status in statuses:
-        rank = (status.term, status.leader is not None, status.topic_epoch)
-        known = best.get(status.group_id)
-        if known is None or rank > (known.term, known.leader is not None, known.topic_epoch):
-            best[status.group_id] = status
-    return best
+    best: dict[int, tuple[tuple[int, bool, bool, int], GroupStatus]] = {}
+    for node, status in statuses:
+        rank = (status.term, status.leader == node, status.leader is not None, status.topic_epoch)
+        if status.group_id not in best or rank > best[status.group_id][0]:
+            best[status.group_id] = rank, status
+    return {group: status for group, (_, status) in best.items()}
 
 
 class Topics:

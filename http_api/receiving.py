@@ -18,8 +18,8 @@ async def receive_batch(call: Call, topic_id: int | None) -> tuple[Partition, Ba
     if not isinstance(found, StockadeError):
         call.partition, batch_bytes_max = found, found.config.max_batch_bytes
     body = await bodies.read(call, body_bytes_max(batch_bytes_max))
-    if isinstance(found, NotLeaderOrFollower):
-        raise found  # who leads looks at the body
+    if isinstance(found, NotLeaderOrFollower) and not call.is_forwarded:
+        raise found  # who leads gets the body, and looks at it
     batch = read_batch(form, body, now_ms=now_ms(), batch_bytes_max=batch_bytes_max)
     if isinstance(found, StockadeError):
         raise found

@@ -18,7 +18,7 @@ from .commands import (
     Token,
     is_named,
 )
-from .errors import InvalidProducerEpoch, StockadeError, UnknownProducerId
+from .errors import InvalidProducerEpoch, OutOfOrderSequence, StockadeError, UnknownProducerId
 from .log import Log
 from .sequences import UNKNOWN, Entry, Outcome, Repeated, Run, certify, judge
 from .switches import has_defect
@@ -48,13 +48,16 @@ class Producers:
         ``strict`` as in the topic's configuration; a refusal may tell where the log begins and ends.
         """
         entry = self.entries.get(stamp.pid)
+        was_dropped = stamp.first_seq > 0 and stamp.pid <= self.max_dropped_pid
+        if entry is None and (is_named(stamp.pid) or not was_dropped):
+            return NotEnrolled(stamp.pid)  # a named producer's epoch is judged before its sequence
         if entry is None:
-            if stamp.first_seq and stamp.pid <= self.max_dropped_pid:
-                return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
-            return NotEnrolled(stamp.pid)
+            return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
         verdict = judge(entry, stamp, count, strict)
         if isinstance(verdict, InvalidProducerEpoch):
             return InvalidProducerEpoch(**verdict.fields, outcome=self.outcome(stamp, count))
+        if isinstance(verdict, OutOfOrderSequence) and was_dropped and entry.is_bare:
+            return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
         return verdict
 
     def judge_epoch(self, pid: ProducerId, epoch: int) -> NotEnrolled | StockadeError | None:

@@ -65,6 +65,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     order: int
     grant_id: str | None = None
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing was stored since the entry was made."""
+        return not self.run.records and self.prev is None
+
     def in_epoch(self, epoch: int) -> "Entry":
         """This entry moved to a higher epoch. An epoch that stored nothing leaves nothing to remember."""
         prev = self.run if self.run.records else self.prev
@@ -84,8 +89,10 @@ class Place(Enum):
     """It begins at the next number."""
     BEHIND = auto()
     """All of it was stored, by batches that are not remembered any more."""
+    CUT = auto()
+    """All of it was stored, by batches that are remembered otherwise."""
     OVERLAP = auto()
-    """Part of it was stored, or it cuts a remembered batch."""
+    """Part of it was stored."""
     AHEAD = auto()
     """None of it was stored."""
     UNCLEAR = auto()
@@ -102,8 +109,10 @@ def locate(run: Run, first_seq: int, count: int) -> Place | CachedBatch:
         if batch.first_seq == first_seq and batch.last_seq == last_seq:
             return batch
     if behind <= min(run.records, BEHIND_MAX):
+        if behind < count:
+            return Place.OVERLAP
         remembered = (run.next_seq - run.cache[0].first_seq) % SEQUENCE_MODULUS
-        return Place.OVERLAP if behind - count < remembered else Place.BEHIND
+        return Place.CUT if behind - count < remembered else Place.BEHIND
     return Place.UNCLEAR if behind - count < run.records else Place.AHEAD
 
 
@@ -133,7 +142,7 @@ def _judge_range(entry: Entry, place: Place | CachedBatch, strict: bool) -> Repe
     if place is Place.BEHIND and not strict:
         return Repeated(None)
     run = entry.run
-    cuts = place in (Place.OVERLAP, Place.BEHIND)
+    cuts = place in (Place.OVERLAP, Place.CUT, Place.BEHIND)
     nothing_yet = "no_state" if entry.prev is None else "new_epoch"
     reason = "overlap" if cuts else "gap" if run.records else nothing_yet
     return OutOfOrderSequence(reason=reason, expected_seq=run.next_seq, last_seq=run.last_seq)
@@ -165,6 +174,6 @@ def certify(entry: Entry, stamp: Stamp, count: int) -> Outcome:
 def _certify_range(place: Place | CachedBatch) -> Outcome:
     if isinstance(place, CachedBatch):
         return Outcome("committed", place.base_offset, place.last_offset)
-    if place is Place.BEHIND:
+    if place in (Place.CUT, Place.BEHIND):
         return Outcome("committed")
     return Outcome("absent") if place in (Place.NEXT, Place.AHEAD) else UNKNOWN

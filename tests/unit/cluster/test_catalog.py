@@ -6,11 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from stockade.cluster import catalog
+from stockade.cluster import catalog, topics
 from stockade.cluster.catalog import CONTROLLER_GROUP, group_id, topic_partition
 from stockade.cluster.commands import CreateTopic, TopicCreated, TopicDeleted
+from stockade.cluster.messages import GroupStatus
 from stockade.cluster.model import TopicConfig
 from stockade.cluster.replicas import Replicas
+from stockade.cluster.topic_commands import ChangeTopic
 from stockade.partition.errors import (
     InconsistentTopicId,
     InvalidRequest,
@@ -47,6 +49,37 @@ def test_the_same_definition_again_is_the_same_topic_even_with_defaults_left_out
     driver.do(CREATE)
     assert driver.do(CREATE) == TopicCreated(topic_id=1, created=False)
     assert driver.do(create(replication_factor=None)) == TopicCreated(topic_id=1, created=False)
+
+
+def test_a_definition_is_compared_with_that_of_the_creation_and_not_with_later_changes() -> None:
+    driver = Driver()
+    driver.do(CREATE)
+    driver.do(
+        ChangeTopic(
+            now_ms=1,
+            name="t",
+            topic_id=None,
+            partitions=3,
+            seal=False,
+            config={"retention_ms": 60_000},
+            nodes=NODES,
+        )
+    )
+    topic = driver.machine.topic("t")
+    assert topic is not None
+    assert (topic.partitions, topic.config.retention_ms) == (3, 60_000)
+    assert driver.do(CREATE) == TopicCreated(topic_id=1, created=False)
+    changed = create(partitions=3, config=TopicConfig(retention_ms=60_000))
+    assert driver.do(changed) == TopicAlreadyExists(topic_id=1)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_a_partition_its_leader_is_believed(first: int) -> None:
+    """It has applied what was answered, and a follower may not know yet that the slot is free."""
+    told = [("n1", GroupStatus(5, "n1", 3, 7, None)), ("n2", GroupStatus(5, "n1", 3, 7, "Exclusive"))]
+    assert topics._freshest([told[first], told[1 - first]])[5].slot_mode is None
+    newer = GroupStatus(5, None, 4, 7, "Exclusive")
+    assert topics._freshest([told[first], ("n3", newer), told[1 - first]])[5] is newer
 
 
 @pytest.mark.parametrize(

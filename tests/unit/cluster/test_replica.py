@@ -9,7 +9,7 @@ import pytest
 
 from stockade.cluster.model import Conditions, Position, ReadGuard, TopicConfig
 from stockade.cluster.replica import AppliedMachine, Replica
-from stockade.partition.commands import InstallFence, InstallReader, Stamp, Token, encode_command
+from stockade.partition.commands import InstallFence, InstallProducer, InstallReader, Stamp, Token, encode_command
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import (
     InvalidRequest,
@@ -197,6 +197,8 @@ async def test_a_message_id_needs_a_window(tmp_path: Path) -> None:
 async def test_a_producer_is_told_as_the_partition_knows_it(tmp_path: Path) -> None:
     one = replica(tmp_path)
     assert await one.producer(1001) is None
+    group_of(one).machine.apply(9, 3, encode_command(InstallProducer(1001, 4)))
+    assert await one.producer(1001) is None, "it is known, and has stored nothing"
     await append(one, 3, stamp=Stamp(1001, 4, 0))
     known = await one.producer(1001)
     assert known is not None

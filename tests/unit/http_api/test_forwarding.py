@@ -58,6 +58,16 @@ def test_a_request_that_was_passed_on_is_answered_with_the_leader_instead() -> N
     asyncio.run(main())
 
 
+def test_the_shape_of_an_append_that_is_not_passed_on_is_told_before_who_leads() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            for body, status in (({"records": []}, 400), ({"records": [{"value": 1}]}, 400), ({"records": [{}]}, 421)):
+                assert (await two.call("POST", RECORDS, body, FORWARDED)).status == status
+
+    asyncio.run(main())
+
+
 def test_an_unknown_leader_is_503_with_a_time_to_come_back() -> None:
     async def main() -> None:
         async with nodes(1) as (node,):

@@ -52,9 +52,10 @@ def test_077_an_idle_producer_is_forgotten_after_its_ttl_and_begins_anew_with_it
     driver.now_ms = TTL_MS - 1
     assert stored(driver.send(NAMED, 0, 2)) == (2, 2)
     driver.now_ms = 2 * TTL_MS - 1  # idle for as long as the ttl: that is enough
-    assert driver.send(NAMED, 0, 3) == UnknownProducerId(log_start=0, log_end=3)
+    assert driver.send(NAMED, 0, 3) == NotEnrolled(NAMED)
     assert driver.machine.producer(NAMED) is None
-    assert driver.send(NAMED, 1, 0) == NotEnrolled(NAMED)
+    driver.enrol(NAMED, 0)
+    assert driver.send(NAMED, 0, 3) == UnknownProducerId(log_start=0, log_end=3)
     driver.enrol(NAMED, 1)
     assert stored(driver.send(NAMED, 1, 0)) == (3, 3)
 
@@ -79,7 +80,20 @@ def test_078_a_producer_that_writes_under_a_live_grant_is_not_forgotten() -> Non
     assert stored(driver.append(Stamp(NAMED, 0, 1), token=token)) == (1, 1)
     driver.clear(1, 1)
     pass_time(driver, 11 * TTL_MS)
+    driver.enrol(NAMED, 0)
     assert driver.send(NAMED, 0, 2) == UnknownProducerId(log_start=0, log_end=2)
+
+
+@pytest.mark.parametrize("sequence", [0, 1])
+def test_081_the_epoch_of_a_named_producer_that_was_forgotten_is_judged_before_its_sequence(sequence: int) -> None:
+    driver = used_at_0()
+    driver.now_ms = 2 * TTL_MS
+    assert driver.send(NAMED, 0, sequence) == NotEnrolled(NAMED)
+    driver.enrol(NAMED, 1)  # as the registry has it by now
+    for epoch in (0, 7):
+        refusal = driver.send(NAMED, epoch, sequence)
+        assert isinstance(refusal, InvalidProducerEpoch)
+        assert (refusal.fields["current_epoch"], refusal.fields["outcome"]["state"]) == (1, "unknown")
 
 
 @pytest.mark.parametrize("dropping", [Retain(2, 0), Trim(2), Trim(None)], ids=["retention", "trim", "trim all"])

@@ -107,6 +107,8 @@ class Disk:
         """The one that counts of each group: durable, since a rename puts it here."""
         self.left: dict[int, Left] = {}
         """What replicas that were erased here had promised."""
+        self._erased: dict[int, tuple[int, Checkpoint]] = {}
+        """Checkpoints of groups that were erased, each with the place of the record that says so."""
         self._rng = rng
 
     def sync(self, count: int) -> None:
@@ -129,10 +131,20 @@ class Disk:
         """The files that held the entries up to here are gone."""
         self.durable[group_id].compact(index)
 
+    def erase(self, group_id: int) -> None:
+        """The next record says that a group is erased: once that is durable, its checkpoint goes."""
+        checkpoint = self.checkpoints.pop(group_id, None)
+        if checkpoint is not None:
+            self._erased[group_id] = len(self.records), checkpoint
+
     def crash(self) -> None:
         """Of what was written and not synced, some prefix survives."""
         self.sync(self._rng.randint(self.synced, len(self.records)))
         del self.records[self.synced :]
+        for group_id, (place, checkpoint) in self._erased.items():
+            if place >= self.synced:
+                self.checkpoints.setdefault(group_id, checkpoint)
+        self._erased.clear()
 
 
 class Log:

@@ -429,3 +429,22 @@ def test_a_replica_that_joins_again_supports_nobody_who_lacks_what_it_had() -> N
 def test_a_replica_that_forgot_what_it_had_promised_would_elect_the_stale_one() -> None:
     with forgets_what_it_had_promised(), pytest.raises(Violation, match="lacks committed entry"):
         a_stale_candidate_asks_a_replica_that_was_erased()
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_an_erased_replica_has_its_checkpoint_until_the_log_says_that_it_is_erased(is_durable: bool) -> None:
+    """Seed 9360753: the simulated disk forgot it at once, and the log's first entries were gone already."""
+    world, leader, followers = started()
+    propose(world, leader, "a", "b")
+    world.run(0.5)
+    node, process = followers[0], world.processes[followers[0]]
+    process.checkpoints.take(1)
+    world.run(0.5)
+    assert 1 in world.disks[node].checkpoints
+    process.erase_group(1)
+    assert 1 not in world.disks[node].checkpoints
+    if is_durable:
+        world.disks[node].sync(len(world.disks[node].records))
+    with patch.object(world.disks[node]._rng, "randint", lambda low, high: low):
+        world.crash(node)
+    assert (1 in world.disks[node].checkpoints) is not is_durable

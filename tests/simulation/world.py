@@ -131,7 +131,7 @@ class Process:
         self.close_group(group_id)
         disk = self.world.disks[self.node_id]
         disk.left[group_id] = self._journals.pop(group_id).leave()
-        disk.checkpoints.pop(group_id, None)
+        disk.erase(group_id)
         self.log.erase(group_id)
         self.open_group(group_id)
 

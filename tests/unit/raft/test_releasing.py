@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stockade.raft.checkpoints import CheckpointStore
 from stockade.raft.keeper import Keeper
 from stockade.raft.wal import Wal
 from stockade.raft.wal_identity import Identity
@@ -64,5 +65,27 @@ def test_a_release_that_is_cancelled_leaves_nothing_behind_that_still_writes(
             with pytest.raises(asyncio.CancelledError):
                 await releasing
             assert numbers(tmp_path / "wal")[0] > 3
+
+    asyncio.run(scenario())
+
+
+def test_an_erased_replica_keeps_its_checkpoint_until_the_log_says_durably_that_it_is_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut in between, a log without its first entries would have nothing to build upon."""
+
+    async def scenario() -> None:
+        await a_log_of_two_groups(tmp_path / "wal")
+        async with opened(tmp_path / "wal") as wal:
+            keeper, seen = keeper_of(tmp_path, wal), list[int]()
+
+            def erased(_: CheckpointStore, group_id: int) -> None:
+                seen.append(group_id)
+                assert wal.durable_lsn == wal.lsn > 0
+
+            monkeypatch.setattr(CheckpointStore, "erase", erased)
+            await keeper.erase(2)
+            assert seen == [2]
+            assert 2 not in wal.recovered
 
     asyncio.run(scenario())

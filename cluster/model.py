@@ -146,8 +146,6 @@ class Conditions(msgspec.Struct, frozen=True, gc=False):
     fence_epoch: int | None = None
 
 
-UNCONDITIONAL = Conditions()
-
 Settle = Callable[[Appended | StockadeError | None], None]
 """Told what an append answers, or what it raises. None: nothing was stored, and who waits for the append gets it."""
 

@@ -10,16 +10,17 @@ from typing import NamedTuple, NoReturn, cast
 
 from aiohttp import web
 
-from ..cluster.model import UNCONDITIONAL, Conditions
+from ..cluster.model import Conditions
 from ..cluster.service import Partition
 from ..partition.commands import Appended
-from ..partition.errors import LeaderNotAvailable, NotLeaderOrFollower, StockadeError
+from ..partition.errors import InvalidRequest, LeaderNotAvailable, NotLeaderOrFollower, StockadeError
 from ..partition.records import Batch
 from . import media, wire
 from .batches import FORMS, body_bytes_max, read_batch
 from .call import Call, RequestHandler, Route
 from .context import Context
 from .dispatch import conclude
+from .framing import HEADS_REMEMBERED_MAX, SEQUENCE, Template
 from .parameters import Parameters
 from .plain import PLAIN_HEADERS, Plain, is_plain
 from .short import Request, Starter
@@ -30,15 +31,23 @@ from .writing import (
     conditions_of,
     count_refused,
     now_ms,
+    numbered,
     stored,
 )
 
-PLACES_REMEMBERED_MAX = 1024
-"""Partitions whose names in a path need not be judged again."""
-
-_GUARDS = frozenset(name.lower() for name in GUARDS)
-_HEADERS = PLAIN_HEADERS | _GUARDS
+_HEADERS = PLAIN_HEADERS | frozenset(name.lower() for name in GUARDS)
+_ANY_NUMBER = "0"
 _BASE_OFFSET_LINE = BASE_OFFSET.encode() + b": %d\r\n"
+
+
+class Asked(NamedTuple):
+    """What the head of a request asks for, whatever its sequence number is."""
+
+    topic: str
+    partition: int
+    form: str
+    authorization: str | None
+    conditions: Conditions
 
 
 class Prepared(NamedTuple):
@@ -84,31 +93,38 @@ def shortened(route: Route, context: Context, general: RequestHandler) -> Starte
 def _prepare(route: Route, context: Context, request: Request) -> Prepared | None:
     """What may be proposed, in place of which nothing has been. None: whatever it is, the general handler tells it."""
     try:
-        return _read(route, context, request) if is_plain(request.fields, _HEADERS) else None
+        return _read(route, context, request)
     except Exception:
         return None
 
 
 def _read(route: Route, context: Context, request: Request) -> Prepared | None:
-    headers, body = request.fields, request.body
-    context.tokens.check(headers.get("authorization"), route.needs)
-    conditions = UNCONDITIONAL if _GUARDS.isdisjoint(headers) else conditions_of(headers)
-    partition = context.service.held(*_place(**request.match_info))
+    body, sequence = request.body, request.head.sequence
+    place = request.match_info
+    asked = _asked(request.head.template, place["topic"], place["partition"], sequence is not None)
+    context.tokens.check(asked.authorization, route.needs)
+    partition = context.service.held(asked.topic, asked.partition)
     if partition is None or not partition.is_leading:
         return None
-    form, bytes_max = media.body_type(headers.get("content-type"), None, FORMS), partition.config.max_batch_bytes
+    bytes_max = partition.config.max_batch_bytes
     if len(body) > body_bytes_max(bytes_max):
         return None
-    batch = read_batch(form, body, now_ms=now_ms(), batch_bytes_max=bytes_max)
+    conditions = asked.conditions if sequence is None else numbered(asked.conditions, sequence)
+    batch = read_batch(asked.form, body, now_ms=now_ms(), batch_bytes_max=bytes_max)
     check_message_id(partition, conditions)
     context.admit(len(body))
     return Prepared(partition, batch, conditions, len(body))
 
 
-@lru_cache(PLACES_REMEMBERED_MAX)
-def _place(topic: str, partition: str) -> tuple[str, int]:
+@lru_cache(HEADS_REMEMBERED_MAX)
+def _asked(template: Template, topic: str, partition: str, is_numbered: bool) -> Asked:  # the cache's key
+    """Raises StockadeError for what is wrong, and for what the general handler must look at."""
+    headers = {**template.headers, SEQUENCE: _ANY_NUMBER} if is_numbered else template.headers
+    if not is_plain(headers, _HEADERS):
+        raise InvalidRequest("it is for the general handler")
     given = Parameters({"topic": topic, "partition": partition}, (), (), ())
-    return given.topic(), given.partition()
+    form = media.body_type(headers.get("content-type"), None, FORMS)
+    return Asked(given.topic(), given.partition(), form, headers.get("authorization"), conditions_of(headers))
 
 
 async def _refuse(call: Call, prepared: Prepared, error: Exception) -> NoReturn:

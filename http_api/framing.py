@@ -5,6 +5,7 @@ a request elsewhere than that parser does.
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,7 +16,16 @@ LINE_BYTES_MAX = 512
 LINES_REMEMBERED_MAX = 4096
 """Header lines that came before need not be read again."""
 
+HEADS_REMEMBERED_MAX = 1024
+"""Heads that came before, but for their sequence numbers, need not be read again."""
+HEAD_BYTES_MAX = 4096
+"""A head beyond this is left to the server's own parser."""
+SEQUENCE = "stockade-producer-seq"
+"""The header that differs in each request of a writer."""
+
+_SEQUENCE = b"\r\nStockade-Producer-Seq: "  # spelled otherwise it is a header like any other
 _END = b"\r\n\r\n"
+_LINE_END = b"\r\n"
 _START = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.1")
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([!-~](?:[ -~]*[!-~])?|)[ \t]*")
 _LENGTH = re.compile(r"[0-9]{1,9}")
@@ -23,41 +33,83 @@ _TUNNEL = b"CONNECT"  # what follows it belongs to no request
 _UNFIT = frozenset(("transfer-encoding", "upgrade", "trailer", "proxy-connection"))
 
 
-class Head(NamedTuple):
-    """The head of a request. ``headers`` have names in lower case, each once; ``body_start`` and ``end`` are positions
-    in the bytes that it was read from, and ``end`` is beyond them when some of the body has not come.
+class Template:
+    """All that requests have in common whose heads differ in nothing but a sequence number. ``headers``, with names in
+    lower case, each once, lack that number; ``length`` is that of the body.
     """
 
-    method: str
-    path: str
-    headers: dict[str, str]
+    __slots__ = ("headers", "length", "method", "path")
+
+    def __init__(self, method: str, path: str, headers: dict[str, str], length: int) -> None:
+        self.method: str = method
+        self.path: str = path
+        self.headers: Mapping[str, str] = headers
+        self.length: int = length
+
+
+class Head(NamedTuple):
+    """The head of a request. ``sequence`` None: it has no such header, or one that is spelled otherwise. ``body_start``
+    and ``end`` are positions in the bytes that it was read from, and ``end`` is beyond them when some of the body has
+    not come.
+    """
+
+    template: Template
+    sequence: str | None
     body_start: int
     end: int
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """All of them, by name in lower case."""
+        known = self.template.headers
+        return known if self.sequence is None else {**known, SEQUENCE: self.sequence}
 
 
 def read_head(data: bytes) -> Head | None:
     """The head at the start of ``data``; None: it is not whole, or not plain."""
-    end = data.find(_END)
-    lines = data[:end].split(b"\r\n") if end > 0 else [b""]
-    start = _START.fullmatch(lines[0])
-    if start is None or start[1] == _TUNNEL or len(lines) > HEADERS_MAX + 1:
+    end = data.find(_END, 0, HEAD_BYTES_MAX)
+    if end <= 0:
         return None
+    lines, sequence = _without_sequence(data, end)
     try:
-        headers = dict(map(_read_line, lines[1:]))
+        template = _read(lines)
     except _NotPlain:
         return None
-    if len(headers) < len(lines) - 1:  # a name came twice
-        return None
-    length = headers.get("content-length", "0")
-    keeps = headers.get("connection", "keep-alive").lower() == "keep-alive"
-    if not keeps or "host" not in headers or not _LENGTH.fullmatch(length) or not _UNFIT.isdisjoint(headers):
+    if sequence is not None and SEQUENCE in template.headers:  # it came twice
         return None
     body_start = end + len(_END)
-    return Head(start[1].decode(), start[2].decode(), headers, body_start, body_start + int(length))
+    return Head(template, sequence, body_start, body_start + template.length)
+
+
+def _without_sequence(data: bytes, end: int) -> tuple[bytes, str | None]:
+    """The head before ``end`` without its sequence number, and that: all else is alike in a writer's requests."""
+    at = data.find(_SEQUENCE, 0, end)
+    if at > 0:
+        begin = at + len(_SEQUENCE)
+        stop = data.find(_LINE_END, begin, end)
+        number = data[begin : stop if stop > 0 else end]
+        if number.isdigit() and len(number) <= LINE_BYTES_MAX - len(_SEQUENCE):
+            return data[:at] + data[begin + len(number) : end], number.decode()
+    return data[:end], None
 
 
 class _NotPlain(Exception):
-    """A line that is left to the server's own parser, and is not remembered."""
+    """What is left to the server's own parser, and is not remembered."""
+
+
+@lru_cache(HEADS_REMEMBERED_MAX)
+def _read(head: bytes) -> Template:
+    lines = head.split(_LINE_END)
+    start = _START.fullmatch(lines[0])
+    if start is None or start[1] == _TUNNEL or len(lines) > HEADERS_MAX:  # and perhaps a sequence number
+        raise _NotPlain
+    headers = dict(map(_read_line, lines[1:]))
+    length = headers.get("content-length", "0")
+    keeps = headers.get("connection", "keep-alive").lower() == "keep-alive"
+    is_clear = len(headers) == len(lines) - 1 and _LENGTH.fullmatch(length)  # no name came twice
+    if not is_clear or not keeps or "host" not in headers or not _UNFIT.isdisjoint(headers):
+        raise _NotPlain
+    return Template(start[1].decode(), start[2].decode(), headers, int(length))
 
 
 @lru_cache(LINES_REMEMBERED_MAX)

@@ -17,13 +17,10 @@ from aiohttp.helpers import rfc822_formatted_time
 from .call import Route
 from .context import Context
 from .dispatch import HEADER_BYTES_MAX, Handler, endpoint
-from .framing import Head, read_head
+from .framing import HEADS_REMEMBERED_MAX, Head, Template, read_head
 from .metrics import note
 from .plain import Plain, head_of
 from .short import Request, Starter
-
-PATHS_REMEMBERED_MAX = 1024
-"""Paths that came before need not be taken apart again."""
 
 _SEGMENT = r"([A-Za-z0-9_-][A-Za-z0-9._-]*)"
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -45,7 +42,7 @@ class Lane:
     def __init__(self, routes: Iterable[Route], context: Context) -> None:
         """Those of ``routes`` that are frequent."""
         self._metrics = context.metrics
-        self._find = lru_cache(PATHS_REMEMBERED_MAX)(self._search)
+        self._find = lru_cache(HEADS_REMEMBERED_MAX)(self._search)
         self._exits: dict[str, list[Exit]] = {}
         for route in routes:
             if route.is_frequent:
@@ -57,13 +54,13 @@ class Lane:
 
     def find(self, head: Head) -> tuple[Exit, dict[str, str]] | None:
         """The way of a request, and its path parameters; None: it has no short one."""
-        if head.body_start > HEADER_BYTES_MAX or "expect" in head.headers:
-            return None
-        return self._find(head.method, head.path)
+        return None if head.body_start > HEADER_BYTES_MAX else self._find(head.template)
 
-    def _search(self, method: str, path: str) -> tuple[Exit, dict[str, str]] | None:
-        for way in self._exits.get(method, ()):
-            match = way.pattern.fullmatch(path)
+    def _search(self, template: Template) -> tuple[Exit, dict[str, str]] | None:
+        if "expect" in template.headers:
+            return None
+        for way in self._exits.get(template.method, ()):
+            match = way.pattern.fullmatch(template.path)
             if match is not None:
                 return way, dict(zip(way.names, match.groups(), strict=True))
         return None

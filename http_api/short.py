@@ -1,7 +1,7 @@
 """What a handler on the short way (lane.py) sees of its request, and how it answers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, Protocol, cast
 
 from aiohttp import web
@@ -43,18 +43,30 @@ class Body(NamedTuple):
 class Request:
     """As much of ``aiohttp.web.Request`` as the handlers of frequent routes look at."""
 
-    __slots__ = ("_headers", "body", "connection", "fields", "match_info", "method", "raw_path")
+    __slots__ = ("_headers", "body", "connection", "head", "match_info")
     raw_headers: tuple[tuple[bytes, bytes], ...] = ()  # their size was looked at
 
     def __init__(self, connection: Connection, head: Head, match_info: dict[str, str], body: bytes) -> None:
         self.connection = connection
-        self.method: str = head.method
-        self.raw_path: str = head.path
-        self.fields: dict[str, str] = head.headers
-        """The headers, by name in lower case."""
+        self.head: Head = head
         self._headers: CIMultiDict[str] | None = None
         self.match_info: dict[str, str] = match_info
         self.body: bytes = body
+
+    @property
+    def method(self) -> str:
+        """GET, and the like."""
+        return self.head.template.method
+
+    @property
+    def raw_path(self) -> str:
+        """Path and query, as they came."""
+        return self.head.template.path
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The headers, by name in lower case."""
+        return self.head.headers
 
     @property
     def content(self) -> Body:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -26,15 +25,9 @@ ONE_PARTITION = (*_PRODUCER, _IF_LOG_END, _MESSAGE_ID)
 """Headers that speak of one partition."""
 GUARDS = (*ONE_PARTITION, *_FENCE)
 """Headers that set a condition for an append."""
-_WRITER_KEYS = tuple(map(str.lower, (*_FENCE, *_PRODUCER[:2])))
-_SEQUENCE_KEY = _PRODUCER[2].lower()
-_RARE_KEYS = frozenset(map(str.lower, (_IF_LOG_END, _MESSAGE_ID)))
 
 BASE_OFFSET = "Stockade-Base-Offset"
 """Header that tells where a batch begins, when that is known."""
-
-WRITERS_REMEMBERED_MAX = 4096
-"""Tokens and producers' identities that need not be read again."""
 
 _MESSAGE_ID_CHARACTERS_MAX = 128
 
@@ -79,19 +72,23 @@ def read_guards(given: Parameters) -> Guards:
 
 
 def conditions_of(headers: Mapping[str, str]) -> Conditions:
-    """What ``read_guards`` reads of headers whose names are in lower case, where there is no query. Raises likewise.
+    """What ``read_guards`` reads of headers whose names are in lower case, where there is no query. Raises likewise."""
+    given = [(name, headers[name]) for name in map(str.lower, GUARDS) if name in headers]
+    return read_guards(Parameters({}, (), given, ())).conditions
 
-    Most writers that name a guard name both trios and nothing else.
-    """
-    get = headers.get
-    writer = tuple(map(get, _WRITER_KEYS))
-    sequence = get(_SEQUENCE_KEY)
-    if None in writer or sequence is None or not _RARE_KEYS.isdisjoint(headers):
-        given = [(name, headers[name]) for name in map(str.lower, GUARDS) if name in headers]
-        return read_guards(Parameters({}, (), given, ())).conditions
-    token, pid, epoch = _writer(*writer)
-    stamp = Stamp(pid, epoch, integer(_PRODUCER[2], sequence, 0, SEQUENCE_MODULUS - 1))
-    return Conditions(None, token, stamp)
+
+def numbered(conditions: Conditions, sequence: str) -> Conditions:
+    """These conditions, which have a stamp, with another sequence number in it. Raises InvalidRequest."""
+    stamp = conditions.stamp
+    assert stamp is not None
+    return Conditions(
+        conditions.topic_id,
+        conditions.token,
+        Stamp(stamp.pid, stamp.epoch, integer(_PRODUCER[2], sequence, 0, SEQUENCE_MODULUS - 1)),
+        conditions.if_log_end,
+        conditions.message_id,
+        conditions.fence_epoch,
+    )
 
 
 def refuse_headers(given: Parameters, why: str) -> None:
@@ -190,8 +187,3 @@ def _token(grant: str, epoch: str, session: str) -> Token:
 
 def _identity(pid: str, epoch: str) -> tuple[int, int]:
     return integer(_PRODUCER[0], pid, 0, INT64_MAX), integer(_PRODUCER[1], epoch, 0, PRODUCER_EPOCH_MAX)
-
-
-@lru_cache(WRITERS_REMEMBERED_MAX)
-def _writer(grant: str, epoch: str, session: str, pid: str, producer_epoch: str) -> tuple[Token, int, int]:
-    return _token(grant, epoch, session), *_identity(pid, producer_epoch)

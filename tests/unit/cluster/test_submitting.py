@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.model import UNCONDITIONAL, Conditions, TopicConfig
+from stockade.cluster.model import Conditions, TopicConfig
 from stockade.cluster.replica import Replica
 from stockade.partition.commands import Appended, InstallFence, InstallReader, Stamp, encode_command
 from stockade.partition.errors import (
@@ -20,6 +20,8 @@ from stockade.partition.errors import (
 from stockade.raft.group import Outcome, Overloaded, Rejected, Unknown
 
 from .test_replica import Group, batch, group_of, replica
+
+ANY = Conditions()
 
 
 class Submitting(Group):
@@ -46,7 +48,7 @@ async def begun(directory: Path, **config: Any) -> tuple[Replica, Submitting]:
     return one, group
 
 
-def submitted(one: Replica, conditions: Conditions = UNCONDITIONAL) -> list[Any]:
+def submitted(one: Replica, conditions: Conditions = ANY) -> list[Any]:
     settled: list[Any] = []
     assert one.submit(batch(2), conditions, settled.append)
     return settled
@@ -71,10 +73,10 @@ def test_where_something_comes_first_nothing_is_proposed(tmp_path: Path) -> None
     async def scenario() -> None:
         one = replica(tmp_path, open_group=Submitting)
         group = group_of(one)
-        assert not one.submit(batch(), UNCONDITIONAL, never)  # it is not configured
+        assert not one.submit(batch(), ANY, never)  # it is not configured
         await one.configure()
         group.is_leader = False
-        assert not one.submit(batch(), UNCONDITIONAL, never)
+        assert not one.submit(batch(), ANY, never)
         group.is_leader = True
         with pytest.raises(InvalidRequest):
             one.submit(batch(), Conditions(message_id="m"), never)

@@ -59,7 +59,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     class Noted(Request):
         def __init__(self, connection: Any, head: Head, match_info: dict[str, str], body: bytes) -> None:
             super().__init__(connection, head, match_info, body)
-            paths.append(head.path)
+            paths.append(head.template.path)
 
     monkeypatch.setattr(lane, "Request", Noted)
     return paths
@@ -253,6 +253,9 @@ def test_what_is_not_plain_goes_the_long_way(request_bytes: bytes, taken: list[s
         b"\r\nPOST / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"CONNECT / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc",
         b"POST / HTTP/1.1\r\nHost: x\r\nProxy-Connection: close\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nStockade-Producer-Seq: 1\r\nStockade-Producer-Seq: 1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nStockade-Producer-Seq: 1\r\nstockade-producer-seq: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X%d: %0400d\r\n" % (n, n) for n in range(11)) + b"\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X%d: y\r\n" % n for n in range(512)) + b"\r\n",
     ],
 )
@@ -260,8 +263,25 @@ def test_a_head_that_could_be_read_in_two_ways_is_not_read(data: bytes) -> None:
     assert read_head(data) is None
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_a_sequence_number_is_read_apart_and_the_rest_is_known_from_the_request_before(last: bool) -> None:
+    lines = [b"Stockade-Producer-Seq: %d", b"Content-Length: 3"]
+    text = b"\r\n".join([b"POST /a HTTP/1.1", b"Host: x", *(reversed(lines) if last else lines)]) + b"\r\n\r\nabc"
+    first, second = read_head(text % 7), read_head(text % 1234567890)
+    assert first is not None
+    assert second is not None
+    assert second.template is first.template
+    assert (first.sequence, second.sequence) == ("7", "1234567890")
+    assert dict(second.headers) == {"host": "x", "content-length": "3", "stockade-producer-seq": "1234567890"}
+    for head, data in ((first, text % 7), (second, text % 1234567890)):
+        assert (data[head.body_start :], head.end) == (b"abc", len(data))
+
+
 NAMES = st.sampled_from(
-    [b"Host", b"content-length", b"Content-Length", b"X-Y", b"Connection", b"Stockade-Session", b"A "]
+    [
+        *(b"Host", b"content-length", b"Content-Length", b"X-Y", b"Connection", b"Stockade-Session", b"A "),
+        *(b"Stockade-Producer-Seq", b"stockade-producer-seq"),
+    ]
 )
 VALUES = st.one_of(
     st.sampled_from(
@@ -296,7 +316,7 @@ def test_where_a_request_ends_is_where_aiohttp_sees_its_end(head_bytes: bytes, r
         assert not upgraded
         assert not tail
         assert payload.is_eof()
-        assert (message.method, message.path) == (head.method, head.path)
+        assert (message.method, message.path) == (head.template.method, head.template.path)
         assert {name.lower(): value for name, value in message.headers.items()} == head.headers
         body = await payload.read()
         assert body == data[head.body_start : head.end]

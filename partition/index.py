@@ -19,6 +19,7 @@ CRC-32 of all bytes of the file before this field.
 """
 _FIELDS = struct.Struct("<QQqqqqQIIIihxx")
 _CHECK = struct.Struct("<I")
+_BEHIND_A_CHECK = 0x2144DF1C  # the CRC-32 of anything that is followed by its own CRC-32
 _BASE_AND_POSITION = struct.Struct("<QQ")
 _BASE_AND_COUNT = struct.Struct("<Q48xI")
 _MAX_TIMESTAMP = struct.Struct("<32xq")
@@ -50,7 +51,6 @@ class SegmentIndex:
         self._entries: bytearray | None = bytearray()
         self._load: Callable[[SegmentIndex], bytes] | None = None
         self._count = 0
-        self._check = 0
         self._written = 0  # of the bytes of the index file
 
     @classmethod
@@ -63,13 +63,11 @@ class SegmentIndex:
         if not count:
             return index
         behind = len(entries) - _CHECK.size
-        check = crc32(memoryview(entries)[:behind])
-        if check != _CHECK.unpack_from(entries, behind)[0]:
+        if crc32(memoryview(entries)[:behind]) != _CHECK.unpack_from(entries, behind)[0]:
             raise IndexDamaged("its bytes do not have the CRC that they should have")
         if _BASE_AND_POSITION.unpack_from(entries) != (base_offset, start):
             raise IndexDamaged("it belongs to another segment")
         index._entries, index._count, index._written = bytearray(entries), count, len(entries)
-        index._check = crc32(_CHECK.pack(check), check)
         index.next_offset = index._end(count - 1)
         index.size = sum(_POSITION_AND_LENGTH.unpack_from(entries, (count - 1) * ENTRY.size))
         index.greatest_timestamp_ms = index._greatest(count - 1)
@@ -104,31 +102,28 @@ class SegmentIndex:
 
     def add(self, command: Append, writer_epoch: int) -> None:
         """Enter the batch that comes behind the others."""
-        stamp = command.stamp
+        assert self._entries is not None, "a full segment does not grow"
+        stamp, length = command.stamp, len(command.message)
         self.greatest_timestamp_ms = max(self.greatest_timestamp_ms, command.max_timestamp_ms)
         self.last_timestamp_ms = command.timestamp_ms
         fields = _FIELDS.pack(
             self.next_offset,
             self.size,
-            stamp.pid if stamp else -1,
+            -1 if stamp is None else stamp.pid,
             command.timestamp_ms,
             command.max_timestamp_ms,
             self.greatest_timestamp_ms,
             writer_epoch,
             command.count,
-            len(command.message),
+            length,
             command.crc,
-            stamp.first_seq if stamp else -1,
-            stamp.epoch if stamp else -1,
+            -1 if stamp is None else stamp.first_seq,
+            -1 if stamp is None else stamp.epoch,
         )
-        assert self._entries is not None, "a full segment does not grow"
-        check = crc32(fields, self._check)
-        entry = fields + _CHECK.pack(check)
-        self._check = crc32(entry[-_CHECK.size :], check)
-        self._entries += entry
+        self._entries += fields + _CHECK.pack(crc32(fields, _BEHIND_A_CHECK if self._count else 0))
         self._count += 1
         self.next_offset += command.count
-        self.size += len(command.message)
+        self.size += length
 
     def batch(self, number: int) -> StoredBatch:
         """The batch at a place of the index, from 0."""

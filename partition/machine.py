@@ -189,7 +189,10 @@ class PartitionMachine:
         return Appended(base_offset, last_offset, False, self.log_start, command.timestamp_ms)
 
     def _judge_writer(self, command: Append | AppendStage, count: int) -> StockadeError | None:
-        return self._judge_topic(command) or self._judge_fence(command, count) or self._judge_owner(command)
+        refusal = self._judge_topic(command) or self._judge_fence(command, count)
+        if refusal is not None or self.config.writer_group is None:
+            return refusal
+        return self.readers.judge(self.config.writer_group, command.fence_epoch)
 
     def _judge_topic(self, command: Append | Trim | PutStage | ChangeStages | AppendStage) -> StockadeError | None:
         topic_id = self.config.topic_id
@@ -207,10 +210,6 @@ class PartitionMachine:
             outcome = self.producers.outcome(command.stamp, count) if count else UNKNOWN_FIELDS
             return ProducerFenced(**refusal.fields, outcome=outcome)
         return refusal
-
-    def _judge_owner(self, command: Append | AppendStage) -> StockadeError | None:
-        group = self.config.writer_group
-        return None if group is None else self.readers.judge(group, command.fence_epoch)
 
     def _judge_message_id(self, message_id: str) -> Appended | StockadeError | None:
         if not self.config.dedupe_window_ms:

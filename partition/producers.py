@@ -48,17 +48,23 @@ class Producers:
         ``strict`` as in the topic's configuration; a refusal may tell where the log begins and ends.
         """
         entry = self.entries.get(stamp.pid)
-        was_dropped = stamp.first_seq > 0 and stamp.pid <= self.max_dropped_pid
-        if entry is None and (is_named(stamp.pid) or not was_dropped):
-            return NotEnrolled(stamp.pid)  # a named producer's epoch is judged before its sequence
         if entry is None:
+            # A named producer's epoch is judged before its sequence.
+            if is_named(stamp.pid) or not self._was_dropped(stamp):
+                return NotEnrolled(stamp.pid)
             return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
         verdict = judge(entry, stamp, count, strict)
+        if verdict is None:
+            return None
         if isinstance(verdict, InvalidProducerEpoch):
             return InvalidProducerEpoch(**verdict.fields, outcome=self.outcome(stamp, count))
-        if isinstance(verdict, OutOfOrderSequence) and was_dropped and entry.is_bare:
+        if isinstance(verdict, OutOfOrderSequence) and entry.is_bare and self._was_dropped(stamp):
             return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
         return verdict
+
+    def _was_dropped(self, stamp: Stamp) -> bool:
+        """Whether what came before this batch may have been forgotten."""
+        return stamp.first_seq > 0 and stamp.pid <= self.max_dropped_pid
 
     def judge_epoch(self, pid: ProducerId, epoch: int) -> NotEnrolled | StockadeError | None:
         """Verdict about what a producer asks for without a batch; None accepts it. Changes nothing."""

@@ -39,6 +39,7 @@ class AppliedMachine:
 
     def __init__(self, stored: StoredMachine, changed: Signal) -> None:
         self._stored = stored
+        self._apply = stored.machine.apply
         self._changed = changed
         self.start: Callable[[Path], None] = stored.start
         self.flush: Callable[[], None] = stored.flush
@@ -52,7 +53,7 @@ class AppliedMachine:
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, then notify."""
-        result = self._stored.apply(index, term, command)
+        result = self._apply(index, term, command)
         self._changed.notify()
         return result
 

@@ -18,6 +18,10 @@ class Signal:
     def notify(self) -> None:
         """The state may have changed: let the waiters look again."""
         self.count += 1
+        if self._waiters:
+            self._wake()
+
+    def _wake(self) -> None:
         waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             if not waiter.done():

@@ -106,10 +106,10 @@ class Writing(PartitionGroup):
     def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
         """Propose the batch without waiting: ``settle`` is called with the verdict, exactly once.
 
-        False: nothing was proposed, and ``settle`` is not called, for there is something to see to first. ``append``
-        does that.
+        False: nothing was proposed, and ``settle`` is not called, for the topic's configuration has to be put in force
+        first. ``append`` does that.
         """
-        if not self.group.is_leader or not self.is_configured:
+        if self.machine.config_order < self.config_order:
             return False
         stop_at("append-received")
 

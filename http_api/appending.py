@@ -102,7 +102,8 @@ def _read(route: Route, context: Context, request: Request) -> Prepared | None:
     body, sequence = request.body, request.head.sequence
     place = request.match_info
     asked = _asked(request.head.template, place["topic"], place["partition"], sequence is not None)
-    context.tokens.check(asked.authorization, route.needs)
+    if context.tokens.are_needed:
+        context.tokens.check(asked.authorization, route.needs)
     partition = context.service.held(asked.topic, asked.partition)
     if partition is None or not partition.is_leading:
         return None
@@ -111,9 +112,9 @@ def _read(route: Route, context: Context, request: Request) -> Prepared | None:
         return None
     conditions = asked.conditions if sequence is None else numbered(asked.conditions, sequence)
     batch = read_batch(asked.form, body, now_ms=now_ms(), batch_bytes_max=bytes_max)
-    check_message_id(partition, conditions)
-    context.admit(len(body))
-    return Prepared(partition, batch, conditions, len(body))
+    if conditions.message_id is not None:
+        check_message_id(partition, conditions)
+    return Prepared(partition, batch, conditions, len(body)) if context.admit(len(body)) else None
 
 
 @lru_cache(HEADS_REMEMBERED_MAX)

@@ -114,19 +114,19 @@ class Context:
             self._stopping = asyncio.get_running_loop().create_future()
         return self._stopping
 
-    def admit(self, body_bytes: int) -> None:
-        """Take a place for one request and its body, both or none. Raises ThrottlingQuotaExceeded."""
-        self.bodies.take(body_bytes)
-        try:
-            self.requests.take(1)
-        except ThrottlingQuotaExceeded:
-            self.bodies.give_back(body_bytes)
-            raise
+    def admit(self, body_bytes: int) -> bool:
+        """Take a place for one request and its body; False: both are not to be had, and nothing was taken."""
+        bodies, requests = self.bodies, self.requests
+        if bodies.used + body_bytes > bodies.limit or requests.used >= requests.limit:
+            return False
+        bodies.used += body_bytes
+        requests.used += 1
+        return True
 
     def dismiss(self, body_bytes: int) -> None:
         """What ``admit`` took."""
-        self.bodies.give_back(body_bytes)
-        self.requests.give_back(1)
+        self.bodies.used -= body_bytes
+        self.requests.used -= 1
 
     def stop(self) -> None:
         """End what waits. Repeating it does nothing."""

@@ -36,7 +36,7 @@ class Kept:
         """Of commands, since the last checkpoint."""
         self._due = due
         self._checkpoint_bytes = checkpoint_bytes
-        self.flush: Callable[[], None] | None = getattr(machine, "flush", None)
+        self._flush: Callable[[], None] | None = getattr(machine, "flush", None)
         if isinstance(machine, CheckpointedMachine):
             self.capture: Callable[[], Image] = machine.capture
             self.restore: Callable[[Path, bytes, Sequence[FileExtent]], None] = machine.restore
@@ -55,10 +55,14 @@ class Kept:
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, and count."""
         self.applied_bytes += len(command)
-        result = self.machine.apply(index, term, command)
+        return self.machine.apply(index, term, command)
+
+    def flush(self) -> None:
+        """A run of applies is over: write what the machine keeps of it, and see whether it is time for a checkpoint."""
+        if self._flush is not None:
+            self._flush()
         if self.is_due:
             self._due()
-        return result
 
 
 class Keeper:

@@ -75,9 +75,6 @@ def test_where_something_comes_first_nothing_is_proposed(tmp_path: Path) -> None
         group = group_of(one)
         assert not one.submit(batch(), ANY, never)  # it is not configured
         await one.configure()
-        group.is_leader = False
-        assert not one.submit(batch(), ANY, never)
-        group.is_leader = True
         with pytest.raises(InvalidRequest):
             one.submit(batch(), Conditions(message_id="m"), never)
         assert isinstance(group, Submitting)

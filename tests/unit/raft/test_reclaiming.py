@@ -23,6 +23,7 @@ def test_what_a_checkpoint_would_set_free_counts_as_what_was_applied(tmp_path: P
     kept = Kept(machine, None, lambda: asked.append(machine.count), checkpoint_bytes=500)  # type: ignore[arg-type]
     for index in range(1, 6):
         kept.apply(index, 1, b"x")
+        kept.flush()
     assert (asked, kept.is_due) == ([5], True)
     machine.reclaimable = 0
     assert not kept.is_due

@@ -7,7 +7,7 @@ the first bytes on of which the end of a request is not known. It decides nothin
 
 import asyncio
 import re
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -16,8 +16,8 @@ from aiohttp.helpers import rfc822_formatted_time
 
 from .call import Route
 from .context import Context
-from .dispatch import HEADER_BYTES_MAX, Handler, endpoint
-from .framing import HEADS_REMEMBERED_MAX, Head, Template, read_head
+from .dispatch import Handler, endpoint
+from .framing import HEADS_REMEMBERED_MAX, Template, read_head
 from .metrics import note
 from .plain import Plain, head_of
 from .short import Request, Starter
@@ -42,7 +42,9 @@ class Lane:
     def __init__(self, routes: Iterable[Route], context: Context) -> None:
         """Those of ``routes`` that are frequent."""
         self._metrics = context.metrics
-        self._find = lru_cache(HEADS_REMEMBERED_MAX)(self._search)
+        self.find: Callable[[Template], tuple[Exit, dict[str, str]] | None]
+        """The way of a request, and its path parameters; None: it has no short one."""
+        self.find = lru_cache(HEADS_REMEMBERED_MAX)(self._search)
         self._exits: dict[str, list[Exit]] = {}
         for route in routes:
             if route.is_frequent:
@@ -51,10 +53,6 @@ class Lane:
                 start = None if route.shorten is None else route.shorten(route, context, handler)
                 found = Exit(pattern, _PARAMETER.findall(route.path), route, handler, start)
                 self._exits.setdefault(route.method, []).append(found)
-
-    def find(self, head: Head) -> tuple[Exit, dict[str, str]] | None:
-        """The way of a request, and its path parameters; None: it has no short one."""
-        return None if head.body_start > HEADER_BYTES_MAX else self._find(head.template)
 
     def _search(self, template: Template) -> tuple[Exit, dict[str, str]] | None:
         if "expect" in template.headers:
@@ -117,7 +115,7 @@ class LaneHandler(web.RequestHandler):
             self._in_step = False
             return False
         self._owed = head.end - len(data)
-        way = None if self._owed or self._is_occupied() else self._lane.find(head)
+        way = None if self._owed or self._is_occupied() else self._lane.find(head.template)
         if way is None:
             return False
         self._begin(way[0], Request(self, head, way[1], data[head.body_start :]))

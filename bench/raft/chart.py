@@ -9,7 +9,7 @@ WIDTH, BAR, GAP, LEFT = 900, 18, 6, 320
 PICTURES = {
     "throughput": ("commits a second", "commits_per_s", ("size", "in_flight"), "{} B x {}"),
     "nosync": ("commits a second without fdatasync", "commits_per_s", ("size", "in_flight"), "{} B x {}"),
-    "groups": ("commits a second, 100 B x 256", "commits_per_s", ("groups",), "{} groups"),
+    "groups": ("commits a second, 100 B", "commits_per_s", ("groups", "in_flight"), "{} groups, {} in flight"),
     "idle": ("CPU % of a node, idle", "cpu_percent", ("groups",), "{} groups"),
     "failover": ("failover, p50 in ms", "p50_ms", ("groups", "cause"), "{} groups, {}"),
     "memory": ("RSS in MB", "rss_mb", ("entries",), "{} entries"),

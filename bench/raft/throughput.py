@@ -6,6 +6,10 @@ from tables import Column, Options, Row, Table, medians
 PAYLOADS = (100, 1 << 10, 16 << 10, 64 << 10, 512 << 10)
 IN_FLIGHT = (1, 16, 64, 256)
 GROUPS = (1, 16, 64, 256, 1024)
+IN_FLIGHT_TOGETHER, IN_FLIGHT_EACH = 256, 64
+"""By number of groups: so many in flight in all of them together, and so many in each."""
+IN_FLIGHT_MAX = 8192
+"""More than that on one node is no load but an overload: rows with more are left out."""
 IN_FLIGHT_BYTES_MAX = 64 << 20
 """Rows that would have more in flight are left out: the groups refuse it."""
 COLUMNS = (
@@ -47,12 +51,14 @@ def without_fsync(options: Options) -> list[Row]:
 
 
 def groups(options: Options) -> list[Row]:
-    """The same load over ever more groups, all led by one node."""
-    table = Table("By number of groups that are proposed to, led by one node", COLUMNS)
+    """The same load over ever more groups, all led by one node: as many in flight altogether, then as many in each."""
+    table = Table("By number of groups that are proposed to, led by one node; in flight: in all of them", COLUMNS)
     for count in (1, 64) if options.short else GROUPS:
         with fleet() as nodes:
             nodes.open(1, count)
             everyone = list(range(1, count + 1))
             nodes.load(everyone, size=100, in_flight=max(64, count), seconds=0.5, profile=None)
-            table.add(measure(nodes, everyone, 100, 256, options))
+            for in_flight in (IN_FLIGHT_TOGETHER, IN_FLIGHT_EACH * count):
+                if in_flight <= IN_FLIGHT_MAX:
+                    table.add(measure(nodes, everyone, 100, in_flight, options))
     return table.rows

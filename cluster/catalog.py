@@ -79,7 +79,8 @@ class Topic(msgspec.Struct):
     placements: list[list[str]]
     epochs: list[int]
     founders: list[dict[str, int]]
-    created: Definition
+    created: Definition | None = None
+    """None: it was created before this was kept."""
 
     @property
     def partitions(self) -> int:
@@ -130,7 +131,7 @@ class Catalog:
         _check_shape(command, factor)
         definition = Definition(command.partitions, factor, command.config)
         if existing is not None:
-            if existing.created != definition:
+            if _definition(existing) != definition:
                 detail = f"Topic {existing.name} exists with another definition"
                 raise TopicAlreadyExists(detail, topic_id=existing.topic_id)
             return TopicCreated(existing.topic_id, created=False)
@@ -235,6 +236,10 @@ def _replication_factor(command: CreateTopic, existing: Topic | None) -> int:
     if existing is not None:
         return existing.replication_factor
     return REPLICATION_FACTOR_DEFAULT if len(command.nodes) >= REPLICATION_FACTOR_DEFAULT else 1
+
+
+def _definition(topic: Topic) -> Definition:
+    return topic.created or Definition(topic.partitions, topic.replication_factor, topic.config)
 
 
 def _check_shape(command: CreateTopic, factor: int) -> None:

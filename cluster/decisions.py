@@ -49,7 +49,7 @@ from .refs import FenceRef, ReaderRef
 from .resources import Key, Owning, partition_named
 from .topic_commands import ChangeTopic, FenceTopic, TopicChanged, TopicFenced
 
-FENCE_REASON_CHARACTERS_MAX = 249
+FENCE_REASON_CHARACTERS_MAX = 200
 _GROUP = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 
 

@@ -47,7 +47,7 @@ class Request:
     raw_headers: tuple[tuple[bytes, bytes], ...] = ()  # their size was looked at
 
     def __init__(self, connection: Connection, head: Head, match_info: dict[str, str], body: bytes) -> None:
-        self.connection = connection
+        self.connection: Connection = connection
         self.head: Head = head
         self._headers: CIMultiDict[str] | None = None
         self.match_info: dict[str, str] = match_info

@@ -91,4 +91,4 @@ class TopicFence(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/topics/{topic}/fence."""
 
     partitions: Partitions
-    reason: Annotated[str, Meta(min_length=1, max_length=249)] | UnsetType = UNSET
+    reason: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET

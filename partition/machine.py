@@ -162,7 +162,7 @@ class PartitionMachine:
         """Append for somebody who may write."""
         stamp = command.stamp
         if stamp is not None:
-            verdict = self.producers.judge(stamp, command.count, self.config.strict_sequence, self.log)
+            verdict = self.producers.judge(stamp, command.count, self.config, self.log)
             if isinstance(verdict, Repeated):
                 return self._duplicate(verdict.batch)
             if verdict is not None:

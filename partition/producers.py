@@ -18,6 +18,7 @@ from .commands import (
     Token,
     is_named,
 )
+from .config import PartitionConfig
 from .errors import InvalidProducerEpoch, OutOfOrderSequence, StockadeError, UnknownProducerId
 from .log import Log
 from .sequences import UNKNOWN, Entry, Outcome, Repeated, Run, certify, judge
@@ -42,18 +43,22 @@ class Producers:
         self.max_dropped_pid: ProducerId = -1
         self.max_dropped_order: int = -1
 
-    def judge(self, stamp: Stamp, count: int, strict: bool, log: Log) -> Repeated | NotEnrolled | StockadeError | None:
+    def judge(
+        self, stamp: Stamp, count: int, config: PartitionConfig, log: Log
+    ) -> Repeated | NotEnrolled | StockadeError | None:
         """Verdict (SEMANTICS 5.8, A6 to A9) about a batch; None accepts it. Changes nothing.
 
-        ``strict`` as in the topic's configuration; a refusal may tell where the log begins and ends.
+        A refusal may tell where the log begins and ends.
         """
         entry = self.entries.get(stamp.pid)
         if entry is None:
-            # A named producer's epoch is judged before its sequence.
-            if is_named(stamp.pid) or not self._was_dropped(stamp):
+            # A named producer's epoch is judged before its sequence, but nobody is forgotten for a batch that will be
+            # refused either way.
+            has_room = len(self.entries) < config.max_producers
+            if (is_named(stamp.pid) and has_room) or not self._was_dropped(stamp):
                 return NotEnrolled(stamp.pid)
             return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
-        verdict = judge(entry, stamp, count, strict)
+        verdict = judge(entry, stamp, count, config.strict_sequence)
         if verdict is None:
             return None
         if isinstance(verdict, InvalidProducerEpoch):

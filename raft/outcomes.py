@@ -3,8 +3,11 @@
 import msgspec
 
 
-class Committed(msgspec.Struct, frozen=True, gc=False):
-    """Committed at ``index`` and applied on this node; ``result`` is what the machine's apply returned."""
+class Committed(msgspec.Struct, frozen=True):
+    """Committed at ``index`` and applied on this node; ``result`` is what the machine's apply returned.
+
+    The garbage collector has to see it: a refusal that is raised leads, by way of its traceback, back to it.
+    """
 
     index: int
     term: int

@@ -73,6 +73,20 @@ def test_a_definition_is_compared_with_that_of_the_creation_and_not_with_later_c
     assert driver.do(changed) == TopicAlreadyExists(topic_id=1)
 
 
+def test_a_topic_of_before_its_first_definition_was_kept_is_compared_with_the_present_one() -> None:
+    driver = Driver()
+    driver.do(CREATE)
+    topic = driver.machine.topic("t")
+    assert topic is not None
+    old = {name: value for name, value in msgspec.to_builtins(topic).items() if name != "created"}
+    restored = catalog.Catalog()
+    restored.load([msgspec.convert(old, catalog.Topic)])
+    nodes = driver.machine.membership.nodes
+    assert restored.create(9, CREATE, nodes) == TopicCreated(topic_id=1, created=False)
+    with pytest.raises(TopicAlreadyExists):
+        restored.create(9, create(partitions=3), nodes)
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_of_a_partition_its_leader_is_believed(first: int) -> None:
     """It has applied what was answered, and a follower may not know yet that the slot is free."""

@@ -17,6 +17,7 @@ from stockade.cluster.enrolments import PRODUCER_EPOCH_FINAL
 from stockade.cluster.registry import NAME_TTL_MS
 from stockade.cluster.work import InstallProducerWork, WithdrawWork
 from stockade.partition.commands import PRODUCER_EPOCH_MAX, NotEnrolled, Stamp
+from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import InvalidProducerIdMapping, StockadeError
 from stockade.partition.log import MemoryLog
 
@@ -123,7 +124,7 @@ class ProducerProtocol(Postal):
         return self.name_of[pid] == promise.name
 
     def assert_shut_out(self, group: GroupId, pair: tuple[int, int]) -> None:
-        verdict = self.house.partition(group).producers.judge(Stamp(*pair, 0), 1, False, MemoryLog())
+        verdict = self.house.partition(group).producers.judge(Stamp(*pair, 0), 1, PartitionConfig(1), MemoryLog())
         assert isinstance(verdict, NotEnrolled | StockadeError), "an older instance may write"
 
     def check_settled(self) -> None:

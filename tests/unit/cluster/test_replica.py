@@ -1,6 +1,7 @@
 """A replica as the HTTP interface uses it, over a group that commits everything at once."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from stockade.partition.errors import (
     LeaderNotAvailable,
     NotLeaderOrFollower,
     NotOwner,
+    OffsetMismatch,
     OffsetOutOfRange,
     ProducerBusy,
     ProducerFenced,
@@ -325,3 +327,20 @@ async def test_what_a_follower_is_asked_names_the_leader(tmp_path: Path) -> None
         with pytest.raises(NotLeaderOrFollower) as refusal:
             await step
         assert refusal.value.fields["leader"] == "http://n1"
+
+
+@scenario
+async def test_refused_appends_leave_nothing_behind(tmp_path: Path) -> None:
+    """A refusal that is raised leads by its traceback to the outcome that holds it: the collector must see that one."""
+    one = replica(tmp_path)
+    await append(one)
+
+    def left() -> int:
+        gc.collect()
+        return sum(isinstance(each, OffsetMismatch) for each in gc.get_objects())
+
+    before = left()
+    for _ in range(20):
+        with pytest.raises(OffsetMismatch):
+            await append(one, if_log_end=7)
+    assert left() <= before + 1

@@ -96,6 +96,18 @@ def test_081_the_epoch_of_a_named_producer_that_was_forgotten_is_judged_before_i
         assert (refusal.fields["current_epoch"], refusal.fields["outcome"]["state"]) == (1, "unknown")
 
 
+def test_a_forgotten_producer_whose_batch_is_refused_takes_no_live_ones_place() -> None:
+    """Otherwise one zombie could have each of them forgotten in turn."""
+    driver = Driver(replicas=3, max_producers=2)
+    for pid in (NAMED, NAMED + 2, NAMED + 4):
+        driver.enrol(pid)
+        assert stored(driver.send(pid, 0, 0))
+    assert driver.machine.producer(NAMED) is None
+    assert driver.send(NAMED, 0, 1) == UnknownProducerId(log_start=0, log_end=3)
+    for pid in (NAMED + 2, NAMED + 4):
+        assert stored(driver.send(pid, 0, 1))
+
+
 @pytest.mark.parametrize("dropping", [Retain(2, 0), Trim(2), Trim(None)], ids=["retention", "trim", "trim all"])
 def test_079_dropping_records_keeps_the_producers_and_the_epoch(dropping: Retain | Trim) -> None:
     driver = used_at_0()

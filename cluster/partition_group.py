@@ -39,7 +39,7 @@ class AppliedMachine:
 
     def __init__(self, stored: StoredMachine, changed: Signal) -> None:
         self._stored = stored
-        self._apply = stored.machine.apply
+        self._apply = stored.apply
         self._changed = changed
         self.start: Callable[[Path], None] = stored.start
         self.flush: Callable[[], None] = stored.flush

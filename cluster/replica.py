@@ -13,10 +13,7 @@ from ..partition.commands import (
     Trim,
     Trimmed,
 )
-from ..partition.errors import (
-    NotOwner,
-    OffsetOutOfRange,
-)
+from ..partition.errors import NotOwner, OffsetOutOfRange
 from ..partition.index import SegmentIndex
 from ..partition.segments import Slice
 from ..partition.tenures import Tenure

@@ -1,5 +1,7 @@
 """What a replica does about stages: a base of Replica."""
 
+from msgspec import structs
+
 from ..partition.commands import (
     Appended,
     AppendStage,
@@ -45,17 +47,7 @@ class Staging(Writing):
     async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> tuple[Appended, int]:
         """Append a stage's batch; and the bytes of that. Raises NotFound, and what an append does."""
         await self._prepare_write()
-        command = AppendStage(
-            name=name,
-            timestamp_ms=received_ms,
-            topic_id=conditions.topic_id,
-            token=conditions.token,
-            stamp=conditions.stamp,
-            if_log_end=conditions.if_log_end,
-            message_id=conditions.message_id,
-            fence_epoch=conditions.fence_epoch,
-            now_ms=self.now_ms(),
-        )
+        command = AppendStage(name, received_ms, **structs.asdict(conditions), now_ms=self.now_ms())
         appended = await self._append(command)
         stage = self.machine.stages.stages.get(name)  # its note; somebody may have deleted it since
         return appended, stage.length if stage is not None else 0

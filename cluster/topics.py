@@ -81,12 +81,15 @@ def _freshest(statuses: Iterable[tuple[str, GroupStatus]]) -> dict[int, GroupSta
     """For each group the word of the leader of the highest term, which alone has applied whatever was answered; while
     that one is silent, of a node that knows it, with the higher epoch.
     """
-    best: dict[int, tuple[tuple[int, bool, bool, int], GroupStatus]] = {}
-    for node, status in statuses:
-        rank = (status.term, status.leader == node, status.leader is not None, status.topic_epoch)
-        if status.group_id not in best or rank > best[status.group_id][0]:
-            best[status.group_id] = rank, status
-    return {group: status for group, (_, status) in best.items()}
+    best: dict[int, GroupStatus] = {}
+    for _, status in sorted(statuses, key=_rank, reverse=True):
+        best.setdefault(status.group_id, status)
+    return best
+
+
+def _rank(told: tuple[str, GroupStatus]) -> tuple[int, bool, bool, int]:
+    node, status = told
+    return status.term, status.leader == node, status.leader is not None, status.topic_epoch
 
 
 class Topics:

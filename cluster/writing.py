@@ -109,7 +109,7 @@ class Writing(PartitionGroup):
         False: nothing was proposed, and ``settle`` is not called, for the topic's configuration has to be put in force
         first. ``append`` does that.
         """
-        if self.machine.config_order < self.config_order:
+        if not self.is_configured:
             return False
         stop_at("append-received")
 

@@ -17,13 +17,13 @@ from ..partition.errors import InvalidRequest, LeaderNotAvailable, NotLeaderOrFo
 from ..partition.records import Batch
 from . import media, wire
 from .batches import FORMS, body_bytes_max, read_batch
-from .call import Call, RequestHandler, Route
+from .call import Call, Route
 from .context import Context
 from .dispatch import conclude
 from .framing import HEADS_REMEMBERED_MAX, SEQUENCE, Template
 from .parameters import Parameters
 from .plain import PLAIN_HEADERS, Plain, is_plain
-from .short import Request, Starter
+from .short import Request, RequestHandler, Starter
 from .writing import (
     BASE_OFFSET,
     GUARDS,
@@ -102,8 +102,7 @@ def _read(route: Route, context: Context, request: Request) -> Prepared | None:
     body, sequence = request.body, request.head.sequence
     place = request.match_info
     asked = _asked(request.head.template, place["topic"], place["partition"], sequence is not None)
-    if context.tokens.are_needed:
-        context.tokens.check(asked.authorization, route.needs)
+    context.tokens.check(asked.authorization, route.needs)
     partition = context.service.held(asked.topic, asked.partition)
     if partition is None or not partition.is_leading:
         return None
@@ -112,8 +111,7 @@ def _read(route: Route, context: Context, request: Request) -> Prepared | None:
         return None
     conditions = asked.conditions if sequence is None else numbered(asked.conditions, sequence)
     batch = read_batch(asked.form, body, now_ms=now_ms(), batch_bytes_max=bytes_max)
-    if conditions.message_id is not None:
-        check_message_id(partition, conditions)
+    check_message_id(partition, conditions)
     return Prepared(partition, batch, conditions, len(body)) if context.admit(len(body)) else None
 
 

@@ -19,7 +19,7 @@ from . import wire
 from .context import Context
 from .parameters import Parameters
 from .peers import FORWARDED_BY
-from .short import Starter
+from .short import RequestHandler, Starter
 from .tokens import Right
 
 DEADLINE_S = 10.0
@@ -38,7 +38,6 @@ _UNREAD = Parameters({}, (), (), ())
 
 
 Handler = Callable[["Call"], Awaitable[web.StreamResponse]]
-RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)

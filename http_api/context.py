@@ -41,9 +41,13 @@ class Budget:
         self.used: int = 0
         self._what = what
 
+    def has_room(self, count: int) -> bool:
+        """Whether there is that much left."""
+        return self.used + count <= self.limit
+
     def take(self, count: int) -> None:
         """Raises ThrottlingQuotaExceeded when there is not that much left."""
-        if self.used + count > self.limit:
+        if not self.has_room(count):
             text = f"the node has too many {self._what} already"
             raise ThrottlingQuotaExceeded(text, retry_after_ms=_THROTTLED_MS)
         self.used += count
@@ -116,17 +120,16 @@ class Context:
 
     def admit(self, body_bytes: int) -> bool:
         """Take a place for one request and its body; False: both are not to be had, and nothing was taken."""
-        bodies, requests = self.bodies, self.requests
-        if bodies.used + body_bytes > bodies.limit or requests.used >= requests.limit:
+        if not (self.bodies.has_room(body_bytes) and self.requests.has_room(1)):
             return False
-        bodies.used += body_bytes
-        requests.used += 1
+        self.bodies.take(body_bytes)
+        self.requests.take(1)
         return True
 
     def dismiss(self, body_bytes: int) -> None:
         """What ``admit`` took."""
-        self.bodies.used -= body_bytes
-        self.requests.used -= 1
+        self.bodies.give_back(body_bytes)
+        self.requests.give_back(1)
 
     def stop(self) -> None:
         """End what waits. Repeating it does nothing."""

@@ -7,7 +7,7 @@ logged with the request's id and answered INTERNAL_ERROR. A client that went awa
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.typedefs import Middleware
@@ -30,6 +30,7 @@ from .context import Context
 from .forwarding import pass_on
 from .leading import where_it_is_led
 from .metrics import NO_ROUTE, OBSERVATION, Observation
+from .short import RequestHandler
 
 HEADER_BYTES_MAX = 16 * 1024
 """Largest headers of a request, all together."""
@@ -45,10 +46,8 @@ _VERSIONS = (HttpVersion10, HttpVersion11)
 _LINE_EXTRA = len(": \r\n")
 _log = logging.getLogger(__name__)
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-
-def endpoint(route: Route, context: Context) -> Handler:
+def endpoint(route: Route, context: Context) -> RequestHandler:
     """The aiohttp handler of a route."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -92,7 +91,7 @@ def observer(context: Context) -> Middleware:
     """The middleware around everything: what the log line needs, and problems for what no route answers."""
 
     @web.middleware
-    async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def observe(request: web.Request, handler: RequestHandler) -> web.StreamResponse:
         resource = request.match_info.route.resource
         request[OBSERVATION] = Observation(context.metrics, resource.canonical if resource is not None else NO_ROUTE)
         if request.version not in _VERSIONS:

@@ -16,11 +16,11 @@ from aiohttp.helpers import rfc822_formatted_time
 
 from .call import Route
 from .context import Context
-from .dispatch import Handler, endpoint
+from .dispatch import endpoint
 from .framing import HEADS_REMEMBERED_MAX, Template, read_head
 from .metrics import note
 from .plain import Plain, head_of
-from .short import Request, Starter
+from .short import Request, RequestHandler, Starter
 
 _SEGMENT = r"([A-Za-z0-9_-][A-Za-z0-9._-]*)"
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -32,7 +32,7 @@ class Exit(NamedTuple):
     pattern: re.Pattern[str]
     names: list[str]
     route: Route
-    handler: Handler
+    handler: RequestHandler
     start: Starter | None
 
 

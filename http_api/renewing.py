@@ -9,10 +9,10 @@ from typing import cast
 from aiohttp import web
 
 from . import wire
-from .call import RequestHandler, Route
+from .call import Route
 from .context import Context
 from .plain import Plain, is_plain
-from .short import Request, Starter
+from .short import Request, RequestHandler, Starter
 
 
 def shortened(route: Route, context: Context, general: RequestHandler) -> Starter:

@@ -11,6 +11,9 @@ from yarl import URL
 from .framing import Head
 from .plain import Plain
 
+RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+"""A handler of aiohttp's kind."""
+
 
 class Connection(Protocol):
     """Where a request came from. It is answered once, in one of the two ways."""
@@ -95,7 +98,7 @@ class Request:
         """None when the client is gone."""
         return self.connection.transport
 
-    def leave_to(self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> None:
+    def leave_to(self, handler: RequestHandler) -> None:
         """Let a handler of aiohttp's kind answer."""
         self.connection.answer_later(handler(cast(web.Request, self)))
 

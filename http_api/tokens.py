@@ -24,8 +24,6 @@ class Tokens:
     def __init__(self, rights: Mapping[str, Right]) -> None:
         """``rights`` by the SHA-256 of a token, in lower-case hexadecimal digits; empty: nobody needs one."""
         self._rights = dict(rights)
-        self.are_needed: bool = bool(rights)
-        """Whether anybody has to have one."""
 
     def check(self, authorization: str | None, needed: Right | None) -> None:
         """Whether a request with this header may do what needs that right (None: nothing is needed).

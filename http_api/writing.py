@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 from aiohttp import web
+from msgspec import structs
 
 from ..cluster.model import Conditions
 from ..cluster.service import Partition
@@ -81,14 +82,8 @@ def numbered(conditions: Conditions, sequence: str) -> Conditions:
     """These conditions, which have a stamp, with another sequence number in it. Raises InvalidRequest."""
     stamp = conditions.stamp
     assert stamp is not None
-    return Conditions(
-        conditions.topic_id,
-        conditions.token,
-        Stamp(stamp.pid, stamp.epoch, integer(_PRODUCER[2], sequence, 0, SEQUENCE_MODULUS - 1)),
-        conditions.if_log_end,
-        conditions.message_id,
-        conditions.fence_epoch,
-    )
+    first_seq = integer(_PRODUCER[2], sequence, 0, SEQUENCE_MODULUS - 1)
+    return structs.replace(conditions, stamp=Stamp(stamp.pid, stamp.epoch, first_seq))
 
 
 def refuse_headers(given: Parameters, why: str) -> None:

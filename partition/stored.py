@@ -21,6 +21,8 @@ class StoredMachine:
         assert machine.log is log
         self.machine = machine
         self.log = log
+        self.apply: Callable[[int, int, bytes], object] = machine.apply
+        """Apply one committed command."""
         self._stage_files = DiskStageFiles()
         machine.stages.files = self._stage_files
 
@@ -33,10 +35,6 @@ class StoredMachine:
         """Begin with nothing, in an empty directory."""
         self.log.start(directory)
         self._stage_files.begin(directory)
-
-    def apply(self, index: int, term: int, command: bytes) -> object:
-        """Apply one committed command."""
-        return self.machine.apply(index, term, command)
 
     def flush(self) -> None:
         """Write the batches that were applied to their file."""

@@ -183,12 +183,7 @@ class FakePartition(FakeSubmitting, FakeStaging):
             crc=batch.crc,
             timestamp_ms=batch.received_ms,
             max_timestamp_ms=batch.max_timestamp_ms,
-            topic_id=conditions.topic_id,
-            token=conditions.token,
-            stamp=conditions.stamp,
-            if_log_end=conditions.if_log_end,
-            message_id=conditions.message_id,
-            fence_epoch=conditions.fence_epoch,
+            **msgspec.structs.asdict(conditions),
         )
         result = self._decide(command)
         self.cluster.wake()

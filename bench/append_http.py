@@ -50,15 +50,19 @@ class Load(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """One request in flight at all times."""
+    """One request in flight at all times, once it is started."""
 
-    def __init__(self, requests: Iterator[bytes], latencies: list[float], end: float) -> None:
-        self._requests, self._latencies, self._end = requests, latencies, end
+    def __init__(self, requests: Iterator[bytes], latencies: list[float]) -> None:
+        self._requests, self._latencies = requests, latencies
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send the first request."""
+        """Called by the loop."""
         self._transport = cast(asyncio.Transport, transport)
+
+    def start(self, end: float) -> None:
+        """Send the first request; the last one is sent before ``end``."""
+        self._end = end
         self._send()
 
     def data_received(self, data: bytes) -> None:
@@ -79,19 +83,25 @@ class Connection(asyncio.Protocol):
 
 
 async def drive(url: str, requests: Requests, in_flight: int, seconds: float) -> Load:
-    """Keep so many requests in flight."""
+    """Keep so many requests in flight. The clock begins when all connections are there: those that have one already
+    would delay the others.
+    """
     loop, latencies = asyncio.get_running_loop(), list[float]()
     address = urlsplit(url)
-    began = time.perf_counter()
-    made = [
-        await loop.create_connection(
-            lambda number=number: Connection(requests(number), latencies, began + seconds),  # type: ignore[misc]
-            address.hostname or "",
-            address.port or 80,
-        )
+    connections = [
+        (
+            await loop.create_connection(
+                lambda number=number: Connection(requests(number), latencies),  # type: ignore[misc]
+                address.hostname or "",
+                address.port or 80,
+            )
+        )[1]
         for number in range(in_flight)
     ]
-    await asyncio.gather(*(connection.done for _, connection in made))
+    began = time.perf_counter()
+    for connection in connections:
+        connection.start(began + seconds)
+    await asyncio.gather(*(connection.done for connection in connections))
     took = time.perf_counter() - began
     latencies.sort()
     count = len(latencies)

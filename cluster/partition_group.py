@@ -37,6 +37,9 @@ _Answer = TypeVar("_Answer", bound=Result)
 class AppliedMachine:
     """A partition's machine and files as its group runs them; wakes waiting readers whenever the state changed."""
 
+    bundles: bool = True
+    """No command of a partition looks at its index."""
+
     def __init__(self, stored: StoredMachine, changed: Signal) -> None:
         self._stored = stored
         self._apply = stored.apply

@@ -20,11 +20,12 @@ from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
 
 from ..partition.switches import stop_at
+from .bundles import commands_of, entries_of
 from .configuration import CONFIGURATION, Configuration
 from .election import Election
 from .following import Following, InvariantBroken
 from .gate import Gate
-from .journal import NO_OP, Journal
+from .journal import Journal
 from .leading import Leading
 from .library import check_library
 from .membership import Membership
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 else:
     from pysyncobj import SyncObj
 
-REGULAR = b"\x00"
-"""The first byte of an entry is pysyncobj's command type: this, a no-op or a configuration."""
 COMMIT_NOTICE_S = 0.02  # an idle leader tells of a commit so much later; a busy one tells with its next entries
 
 
@@ -134,18 +133,21 @@ class Engine(SyncObj):
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Append the queue if we lead. Otherwise reject it: a deposed leader forwards nothing (D20)."""
         queue, self._queue = self._queue, []
-        for payload, proposal in queue:
-            if self.leading is None:
+        if self.leading is None:
+            for _, proposal in queue:
                 proposal.settle(Rejected(self.leader, self.term))
-            else:
-                self._append(payload, proposal)
+            return
+        for payload, proposals in entries_of(queue, bundles=self._ports.bundles):
+            self._append(payload, proposals)
 
-    def _append(self, payload: bytes, proposal: Proposal | None) -> None:
+    def _append(self, payload: bytes, proposals: list[Proposal]) -> None:
+        """Append an entry; ``proposals`` wait for its commands, in their order."""
         index = self.journal.last_index + 1
         self.journal.add(payload, index, self.term)
-        if proposal is not None:
+        for proposal in proposals:
             proposal.index = index
-            self._SyncObj__commandsWaitingCommit[index].append(proposal)
+        if proposals:
+            self._SyncObj__commandsWaitingCommit[index] = proposals
 
     def _advance_commit(self, leading: Leading) -> None:
         """Only an entry of our own term is committed by counting copies; those before it are committed with it."""
@@ -175,16 +177,14 @@ class Engine(SyncObj):
     def _apply(self, index: int, decided: list[tuple[Proposal, Committed]]) -> None:
         """An exception of the machine goes up, and stops the node: every replica would meet it (D6)."""
         payload, term = self.journal.payload_at(index), self.journal.term_at(index)
-        result: object = None
-        if payload[:1] == REGULAR:
-            result = self._ports.apply(index, term, payload[1:])
-        elif payload[:1] == CONFIGURATION:
-            result = Configuration.of_entry(payload)
-        elif payload != NO_OP:
-            raise InvariantBroken(f"entry {index} is of an unknown type")
+        if payload[:1] == CONFIGURATION:
+            results: list[object] = [Configuration.of_entry(payload)]
+        else:
+            apply = self._ports.apply
+            results = [apply(index, term, command) for command in commands_of(payload)]
         self._SyncObj__raftLastApplied = index
-        for proposal in self._SyncObj__commandsWaitingCommit.pop(index, ()):
-            decided.append((proposal, Committed(index, term, result)))
+        proposals = self._SyncObj__commandsWaitingCommit.pop(index, ())
+        decided += [(it, Committed(index, term, result)) for it, result in zip(proposals, results, strict=False)]
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
         """Send what followers lack, and heartbeats where due or wanted for a read."""

@@ -49,13 +49,13 @@ class Follower:
         """Whether what it has and answers counts as a voter's."""
         return self.is_voter and self.incarnation == self.member_incarnation
 
-    def has_room(self, settings: RaftSettings, waiting: int) -> bool:
-        """Whether another message, of ``waiting`` entries if they fit, may be sent before an answer.
+    def has_room(self, settings: RaftSettings, *, little: bool) -> bool:
+        """Whether another message may be sent before an answer; ``little``: it would be one of few small entries.
 
         Few small ones wait until the message before them is answered, and go together: with many groups on a node it is
         messages that cost, not entries.
         """
-        if self.probing or (waiting < FEW_ENTRIES and self._window_bytes < FEW_BYTES):
+        if self.probing or (little and self._window_bytes < FEW_BYTES):
             return not self._window
         return self._window_bytes < settings.window_bytes_max and len(self._window) < settings.window_messages_max
 

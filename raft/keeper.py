@@ -36,6 +36,7 @@ class Kept:
         """Of commands, since the last checkpoint."""
         self._due = due
         self._checkpoint_bytes = checkpoint_bytes
+        self.bundles: bool = getattr(machine, "bundles", False)
         self._flush: Callable[[], None] | None = getattr(machine, "flush", None)
         if isinstance(machine, CheckpointedMachine):
             self.capture: Callable[[], Image] = machine.capture

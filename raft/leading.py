@@ -3,11 +3,12 @@
 An instance lives as long as one leadership, so nothing learned in one term can count in another.
 """
 
+import sys
 from collections.abc import Callable
 
 from ..partition.switches import has_defect
 from .configuration import AddLearner, Change, Demote, Promote
-from .follower import FEW_ENTRIES, Follower
+from .follower import FEW_BYTES, FEW_ENTRIES, Follower
 from .journal import Journal
 from .membership import Membership
 from .messages import AppendAck, AppendEntries, Offer
@@ -85,14 +86,20 @@ class Leading:
 
     def has_few_to_send(self) -> bool:
         """Whether nobody waits for more than a few entries, and somebody for some."""
-        last_index = self._journal.last_index
-        waiting = [last_index + 1 - each.next_index for each in self.followers.values() if each.connected]
-        return 0 < max(waiting, default=0) < FEW_ENTRIES
+        first = min((each.next_index for each in self.followers.values() if each.connected), default=sys.maxsize)
+        return first <= self._journal.last_index and self._is_little(first)
+
+    def _is_little(self, first: int) -> bool:
+        """Whether the entries from here on are few, and small altogether."""
+        journal = self._journal
+        if first <= journal.base_index or journal.last_index + 1 - first >= FEW_ENTRIES:
+            return False
+        return sum(len(journal.payload_at(index)) for index in range(first, journal.last_index + 1)) < FEW_BYTES
 
     def _feed(self, follower: Follower, commit_index: int, now: float, shared: Shared) -> None:
         last_index = self._journal.last_index
         while follower.next_index <= last_index and follower.has_room(
-            self._settings, last_index + 1 - follower.next_index
+            self._settings, little=self._is_little(follower.next_index)
         ):
             if not self._put(follower, commit_index, now, shared, empty=False):
                 return

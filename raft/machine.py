@@ -15,6 +15,9 @@ class Machine(Protocol):
     Its group calls ``apply`` on the node's event loop, once for each committed command, in log order, on every replica.
     After a restart the log since the last checkpoint is applied again. The result of a call goes to whoever proposed
     the command on this node; elsewhere it is thrown away.
+
+    It may have an attribute ``bundles``, true on every replica: commands that were proposed together may share an entry
+    of the log, and then they have one index. Without it each has an index of its own.
     """
 
     def apply(self, index: int, term: int, command: bytes) -> object:

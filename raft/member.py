@@ -4,7 +4,6 @@ The events are a message, a connection, a tick, "the disk moved on" and a propos
 them, the owner calls ``progress``. An exception that leaves it is fatal for the node.
 """
 
-from .engine import REGULAR
 from .messages import AppendAck, AppendEntries, RaftMessage
 from .ports import Proposal
 from .steering import Steering
@@ -52,7 +51,7 @@ class Member(Steering):
 
     def propose(self, command: bytes, proposal: Proposal) -> None:
         """Queue a command: the next ``progress`` appends it, or rejects it if this node does not lead then."""
-        self._queue.append((REGULAR + command, proposal))
+        self._queue.append((command, proposal))
 
     def want_round(self) -> int:
         """The next ``progress`` begins a round of empty messages; answers its number. For a leader only."""

@@ -22,6 +22,11 @@ class Proposal(Protocol):
 class Ports(Protocol):
     """What an engine needs of its surroundings."""
 
+    @property
+    def bundles(self) -> bool:
+        """Whether the machine takes commands that share an entry."""
+        ...
+
     def send(self, node_id: str, message: RaftMessage) -> bool:
         """Send to a node; False if it surely will not arrive."""
         ...

@@ -275,6 +275,7 @@ class _Ports:
         self._group_id = group_id
         self._around = surroundings
         self.apply = machine.apply
+        self.bundles: bool = getattr(machine, "bundles", False)
         self.clock = surroundings.time
         self.rng = surroundings.rng
         self.log_is_full = surroundings.log_is_full

@@ -40,7 +40,7 @@ class Steering(Engine):
         configuration = changed(self.journal.configuration, change)
         if not self.membership.reaches_majority(configuration):
             raise Refused("it would leave no majority within reach")
-        self._append(configuration.entry(), proposal)
+        self._append(configuration.entry(), [] if proposal is None else [proposal])
         leading.reconfigure(self._ports.clock())
 
     def _advance_commit(self, leading: Leading) -> None:

@@ -38,6 +38,8 @@ def resident_mb() -> float:
 class Nothing:
     """A machine that does nothing, so that only replication is measured."""
 
+    bundles = True
+
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Answer the place."""
         return index

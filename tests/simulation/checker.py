@@ -16,11 +16,13 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from simulation.disk import FIRST_INDEX, View
 from simulation.members import Members, is_new_term_settled
 
+from stockade.raft.bundles import commands_of
 from stockade.raft.configuration import CONFIGURATION, Configuration
 from stockade.raft.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
 from stockade.raft.leading import Leading
@@ -85,6 +87,10 @@ class Seen:
     is_resting: bool = False
     leading: Leading | None = None
     streams: dict[str, Stream] = field(default_factory=dict)
+
+
+def _commands(payload: bytes) -> list[bytes]:
+    return [] if payload.startswith(CONFIGURATION) else commands_of(payload)
 
 
 class Checker:
@@ -216,10 +222,10 @@ class Checker:
         self.require(2 * copies > voters, f"entry {index} was committed with {copies} copies on {voters} disks")
         if entry[1].startswith(CONFIGURATION):
             self.members.committed[group.group_id] = Configuration.of_entry(entry[1])
-        command = b"" if entry[1].startswith(CONFIGURATION) else entry[1][1:]
-        self.require(command not in history.refused, f"entry {index} was rejected, and committed")
-        self.require(not command or command not in history.places, f"entry {index} was committed before")
-        history.places[command] = index
+        for command in _commands(entry[1]):
+            self.require(command not in history.refused, f"{command!r} was rejected, and committed at {index}")
+            self.require(command not in history.places, f"{command!r} was committed before {index}")
+            history.places[command] = index
         history.committed.append(entry)
         history.commit_terms.append(group.term)
         for node, rival in self._world.processes.items():
@@ -235,12 +241,13 @@ class Checker:
     def _check_applied(self, process: "Process", group_id: int, before: int) -> None:
         history, applied = self.history[group_id], process.machines[group_id].applied
         last = applied[before - 1][0] if before else FIRST_INDEX - 1
-        for index, term, command in applied[before:]:
+        for (index, term), rows in groupby(applied[before:], lambda row: row[:2]):
             self.require(index <= history.commit_index, f"{process.node_id}: {index} applied and not committed")
             known = history.committed[index - FIRST_INDEX]
-            self.require(known == (term, b"\x00" + command), f"{process.node_id}: {index} applied as another one")
+            same = known[0] == term and _commands(known[1]) == [command for _, _, command in rows]
+            self.require(same, f"{process.node_id}: {index} applied as another one")
             skipped = history.committed[last + 1 - FIRST_INDEX : index - FIRST_INDEX]
-            is_gap = any(entry[1].startswith(b"\x00") for entry in skipped)
+            is_gap = any(_commands(payload) for _, payload in skipped)
             self.require(not is_gap, f"{process.node_id}: gap before {index}")
             self.require(index > last, f"{process.node_id}: {index} applied again")
             last = index
@@ -295,8 +302,9 @@ class Checker:
             group = attempt.process.groups.get(attempt.group_id)
             if group is not None:
                 self._check_commits(attempt.process, group, self._seen[group].commit_index)
-            entry = history.committed[outcome.index - FIRST_INDEX]
-            self.require(entry == (outcome.term, b"\x00" + attempt.payload), f"{attempt.payload!r} is not where acked")
+            term, payload = history.committed[outcome.index - FIRST_INDEX]
+            is_there = term == outcome.term and attempt.payload in _commands(payload)
+            self.require(is_there, f"{attempt.payload!r} is not where acked")
             self.require(outcome.result == (outcome.index, attempt.payload), f"{attempt.payload!r}: wrong result")
         elif isinstance(outcome, Rejected | Overloaded):
             history.refused.add(attempt.payload)

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from simulation.disk import Record
 
+from stockade.raft.bundles import commands_of, entries_of
 from stockade.raft.engine import Engine
 from stockade.raft.follower import Follower
 from stockade.raft.following import Following
@@ -19,6 +20,7 @@ from stockade.raft.hibernation import Hibernating
 from stockade.raft.journal import Journal
 from stockade.raft.leading import Leading
 from stockade.raft.messages import AppendAck, AppendEntries, RequestVote
+from stockade.raft.ports import Proposal
 from stockade.raft.proposals import Barriers
 from stockade.raft.voting import Voting
 
@@ -252,6 +254,21 @@ def rests_too_early() -> Any:
     return patch.object(Hibernating, "_is_settled", settled)
 
 
+def answers_in_another_order() -> Any:
+    """Whoever proposed commands that share an entry gets the answer to another one's."""
+
+    def swapping(*arguments: Any, bundles: bool) -> Iterator[tuple[bytes, list[Proposal]]]:
+        for payload, proposals in entries_of(*arguments, bundles=bundles):
+            yield payload, proposals[::-1]
+
+    return patch("stockade.raft.engine.entries_of", swapping)
+
+
+def applies_the_first_alone() -> Any:
+    """Of commands that share an entry, all but one are forgotten."""
+    return patch("stockade.raft.engine.commands_of", lambda payload: commands_of(payload)[:1])
+
+
 MUTANTS: tuple[Mutant, ...] = (
     acks_of_any_term,
     refusals_of_another_term_name_their_round,
@@ -274,4 +291,6 @@ MUTANTS: tuple[Mutant, ...] = (
     reads_before_its_own_term,
     never_wakes,
     rests_too_early,
+    answers_in_another_order,
+    applies_the_first_alone,
 )

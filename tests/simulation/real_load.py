@@ -191,7 +191,7 @@ class RealLoad:
     def _answer(self, attempt: Attempt) -> object:
         if not isinstance(attempt.outcome, Committed):
             return None
-        return self._world.results[attempt.group_id, attempt.outcome.index]
+        return self._world.results[attempt.group_id, attempt.payload]
 
     def _installed_epoch(self) -> int:
         """The highest epoch whose install is acknowledged by now."""

@@ -104,13 +104,14 @@ class RealMachine(Machine):
         super().__init__(process)
         self._world: RealWorld = process.world  # type: ignore[assignment]
         self._group_id = group_id
+        self.bundles &= group_id == PARTITION
         self.real = KINDS[group_id]()
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         answer = super().apply(index, term, command)
         body = command.partition(MARK)[2]
         result = self.real.apply(index, term, body)
-        self._world.answered(self._group_id, index, command, result)
+        self._world.answered(self._group_id, command, result)
         if len(self.applied) % CHECK_EVERY == 0:
             self.check()
         return answer
@@ -143,16 +144,17 @@ class RealWorld(World):
     def __init__(self, seed: int, setting: Setting) -> None:
         self.captured: dict[bytes, RealPartition | RealController] = {}
         self.floors: dict[bytes, int] = {}
-        self.results: dict[tuple[int, int], object] = {}
+        self.results: dict[tuple[int, bytes], object] = {}
+        """What the machine of a group answered to a command."""
         super().__init__(seed, setting)
 
     def new_machine(self, process: Process, group_id: int) -> Machine:
         return RealMachine(process, group_id)
 
-    def answered(self, group_id: int, index: int, command: bytes, result: object) -> None:
+    def answered(self, group_id: int, command: bytes, result: object) -> None:
         """A replica applied a command. Every replica answers alike, also the second time."""
-        known = self.results.setdefault((group_id, index), result)
-        self.checker.require(known == result, f"two answers to command {index}: {known} and {result}")
+        known = self.results.setdefault((group_id, command), result)
+        self.checker.require(known == result, f"two answers to {command!r}: {known} and {result}")
         if known is result and isinstance(result, Appended) and not result.duplicate:
             append = decode_command(command.partition(MARK)[2])
             assert isinstance(append, Append)

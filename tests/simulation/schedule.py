@@ -53,6 +53,7 @@ def draw_setting(rng: random.Random) -> Setting:
         disk_s=rng.choice([(0.0001, 0.003), (0.001, 0.05), (0.0, 0.4)]),
         drop_rate=rng.choice([0.0, 0.02, 0.2]),
         drift=rng.choice([0.0, 0.05]),
+        bundles=rng.random() < 0.7,
         raft=raft,
     )
 

@@ -50,6 +50,7 @@ class Machine:
 
     def __init__(self, process: "Process") -> None:
         self.applied: list[tuple[int, int, bytes]] = []
+        self.bundles = process.world.bundles
         self._process = process
         self._images = process.world.images
 
@@ -231,6 +232,8 @@ class Setting:
     disk_s: tuple[float, float] = (0.0002, 0.003)
     drop_rate: float = 0.0
     drift: float = 0.0
+    bundles: bool = False
+    """Whether commands may share an entry."""
     raft: RaftSettings = field(default_factory=RaftSettings)
 
 
@@ -240,6 +243,7 @@ class World:
         self.now = 0.0
         self.settings = setting.raft
         self.drift = setting.drift
+        self.bundles = setting.bundles
         self.nodes: Sequence[str] = tuple(f"n{number}" for number in range(1, setting.nodes + setting.spares + 1))
         self.images: list[tuple[tuple[int, int, bytes], ...]] = []
         self.group_ids = range(1, setting.groups + 1)

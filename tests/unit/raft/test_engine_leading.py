@@ -317,3 +317,17 @@ def test_few_entries_may_wait_for_those_that_will_be_proposed_next(count: int, f
         leader.ack(3, node=node)
     leader.append(count)
     assert leader.leading.has_few_to_send() == few
+
+
+@pytest.mark.parametrize(("size", "few"), [(FEW_BYTES - 1, True), (FEW_BYTES, False)])
+def test_an_entry_of_many_bytes_is_not_little(size: int, few: bool) -> None:
+    leader = Leader(settings=RaftSettings())
+    leader.append(1)
+    leader.broadcast()
+    for node in "fg":
+        leader.ack(3, node=node)
+    leader.append(1)
+    leader.broadcast()
+    leader.journal.add(bytes(size), 4, 1)
+    assert leader.leading.has_few_to_send() == few
+    assert len(leader.broadcast()) == (0 if few else 1), "little waits for the answer to what went before"

@@ -17,9 +17,9 @@ from stockade.raft.settings import RaftSettings
 NUMBERS = count()
 
 
-def started(nodes: int = 3, raft: RaftSettings | None = None) -> tuple[World, str, list[str]]:
+def started(nodes: int = 3, raft: RaftSettings | None = None, *, bundles: bool = False) -> tuple[World, str, list[str]]:
     """A cluster at peace, its leader and its followers."""
-    world = World(1, Setting(nodes, raft=raft or RaftSettings()))
+    world = World(1, Setting(nodes, raft=raft or RaftSettings(), bundles=bundles))
     world.run_until(lambda: bool(world.leaders()))
     world.run(0.5)
     (leader,) = world.leaders()
@@ -47,6 +47,32 @@ def test_a_proposal_is_answered_with_the_machines_result(nodes: int) -> None:
     world, leader, _ = started(nodes)
     outcome = asyncio.run(in_simulated_time(world, world.group(leader).propose(b"hello", 5.0)))
     assert outcome == Committed(3, 1, (3, b"hello"))
+
+
+def test_commands_of_one_turn_share_an_entry_and_each_has_its_own_result() -> None:
+    world, leader, followers = started(bundles=True)
+    answers = [submit(world.group(leader), command) for command in (b"a", b"b", b"c")]
+    world.run(0.5)
+    assert answers == [[Committed(3, 1, (3, command))] for command in (b"a", b"b", b"c")]
+    for node in followers:
+        assert world.processes[node].machines[1].applied == [(3, 1, b"a"), (3, 1, b"b"), (3, 1, b"c")]
+
+
+def test_without_leave_of_the_machine_every_command_has_an_index_of_its_own() -> None:
+    world, leader, _ = started()
+    answers = [submit(world.group(leader), command) for command in (b"a", b"b")]
+    world.run(0.5)
+    assert answers == [[Committed(3, 1, (3, b"a"))], [Committed(4, 1, (4, b"b"))]]
+
+
+def test_whoever_shares_an_entry_that_is_lost_is_told_so_each() -> None:
+    world, leader, followers = started(bundles=True)
+    world.isolate([leader])
+    answers = [submit(world.group(leader)) for _ in range(3)]
+    world.run_until(lambda: bool(set(world.leaders()) & set(followers)))
+    world.heal()
+    world.run(3.0)
+    assert answers == [[Unknown(3)]] * 3
 
 
 def test_a_follower_rejects_and_names_the_leader() -> None:

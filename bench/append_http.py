@@ -132,9 +132,10 @@ def fenced(nodes: list[str], topic: str, in_flight: int) -> Requests:
     sequences = [0] * in_flight
 
     def requests(number: int) -> Iterator[bytes]:
-        start = fence + b"Stockade-Producer-Id: %d\r\nStockade-Producer-Seq: " % pids[number]
+        # Made beforehand but for the number, so that the load is not slower than a plain one.
+        whole = _request(topic, fence + b"Stockade-Producer-Id: %d\r\nStockade-Producer-Seq: %%d\r\n" % pids[number])
         while True:
-            yield _request(topic, start + b"%d\r\n" % sequences[number])
+            yield whole % sequences[number]
             sequences[number] += 1
 
     return requests

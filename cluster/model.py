@@ -145,6 +145,11 @@ class Conditions(msgspec.Struct, frozen=True, gc=False):
     message_id: str | None = None
     fence_epoch: int | None = None
 
+    def __post_init__(self) -> None:
+        """Raises AssertionError for a stamp that no replica could apply."""
+        if self.stamp is not None:
+            self.stamp.check()
+
 
 Settle = Callable[[Appended | StockadeError | None], None]
 """Told what an append answers, or what it raises. None: nothing was stored, and who waits for the append gets it."""

@@ -5,7 +5,6 @@ not as plain as can be, and every one of which nothing was proposed, so that it 
 proposed is never proposed again. Nobody waits here: the verdict is answered where it is made.
 """
 
-from functools import lru_cache
 from typing import NamedTuple, NoReturn, cast
 
 from aiohttp import web
@@ -20,7 +19,7 @@ from .batches import FORMS, body_bytes_max, read_batch
 from .call import Call, Route
 from .context import Context
 from .dispatch import conclude
-from .framing import HEADS_REMEMBERED_MAX, SEQUENCE, Template
+from .framing import SEQUENCE, Template
 from .parameters import Parameters
 from .plain import PLAIN_HEADERS, Plain, is_plain
 from .short import Request, RequestHandler, Starter
@@ -101,7 +100,7 @@ def _prepare(route: Route, context: Context, request: Request) -> Prepared | Non
 def _read(route: Route, context: Context, request: Request) -> Prepared | None:
     body, sequence = request.body, request.head.sequence
     place = request.match_info
-    asked = _asked(request.head.template, place["topic"], place["partition"], sequence is not None)
+    asked = _asked(request.head.template, place, is_numbered=sequence is not None)
     context.tokens.check(asked.authorization, route.needs)
     partition = context.service.held(asked.topic, asked.partition)
     if partition is None or not partition.is_leading:
@@ -115,13 +114,19 @@ def _read(route: Route, context: Context, request: Request) -> Prepared | None:
     return Prepared(partition, batch, conditions, len(body)) if context.admit(len(body)) else None
 
 
-@lru_cache(HEADS_REMEMBERED_MAX)
-def _asked(template: Template, topic: str, partition: str, is_numbered: bool) -> Asked:  # the cache's key
+def _asked(template: Template, place: dict[str, str], *, is_numbered: bool) -> Asked:
     """Raises StockadeError for what is wrong, and for what the general handler must look at."""
+    asked = template.readings.get(is_numbered)
+    if asked is None:
+        asked = template.readings[is_numbered] = _read_head(template, place, is_numbered=is_numbered)
+    return cast(Asked, asked)
+
+
+def _read_head(template: Template, place: dict[str, str], *, is_numbered: bool) -> Asked:
     headers = {**template.headers, SEQUENCE: _ANY_NUMBER} if is_numbered else template.headers
     if not is_plain(headers, _HEADERS):
         raise InvalidRequest("it is for the general handler")
-    given = Parameters({"topic": topic, "partition": partition}, (), (), ())
+    given = Parameters(place, (), (), ())
     form = media.body_type(headers.get("content-type"), None, FORMS)
     return Asked(given.topic(), given.partition(), form, headers.get("authorization"), conditions_of(headers))
 

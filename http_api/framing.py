@@ -23,6 +23,7 @@ HEAD_BYTES_MAX = 4096
 SEQUENCE = "stockade-producer-seq"
 """The header that differs in each request of a writer."""
 
+_DIGITS_MAX = 10
 _SEQUENCE = b"\r\nStockade-Producer-Seq: "  # spelled otherwise it is a header like any other
 _END = b"\r\n\r\n"
 _LINE_END = b"\r\n"
@@ -38,13 +39,15 @@ class Template:
     lower case, each once, lack that number; ``length`` is that of the body.
     """
 
-    __slots__ = ("headers", "length", "method", "path")
+    __slots__ = ("headers", "length", "method", "path", "readings")
 
     def __init__(self, method: str, path: str, headers: dict[str, str], length: int) -> None:
         self.method: str = method
         self.path: str = path
         self.headers: Mapping[str, str] = headers
         self.length: int = length
+        self.readings: dict[bool, object] = {}
+        """What the handler of such requests has read of the head, without and with a number, to be read once."""
 
 
 class Head(NamedTuple):
@@ -79,6 +82,40 @@ def read_head(data: bytes) -> Head | None:
         return None
     body_start = end + len(_END)
     return Head(template, sequence, body_start, body_start + template.length)
+
+
+class Pattern(NamedTuple):
+    """The bytes of a head, to know it again. ``start`` is all of it, ``rest`` None; or they are what is before and
+    behind its sequence number.
+    """
+
+    template: Template
+    start: bytes
+    rest: bytes | None
+
+
+def pattern_of(head: Head, data: bytes) -> Pattern:
+    """The pattern of the head that was read from ``data``."""
+    if head.sequence is None:
+        return Pattern(head.template, data[: head.body_start], None)
+    number = data.find(_SEQUENCE) + len(_SEQUENCE)
+    return Pattern(head.template, data[:number], data[number + len(head.sequence) : head.body_start])
+
+
+def read_again(pattern: Pattern, data: bytes) -> Head | None:
+    """The head at the start of ``data``, as ``read_head`` reads it, if it differs in its number alone; else None."""
+    template, start, rest = pattern
+    if not data.startswith(start):
+        return None
+    if rest is None:
+        body_start = len(start)
+        return Head(template, None, body_start, body_start + template.length)
+    stop = data.find(b"\r", len(start), len(start) + _DIGITS_MAX + 1)
+    number = data[len(start) : stop]
+    if not (number.isdigit() and data.startswith(rest, stop)):  # with no end found, there is no such rest
+        return None
+    body_start = stop + len(rest)
+    return Head(template, number.decode(), body_start, body_start + template.length)
 
 
 def _without_sequence(data: bytes, end: int) -> tuple[bytes, str | None]:

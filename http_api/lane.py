@@ -17,7 +17,7 @@ from aiohttp.helpers import rfc822_formatted_time
 from .call import Route
 from .context import Context
 from .dispatch import endpoint
-from .framing import HEADS_REMEMBERED_MAX, Template, read_head
+from .framing import HEADS_REMEMBERED_MAX, Head, Pattern, Template, pattern_of, read_again, read_head
 from .metrics import note
 from .plain import Plain, head_of
 from .short import Request, RequestHandler, Starter
@@ -71,13 +71,17 @@ class Lane:
 class LaneHandler(web.RequestHandler):
     """A connection that takes the short way whenever it is open."""
 
-    __slots__ = ("_began", "_ended", "_held", "_in_step", "_is_fresh", "_lane", "_owed", "_under_way", "_work")
+    __slots__ = (
+        *("_began", "_ended", "_held", "_in_step", "_is_fresh"),
+        *("_known", "_lane", "_owed", "_under_way", "_work"),
+    )
 
     def __init__(self, lane: Lane, manager: web.Server, **options: Any) -> None:
         super().__init__(manager, **options)
         self._lane = lane
         self._is_fresh = True  # aiohttp has seen nothing yet
         self._in_step = True  # every byte so far belongs to a request whose end is known
+        self._known: tuple[Pattern, Exit, dict[str, str]] | None = None  # the last head, its way and path parameters
         self._owed = 0  # bytes that are still to come of the last one
         self._held = b""
         self._under_way: Route | None = None
@@ -110,16 +114,25 @@ class LaneHandler(web.RequestHandler):
             self._owed -= len(data)
             self._in_step = self._owed >= 0
             return False
-        head = read_head(data)
+        head = None if self._known is None else read_again(self._known[0], data)
+        is_known = head is not None
+        head = head or read_head(data)
         if head is None or head.end < len(data):
             self._in_step = False
             return False
         self._owed = head.end - len(data)
-        way = None if self._owed or self._is_occupied() else self._lane.find(head.template)
-        if way is None:
+        if self._owed or self._is_occupied() or not (is_known or self._know(head, data)):
             return False
-        self._begin(way[0], Request(self, head, way[1], data[head.body_start :]))
+        assert self._known is not None
+        _, way, place = self._known
+        self._begin(way, Request(self, head, place, data[head.body_start :]))
         return True
+
+    def _know(self, head: Head, data: bytes) -> bool:
+        """Remember a head and its way: it will most likely come again. False: it has no short way."""
+        found = self._lane.find(head.template)
+        self._known = None if found is None else (pattern_of(head, data), *found)
+        return found is not None
 
     def _begin(self, way: Exit, request: Request) -> None:
         self._under_way, self._began = way.route, self._loop.time()

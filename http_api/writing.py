@@ -83,7 +83,8 @@ def numbered(conditions: Conditions, sequence: str) -> Conditions:
     stamp = conditions.stamp
     assert stamp is not None
     first_seq = integer(_PRODUCER[2], sequence, 0, SEQUENCE_MODULUS - 1)
-    return structs.replace(conditions, stamp=Stamp(stamp.pid, stamp.epoch, first_seq))
+    topic_id, token, _, if_log_end, message_id, fence_epoch = structs.astuple(conditions)
+    return Conditions(topic_id, token, Stamp(stamp.pid, stamp.epoch, first_seq), if_log_end, message_id, fence_epoch)
 
 
 def refuse_headers(given: Parameters, why: str) -> None:

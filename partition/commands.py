@@ -46,8 +46,10 @@ class Stamp(msgspec.Struct, frozen=True, gc=False):
     epoch: int
     first_seq: int
 
-    def __post_init__(self) -> None:
-        """Checked where a stamp is made: found in apply, a bad one would stop every replica, at every start."""
+    def check(self) -> None:
+        """Raises AssertionError for one out of range. To be called before it is proposed (not when it is decoded, on
+        every replica): found in apply, it would stop all of them, at every start.
+        """
         assert 0 <= self.pid < 1 << 63
         assert 0 <= self.epoch <= PRODUCER_EPOCH_MAX
         assert 0 <= self.first_seq < SEQUENCE_MODULUS

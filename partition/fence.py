@@ -58,7 +58,7 @@ class Fence:
         holder = self.slot or self.seats.get(token.grant_id)
         if holder is None:
             return self._fenced(token, "slot_free")
-        if (token.grant_id, token.session) != (holder.grant_id, holder.session):
+        if token.grant_id != holder.grant_id or token.session != holder.session:
             return self._fenced(token, "other_session")
         return None
 

@@ -52,12 +52,9 @@ class Producers:
         """
         entry = self.entries.get(stamp.pid)
         if entry is None:
-            # A named producer's epoch is judged before its sequence, but nobody is forgotten for a batch that will be
-            # refused either way.
-            has_room = len(self.entries) < config.max_producers
-            if (is_named(stamp.pid) and has_room) or not self._was_dropped(stamp):
-                return NotEnrolled(stamp.pid)
-            return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
+            return self._judge_unknown(stamp, config, log)
+        if entry.run.is_next(stamp):
+            return None  # as nearly always: told without the calls that tell the rest apart
         verdict = judge(entry, stamp, count, config.strict_sequence)
         if verdict is None:
             return None
@@ -66,6 +63,15 @@ class Producers:
         if isinstance(verdict, OutOfOrderSequence) and entry.is_bare and self._was_dropped(stamp):
             return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
         return verdict
+
+    def _judge_unknown(self, stamp: Stamp, config: PartitionConfig, log: Log) -> NotEnrolled | UnknownProducerId:
+        """A named producer's epoch is judged before its sequence, but nobody is forgotten for a batch that will be
+        refused either way.
+        """
+        has_room = len(self.entries) < config.max_producers
+        if (is_named(stamp.pid) and has_room) or not self._was_dropped(stamp):
+            return NotEnrolled(stamp.pid)
+        return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
 
     def _was_dropped(self, stamp: Stamp) -> bool:
         """Whether what came before this batch may have been forgotten."""
@@ -100,10 +106,10 @@ class Producers:
         """Remember a batch that was judged acceptable and has been appended."""
         entry = self.entries[stamp.pid]
         if stamp.epoch != entry.run.epoch:
-            entry = entry.in_epoch(stamp.epoch)
-        run = entry.run.extended(stamp.first_seq, count, base_offset, timestamp_ms)
-        grant_id = token.grant_id if token is not None else None
-        self._use(stamp.pid, Entry(run, entry.prev, now_ms, entry.order, grant_id))
+            entry.begin_epoch(stamp.epoch)
+        entry.run.extend(stamp.first_seq, count, base_offset, timestamp_ms)
+        entry.grant_id = token.grant_id if token is not None else None
+        self._use(stamp.pid, entry, now_ms)
 
     def install(self, command: InstallProducer, producers_max: int, now_ms: int) -> int:
         """Make a producer known, or raise its epoch; answers the epoch below which nothing is taken."""
@@ -112,13 +118,13 @@ class Producers:
             if command.order < self.max_dropped_order:
                 return command.epoch
             self.make_room(producers_max - 1)
-            entry = Entry(Run(command.epoch), None, now_ms, command.order)
+            entry = self.entries[command.pid] = Entry(Run(command.epoch), None, now_ms, command.order)
         elif command.epoch > entry.run.epoch:
-            entry = entry.in_epoch(command.epoch)
+            entry.begin_epoch(command.epoch)
         else:
             return entry.run.epoch
-        order = max(entry.order, command.order)
-        self._use(command.pid, Entry(entry.run, entry.prev, now_ms, order, entry.grant_id))
+        entry.order = max(entry.order, command.order)
+        self._use(command.pid, entry, now_ms)
         return entry.run.epoch
 
     def forget(self, command: ForgetProducers) -> ProducersForgotten:
@@ -142,12 +148,12 @@ class Producers:
         while self.has_idle(now_ms, ttl_ms):
             pid, entry = next(iter(self.entries.items()))
             if is_held(entry.grant_id):
-                self._use(pid, Entry(entry.run, entry.prev, now_ms, entry.order, entry.grant_id))
+                self._use(pid, entry, now_ms)
             else:
                 self._forget_oldest()
 
-    def _use(self, pid: ProducerId, entry: Entry) -> None:
-        self.entries[pid] = entry
+    def _use(self, pid: ProducerId, entry: Entry, now_ms: int) -> None:
+        entry.last_used_ms = now_ms
         self.entries.move_to_end(pid)
 
     def _forget_oldest(self) -> None:

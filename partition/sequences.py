@@ -1,9 +1,9 @@
 """Idempotence: which batch comes next, which was stored before, which is refused (SEMANTICS 6.6, 7.6).
 
-Pure: judging changes nothing. What a producer stored under one epoch is a Run; a Run is a value, replaced and
-never changed. Sequence numbers count records from 0 in each epoch and wrap at SEQUENCE_MODULUS, so "before"
-is a distance backwards from the next number, and a distance proves something only when the run holds that
-many records.
+Pure: judging changes nothing. What a producer stored under one epoch is a Run, which grows where it is: a batch costs
+one new value, and not one of every kind. Sequence numbers count records from 0 in each epoch and wrap at
+SEQUENCE_MODULUS, so "before" is a distance backwards from the next number, and a distance proves something only when
+the run holds that many records.
 """
 
 from enum import Enum, auto
@@ -32,7 +32,7 @@ class CachedBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     timestamp_ms: int
 
 
-class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Run(msgspec.Struct, array_like=True, gc=False):
     """What a producer stored under one epoch: ``records`` of them, the last numbered ``last_seq`` (-1: none)."""
 
     epoch: int
@@ -45,14 +45,19 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """The only number at which a new batch may begin."""
         return (self.last_seq + 1) % SEQUENCE_MODULUS
 
-    def extended(self, first_seq: int, count: int, base_offset: Offset, timestamp_ms: int) -> "Run":
-        """This run with one more batch."""
-        last_seq = (first_seq + count - 1) % SEQUENCE_MODULUS
+    def is_next(self, stamp: Stamp) -> bool:
+        """Whether a batch with this stamp goes on where the run ends."""
+        return stamp.epoch == self.epoch and stamp.first_seq == (self.last_seq + 1) % SEQUENCE_MODULUS
+
+    def extend(self, first_seq: int, count: int, base_offset: Offset, timestamp_ms: int) -> None:
+        """Take in one more batch."""
+        last_seq = self.last_seq = (first_seq + count - 1) % SEQUENCE_MODULUS
         batch = CachedBatch(first_seq, last_seq, base_offset, base_offset + count - 1, timestamp_ms)
-        return Run(self.epoch, last_seq, self.records + count, (*self.cache, batch)[-CACHE_BATCHES:])
+        self.records += count
+        self.cache = (*self.cache[1 - CACHE_BATCHES :], batch)
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Entry(msgspec.Struct, array_like=True, gc=False):
     """What is remembered of a producer: the run of its epoch, and the last one before that stored anything.
 
     ``last_used_ms`` is the lease clock of its last use, ``order`` the place in the controller's log of the decision
@@ -70,10 +75,11 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Whether nothing was stored since the entry was made."""
         return not self.run.records and self.prev is None
 
-    def in_epoch(self, epoch: int) -> "Entry":
-        """This entry moved to a higher epoch. An epoch that stored nothing leaves nothing to remember."""
-        prev = self.run if self.run.records else self.prev
-        return Entry(Run(epoch), prev, self.last_used_ms, self.order, self.grant_id)
+    def begin_epoch(self, epoch: int) -> None:
+        """Move on to a higher epoch. One that stored nothing leaves nothing to remember."""
+        if self.run.records:
+            self.prev = self.run
+        self.run = Run(epoch)
 
 
 class Repeated(msgspec.Struct, frozen=True, gc=False):
@@ -124,8 +130,6 @@ def judge(entry: Entry, stamp: Stamp, count: int, strict: bool) -> Repeated | St
     """
     run = entry.run
     if stamp.epoch == run.epoch:
-        if stamp.first_seq == run.next_seq:
-            return None  # NEXT, as nearly always: told without the calls that tell the rest apart
         return _judge_range(entry, locate(run, stamp.first_seq, count), strict)
     if stamp.epoch < run.epoch or is_named(stamp.pid):
         return InvalidProducerEpoch(current_epoch=run.epoch)
@@ -135,7 +139,7 @@ def judge(entry: Entry, stamp: Stamp, count: int, strict: bool) -> Repeated | St
 
 
 def _judge_range(entry: Entry, place: Place | CachedBatch, strict: bool) -> Repeated | StockadeError | None:
-    if _KEEPS_REPEATS:
+    if place is Place.NEXT or _KEEPS_REPEATS:
         return None
     if isinstance(place, CachedBatch):
         return Repeated(place)

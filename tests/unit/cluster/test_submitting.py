@@ -117,3 +117,8 @@ def test_refusals_are_told_and_what_append_sees_to_is_not(tmp_path: Path) -> Non
         assert isinstance(busy[0], ProducerBusy)
 
     asyncio.run(scenario())
+
+
+def test_a_stamp_that_no_replica_could_apply_cannot_be_asked_for() -> None:
+    with pytest.raises(AssertionError):
+        Conditions(stamp=Stamp(1001, -1, 0))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stockade.http_api import lane
-from stockade.http_api.framing import Head, read_head
+from stockade.http_api.framing import Head, pattern_of, read_again, read_head
 from stockade.http_api.lane import Lane, LaneHandler, serialized
 from stockade.http_api.short import Request
 
@@ -296,6 +296,30 @@ HEADS = st.builds(
     st.lists(st.builds(lambda name, value: name + b":" + value + b"\r\n", NAMES, VALUES), max_size=4),
     st.sampled_from([b"\r\n", b"\n", b"\r\n\r\n", b""]),
 )
+
+
+@given(
+    HEADS, st.binary(max_size=6), st.sampled_from([b"7", b"12345678901", b"0", b"007", b"", b"1 ", b"-1", b"9\r\nA: b"])
+)
+def test_a_head_that_is_known_is_read_as_if_it_were_not(head_bytes: bytes, rest: bytes, number: bytes) -> None:
+    head_bytes = head_bytes.replace(b"Stockade-Producer-Seq:", b"Stockade-Producer-Seq: 1")
+    first = read_head(head_bytes)
+    if first is None:
+        return
+    pattern = pattern_of(first, head_bytes)
+    assert read_again(pattern, head_bytes + rest) == read_head(head_bytes + rest) == first
+    other = head_bytes.replace(b"Stockade-Producer-Seq: 1", b"Stockade-Producer-Seq: " + number) + rest
+    assert read_again(pattern, other) in (None, read_head(other))
+
+
+@pytest.mark.parametrize("number", [b"2", b"1234567890"])
+def test_a_number_that_is_another_one_is_known_again(number: bytes) -> None:
+    text = b"POST /a HTTP/1.1\r\nHost: x\r\nStockade-Producer-Seq: %b\r\nContent-Length: 3\r\n\r\nabc"
+    first = read_head(text % b"1")
+    assert first is not None
+    again = read_again(pattern_of(first, text % b"1"), text % number)
+    assert again is not None
+    assert again == read_head(text % number)
 
 
 @given(HEADS, st.binary(max_size=6))

@@ -118,9 +118,14 @@ def test_every_refusal_can_be_revived() -> None:
     ("pid", "epoch", "first_seq"),
     [(-1, 0, 0), (1 << 63, 0, 0), (7, -1, 0), (7, PRODUCER_EPOCH_MAX + 1, 0), (7, 0, -1), (7, 0, SEQUENCE_MODULUS)],
 )
-def test_a_stamp_out_of_range_cannot_be_made(pid: int, epoch: int, first_seq: int) -> None:
+def test_a_stamp_out_of_range_is_seen(pid: int, epoch: int, first_seq: int) -> None:
     with pytest.raises(AssertionError):
-        Stamp(pid, epoch, first_seq)
+        Stamp(pid, epoch, first_seq).check()
+
+
+def test_a_stamp_at_the_ends_of_its_range_is_fine() -> None:
+    Stamp(0, 0, 0).check()
+    Stamp((1 << 63) - 1, PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS - 1).check()
 
 
 def test_a_refusal_keeps_its_status_across_the_wire() -> None:

@@ -1,6 +1,7 @@
 """Table 6.6 row by row, and the outcome certificates of 7.6, on entries made by hand."""
 
 import pytest
+from msgspec.structs import replace
 
 from stockade.partition.commands import SEQUENCE_MODULUS, Stamp
 from stockade.partition.errors import InvalidProducerEpoch, OutOfOrderSequence, StockadeError
@@ -15,7 +16,7 @@ def run_of(*counts: int, epoch: int = 0, first_seq: int = 0, records_before: int
     """A run that stored batches of these sizes from ``first_seq``, with ``records_before`` records ahead of them."""
     run = Run(epoch, first_seq - 1, records_before)
     for count in counts:
-        run = run.extended(run.next_seq, count, run.records, 1000 + run.records)
+        run.extend(run.next_seq, count, run.records, 1000 + run.records)
     return run
 
 
@@ -72,7 +73,8 @@ def test_a_range_of_the_current_epoch(run: Run, first_seq: int, count: int, verd
 
 
 def test_062_a_batch_that_straddles_the_wrap_ends_behind_0() -> None:
-    after = BEFORE_WRAP.extended(MAX - 10, 21, 50, 1)
+    after = replace(BEFORE_WRAP)
+    after.extend(MAX - 10, 21, 50, 1)
     assert (after.last_seq, after.next_seq) == (9, 10)
     assert judge(Entry(after, None, 1, 0), Stamp(NAMED, 0, MAX - 10), 21, strict=False) == Repeated(
         CachedBatch(MAX - 10, 9, 50, 70, 1)
@@ -102,9 +104,10 @@ def test_another_epoch(pid: int, epoch: int, first_seq: int, verdict: StockadeEr
 
 
 def test_an_epoch_that_stored_nothing_is_not_what_is_remembered() -> None:
-    entry = Entry(run_of(3, epoch=1), None, 1, 0).in_epoch(2)
-    assert entry == Entry(Run(2), run_of(3, epoch=1), 1, 0)
-    assert entry.in_epoch(4) == Entry(Run(4), run_of(3, epoch=1), 1, 0)
+    entry = Entry(run_of(3, epoch=1), None, 1, 0)
+    for epoch in (2, 4):
+        entry.begin_epoch(epoch)
+        assert entry == Entry(Run(epoch), run_of(3, epoch=1), 1, 0)
 
 
 COMMITTED = Outcome("committed")

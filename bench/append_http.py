@@ -1,7 +1,8 @@
 """One record a request, many in flight: how fast three nodes take appends over HTTP, with fdatasync before each answer.
 
-``python bench/append_http.py [--base REVISION] [--in-flight 256] [--seconds 3] [--repeats 5]`` alternates between the
-working tree and a base revision (P4, before and after), and between plain appends and fenced, numbered ones (P12).
+``python bench/append_http.py [--base REVISION] [--in-flight 256] [--records 1] [--seconds 3] [--repeats 5]`` alternates
+between the working tree and a base revision (P4, before and after), and between plain appends and fenced, numbered
+ones (P12). With ``--records`` a request has more than one record of 1 KiB.
 """
 
 # ruff: noqa: T201  # it prints a table
@@ -108,9 +109,9 @@ async def drive(url: str, requests: Requests, in_flight: int, seconds: float) ->
     return Load(count, count / took, latencies[count // 2] * 1e3, latencies[count * 99 // 100] * 1e3)
 
 
-def plain(topic: str) -> Requests:
+def plain(topic: str, records: int = 1) -> Requests:
     """Appends that name nothing."""
-    request = _request(topic, b"")
+    request = _request(topic, b"", records)
 
     def requests(number: int) -> Iterator[bytes]:
         while True:
@@ -119,7 +120,7 @@ def plain(topic: str) -> Requests:
     return requests
 
 
-def fenced(nodes: list[str], topic: str, in_flight: int) -> Requests:
+def fenced(nodes: list[str], topic: str, in_flight: int, records: int = 1) -> Requests:
     """Appends of one grant, with a producer of its own for each connection."""
     session = call("POST", f"{nodes[0]}/v1/sessions", {"client_id": "bench", "ttl_ms": 300_000})["session"]
     wanted = {"partitions": [0], "mode": "ExclusiveWithFencing", "producer_name": "bench"}
@@ -133,17 +134,19 @@ def fenced(nodes: list[str], topic: str, in_flight: int) -> Requests:
 
     def requests(number: int) -> Iterator[bytes]:
         # Made beforehand but for the number, so that the load is not slower than a plain one.
-        whole = _request(topic, fence + b"Stockade-Producer-Id: %d\r\nStockade-Producer-Seq: %%d\r\n" % pids[number])
+        producer = b"Stockade-Producer-Id: %d\r\nStockade-Producer-Seq: %%d\r\n" % pids[number]
+        whole = _request(topic, fence + producer, records)
         while True:
             yield whole % sequences[number]
-            sequences[number] += 1
+            sequences[number] += records
 
     return requests
 
 
-def _request(topic: str, headers: bytes) -> bytes:
+def _request(topic: str, headers: bytes, records: int) -> bytes:
+    body = b"\n".join([VALUE] * records)
     start = f"POST /v1/topics/{topic}/partitions/0/records HTTP/1.1\r\nHost: bench\r\n".encode()
-    return start + b"Content-Type: text/plain\r\n" + headers + b"Content-Length: %d\r\n\r\n" % len(VALUE) + VALUE
+    return start + b"Content-Type: text/plain\r\n" + headers + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 def main() -> None:
@@ -151,6 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base", help="a revision to compare with")
     parser.add_argument("--in-flight", type=int, default=256)
+    parser.add_argument("--records", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--repeats", type=int, default=5)
     chosen = parser.parse_args()
@@ -162,8 +166,8 @@ def main() -> None:
             for topic in ("plain", "fenced"):
                 call("POST", f"{where[0]}/v1/topics", {"name": topic})
             name = revision or "working tree"
-            rows[f"{name}, plain"] = Row(three, leader_of(where, "plain"), plain("plain"))
-            made = fenced(where, "fenced", chosen.in_flight)
+            rows[f"{name}, plain"] = Row(three, leader_of(where, "plain"), plain("plain", chosen.records))
+            made = fenced(where, "fenced", chosen.in_flight, chosen.records)
             rows[f"{name}, fence and sequence"] = Row(three, leader_of(where, "fenced"), made)
         measure(rows, chosen.in_flight, chosen.seconds, chosen.repeats)
 

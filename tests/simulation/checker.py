@@ -75,6 +75,7 @@ class Stream:
     next_index: int
     stale_round: int
     probing: bool
+    connected: bool
 
 
 @dataclass(slots=True)
@@ -184,19 +185,23 @@ class Checker:
                 self.require(view.entry(index) == entry, f"leader {process.node_id} lacks committed entry {index}")
 
     def _check_streams(self, process: "Process", leading: Leading, streams: dict[str, Stream]) -> None:
-        """Only a refusal or a new connection sets back what a leader sends next; only its own rounds are answered."""
+        """Only a refusal, or a connection that comes or goes, sets back what a leader sends next.
+
+        Only its own rounds are answered.
+        """
         for node, follower in leading.followers.items():
             if follower.round > leading.round:
                 self.require(False, f"{process.node_id}: round {follower.round} was answered and not begun")
             before = streams.get(node)
             if before is None:
-                streams[node] = Stream(follower.next_index, follower.stale_round, follower.probing)
+                streams[node] = Stream(follower.next_index, follower.stale_round, follower.probing, follower.connected)
                 continue
-            if follower.next_index < before.next_index and follower.stale_round == before.stale_round:
+            is_same = (follower.stale_round, follower.connected) == (before.stale_round, before.connected)
+            if follower.next_index < before.next_index and is_same:
                 claim = f"{process.node_id}: next_index of {node} went back to {follower.next_index}"
                 self.require(before.probing, claim)
             before.next_index, before.stale_round = follower.next_index, follower.stale_round
-            before.probing = follower.probing
+            before.probing, before.connected = follower.probing, follower.connected
 
     def _check_commits(self, process: "Process", group: Group, before: int) -> None:
         history, view = self.history[group.group_id], process.log.views[group.group_id]

@@ -77,15 +77,21 @@ class Members:
         if len(before.voters.items() ^ after.voters.items()) > 1:
             return f"changes more than one voter: {before} to {after}"
         for promoted, incarnation in after.voters.items() - before.voters.items():
-            if not self._has_caught_up(view, group_id, promoted, incarnation):
+            term = leader.groups[group_id].term
+            if not self.has_caught_up(view, term, group_id, promoted, incarnation):
                 return f"promotes {promoted}, which has not caught up"
         return None
 
-    def _has_caught_up(self, view: View, group_id: int, node: str, incarnation: int) -> bool:
-        """Whether what it lacks on disk fits in one message."""
+    def has_caught_up(self, view: View, term: int, group_id: int, node: str, incarnation: int) -> bool:
+        """Whether what a node lacks on disk of a log, as the leader of a term has it, fits in one message.
+
+        A node in a newer term may have lost again what it had: the old leader cannot know, and will not commit alone.
+        """
         disk = self._world.disk(node, incarnation)  # lost a moment ago, perhaps, which nobody can know yet
         if disk is None:
             return False
+        if disk.durable[group_id].term > term:
+            return True
         at = max(disk.durable[group_id].last_index, disk.covered(group_id))
         while at > disk.covered(group_id) and disk.durable[group_id].entry(at) != view.entry(at):
             at -= 1

@@ -1,13 +1,16 @@
 """Members that come, go, lose their disks and hand over; and followers that lack what is gone: step by step."""
 
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
 from simulation.checker import Attempt, Violation
 from simulation.checkpoints import Checkpoints
+from simulation.disk import View
 from simulation.member_mutants import forgets_what_it_had_promised
+from simulation.members import Members
 from simulation.world import Setting, World
 
 from stockade.raft.configuration import AddLearner, ChangeRefused, Configuration, RemoveMember
@@ -448,3 +451,14 @@ def test_an_erased_replica_has_its_checkpoint_until_the_log_says_that_it_is_eras
     with patch.object(world.disks[node]._rng, "randint", lambda low, high: low):
         world.crash(node)
     assert (1 in world.disks[node].checkpoints) is not is_durable
+
+
+@pytest.mark.parametrize("learner_term", [5, 6])
+def test_a_leader_cannot_know_what_a_learner_lost_again_to_a_newer_one(learner_term: int) -> None:
+    """Seed 9455755: the leader of term 5 promoted a learner that had been caught up, but was in term 6 by then."""
+    log = View(term=5, entries=[(5, b"a" * 149), (5, b"b" * 336)])
+    durable = View(term=learner_term, entries=[(learner_term, b"")])
+    disk = SimpleNamespace(durable={1: durable}, covered=lambda group_id: 0)
+    settings = SimpleNamespace(message_bytes_max=300)
+    members = Members(cast(Any, SimpleNamespace(disk=lambda node, incarnation: disk, settings=settings)))
+    assert members.has_caught_up(log, 5, 1, "n1", 7) is (learner_term > 5)

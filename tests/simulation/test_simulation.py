@@ -7,13 +7,17 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from simulation.campaign import Tally, campaign, run_task
+from simulation.checker import Checker, Stream, Violation
 from simulation.mutants import votes_twice
 from simulation.plan import Plan
 from simulation.schedule import run_seed
+
+from stockade.raft.follower import Follower
 
 SEEDS = 1500
 
@@ -29,6 +33,29 @@ def test_no_schedule_of_faults_breaks_an_invariant() -> None:
 def test_known_accidents_break_nothing(accident: str) -> None:
     for seed in range(20):
         run_seed(seed, accident)
+
+
+def test_a_connection_that_breaks_may_set_back_what_a_leader_sends_next_and_an_ack_may_not() -> None:
+    """Seed 9452988: an offer was refused, an older ack came in, and the connection broke before anything was sent."""
+    checker, streams = Checker(cast(Any, None)), dict[str, Stream]()
+    follower = Follower("n1", 138, 7, 365, 0.0)
+    leading, process = SimpleNamespace(round=365, followers={"n1": follower}), SimpleNamespace(node_id="n3")
+
+    def check() -> None:
+        checker._check_streams(cast(Any, process), cast(Any, leading), streams)
+
+    check()
+    follower.matched(136)
+    check()
+    follower.connected = False
+    follower.rewind(137, leading.round)
+    check()
+    follower.matched(137)
+    check()
+    follower.next_index = 137
+    checker._world = cast(Any, SimpleNamespace(now=0.0))
+    with pytest.raises(Violation, match="next_index of n1 went back to 137"):
+        check()
 
 
 def test_a_failure_is_one_line_that_replays_it() -> None:

@@ -66,7 +66,13 @@ def shortened(route: Route, context: Context, general: RequestHandler) -> Starte
         if prepared is None:
             return False
 
+        is_settled = False
+
         def settle(found: Appended | Exception | None) -> None:
+            nonlocal is_settled
+            if is_settled:
+                return
+            is_settled = True
             context.dismiss(prepared.body_bytes)
             told = _answered(context, prepared, found) if isinstance(found, Appended) else found
             if isinstance(told, Plain):
@@ -80,6 +86,8 @@ def shortened(route: Route, context: Context, general: RequestHandler) -> Starte
         try:
             is_begun = prepared.partition.submit(prepared.batch, prepared.conditions, settle)
         except Exception as bug:  # perhaps it was proposed
+            if is_settled:  # and could not be answered, which ends the connection
+                raise
             settle(bug)
             return True
         if not is_begun:

@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ..partition.errors import InvalidRecord, InvalidRequest, MessageTooLarge
 from ..partition.records import (
+    HEADERS_MAX,
     RECORDS_MAX,
     Batch,
     Header,
@@ -74,7 +75,7 @@ class _RecordBody(msgspec.Struct, forbid_unknown_fields=True):
     value_base64: str | UnsetType = UNSET
     value_json: Any = UNSET
     timestamp_ms: Annotated[int, Meta(ge=0, le=INT64_MAX)] | UnsetType = UNSET
-    headers: Annotated[list[_HeaderBody], Meta(max_length=1000)] | UnsetType = UNSET
+    headers: Annotated[list[_HeaderBody], Meta(max_length=HEADERS_MAX)] | UnsetType = UNSET
 
 
 class _AppendBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -24,6 +24,8 @@ from .plain import PLAIN_RECORDS_MAX, PlainEncoder
 
 RECORDS_MAX = 100_000
 """Most records in one batch."""
+HEADERS_MAX = 1000
+"""Most headers of one record."""
 
 SCHEMA = pa.schema(
     [
@@ -274,10 +276,13 @@ def _fill_timestamps(columns: pa.RecordBatch, now_ms: int) -> tuple[pa.RecordBat
 
 
 def _check_headers(column: pa.ListArray) -> None:
-    """Refuse null headers, null header keys and null header values."""
+    """Refuse too many headers of a record, null headers, null header keys and null header values."""
     headers = column.flatten()
     if not len(headers):
         return
+    too_many = pc.index(pc.greater(pc.list_value_length(column), HEADERS_MAX), True).as_py()
+    if too_many >= 0:
+        raise InvalidRecord(f"a record has at most {HEADERS_MAX} headers", too_many)
     if any(part.null_count for part in headers.flatten()):  # a null header makes its parts null
         rows = enumerate(column.to_pylist())
         index = next(i for i, row in rows if row and any(h is None or None in h.values() for h in row))

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stockade.cluster.model import Conditions
-from stockade.http_api import appending
+from stockade.http_api import appending, lane
 from stockade.http_api.parameters import Parameters
 from stockade.http_api.writing import GUARDS, conditions_of, read_guards
+from stockade.partition.commands import Appended
 from stockade.partition.errors import (
     InternalError,
     InvalidRequest,
@@ -127,6 +128,28 @@ def test_a_bug_after_the_proposal_is_answered_and_nothing_is_proposed_again(
         answer = await exchange(node, request(b"a"))
         assert (answer.status, answer.json["code"]) == (500, "INTERNAL_ERROR")
         assert await node.values() == ([] if broken == "submit" else ["a"])
+
+    run(test)
+
+
+def test_an_answer_that_cannot_be_sent_ends_the_connection_and_gives_back_once_what_was_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def submit(self: FakePartition, batch: Any, conditions: Any, settle: Callable[[Any], None]) -> bool:
+        settle(Appended(0, 0, False, 0, 1))
+        return True
+
+    def bug(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    async def test(node: Conversation) -> None:
+        monkeypatch.setattr(FakePartition, "submit", submit)
+        monkeypatch.setattr(lane, "serialized", bug)
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+        writer.write(request(b"a"))
+        async with asyncio.timeout(60):
+            assert await reader.read() == b""
+        writer.close()
 
     run(test)
 

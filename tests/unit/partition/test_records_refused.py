@@ -9,6 +9,7 @@ import pytest
 from stockade.partition import records
 from stockade.partition.errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from stockade.partition.records import (
+    HEADERS_MAX,
     RECORDS_MAX,
     SCHEMA,
     STREAM_END,
@@ -176,3 +177,17 @@ def test_a_buffer_that_says_it_is_not_compressed_is_read_as_it_is() -> None:
         accepted(body.replace(packed, plain + b"\0"))
     padded = body.replace(packed, plain + b"\0" * (len(frame) - 8))
     assert values(accepted(padded), "timestamp") == [77]
+
+
+def test_the_number_of_headers_of_a_record_is_bounded_in_a_stream_and_in_columns() -> None:
+    def headers(count: int) -> list[dict[str, Any]]:
+        return [{"key": "k", "value": b"v"}] * count
+
+    most, too_many = headers(HEADERS_MAX), headers(HEADERS_MAX + 1)
+    assert accepted(written(columns([*ROWS[:3], [None, most, most]]))).count == 3
+    with pytest.raises(InvalidRecord) as refusal:
+        accepted(written(columns([*ROWS[:3], [None, most, too_many]])))
+    assert refusal.value.fields["index"] == 2
+    with pytest.raises(InvalidRecord) as refusal:
+        batch_from_columns([None], [b""], None, [[("k", b"v")] * len(too_many)], now_ms=NOW, batch_bytes_max=LIMIT)
+    assert refusal.value.fields["index"] == 0

@@ -47,7 +47,7 @@ class State(msgspec.Struct, frozen=True):
     next_stage: int = 0
 
 
-_sealed = Sealed(State, b"StkP", 1, "partition", msgspec.msgpack.Encoder())
+_sealed = Sealed(State, b"StkP", 2, "partition", msgspec.msgpack.Encoder())
 decode: Callable[[bytes], State] = _sealed.decode
 
 

@@ -65,15 +65,15 @@ def exceed_the_cap(machine: PartitionMachine) -> None:
 
 
 def count_wrongly(machine: PartitionMachine) -> None:
-    set_run(machine, lambda run: Run(run.epoch, run.last_seq, 0, run.cache))
+    set_run(machine, lambda run: Run(run.epoch, run.last_seq, 0, run.packed))
 
 
 def remember_too_much(machine: PartitionMachine) -> None:
-    set_run(machine, lambda run: Run(run.epoch, run.last_seq, run.records, run.cache * 2))
+    set_run(machine, lambda run: Run(run.epoch, run.last_seq, run.records, run.packed * 2))
 
 
 def remember_another_epoch(machine: PartitionMachine) -> None:
-    set_run(machine, lambda run: Run(9, run.last_seq, run.records, run.cache))
+    set_run(machine, lambda run: Run(9, run.last_seq, run.records, run.packed))
 
 
 def remember_the_future(machine: PartitionMachine) -> None:

@@ -47,12 +47,18 @@ class AppliedMachine:
         self.start: Callable[[Path], None] = stored.start
         self.flush: Callable[[], None] = stored.flush
         self.capture: Callable[[], Image] = stored.capture
+        self.begin_sync: Callable[[], Callable[[], None] | None] = stored.begin_sync
         self.inspect: Callable[[Path, bytes, Sequence[FileExtent]], None] = stored.inspect
 
     @property
     def reclaimable(self) -> int:
         """Bytes on disk that a checkpoint sets free."""
         return self._stored.reclaimable
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of batches that were written, and that no sync was begun of."""
+        return self._stored.unsynced_bytes
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply, then notify."""

@@ -8,7 +8,7 @@ torn file; it propagates, and the node stops.
 
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -32,7 +32,7 @@ UNWRITTEN_BYTES_MAX = 1024 * 1024
 class SegmentLog:
     """Implements ``log.Log``. Nothing can be appended before ``start`` or ``restore`` gave it a directory.
 
-    Holds two open files at most, none before the first append.
+    Holds two open files at most, none before the first append, and one more for each early sync that is to be done.
     """
 
     def __init__(self, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> None:
@@ -46,6 +46,8 @@ class SegmentLog:
         self._dropped: list[Path] = []  # files that only older images need
         self.reclaimable: int = 0
         """Bytes of files that go with the next checkpoint."""
+        self.unsynced_bytes: int = 0
+        """Bytes of batches that were written, and that no sync was begun of."""
 
     def start(self, directory: Path) -> None:
         """Begin an empty log in an empty directory."""
@@ -63,9 +65,15 @@ class SegmentLog:
     def capture(self, state: bytes) -> Image:
         """An image of this ``state`` and of the segments as they are now."""
         self._complete()
+        self.unsynced_bytes = 0
         stored = partial(self._forget, list(self._dropped), self.reclaimable)
         extents = segment_files.extents(self._segments)
         return Image(state, extents, segment_files.Unsynced(self._segments), stored)
+
+    def begin_sync(self) -> Callable[[], None] | None:
+        """The early sync of what was written to the last segment; None if there is none to do."""
+        self.unsynced_bytes = 0
+        return None if self._writers is None else segment_files.early_sync(self._writers)
 
     @property
     def log_start(self) -> Offset:
@@ -102,10 +110,11 @@ class SegmentLog:
         """Write what was appended to its file; reading does it, too. An OSError is for whoever applies commands: it
         calls this before anybody is told of them.
         """
-        messages, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
+        messages, size, self._unwritten, self._unwritten_bytes = self._unwritten, self._unwritten_bytes, [], 0
         if messages:
             assert self._writers is not None
             segment_files.write_all(self._writers.messages, messages)
+            self.unsynced_bytes += size
 
     def trim(self, before: Offset) -> None:
         """Forget what is below ``before``, at most log_end. Whole segments go with the next checkpoint."""
@@ -195,7 +204,7 @@ class SegmentLog:
     def _begin(self, directory: Path, segments: list[SegmentIndex], log_start: Offset) -> None:
         self.close()
         self._directory, self._segments, self._log_start = directory, segments, log_start
-        self._dropped, self.reclaimable = [], 0
+        self._dropped, self.reclaimable, self.unsynced_bytes = [], 0, 0
 
     def _forget(self, dropped: list[Path], size: int) -> None:
         """Remove the first files to go, ``size`` bytes together, unless another directory took the place of theirs."""

@@ -23,6 +23,8 @@ class StoredMachine:
         self.log = log
         self.apply: Callable[[int, int, bytes], object] = machine.apply
         """Apply one committed command."""
+        self.begin_sync: Callable[[], Callable[[], None] | None] = log.begin_sync
+        """Begin to sync what was written."""
         self._stage_files = DiskStageFiles()
         machine.stages.files = self._stage_files
 
@@ -30,6 +32,11 @@ class StoredMachine:
     def reclaimable(self) -> int:
         """Bytes of files that go when a checkpoint of the present state is stored."""
         return self.log.reclaimable + self._stage_files.reclaimable
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of batches that were written, and that no sync was begun of."""
+        return self.log.unsynced_bytes
 
     def start(self, directory: Path) -> None:
         """Begin with nothing, in an empty directory."""

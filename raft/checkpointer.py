@@ -11,12 +11,24 @@ from .keeper import Keeper
 from .origin import Captured
 from .settings import RaftSettings
 
+RECORDS = 16 * 1024
+"""After so many records of the log it is seen whether the groups have applied too much together."""
+SHARE = 16
+"""What has applied less than this part of ``checkpoint_bytes`` is little: with many such groups, checkpoints would cost
+more than they save.
+"""
+
 _log = logging.getLogger(__name__)
 
 
 class Checkpointer:
     """A checkpoint of a group is due when it has applied ``checkpoint_bytes`` of commands since the last one, or when
-    its entries keep the oldest file of a log that is longer than ``wal_bytes_max``.
+    its entries keep the oldest file of a log that is longer than ``wal_bytes_max``. When the groups together have
+    applied more than that since their last ones, it is the turn of whichever has applied most: so a restart is short,
+    however small their entries. Groups that have applied little neither count for that nor are taken.
+
+    Between two checkpoints it syncs what the machines write, a few MiB at a time: one sync of all of it would hold up
+    those of the log, and so all appends.
 
     The state is captured on the loop; bytes are made durable in a thread, while the group goes on. A failing disk stops
     the node, by ``fail``; nothing is captured of a node that has stopped (``has_failed``).
@@ -31,10 +43,12 @@ class Checkpointer:
     ) -> None:
         self._groups = groups
         self._wal_bytes_max = settings.wal_bytes_max
+        self._heavy_bytes = settings.checkpoint_bytes // SHARE
         self._fail = fail
         self._has_failed = has_failed
         self._wanted = asyncio.Event()
         self._seen_bytes = 0
+        self._seen_lsn = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self, keeper: Keeper) -> None:
@@ -54,10 +68,11 @@ class Checkpointer:
         self._wanted.set()
 
     def log_moved_on(self) -> None:
-        """The log has grown: see whether it is too long. Looked into once for each of its files."""
-        disk_bytes = self._keeper.log.disk_bytes
-        if disk_bytes > self._wal_bytes_max and disk_bytes != self._seen_bytes:
-            self._seen_bytes = disk_bytes
+        """The log has grown: see whether it is too long, once for each of its files, and what was applied."""
+        log = self._keeper.log
+        is_too_long = log.disk_bytes > self._wal_bytes_max and log.disk_bytes != self._seen_bytes
+        if is_too_long or log.lsn - self._seen_lsn >= RECORDS:
+            self._seen_bytes, self._seen_lsn = log.disk_bytes, log.lsn
             self._wanted.set()
 
     async def _run(self) -> None:
@@ -67,16 +82,25 @@ class Checkpointer:
                 self._wanted.clear()
                 passed: set[int] = set()
                 while (group_id := self._next(passed)) is not None:
-                    if not await self._take(group_id):
-                        passed.add(group_id)
+                    passed.add(group_id)  # its turn comes again when the others had theirs
+                    await self._take(group_id)
+                await self._sync_early()
                 await self._keeper.release()
         except Exception as error:
             self._fail(error)
 
+    async def _sync_early(self) -> None:
+        """Sync what machines have written, so that their checkpoints find little to do."""
+        for kept in list(self._keeper.kept.values()):
+            if kept.is_unsynced and (sync := kept.begin_sync()) is not None:
+                await self._keeper.run(sync)
+
     def _next(self, passed: set[int]) -> int | None:
-        """The group to do next, None if none is due. Those passed over had nothing new."""
-        kept_here = self._keeper.kept.items()
-        due = [(kept.applied_bytes, key) for key, kept in kept_here if kept.is_due and key not in passed]
+        """The group to do next, None if none is due. Those in ``passed`` had their turn."""
+        kept_here = [(kept.applied_bytes, key) for key, kept in self._keeper.kept.items() if key not in passed]
+        heavy = [(size, key) for size, key in kept_here if size >= self._heavy_bytes]
+        is_too_much = sum(size for size, _ in heavy) > self._wal_bytes_max
+        due = heavy if is_too_much else [it for it in kept_here if self._keeper.kept[it[1]].is_due]
         if due:
             return max(due)[1]
         log = self._keeper.log

@@ -38,7 +38,12 @@ class CheckpointedMachine(Machine, Protocol):
     It may have an attribute ``reclaimable``: bytes of its files that only older images need, and that go when a
     checkpoint of the present state is stored. They bring the next checkpoint nearer, as commands do.
 
-    It keeps its files in one directory, flat. Everything but ``inspect`` and ``Image.sync`` runs on the event loop.
+    It may have an attribute ``unsynced_bytes``, and with it a method ``begin_sync``: what it has written to its files
+    and nobody has begun to sync, and a call that begins it, answering the rest of the work for a thread (None: there is
+    none). It is called when so much has been written that a checkpoint would hold up the write-ahead log, whose syncs
+    share the disk. Nothing relies upon it but the time that appends take; an OSError of it stops the node.
+
+    It keeps its files in one directory, flat. Everything but ``inspect`` and the syncs runs on the event loop.
     """
 
     def start(self, directory: Path) -> None:

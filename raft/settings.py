@@ -35,9 +35,12 @@ class RaftSettings:
     """Bytes of all groups of the node that wait for the disk: beyond it, nothing more is taken in."""
 
     checkpoint_bytes: int = 64 << 20
-    """A checkpoint of a group is taken when it has applied so many bytes of commands since the last one."""
+    """A checkpoint of a group is taken when it has applied so many bytes of commands since the last one; each entry
+    counts 4 KiB more."""
     wal_bytes_max: int = 512 << 20
-    """Beyond this size of the log, checkpoints are taken of the groups that keep its oldest files."""
+    """Beyond this size of the log, checkpoints are taken of the groups that keep its oldest files; and when groups
+    together have applied so much since their last checkpoints, of those that have applied most. Groups below a
+    sixteenth of ``checkpoint_bytes`` do not count."""
     wal_file_bytes: int = 64 << 20
     """Size of one file of the log."""
 

@@ -385,3 +385,64 @@ def test_a_machine_on_disk_holds_the_state_of_one_in_memory(tmp_path: Path) -> N
         driver.send(NAMED, 0, number)
     assert state(driver.machine) == state(driver.replayed())
     driver.machine.log.close()  # type: ignore[attr-defined]
+
+
+def test_what_is_written_counts_as_unsynced_until_its_sync_begins(log: SegmentLog) -> None:
+    assert log.begin_sync() is None
+    log.append(command([1]), 0)
+    assert log.unsynced_bytes == 0
+    log.flush()
+    assert log.unsynced_bytes == SIZE
+    sync = log.begin_sync()
+    assert sync is not None
+    log.append(command([1]), 0)
+    log.flush()
+    sync()
+    assert log.unsynced_bytes == SIZE
+    log.capture(b"")
+    assert log.unsynced_bytes == 0
+
+
+def test_an_early_sync_is_of_the_messages_and_a_checkpoint_still_syncs_everything(
+    log: SegmentLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().suffix))
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().suffix))
+    log.append(command([1]), 0)
+    log.flush()
+    sync = log.begin_sync()
+    assert sync is not None
+    sync()
+    assert synced == [".arrow"]
+    log.capture(b"").sync()
+    assert synced == [".arrow", ".arrow", ".index", ""]
+
+
+def test_an_early_sync_outlives_the_segment_and_leaves_no_file_open(log: SegmentLog, tmp_path: Path) -> None:
+    before = open_files()
+    log.append(command([1]), 0)
+    log.flush()
+    sync = log.begin_sync()
+    for _ in range(3):
+        log.append(command([1]), 0)
+    log.flush()
+    assert len(files(tmp_path / "log", ".arrow")) == 2
+    shutil.rmtree(tmp_path / "log")
+    log.close()
+    assert sync is not None
+    assert open_files() == before + 1
+    sync()
+    assert open_files() == before
+
+
+def test_without_a_descriptor_to_spare_the_early_sync_is_left_to_the_checkpoint(
+    log: SegmentLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    log.append(command([1]), 0)
+    log.flush()
+    monkeypatch.setattr(os, "dup", fail)
+    assert log.begin_sync() is None

@@ -339,7 +339,7 @@ def everything(value: object) -> object:
         return [(key, everything(item)) for key, item in value.items()]
     if hasattr(value, "__dict__"):
         return {name: everything(item) for name, item in vars(value).items() if name not in HARMLESS}
-    assert value is None or isinstance(value, int | str | tuple), value
+    assert value is None or isinstance(value, int | str | bytes | tuple), value
     return list(map(everything, value)) if isinstance(value, tuple) else value
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from stockade.raft.group import Committed, Group
 from stockade.raft.host import RaftHost, RaftSettings
+from stockade.raft.keeper import ENTRY_BYTES
 from stockade.raft.machine import FileExtent, Image, ImageDamaged
 
 from .cluster import GROUP, free_ports, until
@@ -19,7 +20,7 @@ SMALL = RaftSettings(
     election_timeout_ms_min=60,
     election_timeout_ms_max=120,
     heartbeat_ms=20,
-    checkpoint_bytes=2000,
+    checkpoint_bytes=20 * (100 + ENTRY_BYTES),  # of the commands below
     wal_bytes_max=1 << 20,
     wal_file_bytes=4096,
 )

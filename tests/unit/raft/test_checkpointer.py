@@ -10,6 +10,7 @@ import pytest
 from stockade.raft.checkpoints import CheckpointDamaged, CheckpointStore
 from stockade.raft.group import Committed, Rejected
 from stockade.raft.host import RaftSettings
+from stockade.raft.keeper import ENTRY_BYTES
 from stockade.raft.refusal import DiskRefused
 
 from .cluster import GROUP, until
@@ -232,7 +233,7 @@ def test_dying_at_any_step_of_a_checkpoint_and_of_the_removal_after_it_loses_not
 
     async def write() -> list[bytes]:
         nonlocal node_is_checkpointing
-        async with alone(data, replace(SMALL, checkpoint_bytes=3500)) as node:
+        async with alone(data, replace(SMALL, checkpoint_bytes=35 * (100 + ENTRY_BYTES))) as node:
             commands = await node.commit(34)
             with before_each_step(snapshot):
                 node_is_checkpointing = True

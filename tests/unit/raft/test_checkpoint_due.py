@@ -1,0 +1,90 @@
+"""When a checkpoint is due: by what a restart would have to do again, and by what the disk would get back."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stockade.raft import checkpointer
+from stockade.raft.keeper import ENTRY_BYTES, Kept
+
+from .cluster import until
+from .filing import SMALL, Filing, alone
+
+
+class Dropping(Filing):
+    """A machine that drops a hundred bytes of files with every command."""
+
+    reclaimable = 0
+
+    def apply(self, index: int, term: int, command: bytes) -> object:
+        self.reclaimable += 100
+        return super().apply(index, term, command)
+
+
+def kept_of(machine: Filing, directory: Path, checkpoint_bytes: int) -> tuple[Kept, list[int]]:
+    """What counts, and at which commands it said that a checkpoint is due."""
+    asked: list[int] = []
+    machine.start(directory)
+    return Kept(machine, None, lambda: asked.append(machine.count), checkpoint_bytes), asked  # type: ignore[arg-type]
+
+
+def test_what_a_checkpoint_would_set_free_counts_as_what_was_applied(tmp_path: Path) -> None:
+    machine = Dropping()
+    kept, asked = kept_of(machine, tmp_path, 5 * (ENTRY_BYTES + 101))
+    for index in range(1, 6):
+        kept.apply(index, 1, b"x")
+        kept.flush()
+    assert (asked, kept.is_due) == ([5], True)
+    machine.reclaimable = 0
+    assert not kept.is_due
+
+
+def test_an_entry_counts_once_however_many_commands_share_it(tmp_path: Path) -> None:
+    kept, asked = kept_of(Filing(), tmp_path, 2 * ENTRY_BYTES + 6)
+    for index in (1, 1, 1, 1, 2, 2):
+        kept.apply(index, 1, b"x")
+        kept.flush()
+    assert asked == [6]
+
+
+def test_a_restart_has_little_to_do_again_however_many_groups_there_are_and_however_small_their_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpointer, "RECORDS", 1)
+    most = 20 * (ENTRY_BYTES + 10)
+    settings = replace(SMALL, checkpoint_bytes=2 * most, wal_bytes_max=most, wal_file_bytes=1 << 20)
+
+    async def scenario() -> None:
+        async with alone(tmp_path, settings, (1, 2, 3)) as node:
+            kept = node.host._keeper.kept  # type: ignore[union-attr]
+            await node.commit(4, 1, 10)
+            await node.commit(7, 2, 10)
+            await node.commit(5, 3, 10)
+            assert [machine.captures for machine in node.machines.values()] == [0, 0, 0]
+            await node.commit(5, 3, 10)
+            await until(lambda: [machine.captures for machine in node.machines.values()] == [0, 0, 1])
+            assert sum(each.applied_bytes for each in kept.values()) <= most
+            await node.commit(10, 1, 10)
+            await until(lambda: [machine.captures for machine in node.machines.values()] == [1, 0, 1])
+
+    asyncio.run(scenario())
+
+
+def test_groups_that_have_applied_little_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpointer, "RECORDS", 1)
+    one = ENTRY_BYTES + 10
+    share = 4 * one * checkpointer.SHARE
+    settings = replace(SMALL, checkpoint_bytes=share, wal_bytes_max=3 * one, wal_file_bytes=1 << 20)
+
+    async def scenario() -> None:
+        async with alone(tmp_path, settings, (1, 2, 3)) as node:
+            for group_id in (1, 2, 3):
+                await node.commit(3, group_id, 10)
+            await node.commit(1, 3, 10)
+            await until(lambda: node.machines[3].captures == 1)
+            await node.commit(1, 3, 10)
+            assert [machine.captures for machine in node.machines.values()] == [0, 0, 1]
+
+    asyncio.run(scenario())

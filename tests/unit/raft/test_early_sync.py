@@ -1,0 +1,115 @@
+"""What a machine writes is synced a few MiB at a time, so that a checkpoint's sync does not hold up the log's."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stockade.raft import keeper
+from stockade.raft.group import Group, Rejected
+from stockade.raft.machine import Image
+
+from .cluster import GROUP, until
+from .filing import SMALL, Alone, Filing, alone
+
+BYTES = 500
+"""Fewer than a checkpoint of SMALL waits for."""
+
+
+class Writing(Filing):
+    """Counts what it writes, and which of it somebody began to sync, and synced, in which thread."""
+
+    def __init__(self, fail: OSError | None = None) -> None:
+        super().__init__()
+        self.unsynced_bytes = 0
+        self.begun: list[int] = []
+        self.synced_by: list[threading.Thread] = []
+        self._fail = fail
+
+    def apply(self, index: int, term: int, command: bytes) -> object:
+        self.unsynced_bytes += len(command)
+        return super().apply(index, term, command)
+
+    def begin_sync(self) -> Callable[[], None] | None:
+        self.begun.append(self.unsynced_bytes)
+        self.unsynced_bytes = 0
+        return self._sync
+
+    def _sync(self) -> None:
+        if self._fail is not None:
+            raise self._fail
+        self.synced_by.append(threading.current_thread())
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "UNSYNCED_BYTES", BYTES)
+
+
+async def leading(node: Alone, machine: Writing) -> Group:
+    group = node.host.open_group(GROUP, {"n1": node.host.incarnation}, machine)
+    await until(lambda: group.is_leader and group.ready)
+    return group
+
+
+def test_what_was_written_is_synced_at_the_bound_in_a_thread_and_not_below_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with alone(tmp_path, groups=()) as node:
+            machine = Writing()
+            group = await leading(node, machine)
+            await group.propose(bytes(BYTES - 1), 5.0)
+            await group.propose(b"", 5.0)
+            assert machine.begun == []
+            await group.propose(b"1", 5.0)
+            await until(lambda: len(machine.synced_by) == 1)
+            await group.propose(bytes(BYTES), 5.0)
+            await until(lambda: len(machine.synced_by) == 2)
+            assert machine.begun == [BYTES, BYTES]
+            assert threading.main_thread() not in machine.synced_by
+            assert machine.captures == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_group_that_writes_nothing_is_not_synced_with_another(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with alone(tmp_path, groups=()) as node:
+            machine, idle = Writing(), Writing()
+            node.host.open_group(GROUP + 1, {"n1": node.host.incarnation}, idle)
+            group = await leading(node, machine)
+            await group.propose(bytes(BYTES), 5.0)
+            await until(lambda: bool(machine.synced_by))
+            assert idle.begun == []
+
+    asyncio.run(scenario())
+
+
+def test_a_disk_that_fails_under_an_early_sync_stops_the_node(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with alone(tmp_path, groups=()) as node:
+            failure = OSError(5, "Input/output error")
+            group = await leading(node, Writing(failure))
+            group.submit(bytes(BYTES), 5.0, lambda outcome: None)
+            await until(lambda: node.fatal == [failure])
+            assert isinstance(await group.propose(b"later", 5.0), Rejected)
+
+    asyncio.run(scenario())
+
+
+def test_a_checkpoint_comes_before_the_sync_that_it_includes(tmp_path: Path) -> None:
+    class Captured(Writing):
+        def capture(self) -> Image:
+            self.unsynced_bytes = 0
+            return super().capture()
+
+    async def scenario() -> None:
+        async with alone(tmp_path, groups=()) as node:
+            machine = Captured()
+            group = await leading(node, machine)
+            await group.propose(bytes(SMALL.checkpoint_bytes), 5.0)
+            await until(lambda: group._member.journal.origin.index > 1)
+            assert (machine.captures, machine.begun) == (1, [])
+
+    asyncio.run(scenario())

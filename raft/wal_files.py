@@ -26,6 +26,8 @@ _NEVER_SYNCS = has_defect("fsync")
 READ_FILES_MAX = 16
 """Files kept open for reading."""
 PAGE_BYTES = 4096
+AHEAD_BYTES = 1 << 20
+"""Zeros are written so far ahead of the records."""
 
 
 def path_of(directory: Path, number: int) -> Path:
@@ -78,7 +80,7 @@ def lock_directory(directory: Path) -> int:
 def create_file(path: Path, file_bytes: int, header: FileHeader) -> int:
     """Create a file of ``file_bytes``, zeros after its header; durable before anything else is written to it.
 
-    Its blocks are reserved now: a full disk shows here, and an fdatasync later has no metadata to write.
+    Its blocks are reserved now: a full disk shows here.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
     try:
@@ -110,14 +112,25 @@ def write_all(fd: int, parts: Sequence[bytes], position: int) -> None:
         position += written
 
 
+def first_unwritten(fd: int) -> int:
+    """Where the first block lies that was reserved and never written, or is a hole; else the end of the file."""
+    return os.lseek(fd, 0, os.SEEK_HOLE)
+
+
 class WalWriter:
-    """Writes runs and makes them durable. Used by one thread at a time."""
+    """Writes runs and makes them durable. Used by one thread at a time.
+
+    Records are only written over blocks that were written before, and synced. Otherwise an fdatasync has metadata to
+    write, too, which is slower; and ext4 then answers success, once, for records that are lost if its journal is
+    aborted meanwhile, by an error of the disk or a shutdown (seen with Linux 6.18, in one shutdown of 15).
+    """
 
     def __init__(self, begin: Callable[[int, FileHeader], int], begun: Callable[[int, int], None]) -> None:
         """``begin`` makes a file of a size. ``begun`` is called with its number and size before anything is written."""
         self._begin = begin
         self._begun = begun
         self._fd: int | None = None
+        self._written_end = 0
 
     def write(self, runs: Sequence[Run]) -> None:
         """Returns when every run is on disk. After an OSError nothing may be written any more.
@@ -127,19 +140,40 @@ class WalWriter:
         """
         for run in runs:
             if run.header is not None:
-                self.close()
-                self._fd = self._begin(run.file_bytes, run.header)
-                self._begun(run.number, run.file_bytes)
+                self._begin_file(run.number, run.file_bytes, run.header)
             assert self._fd is not None, "the first run of a session creates a file"
-            write_all(self._fd, padded(run), run.start)
-            if not _NEVER_SYNCS:
-                os.fdatasync(self._fd)
+            parts = padded(run)
+            end = run.start + sum(map(len, parts))
+            if end > self._written_end:
+                self._write_ahead(self._fd, min(run.file_bytes, max(end, self._written_end + AHEAD_BYTES)))
+            write_all(self._fd, parts, run.start)
+            _sync(self._fd)
 
     def close(self) -> None:
         """Let go of the current file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+    def _begin_file(self, number: int, file_bytes: int, header: FileHeader) -> None:
+        if self._fd is not None:  # a spare, one day, in which nobody looks for what was not written
+            self._write_ahead(self._fd, os.fstat(self._fd).st_size)
+        self.close()
+        self._fd = self._begin(file_bytes, header)
+        self._begun(number, file_bytes)
+        self._written_end = first_unwritten(self._fd)
+
+    def _write_ahead(self, fd: int, end: int) -> None:
+        """Have every block up to ``end`` written, and durable."""
+        if end > self._written_end:
+            write_all(fd, [bytes(end - self._written_end)], self._written_end)
+            _sync(fd)
+            self._written_end = end
+
+
+def _sync(fd: int) -> None:
+    if not _NEVER_SYNCS:
+        os.fdatasync(fd)
 
 
 class WalReader:

@@ -5,6 +5,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..partition.switches import has_defect
 from .wal_records import (
@@ -77,7 +78,15 @@ def lock_directory(directory: Path) -> int:
     return fd
 
 
-def create_file(path: Path, file_bytes: int, header: FileHeader) -> int:
+class Begun(NamedTuple):
+    """A file that is about to take records."""
+
+    fd: int
+    written_end: int
+    """Up to where its blocks have been written, not only reserved, and synced."""
+
+
+def create_file(path: Path, file_bytes: int, header: FileHeader) -> Begun:
     """Create a file of ``file_bytes``, zeros after its header; durable before anything else is written to it.
 
     Its blocks are reserved now: a full disk shows here.
@@ -85,13 +94,20 @@ def create_file(path: Path, file_bytes: int, header: FileHeader) -> int:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         os.posix_fallocate(fd, 0, file_bytes)
-        write_all(fd, [encode_file_header(header)], 0)
+        written_end = write_header(fd, file_bytes, header)
         os.fsync(fd)
         sync_directory(path.parent)
     except BaseException:
         os.close(fd)
         raise
-    return fd
+    return Begun(fd, written_end)
+
+
+def write_header(fd: int, file_bytes: int, header: FileHeader) -> int:
+    """Write it with the rest of its page, so that what that held need not be readable; answers where the page ends."""
+    end = min(PAGE_BYTES, file_bytes)
+    write_all(fd, [encode_file_header(header).ljust(end, b"\0")], 0)
+    return end
 
 
 def padded(run: Run) -> list[bytes]:
@@ -113,7 +129,11 @@ def write_all(fd: int, parts: Sequence[bytes], position: int) -> None:
 
 
 def first_unwritten(fd: int) -> int:
-    """Where the first block lies that was reserved and never written, or is a hole; else the end of the file."""
+    """Where the first block lies that was reserved and never written, or is a hole; else the end of the file.
+
+    Of what is in memory the kernel says that it was written: so the file must be synced, and goes from there.
+    """
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     return os.lseek(fd, 0, os.SEEK_HOLE)
 
 
@@ -125,7 +145,7 @@ class WalWriter:
     aborted meanwhile, by an error of the disk or a shutdown (seen with Linux 6.18, in one shutdown of 15).
     """
 
-    def __init__(self, begin: Callable[[int, FileHeader], int], begun: Callable[[int, int], None]) -> None:
+    def __init__(self, begin: Callable[[int, FileHeader], Begun], begun: Callable[[int, int], None]) -> None:
         """``begin`` makes a file of a size. ``begun`` is called with its number and size before anything is written."""
         self._begin = begin
         self._begun = begun
@@ -159,9 +179,8 @@ class WalWriter:
         if self._fd is not None:  # a spare, one day, in which nobody looks for what was not written
             self._write_ahead(self._fd, os.fstat(self._fd).st_size)
         self.close()
-        self._fd = self._begin(file_bytes, header)
+        self._fd, self._written_end = self._begin(file_bytes, header)
         self._begun(number, file_bytes)
-        self._written_end = first_unwritten(self._fd)
 
     def _write_ahead(self, fd: int, end: int) -> None:
         """Have every block up to ``end`` written, and durable."""

@@ -7,8 +7,8 @@ and no extent changes its state, which the file system's own journal would have 
 import os
 from pathlib import Path
 
-from .wal_files import PAGE_BYTES, create_file, numbers_in, path_of, sync_directory, write_all
-from .wal_records import FileHeader, encode_file_header
+from .wal_files import Begun, create_file, first_unwritten, numbers_in, path_of, sync_directory, write_header
+from .wal_records import FileHeader
 
 SPARES_MAX = 4
 """Files kept for their room, beside those of the log."""
@@ -34,7 +34,7 @@ class Spares:
             if path.stat().st_size != file_bytes:
                 path.unlink()
 
-    def begin(self, file_bytes: int, header: FileHeader) -> int:
+    def begin(self, file_bytes: int, header: FileHeader) -> Begun:
         """Have the file of this header, of this size; durable before anything else is written to it."""
         path, spares = path_of(self._directory, header.number), spares_in(self._directory)
         if not spares or file_bytes != self._file_bytes:
@@ -42,15 +42,15 @@ class Spares:
         fd = os.open(spares[0], os.O_RDWR)
         try:
             os.posix_fallocate(fd, 0, file_bytes)  # a copy may have come back from a backup with holes
-            # The whole page, so that what it held need not be readable.
-            write_all(fd, [encode_file_header(header).ljust(min(PAGE_BYTES, file_bytes), b"\0")], 0)
+            write_header(fd, file_bytes, header)
             os.fsync(fd)
+            written_end = first_unwritten(fd)
             spares[0].rename(path)
             sync_directory(self._directory)
         except BaseException:
             os.close(fd)
             raise
-        return fd
+        return Begun(fd, written_end)
 
     def keep_before(self, number: int) -> None:
         """Take the files before this one out of the log. The process may die meanwhile: then some are there still."""

@@ -2,16 +2,17 @@
 
 import asyncio
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from stockade.raft.wal import Wal
 from stockade.raft.wal_files import AHEAD_BYTES, PAGE_BYTES, WalWriter, first_unwritten
 from stockade.raft.wal_records import FileHeader
 from stockade.raft.wal_spares import Spares
 from stockade.raft.wal_tail import Run
-
-from .test_wal_release import append, indexes, opened
 
 FILE_BYTES = 3 * AHEAD_BYTES + 5 * PAGE_BYTES
 WRITTEN = b"w" * PAGE_BYTES
@@ -72,20 +73,48 @@ def test_a_file_is_written_to_its_end_before_the_next_one_begins(tmp_path: Path)
     writer.close()
 
 
-def test_a_spare_that_came_back_from_a_backup_with_holes_is_filled_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with (tmp_path / "0000000001.spare").open("wb") as file:
+def holes(path: Path) -> None:
+    """As a sparse copy comes back from a backup."""
+    with path.open("wb") as file:
         file.write(WRITTEN * 2)
         file.truncate(FILE_BYTES)
         file.seek(FILE_BYTES - PAGE_BYTES)
         file.write(WRITTEN)
+
+
+def reserved(path: Path) -> None:
+    """As an earlier version left it."""
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, FILE_BYTES)
+        file.write(WRITTEN * 2)
+
+
+@pytest.mark.parametrize("make", [holes, reserved])
+def test_a_spare_that_was_not_written_whole_is_filled_though_somebody_has_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
+) -> None:
+    spare = tmp_path / "0000000001.spare"
+    make(spare)
+    assert len(spare.read_bytes()) == FILE_BYTES  # a recovery, a backup: what is in memory now passes for written
     writer = WalWriter(Spares(tmp_path, FILE_BYTES).begin, lambda number, size: None)
     blocks = Blocks(monkeypatch)
     blocks.synced_end = 2 * PAGE_BYTES
     begin(writer, 3, [b"r" * PAGE_BYTES * 2])
     assert blocks.bare == []
     assert blocks.synced_end == 2 * PAGE_BYTES + AHEAD_BYTES
+    writer.close()
+
+
+def test_somebody_who_reads_a_new_file_makes_no_block_of_it_pass_for_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(number: int, size: int) -> None:
+        assert len((tmp_path / "0000000001.wal").read_bytes()) == size
+
+    writer = WalWriter(Spares(tmp_path, FILE_BYTES).begin, read)
+    blocks = Blocks(monkeypatch)
+    begin(writer, 1, [b"r" * 100])
+    assert blocks.bare == []
     writer.close()
 
 
@@ -105,23 +134,34 @@ def test_a_spare_that_was_written_whole_is_not_written_twice(tmp_path: Path, mon
     writer.close()
 
 
-def test_what_was_written_ahead_is_no_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("records", [0, 5, 40])
+def test_what_was_written_ahead_is_no_record_and_neither_is_what_a_spare_held(tmp_path: Path, records: int) -> None:
+    """The process dies with zeros and old records after the last one; ``records`` are in files that came before."""
+
+    def fail(error: BaseException) -> None:
+        raise AssertionError("the log failed") from error
+
     async def scenario() -> None:
-        async with opened(tmp_path / "wal") as wal:
-            append(wal, 1, range(1, 10))
+        wal = Wal.open(tmp_path / "wal", asyncio.get_running_loop(), fail, FILE_BYTES)
+        for index in range(1, records + 1):
+            wal.append(1, index, 1, b"o" * (AHEAD_BYTES // 4))
             await wal.all_durable()
-        async with opened(tmp_path / "wal") as wal:
-            assert indexes(wal, 1) == list(range(1, 10))
+        wal.covered(1, records)
+        await wal.release(lambda group_id, index: None)
+        for index in range(records + 1, records + 10):
+            wal.append(1, index, 1, b"n" * 1000)
+            await wal.all_durable()
+            shutil.copytree(tmp_path / "wal", tmp_path / "killed")
+            again = Wal.open(tmp_path / "killed", asyncio.get_running_loop(), fail, FILE_BYTES)
+            assert again.recovered[1].entries[-1].index == index
+            await again.close()
+            shutil.rmtree(tmp_path / "killed")
+        await wal.close()
 
     asyncio.run(scenario())
 
 
 def unwritten(path: Path) -> int:
-    """As the file system says once nothing of the file is in memory."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        return first_unwritten(fd)
-    finally:
-        os.close(fd)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return first_unwritten(file.fileno())

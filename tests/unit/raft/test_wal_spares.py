@@ -89,14 +89,14 @@ def test_a_file_for_a_longer_record_is_new_and_goes_for_good(tmp_path: Path) -> 
 def test_a_spare_needs_not_be_readable_to_be_written_over(tmp_path: Path) -> None:
     spares, header = Spares(tmp_path, FILE_BYTES), FileHeader(MARK, 7, 0)
     (tmp_path / "0000000002.spare").write_bytes(b"\xff" * FILE_BYTES)
-    os.close(spares.begin(FILE_BYTES, header))
+    os.close(spares.begin(FILE_BYTES, header).fd)
     data = (tmp_path / "0000000007.wal").read_bytes()
     assert data == encode_file_header(header).ljust(FILE_BYTES, b"\0"), "a page that is written in part is read first"
 
 
 def test_only_files_that_the_log_has_named_are_its_spares(tmp_path: Path) -> None:
     (tmp_path / "notes.spare").write_bytes(bytes(FILE_BYTES))
-    os.close(Spares(tmp_path, FILE_BYTES).begin(FILE_BYTES, FileHeader(MARK, 1, 0)))
+    os.close(Spares(tmp_path, FILE_BYTES).begin(FILE_BYTES, FileHeader(MARK, 1, 0)).fd)
     Spares(tmp_path, FILE_BYTES + 1)
     assert (tmp_path / "notes.spare").exists()
 

@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 
 class Checkpointer:
-    """A checkpoint of a group is due when it has applied ``checkpoint_bytes`` of commands since the last one, or when
-    its entries keep the oldest file of a log that is longer than ``wal_bytes_max``. When the groups together have
+    """A checkpoint of a group is due when it has applied ``checkpoint_bytes`` of commands since the last one, 16 times
+    its state if that is more, or when its entries keep the oldest file of a log that is longer than ``wal_bytes_max``. When the groups together have
     applied more than that since their last ones, it is the turn of whichever has applied most: so a restart is short,
     however small their entries. Groups that have applied little neither count for that nor are taken.
 
@@ -49,6 +49,7 @@ class Checkpointer:
         self._wanted = asyncio.Event()
         self._seen_bytes = 0
         self._seen_lsn = 0
+        self._warned: set[int] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self, keeper: Keeper) -> None:
@@ -84,13 +85,14 @@ class Checkpointer:
                 while (group_id := self._next(passed)) is not None:
                     passed.add(group_id)  # its turn comes again when the others had theirs
                     await self._take(group_id)
+                    await self._sync_early()
                 await self._sync_early()
                 await self._keeper.release()
         except Exception as error:
             self._fail(error)
 
     async def _sync_early(self) -> None:
-        """Sync what machines have written, so that their checkpoints find little to do."""
+        """Sync what machines have written, so that their checkpoints, and those of others, find little to do."""
         for kept in list(self._keeper.kept.values()):
             if kept.is_unsynced and (sync := kept.begin_sync()) is not None:
                 await self._keeper.run(sync)
@@ -129,7 +131,7 @@ class Checkpointer:
                 keeper.store.write(checkpoint)
 
             await keeper.run(write)
-            keeper.replaced(group_id, checkpoint.index)
+            keeper.replaced(group_id, checkpoint)
             captured.image.stored()
         _log.info("group %d: checkpoint at %d, %d bytes", group_id, checkpoint.index, len(checkpoint.state))
         await keeper.release()
@@ -138,10 +140,12 @@ class Checkpointer:
     def _capture(self, group_id: int) -> Captured | None:
         kept, group = self._keeper.kept.get(group_id), self._groups.get(group_id)
         if kept is None or group is None:
-            _log.warning("group %d is not open here, so the log must keep all its entries", group_id)
+            if group_id not in self._warned:
+                _log.warning("group %d is not open here, so the log must keep all its entries", group_id)
+                self._warned.add(group_id)
             return None
         if self._has_failed():
             return None
         kept.applied_bytes = 0
-        captured = group.capture() if hasattr(kept, "capture") else None
-        return captured if captured is not None and captured.index > kept.journal.origin.index else None
+        is_new = group.applied_index > kept.journal.origin.index
+        return group.capture() if is_new and hasattr(kept, "capture") else None

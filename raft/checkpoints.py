@@ -17,7 +17,7 @@ from .durable import write_durably
 from .machine import FileExtent
 from .origin import Origin
 from .refusal import DiskRefused
-from .wal_files import sync_directory
+from .wal_files import make_directory, sync_directory
 
 _MAGIC = b"STOCKDCP"
 _VERSION = 1
@@ -75,9 +75,7 @@ class CheckpointStore:
     def __init__(self, root: Path) -> None:
         """``root`` is created if absent."""
         self._root = root
-        if not root.exists():
-            root.mkdir()
-            sync_directory(root.parent)
+        make_directory(root)
 
     def group_ids(self) -> set[int]:
         """The groups that have a folder."""

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from .wal_files import sync_directory
+from .wal_files import make_directory, sync_directory
 
 
 def erase_durably(path: Path) -> None:
@@ -17,9 +17,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
     A rename alone is not enough: a power cut may keep the new name and lose the bytes.
     """
-    if not path.parent.exists():
-        path.parent.mkdir()
-        sync_directory(path.parent.parent)
+    make_directory(path.parent)
     scratch = path.with_name(path.name + ".new")
     with scratch.open("wb") as file:
         file.write(content)

@@ -125,7 +125,7 @@ class _Copy:
 
     async def _take(self, checkpoint: Checkpoint) -> None:
         group_id, store = self._group.group_id, self._keeper.store
-        generation = self._kept.generation + 1
+        generation = self._kept.next_generation()
         directory = await self._keeper.run(partial(store.begin, group_id, generation))
         try:
             for extent in checkpoint.files:
@@ -212,10 +212,11 @@ class _Copy:
         await keeper.run(partial(keeper.store.write, checkpoint))
         if not self._group.install(checkpoint, directory):
             # The group got there by itself meanwhile. The files that it works on have to be those that count.
+            self._kept.stale.append(directory)
             self._kept.make_due()
             return
         old = keeper.store.files(group_id, self._kept.generation)
-        self._kept.generation = checkpoint.generation
+        self._kept.generation, self._kept.state_bytes = checkpoint.generation, len(checkpoint.state)
         keeper.log.covered(group_id, checkpoint.index)
         keeper.discard(old)
 

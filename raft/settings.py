@@ -36,7 +36,7 @@ class RaftSettings:
 
     checkpoint_bytes: int = 64 << 20
     """A checkpoint of a group is taken when it has applied so many bytes of commands since the last one; each entry
-    counts 4 KiB more."""
+    counts 4 KiB more. Of a group with a large state, when it has applied 16 times as much."""
     wal_bytes_max: int = 512 << 20
     """Beyond this size of the log, checkpoints are taken of the groups that keep its oldest files; and when groups
     together have applied so much since their last checkpoints, of those that have applied most. Groups below a

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .wal_cache import RecentPayloads
 from .wal_commit import GroupCommit
-from .wal_files import WalReader, WalWriter, lock_directory, sync_directory
+from .wal_files import WalReader, WalWriter, lock_directory, make_directory, sync_directory
 from .wal_places import Places
 from .wal_records import (
     ENTRY,
@@ -81,8 +81,8 @@ class Wal:
         file_bytes: int,
         cache_bytes_max: int,
     ) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        sync_directory(directory.parent)
+        make_directory(directory)
+        sync_directory(directory.parent)  # whoever made it may have died before
         with ExitStack() as undo:
             self._lock = lock_directory(directory)
             undo.callback(os.close, self._lock)

@@ -58,6 +58,14 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def make_directory(directory: Path) -> None:
+    """Make a directory, and those above it, where there are none; what is made is durable when this returns."""
+    if not directory.exists():
+        make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
+
+
 def lock_directory(directory: Path) -> int:
     """Take the exclusive lock of ``directory`` and answer the descriptor that holds it until it is closed.
 

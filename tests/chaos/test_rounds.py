@@ -42,7 +42,7 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_that_was(disk: LoopDi
 
 
 async def durable_at_the_cut(disk: LoopDisk, folder: Path, chance: random.Random) -> int:
-    """Append one record after the other, cut the power meanwhile, and answer which was the last that was reported durable.
+    """Append one record after the other, cut the power meanwhile, and answer which was the last reported durable.
 
     Files end, are given up and used again meanwhile.
     """

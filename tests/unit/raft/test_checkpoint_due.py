@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from stockade.raft import checkpointer
-from stockade.raft.keeper import ENTRY_BYTES, Kept
+from stockade.raft.keeper import ENTRY_BYTES, STATE_SHARE, Kept
 
-from .cluster import until
+from .cluster import GROUP, until
 from .filing import SMALL, Filing, alone
 
 
@@ -49,6 +49,33 @@ def test_an_entry_counts_once_however_many_commands_share_it(tmp_path: Path) -> 
     assert asked == [6]
 
 
+def test_a_large_state_is_not_encoded_again_for_little(tmp_path: Path) -> None:
+    kept, asked = kept_of(Filing(), tmp_path, ENTRY_BYTES)
+    kept.state_bytes = (2 * ENTRY_BYTES + 2) // STATE_SHARE + 1
+    for index in range(1, 4):
+        kept.apply(index, 1, b"x")
+        kept.flush()
+    assert asked == [3]
+    kept.applied_bytes = 0
+    kept.make_due()
+    assert kept.is_due
+
+
+def test_the_size_of_a_state_is_known_from_each_checkpoint_on_and_after_a_restart(tmp_path: Path) -> None:
+    async def scenario(count: int) -> None:
+        async with alone(tmp_path) as node:
+            assert node.host._keeper is not None
+            kept, store = node.host._keeper.kept[GROUP], node.host._keeper.store
+            await node.commit(count)
+            await until(lambda: kept.state_bytes > 0)
+            checkpoint = store.read(GROUP)
+            assert checkpoint is not None
+            assert kept.state_bytes == len(checkpoint.state)
+
+    asyncio.run(scenario(21))
+    asyncio.run(scenario(0))
+
+
 def test_a_restart_has_little_to_do_again_however_many_groups_there_are_and_however_small_their_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +112,8 @@ def test_groups_that_have_applied_little_are_left_alone(tmp_path: Path, monkeypa
             await node.commit(1, 3, 10)
             await until(lambda: node.machines[3].captures == 1)
             await node.commit(1, 3, 10)
+            kept = node.host._keeper.kept[3]  # type: ignore[union-attr]
+            await until(lambda: not node.host._checkpointer._wanted.is_set() and kept.journal.origin.index > 1)
             assert [machine.captures for machine in node.machines.values()] == [0, 0, 1]
 
     asyncio.run(scenario())

@@ -78,13 +78,25 @@ def test_087_a_checkpoint_of_what_has_not_changed_is_skipped(tmp_path: Path) -> 
             await node.commit(3)
             take, path = node.host._checkpointer._take, CheckpointStore(tmp_path / "groups").path(GROUP)
             assert await take(GROUP)
-            written_at = path.stat().st_mtime_ns
+            written_at, captures = path.stat().st_mtime_ns, node.machine.captures
             assert not await take(GROUP)
-            assert path.stat().st_mtime_ns == written_at
+            assert (path.stat().st_mtime_ns, node.machine.captures) == (written_at, captures)
             await node.commit(1)
             assert await take(GROUP)
 
     asyncio.run(scenario())
+
+
+def test_a_group_that_keeps_the_log_and_is_not_open_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with alone(tmp_path) as node:
+            for group_id in (77, 77, 78, 77):
+                assert not await node.host._checkpointer._take(group_id)
+
+    asyncio.run(scenario())
+    assert [record.args for record in caplog.records if "not open here" in record.message] == [(77,), (78,)]
 
 
 def test_only_one_generation_of_files_outlives_an_opening(tmp_path: Path) -> None:

@@ -86,6 +86,27 @@ def test_a_group_that_writes_nothing_is_not_synced_with_another(tmp_path: Path) 
     asyncio.run(scenario())
 
 
+def test_what_others_write_is_synced_between_the_checkpoints_of_a_round(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with alone(tmp_path, groups=(GROUP + 1, GROUP + 2)) as node:
+            machine, seen = Writing(), list[int]()
+            await leading(node, machine)
+            take = node.host._checkpointer._take
+
+            async def taking(group_id: int) -> bool:
+                seen.append(len(machine.begun))
+                machine.unsynced_bytes = BYTES
+                return await take(group_id)
+
+            node.host._checkpointer._take = taking  # type: ignore[method-assign]
+            for group_id in (GROUP + 1, GROUP + 2):
+                node.host._keeper.kept[group_id].make_due()  # type: ignore[union-attr]
+            await until(lambda: len(machine.begun) == 2)
+            assert seen == [0, 1]
+
+    asyncio.run(scenario())
+
+
 def test_a_disk_that_fails_under_an_early_sync_stops_the_node(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with alone(tmp_path, groups=()) as node:

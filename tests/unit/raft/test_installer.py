@@ -9,16 +9,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from stockade.raft import installer, offers
 from stockade.raft.checkpoints import Checkpoint, CheckpointStore
 from stockade.raft.configuration import FOUNDING
 from stockade.raft.installer import CopyFailed
+from stockade.raft.machine import ImageDamaged
 from stockade.raft.pulls import AskPiece, NothingHeld, Release, encode
 
 from .cluster import FAST, GROUP, Cluster, until
-from .filing import Filing, wal_numbers
+from .filing import Filing, alone, wal_numbers
 
 SETTINGS = replace(FAST, checkpoint_bytes=2000, wal_bytes_max=1 << 20, wal_file_bytes=4096)
 
@@ -298,6 +300,40 @@ def test_a_group_that_got_there_by_itself_takes_nothing(tmp_path: Path) -> None:
             await agrees(cluster, node)
 
     asyncio.run(scenario())
+
+
+def test_the_files_that_count_on_disk_outlive_the_next_copy_though_the_group_got_there_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first copy counted, and the group went past it meanwhile; the second one took the first one's folder."""
+
+    async def scenario() -> None:
+        async with alone(tmp_path) as node:
+            await node.commit(3)
+            assert node.host._keeper is not None
+            kept, store = node.host._keeper.kept[GROUP], node.host._keeper.store
+            group: Any = SimpleNamespace(group_id=GROUP, commit_index=0, install=lambda *_: False)
+            copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
+            with monkeypatch.context() as patch:
+                patch.setattr(kept, "make_due", lambda: None)
+                await installer._Copy(node.host._keeper, group, kept, unasked)._take(copied)
+                damaged = msgspec.structs.replace(copied, state=msgspec.msgpack.encode((1, 1)))
+                with pytest.raises(ImageDamaged):
+                    await installer._Copy(node.host._keeper, group, kept, unasked)._take(damaged)
+            counting = store.read(GROUP)
+            assert counting is not None
+            assert (counting.index, store.files(GROUP, counting.generation).exists()) == (1000, True)
+            kept.make_due()
+            await until(lambda: {path.name for path in store.folder(GROUP).glob("files-*")} == {"files-1"})
+            counting = store.read(GROUP)
+            assert counting is not None
+            assert (counting.index, counting.generation) == (node.group.applied_index, 1)
+
+    asyncio.run(scenario())
+
+
+async def unasked(_: Any) -> bytes:
+    raise AssertionError("nothing is to be fetched")
 
 
 def test_names_that_lead_elsewhere_are_not_read(tmp_path: Path) -> None:

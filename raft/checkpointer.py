@@ -23,9 +23,10 @@ _log = logging.getLogger(__name__)
 
 class Checkpointer:
     """A checkpoint of a group is due when it has applied ``checkpoint_bytes`` of commands since the last one, 16 times
-    its state if that is more, or when its entries keep the oldest file of a log that is longer than ``wal_bytes_max``. When the groups together have
-    applied more than that since their last ones, it is the turn of whichever has applied most: so a restart is short,
-    however small their entries. Groups that have applied little neither count for that nor are taken.
+    its state if that is more, or when its entries keep the oldest file of a log that is longer than ``wal_bytes_max``.
+    When the groups together have applied more than that since their last ones, it is the turn of whichever has applied
+    most: so a restart is short, however small their entries. Groups that have applied little neither count for that nor
+    are taken.
 
     Between two checkpoints it syncs what the machines write, a few MiB at a time: one sync of all of it would hold up
     those of the log, and so all appends.

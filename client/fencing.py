@@ -31,6 +31,10 @@ from .retry import is_momentary
 
 _RENEWALS_PER_TTL = 3
 _ATTEMPTS_PER_TTL = 10
+_PAUSE_S_MAX = 1.0
+"""Longest pause after a renewal that failed: a cluster may answer for a second at a time, a long ttl or not."""
+_TIMEOUT_S_MAX = 10.0
+"""Longest wait for the answer to one: the node that it was sent to may stand still."""
 _MARGIN_OF_TTL = 0.2
 """Part of the ttl, at its end, in which an unrenewed session is given up already."""
 
@@ -238,14 +242,14 @@ class Session:
                 self._lose(SessionExpired(f"not renewed in time; given up before its ttl of {lease.ttl_ms} ms ended"))
                 return
             pause_s = lease.ttl_ms / 1000 / _ATTEMPTS_PER_TTL
-            timeout_s = min(2 * pause_s, lease.lost_at_s - asked_s)
+            timeout_s = min(2 * pause_s, _TIMEOUT_S_MAX, lease.lost_at_s - asked_s)
             try:
                 state = await self._client.renew_session(self.id, max(int(timeout_s * 1000), 1))
             except StockadeError as error:
                 if not is_momentary(error):
                     self._lose(error)
                     return
-                next_s = min(time.monotonic() + pause_s, lease.lost_at_s)
+                next_s = min(time.monotonic() + min(pause_s, _PAUSE_S_MAX), lease.lost_at_s)
             else:
                 lease = Lease(state.ttl_ms, asked_s)
                 next_s = lease.renew_at_s

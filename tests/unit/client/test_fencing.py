@@ -1,4 +1,5 @@
 import asyncio
+import time
 import weakref
 from collections.abc import Awaitable, Callable
 
@@ -9,9 +10,11 @@ from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed
 from stockade.client.fencing import Lease, Session
 from stockade.client.holding import Holding
+from stockade.client.model import SessionState
 from stockade.partition.commands import Token
 from stockade.partition.errors import (
     InconsistentTopicId,
+    LeaderNotAvailable,
     ProducerBusy,
     ProducerFenced,
     SessionExpired,
@@ -74,6 +77,30 @@ def test_a_session_that_cannot_be_renewed_is_given_up_before_its_ttl_ends(cluste
             await asyncio.wait_for(session.lost.wait(), 10)
             assert asyncio.get_running_loop().time() - began_s < 1.0
             assert isinstance(session.error, SessionExpired)
+
+    use(cluster, work)
+
+
+def test_a_long_session_outlives_a_cluster_that_answers_now_and_then(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Power cuts every 5 s: six renewals of a session of 300 s, 30 s apart, all met a cluster that was down."""
+
+    async def work(client: Client) -> None:
+        refused = [LeaderNotAvailable("starting"), LeaderNotAvailable("starting")]
+        renew = client.renew_session
+
+        async def now_and_then(session: str, timeout_ms: int) -> SessionState:
+            if refused:
+                raise refused.pop()
+            return await renew(session, timeout_ms)
+
+        monkeypatch.setattr(client, "renew_session", now_and_then)
+        async with Session(client, "me", ttl_ms=300_000) as session:
+            renewing = asyncio.create_task(session._keep(Lease(300_000, time.monotonic() - 120)))
+            await cluster.seen("PUT", 1)
+            renewing.cancel()
+            assert not session.lost.is_set()
 
     use(cluster, work)
 

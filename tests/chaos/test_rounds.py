@@ -66,6 +66,7 @@ async def durable_at_the_cut(disk: LoopDisk, folder: Path, chance: random.Random
 
 
 @needs_disks
+@pytest.mark.timeout(300)  # some three thousand syncs
 def test_a_record_is_not_durable_when_the_power_is_cut_in_the_middle_of_its_sync(
     disk: LoopDisk, tmp_path: Path
 ) -> None:

@@ -85,7 +85,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="how often each load is repeated (3)")
     parser.add_argument("--short", action="store_true", help="a few rows of each section, one run of each")
     parser.add_argument("--minutes", type=float, default=6.0, help="flapping: how long a row lasts (6)")
-    parser.add_argument("--entries", type=int, default=3_000_000, help="memory: how many entries come and go (3000000)")
+    parser.add_argument(
+        "--commits", type=int, default=3_000_000, help="memory: how many commands come and go (3000000)"
+    )
     parser.add_argument("--load", help="only one load, as BYTESxINFLIGHTxGROUPS")
     parser.add_argument("--without-fsync", action="store_true", help="with --load: nodes do not wait for their disks")
     parser.add_argument("--profile", help="with --load: file for a profile of the leader")
@@ -98,7 +100,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no section {', '.join(unknown)}")
     runs = 1 if arguments.short else arguments.runs
-    options = Options(arguments.seconds, runs, arguments.short, arguments.minutes, arguments.entries)
+    options = Options(arguments.seconds, runs, arguments.short, arguments.minutes, arguments.commits)
     save(run(names, options))
 
 

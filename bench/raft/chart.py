@@ -12,7 +12,7 @@ PICTURES = {
     "groups": ("commits a second, 100 B", "commits_per_s", ("groups", "in_flight"), "{} groups, {} in flight"),
     "idle": ("CPU % of a node, idle", "cpu_percent", ("groups",), "{} groups"),
     "failover": ("failover, p50 in ms", "p50_ms", ("groups", "cause"), "{} groups, {}"),
-    "memory": ("RSS in MB", "rss_mb", ("entries",), "{} entries"),
+    "memory": ("RSS in MB", "rss_mb", ("commits",), "{} commits"),
 }
 
 

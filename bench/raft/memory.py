@@ -1,4 +1,4 @@
-"""Whether a node's memory stays bounded while entries come and go for long."""
+"""Whether a node's memory stays bounded while commands come and go for long."""
 
 from fleet import fleet
 from tables import Column, Options, Row, Table
@@ -6,21 +6,21 @@ from tables import Column, Options, Row, Table
 SETTINGS = {"checkpoint_bytes": 16 << 20, "wal_bytes_max": 128 << 20, "wal_file_bytes": 16 << 20}
 
 COLUMNS = (
-    Column("entries", "entries"),
+    Column("commits", "commits"),
     Column("rss_mb", "RSS MB, max", ".1f"),
     Column("commits_per_s", "commits/s"),
 )
 
 
 def memory(options: Options) -> list[Row]:
-    """Commit entries of 1 KiB; checkpoints are taken of every 16 MiB, so that they come round often."""
-    table = Table("Memory of the largest node over entries, checkpoints every 16 MiB", COLUMNS)
-    entries, entries_max = 0, 100_000 if options.short else options.entries
+    """Commit commands of 1 KiB; checkpoints are taken of every 16 MiB, so that they come round often."""
+    table = Table("Memory of the largest node over commits, checkpoints every 16 MiB", COLUMNS)
+    commits, commits_max = 0, 100_000 if options.short else options.commits
     with fleet(settings=SETTINGS) as nodes:
         nodes.open(1, 1)
-        while entries < entries_max:
+        while commits < commits_max:
             result = nodes.load([1], size=1024, in_flight=64, seconds=options.seconds * options.runs, profile=None)
             states = nodes.ask_all("status").values()
-            entries = max(state["entries"] for state in states)
-            table.add({"entries": entries, "rss_mb": max(state["rss_mb"] for state in states), **result})
+            commits += int(result["commits"])
+            table.add({**result, "commits": commits, "rss_mb": max(state["rss_mb"] for state in states)})
     return table.rows

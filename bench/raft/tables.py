@@ -19,8 +19,8 @@ class Options:
     short: bool = False
     minutes: float = 6.0
     """How long elections are waited for that must not happen."""
-    entries: int = 3_000_000
-    """So many entries come and go while memory is watched."""
+    commits: int = 3_000_000
+    """So many commands come and go while memory is watched."""
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,6 @@ class Worker:
             "resting": sum(group._member.is_resting for group in groups),
             "terms": sum(group.term for group in groups),
             "role_changes": self._role_changes,
-            "entries": sum(group.applied_index for group in groups),
         }
 
     async def probe(self, groups: list[int], dead: str, seconds: float) -> list[float | None]:

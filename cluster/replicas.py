@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..raft.durable import erase_durably, write_durably
+from ..raft.durable import erase_durably, make_directory, write_durably
 from .catalog import CONTROLLER_GROUP, group_id, topic_partition
 from .messages import Catalog, Placement
 from .model import Reassignment, TopicConfig
@@ -68,7 +68,7 @@ class Replicas:
 
     async def open_remembered(self) -> None:
         """Open what this node held when it stopped, and finish erasing what it was about to erase."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self._directory)
         for folder in sorted(self._directory.iterdir()):
             path = folder / "replica.json"
             if path.exists():

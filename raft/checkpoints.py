@@ -13,11 +13,11 @@ import msgspec
 
 from ..partition.checksum import crc32
 from .configuration import Configuration
-from .durable import write_durably
+from .durable import make_directory, write_durably
 from .machine import FileExtent
 from .origin import Origin
 from .refusal import DiskRefused
-from .wal_files import make_directory, sync_directory
+from .wal_files import sync_directory
 
 _MAGIC = b"STOCKDCP"
 _VERSION = 1

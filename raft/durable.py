@@ -1,9 +1,17 @@
-"""Small files that survive a power cut whole: the old content or the new one, never a part."""
+"""Small files that survive a power cut whole, the old content or the new one, never a part; and their folders."""
 
 import os
 from pathlib import Path
 
-from .wal_files import make_directory, sync_directory
+from .wal_files import sync_directory
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory, and those above it, where there are none; what is made is on disk when this returns."""
+    if not directory.exists():
+        make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
 
 
 def erase_durably(path: Path) -> None:

@@ -134,7 +134,7 @@ class _Copy:
             async with self._keeper.lock:
                 await self._install(msgspec.structs.replace(checkpoint, generation=generation), directory)
         finally:
-            if not self._may_count:  # the next attempt uses the same folder
+            if not self._may_count:  # the next attempt has a folder of its own
                 await self._keeper.run(partial(shutil.rmtree, directory, ignore_errors=True))
         _log.info("group %d: took in a checkpoint at %d", group_id, checkpoint.index)
 
@@ -215,10 +215,8 @@ class _Copy:
             self._kept.stale.append(directory)
             self._kept.make_due()
             return
-        old = keeper.store.files(group_id, self._kept.generation)
-        self._kept.generation, self._kept.state_bytes = checkpoint.generation, len(checkpoint.state)
-        keeper.log.covered(group_id, checkpoint.index)
-        keeper.discard(old)
+        self._kept.stale.append(keeper.store.files(group_id, self._kept.generation))
+        keeper.counts(group_id, checkpoint)
 
 
 def _has_size(path: Path, size: int) -> bool:

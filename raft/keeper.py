@@ -44,7 +44,7 @@ class Kept:
         """Which folder the machine's files are in."""
         self._newest_generation = 1
         self.stale: list[Path] = []
-        """Folders that nobody needs when the next checkpoint is stored."""
+        """Folders that nobody needs when the next checkpoint counts."""
         self.state_bytes: int = 0
         """Of the last checkpoint."""
         self.applied_bytes: int = 0
@@ -54,6 +54,8 @@ class Kept:
         self._checkpoint_bytes = checkpoint_bytes
         self.bundles: bool = getattr(machine, "bundles", False)
         self._flush: Callable[[], None] | None = getattr(machine, "flush", None)
+        self.begin_sync: Callable[[], Callable[[], None] | None] = getattr(machine, "begin_sync", lambda: None)
+        """Begin to sync what was written. The rest is for a thread."""
         if isinstance(machine, CheckpointedMachine):
             self.capture: Callable[[], Image] = machine.capture
             self.restore: Callable[[Path, bytes, Sequence[FileExtent]], None] = machine.restore
@@ -73,11 +75,6 @@ class Kept:
         """Whether so much was written that a sync of it should begin."""
         unsynced_bytes: int = getattr(self.machine, "unsynced_bytes", 0)
         return unsynced_bytes >= UNSYNCED_BYTES
-
-    def begin_sync(self) -> Callable[[], None] | None:
-        """Begin it. The rest is for a thread."""
-        begun: Callable[[], None] | None = self.machine.begin_sync()  # type: ignore[attr-defined]
-        return begun
 
     def make_due(self) -> None:
         """Have a checkpoint taken soon, whatever was applied."""
@@ -174,20 +171,23 @@ class Keeper:
         if checkpoint is None:
             machine.start(self.store.begin(group_id, kept.generation))
             return
-        kept.generation, kept.state_bytes = checkpoint.generation, len(checkpoint.state)
         directory = self.store.files(group_id, checkpoint.generation)
         try:
             machine.restore(directory, checkpoint.state, checkpoint.files)
         except (ImageDamaged, FileNotFoundError) as error:
             raise CheckpointDamaged(directory, str(error)) from error
-        self.log.covered(group_id, checkpoint.index)
+        self.counts(group_id, checkpoint)
 
     def replaced(self, group_id: int, checkpoint: Checkpoint) -> None:
         """A checkpoint of a state that this node has reached is on disk."""
         self._journals[group_id].checkpointed(checkpoint.index)
-        self.log.covered(group_id, checkpoint.index)
+        self.counts(group_id, checkpoint)
+
+    def counts(self, group_id: int, checkpoint: Checkpoint) -> None:
+        """The checkpoint on disk is this one, and the machine works on its files."""
         kept = self.kept[group_id]
-        kept.state_bytes = len(checkpoint.state)
+        kept.generation, kept.state_bytes = checkpoint.generation, len(checkpoint.state)
+        self.log.covered(group_id, checkpoint.index)
         while kept.stale:
             self.discard(kept.stale.pop())
 

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from .durable import make_directory
 from .wal_cache import RecentPayloads
 from .wal_commit import GroupCommit
-from .wal_files import WalReader, WalWriter, lock_directory, make_directory, sync_directory
+from .wal_files import WalReader, WalWriter, lock_directory, sync_directory
 from .wal_places import Places
 from .wal_records import (
     ENTRY,

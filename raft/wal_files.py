@@ -58,14 +58,6 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def make_directory(directory: Path) -> None:
-    """Make a directory, and those above it, where there are none; what is made is durable when this returns."""
-    if not directory.exists():
-        make_directory(directory.parent)
-        directory.mkdir(exist_ok=True)
-        sync_directory(directory.parent)
-
-
 def lock_directory(directory: Path) -> int:
     """Take the exclusive lock of ``directory`` and answer the descriptor that holds it until it is closed.
 
@@ -95,15 +87,10 @@ class Begun(NamedTuple):
 
 
 def create_file(path: Path, file_bytes: int, header: FileHeader) -> Begun:
-    """Create a file of ``file_bytes``, zeros after its header; durable before anything else is written to it.
-
-    Its blocks are reserved now: a full disk shows here.
-    """
+    """Create a file of ``file_bytes``, zeros after its header; durable before anything else is written to it."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
     try:
-        os.posix_fallocate(fd, 0, file_bytes)
-        written_end = write_header(fd, file_bytes, header)
-        os.fsync(fd)
+        written_end = prepare(fd, file_bytes, header)
         sync_directory(path.parent)
     except BaseException:
         os.close(fd)
@@ -111,10 +98,16 @@ def create_file(path: Path, file_bytes: int, header: FileHeader) -> Begun:
     return Begun(fd, written_end)
 
 
-def write_header(fd: int, file_bytes: int, header: FileHeader) -> int:
-    """Write it with the rest of its page, so that what that held need not be readable; answers where the page ends."""
+def prepare(fd: int, file_bytes: int, header: FileHeader) -> int:
+    """Reserve all blocks of a file, so that a full disk shows here, and have its header on disk.
+
+    The header is written with the rest of its page, so that what that held need not be readable. Answers where the page
+    ends.
+    """
+    os.posix_fallocate(fd, 0, file_bytes)
     end = min(PAGE_BYTES, file_bytes)
     write_all(fd, [encode_file_header(header).ljust(end, b"\0")], 0)
+    os.fsync(fd)
     return end
 
 
@@ -170,11 +163,9 @@ class WalWriter:
             if run.header is not None:
                 self._begin_file(run.number, run.file_bytes, run.header)
             assert self._fd is not None, "the first run of a session creates a file"
-            parts = padded(run)
-            end = run.start + sum(map(len, parts))
-            if end > self._written_end:
-                self._write_ahead(self._fd, min(run.file_bytes, max(end, self._written_end + AHEAD_BYTES)))
-            write_all(self._fd, parts, run.start)
+            data = b"".join(padded(run))
+            self._write_ahead(self._fd, run.start + len(data))
+            write_all(self._fd, [data], run.start)
             _sync(self._fd)
 
     def close(self) -> None:
@@ -191,11 +182,12 @@ class WalWriter:
         self._begun(number, file_bytes)
 
     def _write_ahead(self, fd: int, end: int) -> None:
-        """Have every block up to ``end`` written, and durable."""
+        """Have every block up to ``end`` written, and durable; and AHEAD_BYTES at once, as far as the file goes."""
         if end > self._written_end:
-            write_all(fd, [bytes(end - self._written_end)], self._written_end)
+            stop = min(os.fstat(fd).st_size, max(end, self._written_end + AHEAD_BYTES))
+            write_all(fd, [bytes(stop - self._written_end)], self._written_end)
             _sync(fd)
-            self._written_end = end
+            self._written_end = stop
 
 
 def _sync(fd: int) -> None:

@@ -1,13 +1,12 @@
 """Files that the write-ahead log needs no more are kept for their room, and written over by those it needs next.
 
-A flush into blocks that are in use already costs a half to two thirds of one into new blocks: no page is made for it,
-and no extent changes its state, which the file system's own journal would have to write down.
+New blocks are written twice, with zeros and synced before a record needs them; those of a spare need that no more.
 """
 
 import os
 from pathlib import Path
 
-from .wal_files import Begun, create_file, first_unwritten, numbers_in, path_of, sync_directory, write_header
+from .wal_files import Begun, create_file, first_unwritten, numbers_in, path_of, prepare, sync_directory
 from .wal_records import FileHeader
 
 SPARES_MAX = 4
@@ -41,10 +40,8 @@ class Spares:
             return create_file(path, file_bytes, header)
         fd = os.open(spares[0], os.O_RDWR)
         try:
-            os.posix_fallocate(fd, 0, file_bytes)  # a copy may have come back from a backup with holes
-            write_header(fd, file_bytes, header)
-            os.fsync(fd)
-            written_end = first_unwritten(fd)
+            prepare(fd, file_bytes, header)
+            written_end = first_unwritten(fd)  # a copy may have come back from a backup with holes
             spares[0].rename(path)
             sync_directory(self._directory)
         except BaseException:

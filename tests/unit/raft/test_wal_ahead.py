@@ -14,6 +14,8 @@ from stockade.raft.wal_records import FileHeader
 from stockade.raft.wal_spares import Spares
 from stockade.raft.wal_tail import Run
 
+from .test_wal_release import fail
+
 FILE_BYTES = 3 * AHEAD_BYTES + 5 * PAGE_BYTES
 WRITTEN = b"w" * PAGE_BYTES
 
@@ -137,9 +139,6 @@ def test_a_spare_that_was_written_whole_is_not_written_twice(tmp_path: Path, mon
 @pytest.mark.parametrize("records", [0, 5, 40])
 def test_what_was_written_ahead_is_no_record_and_neither_is_what_a_spare_held(tmp_path: Path, records: int) -> None:
     """The process dies with zeros and old records after the last one; ``records`` are in files that came before."""
-
-    def fail(error: BaseException) -> None:
-        raise AssertionError("the log failed") from error
 
     async def scenario() -> None:
         wal = Wal.open(tmp_path / "wal", asyncio.get_running_loop(), fail, FILE_BYTES)

@@ -2,15 +2,19 @@
 PYTHON ?= python3
 TOX := .tools/tox/bin/tox
 STOCKADE := .venv/bin/stockade
-DATA ?= examples/data
 
-.PHONY: cluster demo test simulate chaos chaos-mutants spark-zip spark-kill bench fuzz lint types format clean
+.PHONY: cluster demo test simulate chaos chaos-mutants spark-zip spark-kill bench fuzz docs lint types format clean
 
+# NODES nodes with their data in DATA: HTTP ports count up from PORT, Raft ports from PORT + 100. For a second cluster beside
+# the first: make cluster PORT=7501 DATA=/tmp/other
+PORT = 7101
+NODES = 3
 cluster: .venv/.ready
-	@$(STOCKADE) cluster --nodes 3 --data ./data
+	@$(STOCKADE) cluster --nodes $(NODES) --port-base $(PORT) --data "$(or $(DATA),./data)"
 
+# Writes the text files of the folder DATA.
 demo: .venv/.ready
-	@$(STOCKADE) demo --data $(DATA)
+	@$(STOCKADE) demo --data "$(or $(DATA),examples/data)"
 
 test: $(TOX)
 	@$(TOX) run
@@ -41,7 +45,7 @@ spark-zip: .venv/.ready
 spark-kill: $(TOX)
 	@$(TOX) run -qq -e spark-kill
 
-bench fuzz lint types format: $(TOX)
+bench fuzz docs lint types format: $(TOX)
 	@$(TOX) run -q -e $@
 
 # The environment that runs a cluster. tox makes it once; after that a start needs neither tox nor the network.
@@ -57,5 +61,5 @@ $(TOX):
 
 # Leaves ./data, the clusters' own data, alone.
 clean:
-	@rm -rf .venv .tox .tools build src/stockade.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .tox .tools build site src/stockade.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -prune -exec rm -rf {} +

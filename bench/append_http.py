@@ -28,7 +28,7 @@ class Measured(Protocol):
     """Nodes under load."""
 
     def processor_s(self) -> float:
-        """What the processes of all nodes have used."""
+        """Processor time that all nodes have used, in seconds."""
         ...
 
 
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What one run gave. ``processor_us``: of all nodes, for one append."""
+    """The result of one run. ``processor_us``: processor time of all nodes for one append, in µs."""
 
     appends: int
     per_s: float
@@ -84,8 +84,8 @@ class Connection(asyncio.Protocol):
 
 
 async def drive(url: str, requests: Requests, in_flight: int, seconds: float) -> Load:
-    """Keep so many requests in flight. The clock begins when all connections are there: those that have one already
-    would delay the others.
+    """Keep ``in_flight`` requests in flight. The clock starts when all connections are there: those that have one
+    already would delay the others.
     """
     loop, latencies = asyncio.get_running_loop(), list[float]()
     address = urlsplit(url)
@@ -110,7 +110,7 @@ async def drive(url: str, requests: Requests, in_flight: int, seconds: float) ->
 
 
 def plain(topic: str, records: int = 1) -> Requests:
-    """Appends that name nothing."""
+    """Appends without a grant or a producer."""
     request = _request(topic, b"", records)
 
     def requests(number: int) -> Iterator[bytes]:

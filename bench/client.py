@@ -1,4 +1,4 @@
-"""What the client gives: a Producer and a Consumer beside NATS's clients (P1, P2, P9), and what they cost.
+"""Throughput and processor time of a Producer and a Consumer, beside NATS's clients (P1, P2, P9).
 
 ``python bench/client.py [--repeats 3] [--peers none]``, about a minute, and half of one more for each further round:
 three nodes of each, all stores on one disk; the loads take turns, each in a process of its own, and every ratio is the
@@ -42,7 +42,7 @@ SPARE_S = 60.0
 
 
 class Load(NamedTuple):
-    """What one run gave; ``cpu_us``: processor time of the client's process for a record."""
+    """The result of one run; ``cpu_us``: processor time of the client's process for a record."""
 
     per_s: float
     cpu_us: float
@@ -111,7 +111,7 @@ WORK = {
 
 
 def work(name: str, where: str, seconds: float, records: int) -> None:
-    """What a process of its own does: run, and print a Load as JSON."""
+    """The child process: run, and print a Load as JSON."""
 
     async def run() -> Load:
         before = time.process_time()
@@ -122,7 +122,7 @@ def work(name: str, where: str, seconds: float, records: int) -> None:
 
 
 def loaded(name: str, where: str, seconds: float, records: int) -> Load:
-    """Do it in a process of its own."""
+    """Run it in a child process."""
     command = [sys.executable, __file__, "--work", name, "--where", where]
     command += ["--seconds", str(seconds), "--records", str(records)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + SPARE_S)
@@ -160,7 +160,7 @@ def main() -> None:
 
 
 async def fill(where: str, records: int) -> None:
-    """What the consumers read: as many records of 1 KiB, stored as a Producer batches them."""
+    """The records that consumers read: of 1 KiB, in the batches of a Producer."""
     async with Producer(where) as producer:
         for _ in range(records):
             _ = await producer.send("read", b"x" * LARGE)
@@ -212,8 +212,8 @@ def measured(
 
 def _reason(error: Exception) -> str:
     """One line."""
-    told = error.stderr if isinstance(error, subprocess.CalledProcessError) else None
-    return (told or str(error) or repr(error)).strip().splitlines()[-1]
+    stderr = error.stderr if isinstance(error, subprocess.CalledProcessError) else None
+    return (stderr or str(error) or repr(error)).strip().splitlines()[-1]
 
 
 def show(found: dict[str, list[Load]], failed: dict[str, str]) -> None:

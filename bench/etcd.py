@@ -28,7 +28,7 @@ class Etcd(NamedTuple):
     pids: list[int]
 
     def processor_s(self) -> float:
-        """What the processes of all nodes have used."""
+        """Processor time that all nodes have used, in seconds."""
         return sum(map(processor_s, self.pids))
 
     def leader(self) -> str:
@@ -99,9 +99,9 @@ def etcd() -> Iterator[Etcd]:
 
 
 def version() -> str:
-    """What etcd says that it is."""
-    told = subprocess.run(["etcd", "--version"], check=True, capture_output=True, text=True).stdout
-    return told.splitlines()[0]
+    """The version that etcd prints."""
+    output = subprocess.run(["etcd", "--version"], check=True, capture_output=True, text=True).stdout
+    return output.splitlines()[0]
 
 
 def _await_ready(url: str) -> None:

@@ -1,4 +1,4 @@
-"""What a fence and a sequence number cost at one replica: processor time of an append, plain and fenced and numbered.
+"""The cost of a fence and a sequence number at one replica: processor time of an append, plain and fenced and numbered.
 
 ``python bench/fenced.py [--appends 5000] [--repeats 9]`` encodes commands of one record of 1 KiB, and applies them to
 a partition's machine with its files, in turns: one run plain, one fenced and numbered. No Raft and no HTTP is in it;
@@ -16,18 +16,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from stockade.partition.commands import (
-    Append,
-    Appended,
-    InstallFence,
-    InstallProducer,
-    Stamp,
-    Token,
-    encode_command,
-)
-from stockade.partition.machine import PartitionConfig, PartitionMachine
-from stockade.partition.records import batch_from_columns
-from stockade.partition.segments import SegmentLog
+from stockade.partition.commands import Append, Appended, InstallFence, InstallProducer, Stamp, Token, encode_command
+from stockade.partition.log.segments import SegmentLog
+from stockade.partition.records.batch import batch_from_columns
+from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
 PRODUCERS = 256
 """As many as append_http.py has connections."""
@@ -41,7 +33,7 @@ class Replica:
     def __init__(self, directory: Path, *, is_fenced: bool) -> None:
         log = SegmentLog(64 << 20)
         directory.mkdir()
-        log.start(directory)
+        log.begin(directory)
         self._machine = PartitionMachine(PartitionConfig(TOPIC_ID), log)
         self._is_fenced = is_fenced
         self._index = 0

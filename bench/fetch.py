@@ -22,7 +22,7 @@ from trees import PORT_BASE, ROOT, call, clusters, leader_of
 
 sys.path.insert(0, str(ROOT / "src"))
 
-from stockade.partition.records import SCHEMA
+from stockade.partition.records.batch import SCHEMA
 
 BATCH_BYTES = 256 * 1024
 ANSWER_BYTES = 64 * 1024 * 1024
@@ -32,7 +32,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 class Reader:
-    """A connection that throws away what it reads."""
+    """A connection that discards what it reads."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port))

@@ -34,9 +34,9 @@ class Node:
         data = None if body is None else json.dumps(body)
         self._connection.request(method, path, data, {"Content-Type": "application/json"} | headers)
         answer = self._connection.getresponse()
-        told = answer.read()
-        assert answer.status < 300, told
-        return (time.perf_counter() - began) * 1e3, json.loads(told or b"null")
+        payload = answer.read()
+        assert answer.status < 300, payload
+        return (time.perf_counter() - began) * 1e3, json.loads(payload or b"null")
 
 
 def grants(controller: Node, topic: str, headers: dict[str, str]) -> tuple[float, float]:

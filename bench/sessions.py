@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 from trees import Nodes, call, clusters, processor_s
 
-CONNECTIONS = 256
+CONNECTIONS_MAX = 256
+"""Connections that renew sessions."""
 
 
 class Cost(NamedTuple):
@@ -43,11 +44,21 @@ class Connection:
         length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length"))
         return await self._reader.readexactly(length)
 
+    async def close(self) -> None:
+        """End it."""
+        self._writer.close()
+        await self._writer.wait_closed()
 
-async def connect(url: str) -> list[Connection]:
+
+async def connect(url: str, count: int) -> list[Connection]:
     """So many connections to a node."""
     address = urlsplit(url)
-    return [Connection(*await asyncio.open_connection(address.hostname, address.port)) for _ in range(CONNECTIONS)]
+    return [Connection(*await asyncio.open_connection(address.hostname, address.port)) for _ in range(count)]
+
+
+def connections_for(sessions: int) -> int:
+    """As many that each has a session to renew."""
+    return min(CONNECTIONS_MAX, sessions)
 
 
 def controller(nodes: Nodes) -> tuple[str, int]:
@@ -85,13 +96,15 @@ async def measure(nodes: Nodes, count: int, ttl_ms: int, seconds: float, repeats
     """Idle, and then several times with all sessions alive."""
     url, pid = controller(nodes)
     idle = await _cost(pid, asyncio.sleep(seconds / 4, 0))
-    connections = await connect(url)
+    connections = await connect(url, connections_for(count))
     shares = await open_sessions(connections, count, ttl_ms)
     found = [idle]
     for _ in range(repeats):
         end = time.perf_counter() + seconds
         pairs = zip(connections, shares, strict=True)
         found.append(await _cost(pid, _all(renew(one, mine, ttl_ms / 3000, end) for one, mine in pairs)))
+    for connection in connections:
+        await connection.close()
     return found
 
 
@@ -109,11 +122,13 @@ async def _cost(pid: int, work: Awaitable[int]) -> Cost:
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sessions", type=int, default=10_000)
+    parser.add_argument("--sessions", type=int, default=10_000, help="at least 1")
     parser.add_argument("--ttl-ms", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--repeats", type=int, default=3)
     chosen = parser.parse_args()
+    if chosen.sessions < 1:
+        parser.error("--sessions: at least 1")
     with clusters([""]) as nodes:
         idle, *rounds = asyncio.run(measure(nodes[""], chosen.sessions, chosen.ttl_ms, chosen.seconds, chosen.repeats))
     print(f"{chosen.sessions} sessions, ttl {chosen.ttl_ms} ms; idle: {idle.core_percent:.1f} % of a core")

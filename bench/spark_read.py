@@ -24,10 +24,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from stockade.cli.local_cluster import LocalCluster
-from stockade.client.blocking_writer import BlockingWriter
-from stockade.partition.records import SCHEMA
-from stockade.spark.source import StockadeSource
+from stockade.cli.local_cluster.cluster import LocalCluster
+from stockade.client.blocking.writer import BlockingWriter
+from stockade.partition.records.batch import SCHEMA
+from stockade.spark.data_source import StockadeSource
 
 VALUE_BYTES = 100
 BATCH_ROWS = 4_000
@@ -52,7 +52,7 @@ class Tuples(DataSource):  # type: ignore[misc]
 
 
 class TupleReader(DataSourceReader):  # type: ignore[misc]
-    """Hands rows on one by one."""
+    """Gives rows to Spark one by one."""
 
     def __init__(self, arrow: Any) -> None:
         self._arrow = arrow

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stockade.cli.local_cluster import LocalCluster
-from stockade.client.blocking_writer import BlockingWriter
+from stockade.cli.local_cluster.cluster import LocalCluster
+from stockade.client.blocking.writer import BlockingWriter
 
 VALUE_BYTES = 100
 

@@ -1,4 +1,4 @@
-"""Clusters of two versions of the sources at one time, so that a change is measured against what was before it."""
+"""Clusters of two versions of the sources at one time, to measure a change against the version before it."""
 
 # ruff: noqa: S202, S603, S607  # it starts clusters, and asks git for older sources
 
@@ -36,7 +36,7 @@ class Nodes(NamedTuple):
     data: list[Path]
 
     def processor_s(self) -> float:
-        """What the processes of all nodes have used."""
+        """Processor time that all nodes have used, in seconds."""
         listed = json.loads((self.data[0].parent / "cluster.json").read_text(encoding="utf-8"))["nodes"]
         return sum(processor_s(node["pid"]) for node in listed)
 
@@ -46,7 +46,7 @@ class Nodes(NamedTuple):
 
 
 def processor_s(pid: int) -> float:
-    """What a process has used."""
+    """Processor time that a process has used, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 

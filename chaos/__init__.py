@@ -1,1 +1,8 @@
-"""Faults on purpose, histories of what happened, and the checkers that judge them."""
+"""Breaks clusters on purpose and judges what clients saw, as Jepsen does: nemesis, clients, history, checkers.
+
+In: a running cluster (`faults.fault.Arena`) and a seed. Out: a history, the final log of every replica, verdicts, a
+report. `system` breaks and mends one thing; `faults` and `workloads` are catalogues; `harness` runs them in rounds;
+`history` records, `checkers` judge, `report` shows. `demo` and `crash_rounds` are two fixed scenarios over `streams`.
+May import the client and the vocabulary of partition; a cluster is reached over HTTP only.
+May import: nothing of the house.
+"""

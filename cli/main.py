@@ -1,4 +1,4 @@
-"""The `stockade` command: a group that imports a subcommand only when it is called, so that start-up stays quick."""
+"""The `stockade` command: a group that imports a subcommand when it is called, which keeps the start short."""
 
 from importlib import import_module
 from typing import Any
@@ -6,48 +6,46 @@ from typing import Any
 import click
 
 from ..partition.version import VERSION
-from .exits import INTERRUPTED
+from .ui.exits import INTERRUPTED
 
 COMMANDS = {
-    "topics": ".topics:topics",
-    "produce": ".produce:produce",
-    "consume": ".consume:consume",
-    "groups": ".groups:groups",
-    "sessions": ".sessions:sessions",
-    "grants": ".grants:grants",
-    "hold": ".hold:hold",
-    "own": ".own:own",
-    "claim": ".own:claim",
-    "disown": ".own:disown",
-    "fence": ".fence:fence",
-    "producers": ".producers:producers",
-    "refused": ".observing:refused",
-    "metrics": ".observing:metrics",
-    "cluster": ".cluster:cluster",
-    "doctor": ".doctor:doctor",
-    "serve": ".serve:serve",
-    "certs": ".certs:certs",
-    "rebuild": ".rebuild:rebuild",
-    "demo": ".demo:demo",
-    "chaos": ".chaos:chaos",
-    "completion": ".completion:completion",
-    "pipeline": ".pipeline:pipeline",
+    "topics": ".commands.topics:topics",
+    "produce": ".commands.produce:produce",
+    "consume": ".commands.consume:consume",
+    "groups": ".ownership.groups:groups",
+    "sessions": ".ownership.sessions:sessions",
+    "grants": ".ownership.grants:grants",
+    "hold": ".ownership.hold:hold",
+    "own": ".ownership.own:own",
+    "claim": ".ownership.own:claim",
+    "disown": ".ownership.own:disown",
+    "fence": ".ownership.fence:fence",
+    "producers": ".ownership.producers:producers",
+    "refused": ".commands.observe:refused",
+    "metrics": ".commands.observe:metrics",
+    "cluster": ".commands.cluster:cluster",
+    "doctor": ".commands.doctor:doctor",
+    "serve": ".node.serve:serve",
+    "certs": ".node.certs:certs",
+    "rebuild": ".node.rebuild:rebuild",
+    "demo": ".commands.demo:demo",
+    "chaos": ".chaos_commands.chaos:chaos",
+    "completion": ".commands.completion:completion",
+    "pipeline": ".commands.pipeline:pipeline",
 }
-"""Name of a subcommand -> module and attribute."""
+"""Name of a subcommand -> module and attribute, in the order of the help text."""
 
 ALIASES = {"topic": "topics", "group": "groups", "session": "sessions", "grant": "grants", "producer": "producers"}
-"""The singular is understood too."""
+"""The singular of a command's name works too."""
 
 
 class LazyGroup(click.Group):
     """Finds subcommands in COMMANDS."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, in the order of COMMANDS."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The subcommand, imported now."""
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
@@ -56,19 +54,20 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand. Ctrl-C ends with the exit code of Ctrl-C, however early it comes."""
+        """Run the subcommand. Ctrl-C gives exit code INTERRUPTED, also while the subcommand is imported."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="stockade")
 def main() -> None:
-    """Stockade: a replicated log in which one writer at a time is a promise the server keeps.
+    """Stockade: a replicated log whose servers let only one writer at a time into a partition.
 
-    Commands that ask a cluster find it with --url or STOCKADE_URL. Facts come as a table, or as JSON with
-    --output json. Exit codes are the same everywhere: 0 done, 1 refused, 2 wrong usage, 3 outcome unknown, 4 no node
-    reached, 5 fenced. `stockade COMMAND --help` has examples; `stockade completion bash` lets the shell complete.
+    Start with `stockade cluster`: it runs three nodes on this machine. Other commands find a cluster with --url or
+    STOCKADE_URL. They print tables, or JSON with --output json. Exit codes are the same everywhere: 0 done, 1 refused,
+    2 wrong usage, 3 outcome unknown, 4 no node reached, 5 fenced. `stockade COMMAND --help` has examples; `stockade
+    completion bash` makes the shell complete commands and names.
     """

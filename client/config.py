@@ -1,18 +1,77 @@
-"""The one configuration object of the client: defaults, units and bounds, checked whole before anything starts."""
+"""The client's configuration: defaults, units and bounds, checked as a whole before a connection is made.
+
+`Credentials` holds secrets: neither messages nor ``repr`` show the token.
+"""
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
+from pathlib import Path
 from typing import Literal, Self, get_args
 from urllib.parse import urlsplit
 
-from .access import Access
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """How the client proves its identity, and which authorities it trusts. Everything is optional.
+
+    - ``token``: bearer token, sent with every request in the header Authorization.
+    - ``ca``: PEM file of the authorities that sign nodes' certificates (``https``); None: the system's.
+    - ``certificate``, ``key``: PEM files of the client's certificate; ``key`` None: it is in the first file.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    def faults(self) -> Iterator[str]:
+        """A sentence for each error."""
+        files = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
+        unreadable = [f"{name}: {path} cannot be read" for name, path in files.items() if path and not _readable(path)]
+        yield from unreadable
+        if self.key and not self.certificate:
+            yield "key: is of no use without certificate"
+        elif self.has_files and not unreadable:
+            try:
+                self.context()
+            except OSError as error:
+                yield f"ca, certificate, key: {error}"
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a TLS context must be made of files."""
+        return bool(self.ca or self.certificate)
+
+    def headers(self) -> dict[str, str]:
+        """The headers that every request carries."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    def context(self) -> ssl.SSLContext:
+        """The TLS context. Raises OSError for a file that cannot be read or has other content."""
+        context = ssl.create_default_context(cafile=self.ca)
+        if self.certificate is not None:
+            context.load_cert_chain(self.certificate, self.key)
+        return context
+
+
+def _readable(path: str) -> bool:
+    return Path(path).is_file() and os.access(path, os.R_OK)
+
 
 OnError = Literal["halt_partition", "continue"]
+OnBusy = Literal["wait", "fail"]
 
 DEFAULT_BOOTSTRAP = ("http://127.0.0.1:7101", "http://127.0.0.1:7102", "http://127.0.0.1:7103")
-"""The nodes of a cluster that was started on this machine with default ports."""
+"""The nodes of a local cluster with default ports."""
+
+
+def default_bootstrap() -> Sequence[str]:
+    """The environment variable STOCKADE_URL, or the nodes of a local cluster."""
+    return os.environ.get("STOCKADE_URL") or DEFAULT_BOOTSTRAP
+
 
 BOUNDS: dict[str, tuple[int, int]] = {
     "connect_timeout_ms": (10, 60_000),
@@ -21,6 +80,8 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "delivery_timeout_ms": (100, 3_600_000),
     "linger_ms": (0, 60_000),
     "send_timeout_ms": (0, 3_600_000),
+    "flush_records": (0, 100_000),
+    "flush_bytes": (0, 16 << 20),
     "batch_records_max": (1, 100_000),
     "batch_bytes_max": (1_024, 16 << 20),
     "inflight_batches_max": (1, 5),
@@ -32,14 +93,15 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "fetch_wait_ms": (0, 60_000),
     "connections_max": (1, 10_000),
 }
-"""Least and greatest value of every number below, both allowed."""
+"""Least and greatest allowed value of each number of ClientConfig."""
 
 BOOTSTRAP_URLS_MAX = 100
+_URL_TEXT = re.compile(r"[^\s?#]+")
 _TOKEN = re.compile(r"[!-~]{1,4096}")
 
 
 class InvalidConfig(ValueError):
-    """``faults`` has one sentence for each thing that is wrong."""
+    """``faults``: one sentence for each error of the configuration."""
 
     def __init__(self, faults: list[str]) -> None:
         self.faults = faults
@@ -48,43 +110,53 @@ class InvalidConfig(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """How a client reaches the cluster and how patient it is. Raises InvalidConfig with every fault at once.
+    """How a client reaches the cluster, its timeouts and its bounds. Raises InvalidConfig with every error at once.
 
-    - ``bootstrap``: base URLs of some nodes, tried in turn; the others are learned from the cluster.
-    - ``connect_timeout_ms``: for one connection attempt. A node that cannot be connected to got nothing.
-    - ``request_timeout_ms``: for one attempt of one request, beside what the request asks the cluster to wait. When it
-      ends, the outcome is unknown.
-    - ``standstill_ms``: when a partition's leader has not answered for so long, beside what it was asked to wait, the
-      other nodes are asked who leads. If it is another one by now, the attempt ends with an unknown outcome, and the
-      next one goes there.
-    - ``delivery_timeout_ms``: from ``send`` to the answer over all attempts; also the limit of repeating any other
-      call. At least ``linger_ms + request_timeout_ms``, so that one whole attempt fits.
+    Units are in the names: ``_ms`` milliseconds, ``_bytes_`` bytes. BOUNDS has the least and greatest values.
+
+    - ``bootstrap``: base URLs of some nodes, tried in turn; the client learns the others from the cluster. One text, or
+      several; each may have several URLs, separated by commas. It becomes a tuple of single URLs; ``localhost:7101``
+      without a scheme means http. By default the content of the environment variable STOCKADE_URL, or else
+      DEFAULT_BOOTSTRAP.
+    - ``connect_timeout_ms``: one attempt to connect. A node that cannot be connected to got nothing.
+    - ``request_timeout_ms``: one attempt of one request, beside the time that it asks the node to wait. At its end the
+      outcome is unknown.
+    - ``standstill_ms``: when a partition's leader has not answered for so long, beside the time that it was asked to
+      wait, the client asks the other nodes for the leader. If they name another one, the attempt ends with an unknown
+      outcome, and the next one goes to that leader.
+    - ``delivery_timeout_ms``: from ``send`` to the outcome, over all attempts; also how long any other call is
+      repeated. At least ``linger_ms + request_timeout_ms``, so that one whole attempt fits.
     - ``send_timeout_ms``: how long ``send`` waits for room in the buffer before it raises BufferFull.
     - ``linger_ms``: how long a batch that is not full waits for more records. 0: until there is room in flight.
-    - ``batch_records_max``, ``batch_bytes_max``: a batch is full at this size, or where its topic's ``max_batch_bytes``
-      ends. A longer record travels alone.
-    - ``inflight_batches_max``: batches of one partition under way at once. The server remembers five, never more.
-    - ``buffer_bytes_max``: records waiting for their answer; ``send`` waits while it is full.
-    - ``session_ttl_ms``: sessions for exclusive work; renewed at a third of it.
-    - ``retry_backoff_ms``, ``retry_backoff_ms_max``: the pause before a repetition doubles from one to the other.
-    - ``fetch_bytes_max``: asked for at once by a consumer. ``fetch_wait_ms``: how long a follower's request stays
-      open at the log end.
+    - ``flush_records``, ``flush_bytes``: a batch of this size no longer waits for ``linger_ms``; while there is no room
+      in flight it takes more. 0: no such size. (Sarama's Flush.Messages and Flush.Bytes.)
+    - ``batch_records_max``, ``batch_bytes_max``: a batch of this size is full, or of its topic's ``max_batch_bytes`` if
+      that is less. A longer record is sent alone.
+    - ``inflight_batches_max``: batches of one partition in flight at once; a partition remembers five of a producer.
+    - ``buffer_bytes_max``: records without an outcome; ``send`` waits while the buffer is full.
+    - ``session_ttl_ms``: the ttl of sessions, which are renewed at a third of it.
+    - ``retry_backoff_ms``, ``retry_backoff_ms_max``: the first and the longest pause before a repetition; it doubles.
+    - ``fetch_bytes_max``: size of one fetch of a consumer. ``fetch_wait_ms``: how long a fetch waits at the log's end.
     - ``connections_max``: open connections of one client, over all nodes.
-    - ``token``: the bearer token of a cluster that wants one; by default what the environment variable STOCKADE_TOKEN
-      holds. It is sent to every node, in clear over http://.
-    - ``ca``, ``certificate``, ``key``: PEM files for addresses with ``https``: the authorities to trust in place of the
-      system's, and what proves who the client is, where it is asked.
-    - ``on_error``: what a producer does with a partition after a batch has failed for good. ``halt_partition``: all
-      behind it fails as well, and nothing more is taken until ``recover``. ``continue``: only that batch fails, and
-      what comes after it is sent; order is kept, but there is a hole that the application has to live with.
+    - ``token``: bearer token; by default the content of the environment variable STOCKADE_TOKEN. The client sends it to
+      every node, unencrypted over http://.
+    - ``ca``, ``certificate``, ``key``: PEM files for ``https``, see `Credentials`.
+    - ``on_error``: what a producer does after a batch of a partition has failed for good. "halt_partition": the batches
+      behind it fail as well, and the partition takes no records until ``recover``. "continue": only that batch fails;
+      later ones are sent in order, and the log has a gap where it would be.
+    - ``on_busy``: what a producer does with records without a fence for a partition whose slot another session holds.
+      "wait": it sends them again until the slot is free, or ``delivery_timeout_ms`` has passed. "fail": they fail at
+      once with ProducerBusy, which names the holder, and ``on_error`` decides about the records behind them.
     """
 
-    bootstrap: tuple[str, ...] = DEFAULT_BOOTSTRAP
+    bootstrap: Sequence[str] = field(default_factory=default_bootstrap)
     connect_timeout_ms: int = 3_000
     request_timeout_ms: int = 30_000
     standstill_ms: int = 1_000
     delivery_timeout_ms: int = 120_000
     linger_ms: int = 5
+    flush_records: int = 0
+    flush_bytes: int = 0
     send_timeout_ms: int = 120_000
     batch_records_max: int = 10_000
     batch_bytes_max: int = 1 << 20
@@ -97,46 +169,98 @@ class ClientConfig:
     fetch_wait_ms: int = 10_000
     connections_max: int = 256
     on_error: OnError = "halt_partition"
+    on_busy: OnBusy = "wait"
     token: str | None = field(default_factory=lambda: os.environ.get("STOCKADE_TOKEN") or None, repr=False)
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
 
-    def __post_init__(self) -> None:
-        faults = [*_bootstrap_faults(self.bootstrap), *_bound_faults(self)]
+    acks: InitVar[object] = "all"
+    idempotent: InitVar[object] = True
+    retries_max: InitVar[object] = None
+
+    def __post_init__(self, acks: object, idempotent: object, retries_max: object) -> None:
+        object.__setattr__(self, "bootstrap", base_urls(self.bootstrap))
+        faults = [
+            *_gate_faults(acks, idempotent, retries_max),
+            *_bootstrap_faults(self.bootstrap),
+            *_bound_faults(self),
+        ]
         if self.on_error not in get_args(OnError):
             faults.append(f"on_error: {self.on_error!r} is none of {', '.join(get_args(OnError))}")
+        if self.on_busy not in get_args(OnBusy):
+            faults.append(f"on_busy: {self.on_busy!r} is none of {', '.join(get_args(OnBusy))}")
         if self.token is not None and not _TOKEN.fullmatch(self.token):
             faults.append("token: empty, or with characters that no header may have")
         faults += _relation_faults(self) if not faults else []
-        faults += self.access().faults()
+        faults += self.credentials().faults()
         if faults:
             raise InvalidConfig(faults)
 
-    def access(self) -> Access:
-        """The part of it that is about trust."""
-        return Access(token=self.token, ca=self.ca, certificate=self.certificate, key=self.key)
+    def credentials(self) -> Credentials:
+        """Token and files for TLS."""
+        return Credentials(token=self.token, ca=self.ca, certificate=self.certificate, key=self.key)
 
     @classmethod
-    def of(cls, bootstrap: "Bootstrap") -> Self:
-        """From what a user has at hand: one URL, several (also separated by commas), or a whole config."""
+    def of(cls, bootstrap: "Bootstrap | None") -> Self:
+        """From one URL, several URLs (also separated by commas), or a ClientConfig. None: from the defaults alone."""
         if isinstance(bootstrap, cls):
             return bootstrap
-        urls = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
-        assert not isinstance(urls, ClientConfig)
-        return cls(bootstrap=tuple(url.strip().rstrip("/") for url in urls))
+        assert not isinstance(bootstrap, ClientConfig)
+        return cls() if bootstrap is None else cls(bootstrap=base_urls(bootstrap))
 
 
 Bootstrap = str | Iterable[str] | ClientConfig
 
 
-def _bootstrap_faults(urls: tuple[str, ...]) -> Iterator[str]:
+def base_urls(given: Iterable[str]) -> tuple[str, ...]:
+    """Each URL by itself, without the spaces around it and the slash at its end. ``localhost:7101`` means http."""
+    texts = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given
+    pieces = (text.split(",") if isinstance(text, str) else [text] for text in texts)
+    return tuple(
+        _with_scheme(url.strip().rstrip("/")) if isinstance(url, str) else url for urls in pieces for url in urls
+    )
+
+
+def _with_scheme(address: str) -> str:
+    return f"http://{address}" if _HOST_AND_PORT.fullmatch(address) else address
+
+
+_HOST_AND_PORT = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\]):\d+")
+
+
+def _bootstrap_faults(urls: Sequence[str]) -> Iterator[str]:
     if not 1 <= len(urls) <= BOOTSTRAP_URLS_MAX:
         yield f"bootstrap: between 1 and {BOOTSTRAP_URLS_MAX} URLs are needed, not {len(urls)}"
     for url in urls:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        if not _is_base_url(url):
             yield f"bootstrap: {url!r} is not a base URL such as http://127.0.0.1:7101"
+
+
+def _is_base_url(url: object) -> bool:
+    if not isinstance(url, str) or not _URL_TEXT.fullmatch(url):
+        return False
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no such port, or half an IPv6 address
+        return False
+
+
+def _gate_faults(acks: object, idempotent: object, retries_max: object) -> Iterator[str]:
+    """What would cost idempotence or order is an error, not a quiet downgrade (SEMANTICS 9.15)."""
+    if acks not in ("all", -1):
+        yield f"acks: {acks!r} is not offered: every append is stored by a majority before it is answered (acks=all)"
+    if idempotent is not True:
+        yield (
+            f"idempotent: {idempotent!r} is not offered: a producer is always idempotent, since without sequence"
+            " numbers a repetition could store a batch twice"
+        )
+    if retries_max is not None:
+        yield (
+            f"retries_max: {retries_max!r} is not offered: a batch is repeated until delivery_timeout_ms is over; set"
+            " that, and retry_backoff_ms for the pauses"
+        )
 
 
 def _bound_faults(config: ClientConfig) -> Iterator[str]:
@@ -149,6 +273,9 @@ def _bound_faults(config: ClientConfig) -> Iterator[str]:
 def _relation_faults(config: ClientConfig) -> Iterator[str]:
     if config.delivery_timeout_ms < config.linger_ms + config.request_timeout_ms:
         yield "delivery_timeout_ms: less than linger_ms + request_timeout_ms, so no whole attempt fits"
+    for trigger, full in (("flush_records", "batch_records_max"), ("flush_bytes", "batch_bytes_max")):
+        if getattr(config, trigger) > getattr(config, full):
+            yield f"{trigger}: more than {full}, so it has no effect"
     if config.buffer_bytes_max < config.batch_bytes_max:
         yield "buffer_bytes_max: less than batch_bytes_max, so not even one batch fits"
     if config.retry_backoff_ms_max < config.retry_backoff_ms:

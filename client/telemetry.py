@@ -1,8 +1,8 @@
-"""OpenTelemetry, for those who have it (the extra ``otel``): ``from stockade import otel``.
+"""OpenTelemetry for applications that use it (the extra ``otel``): ``from stockade import otel``.
 
-Everything here is a hook that the application puts in: a span for each record that it sends, or just an interceptor
-that lets records carry the trace they belong to; a span around the work on a record that was read; and metrics of both.
-Names are those of OpenTelemetry's conventions for messaging. Without the application's own SDK all of it does nothing.
+The application chooses hooks: a span for each record that it sends, or an interceptor that puts the current trace into
+records; a span around the processing of a record; metrics of both. Names follow OpenTelemetry's conventions for
+messaging. Without an SDK of the application they do nothing.
 """
 
 import functools
@@ -14,21 +14,22 @@ from typing import Any, NamedTuple
 from opentelemetry import context, metrics, propagate, trace
 
 from ..partition.errors import StockadeError
-from ..partition.records import Header
-from .batches import Receipt, Record
-from .delivery import Delivery
-from .outcomes import Failure
-from .pieces import ConsumedRecord
-from .producer import Producer
+from ..partition.records.batch import Header
+from .blocking.facade import Producer as BlockingProducer
+from .consumer.records import ConsumedRecord
+from .producer.delivery import Delivery
+from .producer.producer import Producer
+from .producer.queue.batch import Receipt, Record
+from .producer.results import Failure
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-"""Bounds of the histograms' buckets, as the conventions have them: the SDK's own are for milliseconds."""
+"""Buckets of the histograms in seconds, from the conventions; the SDK's defaults are for milliseconds."""
 
 
 def inject(topic: str, record: Record) -> Record:
-    """An interceptor: puts the current trace into the record's headers (``traceparent`` and its like).
+    """An interceptor that puts the current trace into the record's headers (``traceparent`` and others).
 
-    A record that carries a trace already, as one that is passed on does, keeps that.
+    A record that carries a trace keeps it: an application passes on records with theirs.
     """
     headers = _carrying(record.headers)
     return record if headers is record.headers else record._replace(headers=headers)
@@ -44,10 +45,10 @@ async def send(
     headers: Sequence[Header] | None = None,
     timestamp_ms: int | None = None,
 ) -> Delivery:
-    """``producer.send`` in a span of its own, ``send TOPIC``, which the record carries and which ends with its outcome.
+    """``producer.send`` in a span "send TOPIC", which the record carries, and which ends with the record's outcome.
 
-    Where spans are recorded, one costs more than sending its record: for many records prefer ``inject``, which lets
-    them carry the trace around them.
+    A recorded span costs more than sending its record: for many records use ``inject``, with which they carry the
+    application's present trace.
     """
     span = trace.get_tracer("stockade").start_span(
         f"send {topic}", kind=trace.SpanKind.PRODUCER, attributes=_operation("send", topic)
@@ -59,7 +60,7 @@ async def send(
             )
     except BaseException as error:
         span.set_attribute("error.type", _error_type(error))
-        span.end()  # use_span has written the exception down
+        span.end()  # use_span has recorded the exception
         raise
     delivery.add_done_callback(functools.partial(_end, span))
     return delivery
@@ -67,10 +68,10 @@ async def send(
 
 @contextmanager
 def processing(record: ConsumedRecord, *, group: str | None = None) -> Iterator[trace.Span]:
-    """A span around the work on a record; a child of the span in which the record was sent, if it carries that.
+    """A span "process TOPIC" around the processing of a record, a child of the span that the record carries, if any.
 
-    ``group``: the consumer group that the work is done for. What the work raises is written down in the span, and
-    raised. Counts the record, and how long the work took.
+    ``group``: the consumer group of the application. The span records an exception of the block. Counts the record and
+    measures the duration.
     """
     common = _operation("process", record.topic) | ({"messaging.consumer.group.name": group} if group else {})
     place = {"messaging.destination.partition.id": str(record.partition)}
@@ -99,12 +100,12 @@ def processing(record: ConsumedRecord, *, group: str | None = None) -> Iterator[
 
 
 def sent_in(record: ConsumedRecord) -> context.Context:
-    """The trace that the record carries."""
+    """The trace that the record carries, as an OpenTelemetry context."""
     return propagate.extract({name: value.decode("ascii", "replace") for name, value in record.headers})
 
 
-def measure(producer: Producer) -> None:
-    """Count records of ``producer`` that were stored or failed (``error.type``), and time its batches."""
+def measure(producer: Producer | BlockingProducer) -> None:
+    """Count the records of ``producer`` that were stored or failed (``error.type``), and measure its batches."""
 
     def settled(outcome: Receipt | Failure, seconds: float) -> None:
         instruments = _instruments(metrics.get_meter_provider())
@@ -127,7 +128,7 @@ class _Instruments(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def _instruments(provider: metrics.MeterProvider) -> _Instruments:
-    """Made once for each provider: the application may set its own at any time."""
+    """One set for each provider: the application may set its own at any time."""
     meter = provider.get_meter("stockade")
     timed: dict[str, Any] = {"unit": "s", "explicit_bucket_boundaries_advisory": _SECONDS}
     return _Instruments(
@@ -150,7 +151,7 @@ def _operation(name: str, topic: str) -> dict[str, str]:
 
 
 def _carrying(headers: Sequence[Header] | None) -> Sequence[Header] | None:
-    """The headers with the current trace, unless they carry one."""
+    """The headers, with the current trace unless they carry one."""
     carried: dict[str, str] = {}
     propagate.inject(carried)
     if not carried or any(name in carried for name, _ in headers or ()):

@@ -1,1 +1,9 @@
-"""One node and what the nodes decide together: topics, placement, sessions, grants, producers."""
+"""Floor 3: one node, and what the nodes decide together: topics, replicas, sessions, grants, producers.
+
+`api.py` is what fronts may ask of a node.
+
+In: requests of a front, configuration of the node.
+Out: answers and refusals.
+May import: cluster.controller, cluster.controller.topology, partition, partition.api, partition.log,
+partition.records, partition.state, raft, raft.core, raft.net.
+"""

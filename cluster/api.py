@@ -1,40 +1,22 @@
-"""What the HTTP interface may ask of a node.
+"""What a front (HTTP today) may ask of a node.
 
 Every method raises subclasses of StockadeError only. A method that needs a leader raises NotLeaderOrFollower (with the
-leader's base URL when known) where this node does not lead: the HTTP interface then passes the request on, once.
+leader's base URL when known) where this node does not lead: the front then forwards the request to the leader, once.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from ..partition.api.cluster import Cluster, Reassignment
+from ..partition.api.ownership import Evicted, Grant, GroupList, OwnResult, Resource, SessionInfo, SessionList, Ticket
+from ..partition.api.producers import ProducerList, ProducerPair, ProducerStatus
+from ..partition.api.records import StageInfo
+from ..partition.api.topics import Mode, Topic, TopicConfig, TopicSummary
 from ..partition.commands import Appended, Offset, Token
-from ..partition.records import Batch
-from ..partition.segments import Slice
-from ..partition.tenures import Tenure
-from .listing import Listing
-from .model import (
-    Claim,
-    ClusterInfo,
-    Conditions,
-    Evicted,
-    GrantInfo,
-    Leader,
-    Mode,
-    OwnResult,
-    Position,
-    ProducerPair,
-    ProducerStatus,
-    ReadGuard,
-    ResourceInfo,
-    SessionInfo,
-    Settle,
-    StageInfo,
-    TicketInfo,
-    TopicConfig,
-    TopicInfo,
-    TopicSummary,
-)
-from .operating import Operating
+from ..partition.log.segments import Slice
+from ..partition.records.batch import Batch
+from ..partition.state.fence import Tenure
+from .model import Claim, CommittedPosition, Conditions, Leader, ReadGuard, Settle
 
 
 class Partition(Protocol):
@@ -102,7 +84,7 @@ class Partition(Protocol):
         """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
         ...
 
-    async def position(self, group: str) -> Position:
+    async def position(self, group: str) -> CommittedPosition:
         """The group's committed position; linearizable."""
         ...
 
@@ -135,8 +117,85 @@ class Partition(Protocol):
         ...
 
 
-class Ownership(Protocol):
-    """Resources of groups (SEMANTICS 6.4)."""
+class Sessions(Protocol):
+    """Sessions, and the grants and tickets that live with them (SEMANTICS 5.2, 6.3)."""
+
+    async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
+        """A new session; the ttl is moved into the range that the cluster allows."""
+        ...
+
+    async def renew_session(self, session: str) -> SessionInfo:
+        """Full ttl from now. Raises UnknownSession, SessionExpired."""
+        ...
+
+    async def close_session(self, session: str) -> None:
+        """Idempotent; answers when the slots are cleared."""
+        ...
+
+    async def acquire(
+        self,
+        topic: str,
+        session: str,
+        partitions: Sequence[int] | None,
+        mode: Mode,
+        producer_name: str,
+        *,
+        resume_epoch: int | None,
+        topic_id: int | None,
+        ticket_ttl_ms: int | None = None,
+    ) -> Grant | Ticket:
+        """All partitions of the set (None: all of the topic) or none. A ticket after 5 s of installing, or while the
+        acquire waits in the queue (WaitForExclusive).
+        """
+        ...
+
+    async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> Ticket:
+        """State of a ticket. Raises NotFound, ProducerFenced, UnknownSession, SessionExpired."""
+        ...
+
+    async def cancel_ticket(self, ticket: str, session: str) -> Ticket:
+        """Its last state: ``cancelled``, also when unknown, or what came first. Raises ProducerFenced (not_holder)."""
+        ...
+
+    async def release(self, grant: str, session: str) -> None:
+        """Idempotent; answers when the slots are cleared. Raises ProducerFenced (not_holder)."""
+        ...
+
+
+class Topics(Protocol):
+    """The catalog of topics."""
+
+    async def list_topics(self) -> list[TopicSummary]:
+        """Ascending by name; linearizable."""
+        ...
+
+    async def create_topic(
+        self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
+    ) -> tuple[Topic, bool]:
+        """The topic, and whether it is new; answers when every partition has a leader."""
+        ...
+
+    async def change_topic(
+        self,
+        name: str,
+        topic_id: int | None,
+        *,
+        partitions: int | None,
+        seal: bool,
+        config: Mapping[str, Any],
+    ) -> Topic:
+        """Given values replace the old ones; ``config`` has fields of TopicConfig. Raises InvalidRequest for fewer
+        partitions, UnknownTopicOrPartition, InconsistentTopicId.
+        """
+        ...
+
+    async def delete_topic(self, name: str, topic_id: int | None) -> None:
+        """Log, slots and epochs go; grants on it end."""
+        ...
+
+
+class Resources(Protocol):
+    """Resources of groups (SEMANTICS 6.4), and fences on purpose."""
 
     async def own(
         self,
@@ -153,21 +212,111 @@ class Ownership(Protocol):
         ...
 
     async def disown(self, group: str, session: str, resources: Sequence[str]) -> list[OwnResult]:
-        """Raises NotOwner when one of them is somebody else's; nothing changes then."""
+        """Raises NotOwner when another session owns one of them; nothing changes then."""
         ...
 
-    async def list_resources(self, group: str) -> list[ResourceInfo]:
+    async def list_resources(self, group: str) -> list[Resource]:
         """Every resource ever owned in the group, ascending; linearizable."""
         ...
 
+    async def fence_topic(
+        self, topic: str, partitions: Sequence[int] | None, topic_id: int | None, reason: str | None
+    ) -> list[Evicted]:
+        """End every grant on these partitions (None: all) as ExclusiveWithFencing would, without a new holder: epochs
+        rise, and the next ticket in the queue is promoted. Answers when it is in force: one item a partition,
+        ascending.
+        """
+        ...
 
-class Service(Operating, Ownership, Listing, Protocol):
-    """A node, as the HTTP interface sees it."""
+
+class Producers(Protocol):
+    """The registry of producers (SEMANTICS 6.5)."""
+
+    async def init_producer(self, name: str | None, pair: tuple[int, int] | None, nonce: str | None) -> ProducerPair:
+        """InitProducerId. Answers when the epoch is installed on every partition where the name is enrolled."""
+        ...
+
+    async def get_producer(self, key: int | str) -> ProducerStatus:
+        """By id or name; linearizable on every partition that knows the producer. Raises NotFound."""
+        ...
+
+    async def fence_producer(self, name: str) -> ProducerPair:
+        """The name's pair after its epoch went up (SEMANTICS 5.15), in force everywhere. Raises NotFound."""
+        ...
+
+
+class Members(Protocol):
+    """Nodes, and where replicas are. Each call answers when its decision is committed, not when it is carried out."""
+
+    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> None:
+        """Make a node known, so that it may register; the same again changes nothing.
+
+        Raises ThrottlingQuotaExceeded.
+        """
+        ...
+
+    async def remove_node(self, node_id: str) -> None:
+        """Begin to move everything away from a node; when that is done, it is no member any more. Raises NotFound,
+        NotEnoughReplicas.
+        """
+        ...
+
+    async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
+        """Begin to move a partition to these nodes, in place of any move under way. Raises UnknownTopicOrPartition,
+        NotFound (a node), InvalidRequest.
+        """
+        ...
+
+
+class Lists(Protocol):
+    """Linearizable reads of the controller: the first ``most`` of the names that begin with ``prefix``, ascending."""
+
+    async def list_sessions(self, prefix: str, most: int) -> SessionList:
+        """Live sessions, by client_id."""
+        ...
+
+    async def list_groups(self, prefix: str, most: int) -> GroupList:
+        """Groups, by name."""
+        ...
+
+    async def list_producers(self, prefix: str, most: int, *, internal: bool) -> ProducerList:
+        """Producers with names, by name; ``internal``: those with names that they drew themselves, too."""
+        ...
+
+
+class ControllerApi(Protocol):
+    """The services of the controller group. Only its leader answers; other members raise NotLeaderOrFollower."""
+
+    @property
+    def sessions(self) -> Sessions: ...
+
+    @property
+    def topics(self) -> Topics: ...
+
+    @property
+    def resources(self) -> Resources: ...
+
+    @property
+    def producers(self) -> Producers: ...
+
+    @property
+    def members(self) -> Members: ...
+
+    @property
+    def lists(self) -> Lists: ...
+
+
+class Service(Protocol):
+    """A node, as a front sees it."""
 
     node_id: str
 
-    def cluster(self) -> ClusterInfo:
-        """As this node sees it; asks nobody."""
+    def at_controller(self) -> ControllerApi:
+        """The services of the controller group. Raises NotLeaderOrFollower where this node holds no replica of it."""
+        ...
+
+    def cluster(self) -> Cluster:
+        """As this node sees it; asks no other node."""
         ...
 
     def ready(self) -> str | None:
@@ -197,99 +346,14 @@ class Service(Operating, Ownership, Listing, Protocol):
         """
         ...
 
-    async def list_topics(self) -> list[TopicSummary]:
-        """Ascending by name; linearizable."""
-        ...
-
-    async def get_topic(self, name: str) -> TopicInfo:
+    async def get_topic(self, name: str) -> Topic:
         """Definition and leaders."""
         ...
 
-    async def create_topic(
-        self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
-    ) -> tuple[TopicInfo, bool]:
-        """The topic, and whether it is new; answers when every partition has a leader."""
-        ...
+    async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
+        """Let another replica lead a partition (both None: the controller group); answers when it does.
 
-    async def delete_topic(self, name: str, topic_id: int | None) -> None:
-        """Log, slots and epochs go; grants on it end."""
-        ...
-
-    async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
-        """A new session; the ttl is moved into the range that the cluster allows."""
-        ...
-
-    async def renew_session(self, session: str) -> SessionInfo:
-        """Full ttl from now. Raises UnknownSession, SessionExpired."""
-        ...
-
-    async def close_session(self, session: str) -> None:
-        """Idempotent; answers when the slots are cleared."""
-        ...
-
-    async def acquire(
-        self,
-        topic: str,
-        session: str,
-        partitions: Sequence[int] | None,
-        mode: Mode,
-        producer_name: str,
-        *,
-        resume_epoch: int | None,
-        topic_id: int | None,
-        ticket_ttl_ms: int | None = None,
-    ) -> GrantInfo | TicketInfo:
-        """All partitions of the set (None: all of the topic) or none (SEMANTICS 5.2). A ticket after 5 s of
-        installing, or while in line (WaitForExclusive).
-        """
-        ...
-
-    async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> TicketInfo:
-        """State of a ticket. Raises NotFound, ProducerFenced, UnknownSession, SessionExpired."""
-        ...
-
-    async def release(self, grant: str, session: str) -> None:
-        """Idempotent; answers when the slots are cleared. Raises ProducerFenced (not_holder)."""
-        ...
-
-    async def init_producer(
-        self, name: str | None, pair: tuple[int, int] | None, timeout_ms: int, nonce: str | None
-    ) -> ProducerPair:
-        """InitProducerId (SEMANTICS 6.5). Answers when the epoch is installed on every partition where the name is
-        enrolled.
-        """
-        ...
-
-    async def change_topic(
-        self,
-        name: str,
-        topic_id: int | None,
-        *,
-        partitions: int | None,
-        seal: bool,
-        config: Mapping[str, Any],
-    ) -> TopicInfo:
-        """What is given replaces the old; ``config`` has fields of TopicConfig. Raises InvalidRequest for fewer
-        partitions, UnknownTopicOrPartition, InconsistentTopicId.
-        """
-        ...
-
-    async def cancel_ticket(self, ticket: str, session: str) -> TicketInfo:
-        """Its last state: ``cancelled``, also when unknown, or what came first. Raises ProducerFenced (not_holder)."""
-        ...
-
-    async def get_producer(self, key: int | str) -> ProducerStatus:
-        """By id or name; linearizable on every partition that knows the producer. Raises NotFound."""
-        ...
-
-    async def fence_producer(self, name: str) -> ProducerPair:
-        """The name's pair after its epoch went up (SEMANTICS 5.15), in force everywhere. Raises NotFound."""
-        ...
-
-    async def fence_topic(
-        self, topic: str, partitions: Sequence[int] | None, topic_id: int | None, reason: str | None
-    ) -> list[Evicted]:
-        """Throw out whole grants and seats on these partitions (None: all) as ExclusiveWithFencing would, but seat
-        nobody: epochs rise, who waits is promoted. Answers when it is in force: one item a partition, ascending.
+        ``node_id`` None: any other. Raises UnknownTopicOrPartition, NotFound (it is no voter), NotEnoughReplicas
+        (there is no other), RequestTimedOut.
         """
         ...

@@ -7,25 +7,22 @@ from typing import TypeVar
 _Value = TypeVar("_Value")
 
 
-class Signal:
-    """Wakes everybody who waits for a condition over some state whenever that state may have changed."""
+class Condition:
+    """Wakes all waiters when the state that they look at may have changed."""
 
     def __init__(self) -> None:
         self.count: int = 0
         """How often it was notified."""
         self._waiters: set[asyncio.Future[None]] = set()
 
-    def notify(self) -> None:
-        """The state may have changed: let the waiters look again."""
+    def notify(self, _: object = None) -> None:
+        """The state may have changed: let the waiters look again. A callback, too, for what tells who has changed."""
         self.count += 1
         if self._waiters:
-            self._wake()
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, set()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            waiters, self._waiters = self._waiters, set()
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     async def until(self, look: Callable[[], _Value | None], timeout_s: float) -> _Value | None:
         """What ``look`` answers as soon as it is not None, or None when ``timeout_s`` seconds have passed."""

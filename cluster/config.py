@@ -1,24 +1,84 @@
-"""Configuration of one node: a TOML file, checked whole before anything starts, every fault named at once."""
+"""Configuration of one node: a TOML file, checked whole before anything starts, every fault named at once.
+
+The tables of a node's configuration file; config.py reads and checks them.
+"""
 
 import ipaddress
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from ..raft.tls import Tls, TlsFault
-from .nodes import NODES_MAX
-from .sections import LimitsSection, Member, RaftSection, TlsSection, Token
+from ..raft.net.tls import Tls, TlsFault, TlsFiles
+from .controller.topology.nodes import NODES_MAX
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A node as the others reach it: base URL of its HTTP interface, host:port of its Raft port, its zone."""
+
+    node_id: str
+    url: str
+    raft: str
+    zone: str | None = None
+
+
+class TlsSection(msgspec.Struct, frozen=True):
+    """[raft.tls]: encrypt the traffic between nodes. PEM files; relative paths are relative to the configuration."""
+
+    ca: str
+    certificate: str
+    key: str
+
+    def load(self, cluster_id: str, node_id: str) -> Tls:
+        """Read the files. Raises TlsFault."""
+        return Tls(TlsFiles(self.ca, self.certificate, self.key), cluster_id, node_id)
+
+
+class RaftSection(msgspec.Struct, frozen=True):
+    """[raft]: timing of elections, in milliseconds. A follower that hears nothing for a time drawn between min and max
+    asks for votes; shorter times fail over faster and mistake a busy leader for a dead one sooner.
+    """
+
+    election_timeout_min_ms: int = 600
+    election_timeout_max_ms: int = 1200
+    heartbeat_ms: int = 150
+    plaintext: bool = False
+    tls: TlsSection | None = None
+
+
+class LimitsSection(msgspec.Struct, frozen=True):
+    """[limits]: when the outcome of a request is called unknown; sizes of files; the size of the log beyond which
+    groups take checkpoints to shorten it, and the bytes of commands after which a group takes one anyway; how fast old
+    segments are read again to see whether they are as they were written (0: never).
+    """
+
+    request_timeout_ms: int = 10_000
+    segment_bytes_max: int = 64 * 1024 * 1024
+    wal_file_bytes: int = 64 * 1024 * 1024
+    wal_bytes_max: int = 512 * 1024 * 1024
+    checkpoint_bytes: int = 64 * 1024 * 1024
+    inspection_bytes_per_s: int = 1024 * 1024
+
+
+class Token(msgspec.Struct, frozen=True):
+    """[[tokens]]: a request with the token of this SHA-256 (hexadecimal) has the right ``may``. If any token is
+    configured, requests without one are refused. ``name`` is for people.
+    """
+
+    name: str
+    sha256: str
+    may: Literal["read", "write", "admin"]
+
 
 CONTROLLERS_MAX = 5
 """The controller group has 1, 3 or 5 members; other nodes follow it."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 _URL = re.compile(r"https?://[^/\s]+\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
-_LIMITS = {
+LIMITS = {
     "request_timeout_ms": (100, 300_000),
     "segment_bytes_max": (1 << 20, 1 << 31),
     "wal_file_bytes": (1 << 20, 1 << 30),
@@ -39,7 +99,7 @@ class ConfigError(Exception):
 
 
 class NodeConfig(msgspec.Struct, frozen=True):
-    """Everything a node is told.
+    """The configuration of a node.
 
     ``http`` and ``raft_listen`` are host:port to listen on; ``members`` are the nodes that found the cluster, this one
     included, and are the same on every node but for the Raft addresses, which may differ (a proxy between two nodes,
@@ -64,7 +124,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
 
     @property
     def controllers(self) -> list[str]:
-        """Who founds the controller group: the first 1, 3 or 5 members by id; for a node that joins, nobody."""
+        """The founders of the controller group: the first 1, 3 or 5 members by id; none for a node that joins."""
         if self.join:
             return []
         ids = sorted(member.node_id for member in self.members)
@@ -228,7 +288,7 @@ def _check_timing(raft: RaftSection | None, limits: LimitsSection | None, faults
         if not raft.election_timeout_min_ms < raft.election_timeout_max_ms <= 60_000:
             faults.append("raft.election_timeout_max_ms: above raft.election_timeout_min_ms, at most 60000")
     if limits is not None:
-        sizes = [(name, getattr(limits, name), *bounds) for name, bounds in _LIMITS.items()]
+        sizes = [(name, getattr(limits, name), *bounds) for name, bounds in LIMITS.items()]
         faults.extend(f"limits.{name}: {low} to {high}" for name, size, low, high in sizes if not low <= size <= high)
 
 

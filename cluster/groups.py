@@ -1,73 +1,215 @@
-"""What sessions own in groups, and fences on purpose, as the controller's leader serves them."""
+"""Raft groups as this node serves them: who leads, the leader's lease clock, proposals, barriers, handing over; and the
+way to the leader of a group on another node.
 
-from collections.abc import Sequence
-from typing import Literal
+Outcomes become answers and refusals here, the same for partitions and the controller.
+"""
 
-from .catalog import group_id
-from .control import Control
-from .group_commands import Disown, Own, Owned
-from .model import Claim, Evicted, OwnResult, ResourceInfo
-from .refs import FenceRef
-from .topic_commands import FenceTopic, TopicFenced
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..partition import commands as partition_commands
+from ..partition.errors import (
+    LeaderNotAvailable,
+    NotEnoughReplicas,
+    NotFound,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    StockadeError,
+    ThrottlingQuotaExceeded,
+)
+from ..raft.core.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
+from ..raft.host import RaftHost
+from ..raft.net.rpc import CallFailed
+from . import rpc
+from .controller import commands as controller_commands
+from .controller.topology.catalog import CONTROLLER_GROUP
+from .model import Leader
+from .rpc import Message
+
+HANDOVER_MAX_S = 3.0
+"""Writers may have to wait for so long, if the node that shall lead has died unnoticed."""
+RETRY_PAUSE_S = 0.05
+"""Between two rounds over the replicas of a group that has no leader."""
+
+_log = logging.getLogger(__name__)
 
 
-class Groups:
-    """Answers when the partitions that are concerned know."""
+class ServedGroup:
+    """A group of which this node holds a replica. Replica and ControllerGroup are its two kinds."""
 
-    def __init__(self, control: Control) -> None:
-        self._control = control
-        self._machine = control.machine
-
-    async def own(
+    def __init__(
         self,
-        group: str,
-        session: str,
-        claims: Sequence[Claim],
-        *,
-        atomic: bool,
-        sever: Literal["session", "resource"],
-    ) -> list[OwnResult]:
-        """Verdicts in the order of the claims."""
-        owned = await self._control.decide(
-            lambda now: Own(now_ms=now, session=session, group=group, claims=list(claims), atomic=atomic, sever=sever),
-            Owned,
-        )
-        return await self._told(owned)
+        group: Group,
+        urls: Mapping[str | None, str],
+        timeout_s: float,
+        retry_after_ms: int,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``urls`` has the base URL of each node that is known now; ``timeout_s`` bounds every call; what was not
+        proposed because the log is full may be tried again after ``retry_after_ms``. ``monotonic`` is a clock in
+        seconds.
+        """
+        self.group: Group = group
+        self.timeout_s: float = timeout_s
+        self._urls = urls
+        self._retry_after_ms = retry_after_ms
+        self._monotonic = monotonic
+        self._clock_start: tuple[int, int, float] = (-1, 0, 0.0)  # term, replicated clock at its start, own time then
 
-    async def disown(self, group: str, session: str, resources: Sequence[str]) -> list[OwnResult]:
-        """Give resources up."""
-        owned = await self._control.decide(
-            lambda now: Disown(now_ms=now, session=session, group=group, resources=list(resources)), Owned
-        )
-        return await self._told(owned)
+    @property
+    def replicated_ms(self) -> int:
+        """The lease clock as the machine has it."""
+        raise NotImplementedError
 
-    async def list_resources(self, group: str) -> list[ResourceInfo]:
-        """Every resource ever owned in the group, ascending."""
-        await self._control.barrier()
-        return [
-            ResourceInfo(resource, row.owner is not None, self._client(row.owner), row.generation, row.fence_epoch)
-            for resource, row in self._machine.resources_of(group)
-        ]
+    def now_ms(self) -> int:
+        """The lease clock, for commands (SEMANTICS 8): only the leader's counts, and replicas obey the stamps alone.
 
-    async def fence_topic(
-        self, topic: str, partitions: Sequence[int] | None, topic_id: int | None, reason: str | None
-    ) -> list[Evicted]:
-        """Throw everybody out; answers when every partition refuses them."""
-        numbers = None if partitions is None else sorted(partitions)
-        fenced = await self._control.decide(
-            lambda now: FenceTopic(now_ms=now, topic=topic, partitions=numbers, topic_id=topic_id, reason=reason),
-            TopicFenced,
-        )
-        refs = [FenceRef(group_id(fenced.topic_id, item.partition), item.order) for item in fenced.partitions]
-        await self._control.told(refs, ())
-        return [Evicted(item.partition, item.epoch, item.grants) for item in fenced.partitions]
+        ``now = where the replicated clock stood when this node's term began + this node's own time since``: the clock
+        stands still while no node leads, which costs the holders of leases nothing.
+        """
+        term, replicated_ms = self.group.term, self.replicated_ms
+        start_term, start_ms, start_s = self._clock_start
+        now_s = self._monotonic()
+        now_ms = start_ms + int((now_s - start_s) * 1000)
+        # A leader that has not yet applied what came before its term does not know yet where the clock stood.
+        if term != start_term or now_ms < replicated_ms:
+            now_ms = replicated_ms
+            self._clock_start = term, now_ms, now_s
+        return now_ms
 
-    async def _told(self, owned: Owned) -> list[OwnResult]:
-        await self._control.told(owned.fences, owned.pending)
-        return [
-            OwnResult(verdict.resource, verdict.granted, verdict.generation, verdict.fence_epoch, verdict.code)
-            for verdict in owned.verdicts
-        ]
+    def leader(self) -> Leader:
+        """Who leads the group, as far as this node knows."""
+        group = self.group
+        return Leader(group.leader, self._urls.get(group.leader), group.term)
 
-    def _client(self, session: str | None) -> str | None:
-        return self._machine.session(session).client_id if session is not None else None
+    def not_leading(self) -> NotLeaderOrFollower:
+        """The answer that sends the caller to the leader."""
+        leader = self.leader()
+        return NotLeaderOrFollower(leader.url, leader.term if leader.url else None)
+
+    async def answer_to(self, command: bytes, timeout_s: float) -> object:
+        """Propose a command; what the machine answers.
+
+        Raises the refusal that it answers, NotLeaderOrFollower, ThrottlingQuotaExceeded, RequestTimedOut.
+        """
+        outcome = await self.group.propose(command, timeout_s)
+        found = outcome.result if isinstance(outcome, Committed) else self.undecided(outcome)
+        if isinstance(found, StockadeError):
+            raise found
+        return found
+
+    def undecided(self, outcome: Rejected | Unknown | Overloaded) -> StockadeError:
+        """Of a command that the machine did not answer: that nothing was proposed, or that the outcome is unknown."""
+        if isinstance(outcome, Rejected):
+            return self.not_leading()
+        if isinstance(outcome, Unknown):
+            return RequestTimedOut(raft_index=outcome.index)
+        return ThrottlingQuotaExceeded(retry_after_ms=self._retry_after_ms)
+
+    async def barrier(self) -> None:
+        """Return when a read of the machine is linearizable. Raises NotLeaderOrFollower, LeaderNotAvailable."""
+        try:
+            await self.group.read_barrier(self.timeout_s)
+        except NotLeader as error:
+            raise self.not_leading() from error
+        except TimeoutError as error:
+            raise LeaderNotAvailable("no majority confirmed that this node leads") from error
+
+    async def transfer_leadership(self, node_id: str | None) -> Leader:
+        """Let another voter lead (None: any); answers when it does.
+
+        Raises NotFound (no voter), NotEnoughReplicas (there is no other), RequestTimedOut, NotLeaderOrFollower.
+        """
+        group = self.group
+        if not group.is_leader:
+            raise self.not_leading()
+        if group.leader != node_id:
+            try:
+                await group.transfer(node_id, min(self.timeout_s, HANDOVER_MAX_S))
+            except NotLeader as error:  # another one took over, perhaps because this node gave the leadership up
+                raise self.not_leading().had_effects() from error
+            except ValueError as error:
+                if node_id is None:
+                    raise NotEnoughReplicas(str(error)) from error
+                raise NotFound(f"{node_id} holds no replica that may lead", what="node") from error
+            except TimeoutError as error:
+                raise RequestTimedOut("the other replica was not elected in time") from error
+        return self.leader()
+
+
+async def transfer_all_leaderships(groups: Iterable[Group]) -> None:
+    """Let other voters lead those of ``groups`` that this node leads and others can lead. Takes HANDOVER_MAX_S at
+    most; a group that no voter takes over elects a leader when this one is gone.
+    """
+    led = [group for group in groups if group.is_leader and len(group.voters) > 1]
+    outcomes = await asyncio.gather(*(group.transfer(None, HANDOVER_MAX_S) for group in led), return_exceptions=True)
+    kept = sum(isinstance(outcome, BaseException) for outcome in outcomes)
+    _log.info("handed %d groups over, %d were not taken", len(led) - kept, kept)
+
+
+class Router:
+    """Calls to other nodes, and proposals to the leader of a group wherever it is: here, or one call away.
+
+    Only commands whose outcome is settled by their group pass here (fences, enrolment). A command that was surely not
+    proposed is tried again elsewhere until the deadline; one whose outcome is unknown never is: the caller decides,
+    knowing its command.
+    """
+
+    def __init__(self, node_id: str, host: RaftHost) -> None:
+        """``node_id`` is this node."""
+        self._node_id = node_id
+        self._host = host
+
+    async def ask(self, node_id: str, message: Message, timeout_s: float) -> Message:
+        """Call another node. Raises ConnectionError when the call surely did not leave, TimeoutError when unknown."""
+        try:
+            return rpc.decode(await self._host.call(node_id, rpc.encode(message), timeout_s))
+        except CallFailed as error:
+            # How far the other node came before it failed is not known here.
+            raise TimeoutError(f"{node_id} failed to answer: {error}") from error
+
+    async def propose(self, group_id: int, voters: Sequence[str], command: bytes, timeout_s: float) -> bytes:
+        """Bytes of the machine's answer. Raises LeaderNotAvailable (not proposed) or RequestTimedOut (unknown)."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        hint: str | None = None
+        while (remaining := deadline - loop.time()) > 0:
+            group = self._host.groups.get(group_id)
+            likely = hint or (group.leader if group is not None else None)
+            for node_id in sorted(voters, key=lambda node_id: node_id != likely):
+                try:
+                    if node_id == self._node_id:
+                        answer = await self.propose_here(group_id, command, remaining)
+                    else:
+                        request = rpc.Propose(group_id, command, int(remaining * 1000))
+                        answer = await self.ask(node_id, request, remaining)
+                except TimeoutError as error:
+                    raise RequestTimedOut(f"{node_id} did not answer") from error
+                except ConnectionError:  # the call surely did not leave
+                    answer = rpc.NotLeading(None)
+                match answer:
+                    case rpc.Proposed(result):
+                        return result
+                    case rpc.NotLeading(leader):
+                        hint = leader
+                    case _:
+                        raise RequestTimedOut()
+            await asyncio.sleep(RETRY_PAUSE_S)
+        raise LeaderNotAvailable(f"group {group_id} has no leader")
+
+    async def propose_here(self, group_id: int, command: bytes, timeout_s: float) -> Message:
+        """Propose to a group of this node, for another node that asked."""
+        group = self._host.groups.get(group_id)
+        if group is None:
+            return rpc.NotLeading(None)
+        if not group.is_leader:
+            return rpc.NotLeading(group.leader)
+        outcome = await group.propose(command, timeout_s)
+        if isinstance(outcome, Committed):
+            codec = controller_commands if group_id == CONTROLLER_GROUP else partition_commands
+            return rpc.Proposed(codec.encode_result(outcome.result))
+        if isinstance(outcome, Unknown):
+            return rpc.OutcomeUnknown()
+        return rpc.NotLeading(group.leader)

@@ -1,12 +1,14 @@
 """What nodes ask each other over the Raft connections, and the bytes of it. Clients never see these."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
-from .model import PartitionStatus, TopicConfig
-from .moves import Move
-from .nodes import NodeEntry
+from ..partition.api.producers import ProducerOnPartition
+from ..partition.api.topics import SlotHolder, TopicConfig
+from .controller.topology.moves import Move
+from .controller.topology.nodes import NodeEntry
 
 
 class Propose(msgspec.Struct, frozen=True, tag="propose"):
@@ -71,7 +73,7 @@ class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
     moves: list[Move] = []
 
 
-class AskStanding(msgspec.Struct, frozen=True, tag="ask_standing"):
+class DescribeController(msgspec.Struct, frozen=True, tag="ask_standing"):
     """Ask a node whether it knows of a founded cluster."""
 
 
@@ -87,13 +89,13 @@ class Standing(msgspec.Struct, frozen=True, tag="standing"):
     founders: Founders = {}
 
 
-class AskStatus(msgspec.Struct, frozen=True, tag="ask_status"):
+class DescribeGroup(msgspec.Struct, frozen=True, tag="ask_status"):
     """Ask a node how far it is and what it knows of some groups."""
 
     group_ids: list[int]
 
 
-class AskProducer(msgspec.Struct, frozen=True, tag="ask_producer"):
+class DescribeProducer(msgspec.Struct, frozen=True, tag="ask_producer"):
     """Ask a node what those of these groups that it leads know of a producer."""
 
     pid: int
@@ -103,7 +105,7 @@ class AskProducer(msgspec.Struct, frozen=True, tag="ask_producer"):
 class ProducerKnown(msgspec.Struct, frozen=True, tag="producer_known"):
     """By group, of those that the teller leads. None: not known there."""
 
-    found: list[tuple[int, PartitionStatus | None]]
+    found: list[tuple[int, ProducerOnPartition | None]]
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
@@ -117,10 +119,11 @@ class GroupStatus(msgspec.Struct, frozen=True):
     topic_epoch: int
     slot_mode: str | None
     config_order: int = -1
+    holder: SlotHolder | None = None
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):
-    """Answer to AskStatus: the catalog index the node acts on, and the asked groups that it holds."""
+    """Answer to DescribeGroup: the catalog index the node acts on, and the asked groups that it holds."""
 
     catalog_index: int
     groups: list[GroupStatus]
@@ -133,23 +136,15 @@ Message = (
     | OutcomeUnknown
     | FollowCatalog
     | Catalog
-    | AskStanding
+    | DescribeController
     | Standing
-    | AskProducer
+    | DescribeProducer
     | ProducerKnown
-    | AskStatus
+    | DescribeGroup
     | Status
 )
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
-
-
-def encode(message: Message) -> bytes:
-    """Bytes of a message."""
-    return _encoder.encode(message)
-
-
-def decode(data: bytes) -> Message:
-    """Inverse of encode. Raises msgspec.DecodeError (a ValueError) on anything else."""
-    return _decoder.decode(data)
+encode: Callable[[Message], bytes] = msgspec.msgpack.Encoder().encode
+"""Bytes of a message."""
+decode: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
+"""Inverse of encode. Raises msgspec.DecodeError (a ValueError) on anything else."""

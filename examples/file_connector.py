@@ -6,9 +6,10 @@
 Both run all the time. The first one owns the partition and copies; the second one stands by. Kill the first, or stop
 it with SIGSTOP for longer than its session lives: the second takes over where the first got to, and when the first
 wakes up the log refuses it. The place in the file travels with the records: the key of each is the position behind its
-line. So there is nothing to commit anywhere else, and no line is copied twice or left out, whoever copied it.
+line. So there is nothing to commit elsewhere, and no line is copied twice or left out, even if copiers crash.
 """
 
+import argparse
 import asyncio
 import os
 import sys
@@ -28,7 +29,7 @@ async def connect(path: Path, topic: str, name: str) -> None:
     async with Producer(config, name=f"{topic}-{name}") as producer:
         await producer.client.create_topic(topic, config={"require_fence": True})
         async with producer.exclusive(topic, [0], mode="WaitForExclusive") as fence:
-            # Own first, then look: nobody can add anything between the look and what we write.
+            # Own first, then look: no other process can add records between the look and our write.
             position = await copied_so_far(producer, topic)
             print(f"{name} copies from position {position} with epoch {fence.epoch}", flush=True)
             await copy(producer, topic, path, position)
@@ -59,9 +60,16 @@ async def copy(producer: Producer, topic: str, path: Path, position: int) -> Non
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, help="text file whose lines are copied")
+    parser.add_argument("topic", help="is created when it is missing")
+    parser.add_argument("name", help="of this process: a second one with the same name replaces the first")
+    given = parser.parse_args()
+    if not given.file.is_file():
+        parser.error(f"there is no file {given.file}")
     try:
-        asyncio.run(connect(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
+        asyncio.run(connect(given.file, given.topic, given.name))
     except KeyboardInterrupt:
-        print(f"{sys.argv[3]} leaves")
+        print(f"{given.name} leaves")
     except StockadeError as error:
-        sys.exit(f"{sys.argv[3]} was replaced: {error}")
+        sys.exit(f"{given.name} was replaced: {error}")

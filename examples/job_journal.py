@@ -1,4 +1,4 @@
-"""A job journal: what was started and what was finished, so that whoever takes over knows what to do again.
+"""A job journal: records which jobs were started and finished, so that the next worker knows which to repeat.
 
     python examples/job_journal.py add resize-1 resize-2 mail-3
     python examples/job_journal.py work
@@ -8,6 +8,7 @@ one waits. A job whose end was not written down is done again, so jobs must bear
 never is, not even when a worker was stalled and wakes up late, since the journal refuses its writes.
 """
 
+import argparse
 import asyncio
 import os
 import sys
@@ -21,7 +22,7 @@ JOB_S = float(os.environ.get("JOB_SECONDS", "1"))
 
 
 async def add(jobs: Sequence[str]) -> None:
-    """Anybody may add jobs."""
+    """Add jobs; any client may do so."""
     async with Producer(URL.split(",")) as producer:
         await producer.client.create_topic(JOBS)
         for job in jobs:
@@ -52,8 +53,13 @@ async def run(producer: Producer, key: bytes, name: str) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("add", help="add jobs").add_argument("jobs", nargs="+", metavar="JOB")
+    commands.add_parser("work", help="do the jobs, one after the other")
+    given = parser.parse_args()
     try:
-        asyncio.run(add(sys.argv[2:]) if sys.argv[1] == "add" else work())
+        asyncio.run(add(given.jobs) if given.command == "add" else work())
     except KeyboardInterrupt:
         print("stopped")
     except StockadeError as error:

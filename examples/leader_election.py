@@ -7,6 +7,7 @@ The epoch that it prints is a fencing token: it grows with every leader, and an 
 log once there is a newer one. So a leader that was stalled and does not know yet that it was replaced does no harm.
 """
 
+import argparse
 import asyncio
 import os
 import sys
@@ -22,7 +23,7 @@ async def lead(name: str) -> None:
     async with Client(URL.split(",")) as client, Session(client, name) as session:
         await client.create_topic(TOPIC)
         fence = await session.acquire(TOPIC, mode="WaitForExclusive")
-        async with fence.guard():  # cancels what is inside when somebody else leads
+        async with fence.guard():  # cancels its body when another process leads
             await work(name, fence.epoch)
 
 
@@ -33,9 +34,12 @@ async def work(name: str, epoch: int) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="of this candidate; each has its own")
+    name = parser.parse_args().name
     try:
-        asyncio.run(lead(sys.argv[1]))
+        asyncio.run(lead(name))
     except KeyboardInterrupt:
-        print(f"{sys.argv[1]} leaves")
+        print(f"{name} leaves")
     except StockadeError as error:
-        sys.exit(f"{sys.argv[1]} does not lead any more: {error}")
+        sys.exit(f"{name} does not lead any more: {error}")

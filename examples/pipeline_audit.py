@@ -7,7 +7,7 @@ stockade must be installed where Spark's Python is; docs/spark.md tells how to h
 
 import sys
 
-from stockade.spark.pipelines.audit import main
+from stockade.spark.pipelines.audit.audit import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,29 +4,30 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from ..cluster.service import Service
-from .bodies import expect_nothing
-from .context import Context
-from .dispatch import endpoint, observer
-from .lane import Lane
-from .peers import Peers
+from ..cluster.api import Service
+from ..cluster.front.front import Front, Rights
+from .endpoint.dispatch import endpoint, observer
+from .fast_path.connection import FastRoutes
+from .request.context import Context
+from .request.metrics import Metrics
+from .request.peers import Peers
 from .routes import routes
-from .server import Runner
-from .tokens import Tokens
+from .server import HttpRunner
 
 DRAIN_S = 10.0
 """Time that requests under way have to finish when the interface is closed."""
-NO_TOKENS = Tokens({})
+NO_TOKENS = Rights({})
 LINGER_S = 0.2
-"""So long a node that leads nothing any more goes on answering: until the others have heard who leads instead."""
+"""Time that a node without a leadership goes on answering: until the other nodes have heard of the new leaders."""
 
 
 class HttpServer:
     """A running interface."""
 
-    def __init__(self, runner: web.AppRunner, context: Context) -> None:
+    def __init__(self, runner: web.AppRunner, front: Front, metrics: Metrics) -> None:
+        self.front: Front = front
+        self.metrics: Metrics = metrics
         self._runner = runner
-        self._context = context
         self._closed = False
 
     @property
@@ -36,10 +37,10 @@ class HttpServer:
         return port
 
     def leave(self) -> None:
-        """Say from now on that the node is not ready, and end connections with their next answer, so that nobody sends
-        anything new here; go on serving.
+        """Say from now on that the node is not ready, and close connections with their next answer, so that clients
+        turn to other nodes; go on serving.
         """
-        self._context.is_leaving = True
+        self.front.is_leaving = True
 
     async def close(self) -> None:
         """Stop accepting, end followed streams and long waits, let the other requests finish within DRAIN_S.
@@ -51,36 +52,41 @@ class HttpServer:
             await self._runner.cleanup()
 
 
+async def expect_nothing(request: web.Request) -> None:
+    """Expect: 100-continue is answered when the body is about to be read, not before."""
+
+
 def make_app(context: Context) -> web.Application:
     """The application over a service: every route of this version and nothing else."""
     app = web.Application(middlewares=[observer(context)])
     for route in routes():
-        # A path parameter is whatever stands between two slashes; its shape is the handler's to judge.
+        # A path parameter is any text between two slashes; its handler judges its shape.
         path = route.path.replace("}", ":[^/]+}")
         app.router.add_route(route.method, path, endpoint(route, context), expect_handler=expect_nothing)
 
     async def live(_: web.Application) -> AsyncIterator[None]:
         await context.peers.open()
         yield
-        await context.background.close(DRAIN_S)
+        await context.front.unacked.close(DRAIN_S)
         await context.peers.close()
 
     async def stop(_: web.Application) -> None:
-        context.stop()
+        context.front.stop()
 
     app.cleanup_ctx.append(live)
     app.on_shutdown.append(stop)
     return app
 
 
-async def start_http(service: Service, host: str, port: int, tokens: Tokens = NO_TOKENS) -> HttpServer:
+async def start_http(service: Service, host: str, port: int, tokens: Rights = NO_TOKENS) -> HttpServer:
     """Listen on ``host`` and ``port`` (0: any free one). Raises OSError."""
-    context = Context(service, Peers(service.node_id), tokens)
-    runner = Runner(make_app(context), DRAIN_S, Lane(routes(), context))
+    front = Front(service, tokens)
+    context = Context(front, Peers(service.node_id), Metrics(front.writes))
+    runner = HttpRunner(make_app(context), DRAIN_S, FastRoutes(routes(), context))
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()
     except OSError:
         await runner.cleanup()
         raise
-    return HttpServer(runner, context)
+    return HttpServer(runner, front, context.metrics)

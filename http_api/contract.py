@@ -1,4 +1,4 @@
-"""Makes ``assets/openapi.json``, which a node serves, of ``docs/openapi.yaml``, which people read and change.
+"""Makes ``assets/openapi.json``, which a node serves, from ``docs/openapi.yaml``, which is edited by hand.
 
 ``python -m stockade.http_api.contract docs/openapi.yaml``. Tests compare the two with each other, and both with the
 routes and with the shapes of bodies. Needs PyYAML, which a node does not.
@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from .pages import ASSETS
+from .handlers.system import ASSETS
 
 
 def served(source: str) -> str:

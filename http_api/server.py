@@ -1,29 +1,32 @@
-"""The HTTP server under the application: problem documents for what is not even a request."""
+"""The HTTP server under the application: its settings, its connections, and problems for bytes that are no request."""
 
 import logging
 
+import aiohttp
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
 from ..partition.errors import HeadersTooLarge, InternalError, InvalidRequest, StockadeError
-from . import problems
-from .dispatch import HEADER_BYTES_MAX
-from .framing import HEADERS_MAX
-from .lane import Lane, LaneHandler
-from .metrics import AccessLogger, access_log
-from .parameters import printable
+from .codec import problems
+from .codec.parameters import printable
+from .endpoint.dispatch import HEADER_BYTES_MAX
+from .fast_path.connection import FastConnection, FastRoutes
+from .fast_path.parser import HEADERS_MAX
+from .library import check_library
+from .request.metrics import AccessLogger, access_log
 
 IDLE_S = 75.0
 """A connection without a request for so long is closed; also one whose request's headers do not end."""
 
 _TOO_MANY = "Too many headers"
 _log = logging.getLogger(__name__)
+check_library(aiohttp.__version__)
 
 
-class Runner(web.AppRunner):
-    """Runs the application with ProblemHandler for connections."""
+class HttpRunner(web.AppRunner):
+    """Runs the application with connections that have a fast path."""
 
-    def __init__(self, app: web.Application, drain_s: float, lane: Lane) -> None:
+    def __init__(self, app: web.Application, drain_s: float, routes: FastRoutes) -> None:
         """``drain_s`` bounds how long requests under way may take to finish when the server is closed."""
         super().__init__(
             app,
@@ -36,28 +39,28 @@ class Runner(web.AppRunner):
             max_headers=HEADERS_MAX,
             auto_decompress=False,
         )
-        self._lane = lane
+        self._routes = routes
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
-        return _Server(made, self._lane, self._kwargs)
+        return _HttpConnections(made, self._routes, self._kwargs)
 
 
-class _Server(web.Server):
-    """As the one that aiohttp makes for an application, except for the class of its connections."""
+class _HttpConnections(web.Server):
+    """The factory of connections that aiohttp makes for an application, with another class of connections."""
 
-    def __init__(self, made: web.Server, lane: Lane, options: dict[str, object]) -> None:
+    def __init__(self, made: web.Server, routes: FastRoutes, options: dict[str, object]) -> None:
         super().__init__(made.request_handler, request_factory=made.request_factory)
-        self._lane = lane
+        self._routes = routes
         self._options = options
 
     def __call__(self) -> web.RequestHandler:
-        return ProblemHandler(self._lane, self, loop=self._loop, **self._options)
+        return HttpConnection(self._routes, self, loop=self._loop, **self._options)
 
 
-class ProblemHandler(LaneHandler):
-    """A connection that answers what it cannot read, and what went wrong outside every handler, with a
-    problem document.
+class HttpConnection(FastConnection):
+    """A connection that answers bytes that are no request, and errors outside every handler, with a problem
+    document.
     """
 
     __slots__ = ()

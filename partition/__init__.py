@@ -1,1 +1,8 @@
-"""The pure vocabulary and state machine of one partition: no clock, no asyncio, no randomness."""
+"""Floor 1: the words of the product and the state machine of one partition.
+
+Deterministic: no clock, no asyncio, no randomness; only `log` and `durable` touch files.
+
+In: commands (`commands.py`), each with everything that its verdict may depend on.
+Out: answers, refusals (`errors.py`), and bytes on disk.
+May import: nothing of the house.
+"""

@@ -1,25 +1,156 @@
-"""What can be asked of a partition's state machine, what it answers, and the bytes of both.
+"""Commands of a partition's state machine, its answers, and the bytes of both.
 
-Commands are frozen values. Everything that apply may depend on travels in them (SEMANTICS 3): the timestamp of
-receipt was read by the leader before proposing, and a batch was validated before. The bytes are MessagePack with a
-tag for each kind; encoding is deterministic, so equal commands have equal bytes.
+Commands are frozen values. Everything that apply may depend on travels in them (SEMANTICS 3): the leader reads the
+timestamp of receipt and validates a batch before it proposes. The bytes are MessagePack with a tag for each kind, and a
+refusal is known by its code; encoding is deterministic, so equal commands have equal bytes.
+
+Commands about the slot (InstallFence, InstallSeats, ClearFence) are ordered by (epoch, grant_index). ``grant_index`` is
+the place of the decision among all decisions about slots, which the controller counts
+(cluster/controller/ownership/slots.py), so a grant that resumes an epoch comes after the one it resumes. A
+command that arrives behind a later one is recognised by this order and changes nothing. Their ``now_ms`` is the
+controller's lease clock at the decision; it is shown to people, and decides nothing.
 """
 
 from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .codec import Codec
 from .config import PartitionConfig
-from .errors import StockadeError
-from .forgetting import ForgetProducers, ProducersForgotten
-from .slots import ClearFence, InstallFence, InstallSeats, SlotState
+from .errors import StockadeError, revive
+
+_Command = TypeVar("_Command")
+_Result = TypeVar("_Result")
+
+
+class _Refusal(msgspec.Struct, frozen=True, tag="refusal"):
+    code: str
+    detail: str
+    fields: dict[str, Any]
+
+
+class Codec(Generic[_Command, _Result]):
+    """The codec of one machine. Encoding is deterministic: equal values have equal bytes."""
+
+    def __init__(self, commands: Any, results: Any) -> None:
+        """``commands`` and ``results`` are unions of tagged structs."""
+        self._encoder = msgspec.msgpack.Encoder()
+        self._results: msgspec.msgpack.Decoder[_Result | _Refusal] = msgspec.msgpack.Decoder(results | _Refusal)
+        self.encode_command: Callable[[_Command], bytes] = self._encoder.encode
+        """Bytes of a command, as they go into the replicated log."""
+        self.decode_command: Callable[[bytes], _Command] = msgspec.msgpack.Decoder(commands).decode
+        """Inverse of encode_command. Raises msgspec.DecodeError (a ValueError) on anything else."""
+
+    def encode_result(self, result: _Result | StockadeError) -> bytes:
+        """Bytes of an answer, to carry it from the leader to the node that asked."""
+        if isinstance(result, StockadeError):
+            return self._encoder.encode(_Refusal(result.code, result.detail, result.fields))
+        return self._encoder.encode(result)
+
+    def decode_result(self, data: bytes) -> _Result | StockadeError:
+        """Inverse of encode_result."""
+        result = self._results.decode(data)
+        return revive(result.code, result.detail, result.fields) if isinstance(result, _Refusal) else result
+
+
+class InstallFence(msgspec.Struct, frozen=True, tag="install_fence"):
+    """Put an exclusive grant into the slot, in place of its holders; topic_epoch becomes ``epoch``.
+
+    Accepted if the grant is later than everything that was installed or cleared here, or if it holds the slot already;
+    otherwise nothing changes. ``operation`` says how the grant got the slot (acquire, resume, promotion, eviction), and
+    ``ends`` why the tenure of the holder before it ended, if that holder is still here. ``now_ms`` and ``wall_ms`` say
+    since when, on the controller's lease clock and on its leader's wall clock (0: not known); ``ttl_ms`` is the
+    session's. Nothing is decided by these three.
+    """
+
+    grant_id: str
+    epoch: int
+    session: str
+    producer_name: str
+    mode: str
+    grant_index: int
+    client_id: str | None = None
+    now_ms: int = 0
+    operation: str = "acquire"
+    ends: str = "superseded"
+    wall_ms: int = 0
+    ttl_ms: int = 0
+
+
+class SharedHolder(msgspec.Struct, frozen=True):
+    """One of several producers that share the slot, since ``now_ms`` of the lease clock and ``wall_ms`` of the wall
+    clock.
+    """
+
+    grant_id: str
+    session: str
+    producer_name: str
+    client_id: str | None = None
+    now_ms: int = 0
+    wall_ms: int = 0
+
+
+class InstallSeats(msgspec.Struct, frozen=True, tag="install_seats"):
+    """``seats`` are all holders that share the slot now (none: it is free); sharing raises no epoch.
+
+    ``grant_index`` is that of the latest change of the set, by a holder that came or left. Accepted if it is later than
+    everything that was installed or cleared here, or the same again. ``ends`` says why the tenure of a holder that is
+    here and not in the set ended.
+    """
+
+    epoch: int
+    grant_index: int
+    seats: list[SharedHolder]
+    now_ms: int = 0
+    ends: str = "released"
+
+
+class ClearFence(msgspec.Struct, frozen=True, tag="clear_fence"):
+    """End a grant, and with it every older one: the slot is emptied unless a later grant holds it.
+
+    Late installs of ended grants are refused from now on, also when this grant never arrived here: (topic_epoch,
+    grant_index) rises to this grant's if it is lower. A later grant is left alone. Clearing a grant that was never
+    given out evicts the holders and leaves the slot free. ``ends`` says why the tenure ended (released, closed,
+    expired, evicted, fenced).
+    """
+
+    grant_id: str
+    epoch: int
+    grant_index: int
+    now_ms: int = 0
+    ends: str = "released"
+
+
+class SlotState(msgspec.Struct, frozen=True, tag="slot"):
+    """Answer to the three commands about the slot: whether it is now as asked, and the partition's epoch."""
+
+    done: bool
+    topic_epoch: int
+
+
+class ForgetProducers(msgspec.Struct, frozen=True, tag="forget_producers"):
+    """Which of these producers are not known here? Installs of them that were decided up to ``order``, an index of the
+    controller's log, are ignored from now on: one that writes again has to be enrolled anew. Answers
+    ProducersForgotten.
+    """
+
+    pids: list[int]
+    order: int
+
+
+class ProducersForgotten(msgspec.Struct, frozen=True, tag="producers_forgotten"):
+    """``pids`` are not known here."""
+
+    pids: list[int]
+
 
 ProducerId = int
 Offset = int
 
 PRODUCER_EPOCH_MAX = 32766
 """Highest producer epoch given to a client; 32767 is kept for the server."""
+MESSAGE_ID_CHARACTERS_MAX = 128
+"""Longest message id of an append."""
 SEQUENCE_MODULUS = 1 << 31
 """Sequence numbers are int32 without sign: 0 follows 2147483647."""
 
@@ -46,19 +177,11 @@ class Stamp(msgspec.Struct, frozen=True, gc=False):
     epoch: int
     first_seq: int
 
-    def check(self) -> None:
-        """Raises AssertionError for one out of range. To be called before it is proposed (not when it is decoded, on
-        every replica): found in apply, it would stop all of them, at every start.
-        """
-        assert 0 <= self.pid < 1 << 63
-        assert 0 <= self.epoch <= PRODUCER_EPOCH_MAX
-        assert 0 <= self.first_seq < SEQUENCE_MODULUS
-
 
 class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True, gc=False):
     """Append one validated batch. Answers Appended, NotEnrolled, or a refusal.
 
-    ``message`` is one encapsulated Arrow IPC RecordBatch message of ``count`` rows (records.py), ``crc`` its CRC-32.
+    ``message`` is one encapsulated Arrow IPC RecordBatch message of ``count`` rows (batch.py), ``crc`` its CRC-32.
     ``timestamp_ms`` is the moment of receipt, ``max_timestamp_ms`` the greatest timestamp of a record in it; ``now_ms``
     is the lease clock, as in every command that has one. ``fence_epoch`` is the guard of a topic with a writer_group,
     ``message_id`` names the batch on a topic with a dedupe_window_ms.
@@ -79,11 +202,11 @@ class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True, gc=F
 
 
 class InstallProducer(msgspec.Struct, frozen=True, tag="install_producer"):
-    """Make a producer known here with this epoch (a fence-only entry), or raise its epoch. Never lowers one.
+    """Make a producer known here with this epoch and no sequence, or raise its epoch. Never lowers one.
 
-    ``order`` is the index in the controller's log of the command that gave out the epoch. What was decided before a
-    producer was forgotten here is not taken any more: it may be older than what was forgotten. Answers
-    ProducerInstalled.
+    ``order`` is the index in the controller's log of the command that gave out the epoch. An install of an unknown
+    producer that was decided before a producer was forgotten here is ignored: its epoch may be older than the forgotten
+    one. Answers ProducerInstalled.
     """
 
     pid: ProducerId
@@ -109,8 +232,8 @@ class Retain(msgspec.Struct, frozen=True, tag="retain"):
 
 
 class Configure(msgspec.Struct, frozen=True, tag="configure"):
-    """The topic's configuration as decided by the command at ``order`` of the controller's log; an older one than the
-    last is passed over. Answers Configured.
+    """The topic's configuration as decided by the command at ``order`` of the controller's log; one that is older than
+    the configuration in force is ignored. Answers Configured.
     """
 
     order: int
@@ -121,8 +244,9 @@ class Configure(msgspec.Struct, frozen=True, tag="configure"):
 class PutStage(msgspec.Struct, frozen=True, tag="put_stage"):
     """Store a validated batch beside the log under a name (stages.py). Answers Staged, or a refusal.
 
-    ``digest`` is of what the client sent: a repetition is told from other bytes by it. Without an append, and without
-    being kept, the stage is forgotten ``ttl_ms`` later.
+    ``digest``, of the bytes that the client sent, distinguishes a repetition from other bytes. A stage that is neither
+    appended nor kept is forgotten ``ttl_ms`` later. ``received_ms`` is the moment of receipt, the timestamp of records
+    without one; None in logs of versions that did not keep it.
     """
 
     name: str
@@ -134,6 +258,7 @@ class PutStage(msgspec.Struct, frozen=True, tag="put_stage"):
     ttl_ms: int
     topic_id: int | None = None
     now_ms: int = 0
+    received_ms: int | None = None
 
 
 class ChangeStages(msgspec.Struct, frozen=True, tag="change_stages"):
@@ -151,7 +276,8 @@ class ChangeStages(msgspec.Struct, frozen=True, tag="change_stages"):
 
 class AppendStage(msgspec.Struct, frozen=True, tag="append_stage", omit_defaults=True):
     """Append the batch of a stage. Its fields, and what it answers, are those of Append; a stage that was appended
-    before is answered as a duplicate.
+    before is answered as a duplicate. ``timestamp_ms`` is the moment at which this command was received, from which
+    retention counts; the answer has the moment at which the stage was.
     """
 
     name: str
@@ -166,10 +292,10 @@ class AppendStage(msgspec.Struct, frozen=True, tag="append_stage", omit_defaults
 
 
 class InstallReader(msgspec.Struct, frozen=True, tag="install_reader"):
-    """This partition as a resource of ``group`` has this fence_epoch now; ``owned``: somebody owns it.
+    """This partition as a resource of ``group`` has this fence_epoch now; ``owned``: it has an owner.
 
-    Accepted unless a higher fence_epoch was installed; one that was told to be ownerless never gets an owner again
-    (SEMANTICS 6.4: the next owner has a higher one). Answers ReaderInstalled.
+    Accepted unless a higher fence_epoch was installed, or the same one without an owner: the next owner has a higher
+    one (SEMANTICS 6.4). Answers ReaderInstalled.
     """
 
     group: str
@@ -178,7 +304,7 @@ class InstallReader(msgspec.Struct, frozen=True, tag="install_reader"):
 
 
 class CommitPosition(msgspec.Struct, frozen=True, tag="commit_position"):
-    """Remember where a group continues to read. ``fence_epoch`` is needed once the group has owned the partition.
+    """Remember where a group continues to read. ``fence_epoch`` is required once the group has owned the partition.
 
     Answers PositionCommitted, NotOwner, OffsetOutOfRange, ThrottlingQuotaExceeded.
     """
@@ -220,15 +346,15 @@ class Appended(msgspec.Struct, frozen=True, tag="appended", gc=False):
 
 
 class ProducerInstalled(msgspec.Struct, frozen=True, tag="producer_installed"):
-    """No lower epoch than this is taken here: it is in force, or the producer is not known here and its epoch is asked
-    for before anything of it is taken.
+    """No epoch below this one is accepted here: it is in force, or the producer is unknown here and has to be enrolled
+    before it may write.
     """
 
     epoch: int
 
 
 class NotEnrolled(msgspec.Struct, frozen=True, tag="not_enrolled"):
-    """This partition does not know the producer yet: ask the controller, install the producer, propose again."""
+    """This partition does not know the producer yet: ask the controller for its epoch, install it, propose again."""
 
     pid: ProducerId
 
@@ -257,7 +383,7 @@ class PositionCommitted(msgspec.Struct, frozen=True, tag="position_committed"):
 
 
 class Staged(msgspec.Struct, frozen=True, tag="staged"):
-    """The stage is there; ``new``: since this command."""
+    """The stage is stored; ``new``: by this command, not by an earlier one."""
 
     new: bool
 

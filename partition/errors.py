@@ -1,11 +1,12 @@
 """The tree of refusals, one class for each code of the HTTP contract.
 
 The machines *return* refusals (apply never raises); the edges *raise* them. What a caller may do next is data on the
-class, so nobody lists types: ``retriable`` (the same bytes sent again may succeed), ``no_side_effects`` (nothing was
-changed; False: the outcome is unknown), ``metadata_stale`` (the caller's idea of who leads is out of date).
+class, so no caller lists types: ``retriable`` (the same bytes sent again may succeed), ``no_side_effects`` (nothing was
+changed; False: the request may have changed something, or is known to have), ``metadata_stale`` (what the caller knows
+of leaders is out of date). One instance may differ from its class in ``no_side_effects``: see ``had_effects``.
 
     StockadeError
-    ├── InvalidRequest, InvalidRecord, CorruptMessage, InvalidFencingToken, InvalidTransactionTimeout   400
+    ├── InvalidRequest, InvalidRecord, CorruptMessage, InvalidFencingToken                              400
     ├── Unauthenticated 401; ProducerFenced, InvalidProducerEpoch, NotOwner, PermissionDenied           403
     ├── UnknownTopicOrPartition, UnknownSession, NotFound 404, MethodNotAllowed 405, NotAcceptable 406
     ├── InconsistentTopicId, TopicAlreadyExists, StageAlreadyExists, TopicSealed, OutOfOrderSequence,
@@ -16,20 +17,134 @@ changed; False: the outcome is unknown), ``metadata_stale`` (the caller's idea o
     └── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable and NotEnoughReplicas 503, RequestTimedOut 504
 """
 
-from typing import Any
+from typing import Any, ClassVar, Self, TypedDict, Unpack
 
-from .refusal import StockadeError
-from .request_errors import (
-    CorruptMessage,
-    HeadersTooLarge,
-    MessageTooLarge,
-    MethodNotAllowed,
-    NotAcceptable,
-    NotFound,
-    PermissionDenied,
-    Unauthenticated,
-    UnsupportedMediaType,
-)
+from .refusal_texts import text_of
+
+
+class Policy(TypedDict, total=False):
+    """What a class of refusals declares in its ``class`` line; it inherits the rest from its base."""
+
+    code: str
+    http_status: int
+    title: str
+    retriable: bool
+    no_side_effects: bool
+    metadata_stale: bool
+    explaining: frozenset[str]
+
+
+class StockadeError(Exception):
+    """Base of all refusals.
+
+    ``detail`` says in a sentence what happened, ``hint`` what to do next. ``fields`` are the members that the problem
+    document carries beside the common ones.
+    """
+
+    code: ClassVar[str]
+    title: ClassVar[str]
+    http_status: ClassVar[int]
+    retriable: ClassVar[bool] = False
+    no_side_effects: bool = True
+    metadata_stale: ClassVar[bool] = False
+    explaining: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are for people only, as detail is."""
+
+    def __init_subclass__(cls, **policy: Unpack[Policy]) -> None:
+        super().__init_subclass__()
+        for name, value in policy.items():
+            setattr(cls, name, value)
+
+    def __init__(self, detail: str | None = None, **fields: Any) -> None:
+        """``detail`` says in a sentence what happened this time; it defaults to the sentence of refusal_texts.py."""
+        self.fields: dict[str, Any] = fields
+        self.detail: str = detail or self._because()
+        super().__init__(f"{self.code}: {self.detail}")
+
+    @property
+    def hint(self) -> str:
+        """What to do next, in a sentence or two; empty if there is no advice."""
+        return text_of(self.code, self.fields.get("reason")).hint
+
+    def _because(self) -> str:
+        try:
+            return text_of(self.code, self.fields.get("reason")).because.format_map(self.fields) or self.title
+        except (LookupError, TypeError):  # a field is missing, or null
+            return self.title
+
+    @property
+    def status(self) -> int:
+        """HTTP status of this instance; the class's, except where the contract gives one code two."""
+        return self.http_status
+
+    def had_effects(self) -> Self:
+        """This refusal, which came after its request had, or may have, changed something."""
+        self.no_side_effects = False
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two refusals have one type and equal fields, apart from those that are for people only."""
+        return type(self) is type(other) and self._verdict() == other._verdict()
+
+    def __hash__(self) -> int:
+        return hash(self.code)
+
+    def _verdict(self) -> dict[str, Any]:
+        return {name: value for name, value in self.fields.items() if name not in self.explaining}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.fields.items())})"
+
+
+class CorruptMessage(
+    StockadeError, code="CORRUPT_MESSAGE", http_status=400, title="The bytes of the batch are damaged", retriable=True
+):
+    """The body is not a readable Arrow stream. Fields: reason, crc (CRC-32C of the bytes received, or None)."""
+
+    def __init__(self, reason: str, crc: int | None = None) -> None:
+        super().__init__(reason, reason=reason, crc=crc)
+
+
+class Unauthenticated(StockadeError, code="UNAUTHENTICATED", http_status=401, title="Credentials are missing or wrong"):
+    """The request has no bearer token, or one that the cluster does not know."""
+
+
+class PermissionDenied(StockadeError, code="PERMISSION_DENIED", http_status=403, title="Not allowed"):
+    """The token is known but may not do this."""
+
+
+class MethodNotAllowed(
+    StockadeError, code="METHOD_NOT_ALLOWED", http_status=405, title="The route does not know this method"
+):
+    """The Allow header lists the methods."""
+
+
+class NotAcceptable(StockadeError, code="NOT_ACCEPTABLE", http_status=406, title="No such representation"):
+    """Fields: available (media types)."""
+
+
+class MessageTooLarge(StockadeError, code="MESSAGE_TOO_LARGE", http_status=413, title="The batch is too large"):
+    """Fields: limit, unit (bytes, records)."""
+
+
+class UnsupportedMediaType(
+    StockadeError, code="UNSUPPORTED_MEDIA_TYPE", http_status=415, title="The body's type is not understood here"
+):
+    """Fields: accepted (content types)."""
+
+
+class HeadersTooLarge(
+    StockadeError, code="HEADERS_TOO_LARGE", http_status=431, title="The request's headers are too large"
+):
+    """Fields: limit (bytes)."""
+
+
+class NotFound(StockadeError, code="NOT_FOUND", http_status=404, title="Not found"):
+    """Fields: what (route, ticket, producer, node, stage)."""
+
+    def __init__(self, detail: str | None = None, what: str | None = None) -> None:
+        super().__init__(detail or (f"No such {what}" if what else None), what=what)
+
 
 __all__ = [
     "BY_CODE",
@@ -64,26 +179,25 @@ class InvalidRecord(StockadeError, code="INVALID_RECORD", http_status=400, title
 class InvalidFencingToken(
     StockadeError, code="INVALID_FENCING_TOKEN", http_status=400, title="This epoch was never issued"
 ):
-    """An epoch that was never issued. Fields: current_epoch."""
-
-
-class InvalidTransactionTimeout(
-    StockadeError, code="INVALID_TRANSACTION_TIMEOUT", http_status=400, title="timeout_ms is out of range"
-):
-    """timeout_ms out of range. Fields: max."""
+    """The fencing token names an epoch above the partition's. Fields: current_epoch."""
 
 
 class ProducerFenced(
     StockadeError,
     code="PRODUCER_FENCED",
     http_status=403,
-    title="Somebody newer holds this place",
+    title="The token or identity of the writer is not in force",
     explaining=frozenset({"holder", "ended"}),
 ):
-    """A superseded token or identity (Kafka error 90). Fields: current_epoch, reason, outcome (with the producer
-    trio); on a partition also ``holder``, who has the slot now, since when and by which operation (None: nobody alone),
-    and ``ended``, when and why the caller's own grant ended there (None: not remembered).
+    """A superseded fencing token or producer (Kafka error 90). Fields: current_epoch, reason, outcome (with a producer
+    stamp); on a partition also ``holder``: the exclusive holder of the slot, since when and by which operation (None:
+    there is none), and ``ended``: when and why the caller's own tenure ended there (None: not remembered).
     """
+
+    @property
+    def holder(self) -> dict[str, Any] | None:
+        """The fields of a `model.SlotHolder`; None: there is none, or it is not known."""
+        return self.fields.get("holder")
 
 
 class InvalidProducerEpoch(
@@ -92,8 +206,10 @@ class InvalidProducerEpoch(
     """Append only: the producer epoch is old or was never issued (Kafka error 47). Fields: current_epoch, outcome."""
 
 
-class NotOwner(StockadeError, code="NOT_OWNER", http_status=403, title="The resource belongs to somebody else"):
-    """Guarded by ownership, with a fence_epoch that is not the current one. Fields: fence_epoch, resource, group."""
+class NotOwner(StockadeError, code="NOT_OWNER", http_status=403, title="Not the owner of the resource"):
+    """The request's fence_epoch is not that of the resource's owner. Fields: fence_epoch, resource, group; of an append
+    with a sequence number whose fence_epoch has been succeeded, outcome (as ProducerFenced).
+    """
 
 
 class UnknownTopicOrPartition(
@@ -138,7 +254,7 @@ class StageAlreadyExists(
     """The name is taken by a stage of other bytes. Fields: stage."""
 
 
-class TopicSealed(StockadeError, code="TOPIC_SEALED", http_status=409, title="The topic takes no more records"):
+class TopicSealed(StockadeError, code="TOPIC_SEALED", http_status=409, title="The topic is sealed"):
     """Fields: log_end."""
 
 
@@ -146,22 +262,22 @@ class OutOfOrderSequence(
     StockadeError,
     code="OUT_OF_ORDER_SEQUENCE_NUMBER",
     http_status=409,
-    title="Not the sequence number expected",
+    title="Not the expected sequence number",
     retriable=True,
 ):
     """Kafka error 45. Fields: reason (gap, overlap, new_epoch, no_state), expected_seq, last_seq (-1 = none)."""
 
 
 class UnknownProducerId(
-    StockadeError, code="UNKNOWN_PRODUCER_ID", http_status=409, title="The producer's state was dropped here"
+    StockadeError, code="UNKNOWN_PRODUCER_ID", http_status=409, title="The partition no longer remembers the producer"
 ):
-    """State was dropped by age or by the cap (Kafka error 59). Fields: log_start, log_end."""
+    """The partition forgot the producer, by age or by max_producers (Kafka error 59). Fields: log_start, log_end."""
 
 
 class InvalidProducerIdMapping(
     StockadeError, code="INVALID_PRODUCER_ID_MAPPING", http_status=409, title="This producer id is not mapped"
 ):
-    """The id was never issued, or its name's registry row is gone (Kafka error 49)."""
+    """The id was never issued, or the registry has forgotten its name (Kafka error 49)."""
 
 
 class GenerationFenced(
@@ -172,32 +288,37 @@ class GenerationFenced(
     """
 
 
-class HoldAndWait(StockadeError, code="HOLD_AND_WAIT", http_status=409, title="A session may not wait while it holds"):
-    """The session holds something and would have to wait. Fields: held_grants, ticket."""
+class HoldAndWait(StockadeError, code="HOLD_AND_WAIT", http_status=409, title="A holder of a grant may not wait"):
+    """The session holds a grant, or has a ticket, and would have to wait. Fields: held_grants, ticket."""
 
 
 class SessionExpired(StockadeError, code="SESSION_EXPIRED", http_status=410, title="The session has ended"):
-    """Expired, and never revived."""
+    """The session has expired; it is never revived."""
 
 
 class OffsetMismatch(
-    StockadeError, code="OFFSET_MISMATCH", http_status=412, title="The log does not end where you said"
+    StockadeError, code="OFFSET_MISMATCH", http_status=412, title="The log does not end at the given offset"
 ):
-    """Conditional append lost. Fields: log_end."""
+    """The condition ``if_log_end`` of an append does not hold. Fields: log_end."""
 
 
 class OffsetOutOfRange(
     StockadeError, code="OFFSET_OUT_OF_RANGE", http_status=416, title="The offset is outside the log"
 ):
-    """Below log_start (410) or above log_end (416). Fields: offset, log_start, log_end."""
+    """Below log_start (410) or above log_end (416). Fields: offset, log_start, log_end; ``stale`` (True) when these are
+    the bounds of a replica that did not ask the leader, and may lag behind it.
+    """
 
-    def __init__(self, offset: int, log_start: int, log_end: int) -> None:
+    def __init__(self, offset: int, log_start: int, log_end: int, *, stale: bool = False) -> None:
         detail = f"offset {offset} is outside {log_start}..{log_end}"
-        super().__init__(detail, offset=offset, log_start=log_start, log_end=log_end)
+        if stale:
+            detail += ", the bounds of this replica, which may lag behind the leader"
+        of_replica = {"stale": True} if stale else {}
+        super().__init__(detail, offset=offset, log_start=log_start, log_end=log_end, **of_replica)
 
     @property
     def status(self) -> int:
-        """410 for what was trimmed, 416 for what is not written yet."""
+        """410 for an offset that was trimmed, 416 for one that is not written yet."""
         return 410 if self.fields["offset"] < self.fields["log_start"] else 416
 
 
@@ -219,14 +340,22 @@ class ProducerBusy(
     StockadeError,
     code="PRODUCER_BUSY",
     http_status=423,
-    title="Somebody else has, or waits for, the slot",
+    title="Another producer holds the slot or waits for it",
     retriable=True,
+    explaining=frozenset({"holder"}),
 ):
-    """The slot is taken (Pulsar ProducerBusy). Fields: reason, holder_mode, current_epoch, queue_len."""
+    """The slot is taken (Pulsar ProducerBusy). Fields: reason, holder_mode, current_epoch, queue_len; ``holder``: who
+    has it, since when and until when at most, as `model.SlotHolder` (None: only tickets are in the way).
+    """
+
+    @property
+    def holder(self) -> dict[str, Any] | None:
+        """The fields of a `model.SlotHolder`; None: there is none, or it is not known."""
+        return self.fields.get("holder")
 
 
 class FencingTokenRequired(
-    StockadeError, code="FENCING_TOKEN_REQUIRED", http_status=428, title="This topic takes no write without a fence"
+    StockadeError, code="FENCING_TOKEN_REQUIRED", http_status=428, title="The topic requires a fencing token"
 ):
     """The topic's require_fence is set and the request names no grant."""
 
@@ -238,7 +367,7 @@ class ThrottlingQuotaExceeded(
 
 
 class WaitQueueFull(
-    StockadeError, code="WAIT_QUEUE_FULL", http_status=429, title="Too many are waiting already", retriable=True
+    StockadeError, code="WAIT_QUEUE_FULL", http_status=429, title="The wait queue is full", retriable=True
 ):
     """Fields: retry_after_ms."""
 
@@ -257,7 +386,7 @@ class LeaderNotAvailable(
     retriable=True,
     metadata_stale=True,
 ):
-    """Refused before anything was proposed. Fields: retry_after_ms."""
+    """No leader is known, or it cannot prove that it leads; nothing was proposed. Fields: retry_after_ms."""
 
     def __init__(self, detail: str | None = None, retry_after_ms: int = 200) -> None:
         super().__init__(detail, retry_after_ms=retry_after_ms)
@@ -266,7 +395,7 @@ class LeaderNotAvailable(
 class NotEnoughReplicas(
     StockadeError, code="NOT_ENOUGH_REPLICAS", http_status=503, title="Too few replicas are up", retriable=True
 ):
-    """Refused before anything was proposed. Fields: retry_after_ms."""
+    """Too few nodes are up for the request; nothing was proposed. Fields: retry_after_ms."""
 
     def __init__(self, detail: str | None = None, retry_after_ms: int = 1000) -> None:
         super().__init__(detail, retry_after_ms=retry_after_ms)
@@ -291,7 +420,7 @@ BY_CODE: dict[str, type[StockadeError]] = {cls.code: cls for cls in StockadeErro
 
 
 def revive(code: str, detail: str, fields: dict[str, Any]) -> StockadeError:
-    """A refusal that crossed the wire, as an instance of its class again."""
+    """The refusal with these parts, which crossed the wire, as an instance of its class."""
     cls = BY_CODE[code]
     error = cls.__new__(cls)
     StockadeError.__init__(error, detail, **fields)

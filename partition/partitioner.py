@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: Kafka's default partitioner, so that both place the same keys alike."""
+"""The partition of a key: Kafka's default partitioner, so that Kafka and Stockade place a key alike."""
 
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
@@ -7,7 +7,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit MurmurHash2 of Kafka, with sign: from -2147483648 to 2147483647."""
+    """The 32-bit MurmurHash2 of Kafka, signed: from -2147483648 to 2147483647."""
     whole = len(data) & ~3
     value = _SEED ^ len(data)
     for position in range(0, whole, 4):

@@ -5,29 +5,89 @@ them together when one of them, or the log, fails.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from .checkpointer import Checkpointer
-from .group import Group
-from .installer import Installer
-from .keeper import Keeper
+from .checkpoint.copies import FOR_COPIES, CheckpointReceiver, CheckpointSender
+from .checkpoint.group_storage import CheckpointScheduler, GroupStorage
+from .core.group import Group
 from .machine import Machine
 from .messages import RaftMessage
-from .offers import Offers
-from .pulse import Times
+from .net.liveness import LivenessTimeouts
+from .net.tls import Tls, TlsFault, TlsFiles
+from .net.transport import Address, Transport
+from .ports import Timer
 from .settings import RaftSettings
-from .surrounded import Surrounded
-from .tls import Tls, TlsFault, TlsFiles
-from .transport import Address, Transport
-from .wal import Wal
+from .wal.wal import Wal
 
 __all__ = ["RaftHost", "RaftSettings", "Tls", "TlsFault", "TlsFiles"]
 
-FOR_CLUSTER, FOR_COPIES = b"\0", b"\1"
-"""The first byte of a call: for ``on_call``, or a question of pulls.py."""
+FOR_CLUSTER = b"\0"
+"""The kind of the calls that ``serve`` names the handler of."""
 ELECTION_S = 0.001
 """Ample for the work of an election: as many as become due at once do not all begin at once."""
+APPLY_SLICE_S = 0.005
+"""So much of a turn of the loop is spent on applies."""
+
+
+class NodeRuntime:
+    """What the groups see of their node: implements ports.NodePorts over the real log, network and clock."""
+
+    def __init__(
+        self,
+        node_id: str,
+        incarnation: int,
+        loop: asyncio.AbstractEventLoop,
+        log: Wal,
+        transport: Transport,
+        settings: RaftSettings,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.node_id = node_id
+        self.incarnation = incarnation
+        self.log = log
+        self.failure: BaseException | None = None
+        self.fail = fail
+        self.time: Callable[[], float] = loop.time
+        self.call_soon: Callable[..., object] = loop.call_soon
+        self.call_at: Callable[..., Timer] = loop.call_at
+        self.send: Callable[[int, str, RaftMessage], bool] = transport.send
+        self.rng: Callable[[], float] = random.Random(random.SystemRandom().getrandbits(128)).random  # noqa: S311  # spreads, hides nothing
+        self.wake_when_durable: Callable[[Callable[[], None]], None] = log.wake_when_durable
+        self.fetch_checkpoint: Callable[[int, str, int], None] = lambda *_: None
+        self._transport = transport
+        self._unsynced_bytes_max = settings.unsynced_bytes_max
+        self._is_sliced = False
+        self._slice_left_s = 0.0
+        self._apply_began = 0.0
+
+    def heard_at(self, node_id: str) -> float:
+        """When a connected node gave its last sign of life."""
+        return self._transport.liveness.heard_at(node_id)
+
+    def log_is_full(self) -> bool:
+        """Whether too much waits for the disk."""
+        return self.log.pending_bytes > self._unsynced_bytes_max
+
+    def apply_until(self) -> float:
+        """All groups share one slice of a turn of the loop, so that one that catches up delays no heartbeats.
+
+        Only applies use it up: what else a turn has to do for many groups must not cut their applies into pieces.
+        """
+        if not self._is_sliced:
+            self._is_sliced = True
+            self._slice_left_s = APPLY_SLICE_S
+            self.call_soon(self._end_slice)
+        self._apply_began = self.time()
+        return self._apply_began + self._slice_left_s
+
+    def applied(self) -> None:
+        """A group has stopped applying."""
+        self._slice_left_s -= self.time() - self._apply_began
+
+    def _end_slice(self) -> None:
+        self._is_sliced = False
 
 
 class RaftHost:
@@ -44,8 +104,6 @@ class RaftHost:
     """The open groups by id. Do not change it."""
     incarnation: int
     """Tells this node's disk from any that it had before. Known once started."""
-    on_call: Callable[[str, bytes], Awaitable[bytes]]
-    """Answers ``call`` of other nodes: (node id, payload) -> payload. Set it before ``start``."""
 
     def __init__(
         self,
@@ -66,14 +124,12 @@ class RaftHost:
         self._data_dir = data_dir
         self._settings = settings
         self._on_fatal = on_fatal
-        times = Times(pulse_s=settings.heartbeat_ms / 1000, silent_s=settings.election_timeout_ms_min / 1000)
+        times = LivenessTimeouts(settings.heartbeat_ms / 1000, silent_s=settings.election_timeout_ms_min / 1000)
         self._transport = Transport(node_id, cluster_id, listen, peers, tls=tls, plaintext=plaintext, times=times)
-        self.on_call = self._transport.on_call
-        self._node: Surrounded | None = None
-        self._keeper: Keeper | None = None
-        self._offers: Offers | None = None
-        self._installer: Installer | None = None
-        self._checkpointer = Checkpointer(self.groups, settings, self._fail, self._has_failed)
+        self._node: NodeRuntime | None = None
+        self._storage: GroupStorage | None = None
+        self._installer: CheckpointReceiver | None = None
+        self._checkpointer = CheckpointScheduler(self.groups, settings, self._fail, self._has_failed)
 
     @property
     def connected(self) -> set[str]:
@@ -103,24 +159,23 @@ class RaftHost:
         loop = asyncio.get_running_loop()
         log = Wal.open(self._data_dir / "wal", loop, self._fail, self._settings.wal_file_bytes)
         self.incarnation = log.incarnation
-        self._node = Surrounded(self.node_id, self.incarnation, loop, log, self._transport, self._settings, self._fail)
-        self._transport.on_frame = self._on_frame
+        self._node = NodeRuntime(self.node_id, self.incarnation, loop, log, self._transport, self._settings, self._fail)
+        self._transport.groups = self.groups
         self._transport.on_up = self._on_up
         self._transport.on_down = self._on_down
         self._transport.on_silent = self._on_silent
         self._transport.on_heard = self._on_heard
-        self._transport.on_call = self._answer
         try:
-            self._keeper = Keeper(self._data_dir, log, self._settings.checkpoint_bytes, self._checkpointer.due)
+            self._storage = GroupStorage(self._data_dir, log, self._settings.checkpoint_bytes, self._checkpointer.due)
             await self._transport.start(self.incarnation)
         except BaseException:
             await log.close()
             raise
-        self._checkpointer.start(self._keeper)
-        self._offers = Offers(self._keeper)
-        self._installer = Installer(self._keeper, self.groups, self._ask_for_copy, self._fail)
+        self._checkpointer.start(self._storage)
+        self._transport.handlers[FOR_COPIES] = CheckpointSender(self._storage).answer
+        self._installer = CheckpointReceiver(self._storage, self.groups, self._transport.call, self._fail)
         self._node.fetch_checkpoint = self._installer.fetch
-        log.on_durable = self._on_durable
+        log.on_durable = self._checkpointer.log_grew
 
     async def stop(self) -> None:
         """Close every group (what is under way ends as Unknown), the connections and the log. Idempotent."""
@@ -131,8 +186,8 @@ class RaftHost:
             group.close()
         self.groups.clear()
         await self._transport.stop()
-        if self._keeper is not None:
-            await self._keeper.close()
+        if self._storage is not None:
+            await self._storage.close()
         if self._node is not None:
             await self._node.log.close()
 
@@ -142,61 +197,53 @@ class RaftHost:
         ``founders`` are the first voters, with the incarnations of the disks that they had then: the same map on each
         of them, whenever it opens the group. ``{}`` is for a node that joins: it knows nothing, and neither votes nor
         campaigns, until the group's leader has told it more. ``machine``, a fresh one, is started or restored here;
-        what the log holds beyond its checkpoint is applied once a leader shows it to be committed. Of a machine that is
-        no CheckpointedMachine, the whole log is kept. Raises ValueError if the group is open already, DiskRefused if
-        what the disk holds of it is damaged.
+        what the log holds beyond its checkpoint is applied once a leader shows it to be committed. Raises ValueError if
+        the group is open already, DiskRefused if what the disk holds of it is damaged.
         """
         assert self._node is not None, "not started"
-        assert self._keeper is not None
+        assert self._storage is not None
         if group_id in self.groups:
             raise ValueError(f"group {group_id} is open already on {self.node_id}")
-        kept = self._keeper.open(group_id, founders, machine)
-        group = self.groups[group_id] = Group(group_id, kept, kept.journal, self._settings, self._node)
+        opened = self._storage.open(group_id, founders, machine)
+        group = self.groups[group_id] = Group(
+            group_id, machine, opened.log, self._settings, self._node, count_applied=opened.applied
+        )
         for node_id, incarnation in self.incarnations.items():
             group.peer_up(node_id, incarnation)
         return group
 
-    async def forget_departures(self, is_gone: Callable[[int], bool]) -> None:
-        """Forget what erased replicas had promised in groups that are gone for good: nobody will ever open them."""
-        assert self._keeper is not None, "not started"
-        async with self._keeper.lock:
-            await self._keeper.forget_departures(is_gone)
+    async def forget_tombstones(self, is_gone: Callable[[int], bool]) -> None:
+        """Forget what erased replicas had promised in groups that are gone for good: no node opens them again."""
+        assert self._storage is not None, "not started"
+        async with self._storage.lock:
+            await self._storage.forget_tombstones(is_gone)
 
     async def close_group(self, group_id: int, *, erase: bool) -> None:
         """Stop the replica. With ``erase`` its entries and vote are forgotten, durably: only for a group that is gone
         for good, since a voter that forgot its vote may vote twice. Unknown groups are ignored, so it may be repeated.
         """
-        assert self._keeper is not None, "not started"
+        assert self._storage is not None, "not started"
         group = self.groups.pop(group_id, None)
         if group is not None:
             group.close()
         if self._installer is not None:
-            await self._installer.give_up(group_id)
-        async with self._keeper.lock:
-            self._keeper.kept.pop(group_id, None)
+            await self._installer.cancel(group_id)
+        async with self._storage.lock:
+            self._storage.open_groups.pop(group_id, None)
             if erase:
-                await self._keeper.erase(group_id)
+                await self._storage.erase(group_id)
 
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
-        """Ask another node; its ``on_call`` answers.
+        """Ask another node; the handler that it has for ``serve`` answers.
 
         Raises ConnectionError when the call was surely not sent, TimeoutError when its outcome is unknown, CallFailed
         when the other node's handler failed.
         """
-        return await self._transport.call(node_id, FOR_CLUSTER + payload, timeout_s)
+        return await self._transport.call(node_id, FOR_CLUSTER, payload, timeout_s)
 
-    async def _ask_for_copy(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
-        return await self._transport.call(node_id, FOR_COPIES + payload, timeout_s)
-
-    async def _answer(self, node_id: str, payload: bytes) -> bytes:
-        if payload[:1] == FOR_COPIES and self._offers is not None:
-            return await self._offers.answer(node_id, payload[1:])
-        return await self.on_call(node_id, payload[1:])
-
-    def _on_frame(self, node_id: str, group_id: int, message: RaftMessage) -> None:
-        group = self.groups.get(group_id)
-        if group is not None:
-            group.receive(node_id, message)
+    def serve(self, handler: Callable[[str, bytes], Awaitable[bytes]]) -> None:
+        """Have ``call`` of other nodes answered: (node id, payload) to answer. Until then such calls fail."""
+        self._transport.handlers[FOR_CLUSTER] = handler
 
     def _on_up(self, node_id: str, incarnation: int) -> None:
         for group in self.groups.values():
@@ -215,11 +262,6 @@ class RaftHost:
         for group in self.groups.values():
             group.peer_heard(node_id)
 
-    def _on_durable(self) -> None:
-        assert self._node is not None
-        self._node.disk_moved_on()
-        self._checkpointer.log_moved_on()
-
     def _has_failed(self) -> bool:
         return self._node is None or self._node.failure is not None
 
@@ -227,8 +269,7 @@ class RaftHost:
         assert self._node is not None
         if self._node.failure is None:
             self._node.failure = error
-            self._transport.pulses.stop()
+            self._transport.halt()
             for group in self.groups.values():
                 group.halt()
-            self._node.disk_moved_on()
             self._on_fatal(error)

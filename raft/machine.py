@@ -1,54 +1,44 @@
-"""The protocol that a group runs: a deterministic state machine over raw bytes."""
+"""The protocol that a group runs: a deterministic state machine over raw bytes, and the files that it keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
-from ..partition.image import FileExtent, Image, ImageDamaged
+from ..partition.log.image import FileExtent, Image, ImageDamaged
 
-__all__ = ["CheckpointedMachine", "FileExtent", "Image", "ImageDamaged", "Machine"]
+__all__ = ["FileExtent", "Image", "ImageDamaged", "Machine"]
 
 
 class Machine(Protocol):
-    """A replicated state machine.
+    """A replicated state machine. One that inherits from this class has the defaults below: no files that grow.
 
     Its group calls ``apply`` on the node's event loop, once for each committed command, in log order, on every replica.
-    After a restart the log since the last checkpoint is applied again. The result of a call goes to whoever proposed
-    the command on this node; elsewhere it is thrown away.
-
-    It may have an attribute ``bundles``, true on every replica: commands that were proposed together may share an entry
-    of the log, and then they have one index. Without it each has an index of its own.
+    After a restart it is restored from its checkpoint, and the log since then is applied again. It keeps its files in
+    one directory, flat. Everything but ``inspect`` and the syncs runs on the event loop.
     """
 
-    def apply(self, index: int, term: int, command: bytes) -> object:
-        """Apply the command at ``index``. Deterministic: no clock, no randomness, no IO that can answer differently.
-
-        A refused command returns its refusal. An exception is a bug that every replica would share: it stops the node.
-        """
-        ...
-
-
-@runtime_checkable
-class CheckpointedMachine(Machine, Protocol):
-    """A machine whose state can be kept in a checkpoint, and sent to others.
-
-    It may have a method ``flush``: it is called after a run of applies, before anybody is told of them, so that what
-    they wrote goes to files together. Its exception stops the node, as one of ``apply`` does.
-
-    It may have an attribute ``reclaimable``: bytes of its files that only older images need, and that go when a
-    checkpoint of the present state is stored. They bring the next checkpoint nearer, as commands do.
-
-    It may have an attribute ``unsynced_bytes``, and with it a method ``begin_sync``: what it has written to its files
-    and nobody has begun to sync, and a call that begins it, answering the rest of the work for a thread (None: there is
-    none). It is called when so much has been written that a checkpoint would hold up the write-ahead log, whose syncs
-    share the disk. Nothing relies upon it but the time that appends take; an OSError of it stops the node.
-
-    It keeps its files in one directory, flat. Everything but ``inspect`` and the syncs runs on the event loop.
-    """
+    bundles: bool = False
+    """Equal on every replica. True: commands that were proposed together may share an entry of the log, and then they
+    have one index. False: each command has an index of its own."""
 
     def start(self, directory: Path) -> None:
         """Begin with no state in a fresh, empty directory. Called once, or else ``restore``, before anything else."""
         ...
+
+    def apply(self, index: int, term: int, command: bytes) -> object:
+        """Apply the command at ``index``. Deterministic: no clock, no randomness, no IO that can answer differently.
+
+        The result goes to the caller that proposed the command on this node; every other replica drops it. A refused
+        command returns its refusal. An exception is a bug that every replica would share: it stops the node.
+        """
+        ...
+
+    def flush(self) -> None:
+        """A run of applies is over, and no proposal of it is answered yet: write what they left in memory, together.
+
+        An exception stops the node, as one of ``apply`` does.
+        """
+        return None  # noqa: RET501  # a default, not an abstract method
 
     def capture(self) -> Image:
         """The state after the last apply. Cheap: it copies no file."""
@@ -57,7 +47,7 @@ class CheckpointedMachine(Machine, Protocol):
     def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
         """Replace all state by that of an image, whose files are in ``directory``; perhaps in place of a running state.
 
-        Files are cut to their extents, and whatever else the directory holds is removed. Raises ImageDamaged if
+        Files are cut to their extents, and all other files of the directory are removed. Raises ImageDamaged if
         something is missing, short or unreadable.
         """
         ...
@@ -68,3 +58,24 @@ class CheckpointedMachine(Machine, Protocol):
         Raises ImageDamaged.
         """
         ...
+
+    @property
+    def reclaimable(self) -> int:
+        """Bytes of files that only older images need, and that go when a checkpoint of the present state is stored.
+
+        They bring the next checkpoint nearer, as applied commands do.
+        """
+        return 0
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes that were written to files, and that no sync was begun of."""
+        return 0
+
+    def begin_sync(self) -> Callable[[], None] | None:
+        """Begin to sync what was written. Returns the rest of the work, for a thread; None if there is none.
+
+        Called when ``unsynced_bytes`` are so many that the sync of a checkpoint would hold up those of the write-ahead
+        log on the same disk. Only the latency of appends depends on it; an OSError of it stops the node.
+        """
+        return None

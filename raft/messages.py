@@ -1,4 +1,4 @@
-"""What nodes say to each other: the values that frames.py turns into bytes and back.
+"""What nodes say to each other: the values that codec.py turns into bytes and back.
 
 Terms, indexes, rounds and call ids are u64. Only values live here: no bytes, no sockets.
 """
@@ -42,7 +42,7 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
     round: int
 
 
-class Rest(msgspec.Struct, frozen=True, gc=False):
+class Quiesce(msgspec.Struct, frozen=True, gc=False):
     """Leader to follower: you have all there is, up to ``commit_index``, and all of it is committed. There will be no
     heartbeats until something happens. Answered, by an AppendAck, only if that is not so.
     """
@@ -75,7 +75,7 @@ class PreVoteReply(msgspec.Struct, frozen=True, gc=False):
 class RequestVote(msgspec.Struct, frozen=True, gc=False):
     """Vote for me in ``term``: my log ends at (``last_index``, ``last_term``).
 
-    ``is_handover``: the leader itself asked for this election, so nobody waits for it to fall silent.
+    ``is_handover``: the leader itself asked for this election, so voters need not wait until it falls silent.
     """
 
     term: int
@@ -135,6 +135,6 @@ class Ping(msgspec.Struct, frozen=True, gc=False):
 
 
 RaftMessage = (
-    AppendEntries | AppendAck | Offer | Rest | Wake | PreVote | PreVoteReply | RequestVote | VoteReply | TimeoutNow
+    AppendEntries | AppendAck | Offer | Quiesce | Wake | PreVote | PreVoteReply | RequestVote | VoteReply | TimeoutNow
 )
 Message = RaftMessage | Call | Reply | Hello | Refusal | Ping

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .frames import FRAME_BYTES_MAX
+from .net.codec import FRAME_BYTES_MAX
 
 OVERHEAD_BYTES = 1 << 20
 """Ample for what a message holds besides the bytes of its entries."""
@@ -13,8 +13,8 @@ class RaftSettings:
     """Every group of a node has the same; nodes of a cluster should agree on the times."""
 
     election_timeout_ms_min: int = 600
-    """A leader that hears from no majority for this long steps down; so long a follower supports nobody else. Below
-    four heartbeats, a busy machine flaps."""
+    """A leader that hears from no majority for this long steps down. For as long a follower that has heard its leader
+    votes for no other candidate. Below four heartbeats, a busy machine flaps."""
     election_timeout_ms_max: int = 1200
     """A follower that hears nothing for a time drawn between the two asks for an election."""
     heartbeat_ms: int = 150

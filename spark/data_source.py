@@ -1,7 +1,7 @@
 """``format("stockade")``: topics as DataFrames, with the columns of Spark's Kafka connector.
 
-The driver plans ranges of offsets; tasks fetch them as Arrow from the partitions' leaders and hand Arrow on. What can
-be decided without Spark is in the other modules of this folder.
+The driver plans ranges of offsets; tasks fetch them as Arrow from the partitions' leaders and give Arrow to Spark. Code
+that needs no Spark is in source/ and sink/.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +19,15 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from .columns import schema_text
-from .narrow import Narrowed
-from .options import ReadOptions, parse_any_options, parse_read_options
-from .ranges import split
+from .options import short
 from .sink.writer import batch_writer, stream_writer
-from .stream import StockadeStreamReader
-from .tasks import client_of, read_task, tasks_of
-from .topics import look, planned
+from .source.filters import AcceptedFilters
+from .source.planning.options import ReadOptions, parse_any_options, parse_read_options
+from .source.planning.ranges import split
+from .source.rows.columns import schema_text
+from .source.stream import StockadeStreamReader
+from .source.tasks import client_of, read_task, tasks_of
+from .source.topics import look, planned
 
 
 class StockadeSource(DataSource):  # type: ignore[misc]
@@ -37,11 +38,13 @@ class StockadeSource(DataSource):  # type: ignore[misc]
         """The name for ``format``."""
         return "stockade"
 
+    @short
     def schema(self) -> str:
         """The columns of Spark's Kafka connector; ``headers`` and the record's origin on request."""
         options = parse_any_options(self.options)
         return schema_text(options.include_headers, options.include_origin)
 
+    @short
     def reader(self, schema: StructType) -> "StockadeBatchReader":
         """A reader of one query."""
         options = parse_read_options(self.options, "batch")
@@ -49,32 +52,37 @@ class StockadeSource(DataSource):  # type: ignore[misc]
         kind = FilteringBatchReader if options.filter_pushdown else StockadeBatchReader
         return kind(options, schema)
 
+    @short
     def streamReader(self, schema: StructType) -> StockadeStreamReader:  # noqa: N802
         """A reader of one streaming query."""
         return StockadeStreamReader(parse_read_options(self.options, "stream"), schema)
 
+    @short
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer of one batch."""
         return batch_writer(self.options, schema, overwrite)
 
+    @short
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """A writer of one streaming query."""
         return stream_writer(self.options, schema)
 
 
 class StockadeBatchReader(DataSourceReader):  # type: ignore[misc]
-    """Reads what the topics hold now. Planned on the driver, pickled, and then used by every task."""
+    """Reads the records that the topics hold now. Spark plans it on the driver, and pickles it for every task."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._narrowed = Narrowed()
+        self._filters = AcceptedFilters()
 
+    @short
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each range of offsets. The log ends are read now; rows appended later are not part of the query."""
+        """One partition for each range of offsets. Log ends are read now: later rows are not part of the query."""
         with closing(client_of(self._options)) as client:
+            client.connect()
             found = look(client, self._options.selection)
-            ranges = planned(client, self._options, found.seen, self._narrowed)
+            ranges = planned(client, self._options, found.seen, self._filters)
         pieces = split(ranges, self._options.min_partitions)
         return [InputPartition(task) for task in tasks_of(pieces, found.leaders, self._options)]
 
@@ -86,12 +94,12 @@ class StockadeBatchReader(DataSourceReader):  # type: ignore[misc]
 
 
 class FilteringBatchReader(StockadeBatchReader):
-    """Takes filters over (option ``filterPushdown``, with ``spark.sql.python.filterPushdown.enabled``)."""
+    """Accepts filters (option ``filterPushdown``, with ``spark.sql.python.filterPushdown.enabled``)."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Those that Spark still has to apply."""
+        """Accept filters; return those that Spark must still apply."""
         return [each for each in filters if not self._take(each)]
 
     def _take(self, each: Filter) -> bool:
         column, value = getattr(each, "attribute", ()), getattr(each, "value", None)
-        return self._narrowed.take(type(each).__name__, column, value)
+        return self._filters.take(type(each).__name__, column, value)

@@ -1,7 +1,7 @@
-"""One file that has the data source and nothing else: for drivers and executors on which Stockade is not installed.
+"""Writes ``stockade.zip``, which has the data source alone, for drivers and executors without Stockade.
 
-``stockade.zip`` goes to ``spark-submit --py-files`` or ``spark.submit.pyFiles``. It needs pyspark and pyarrow there, no
-other library, and nothing of the server is in it.
+Give it to ``spark-submit --py-files`` or ``spark.submit.pyFiles``. It needs pyspark and pyarrow, no other library, and
+has no code of the server.
 """
 
 import argparse
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDERS = ("partition", "client", "spark")
-"""Of stockade: what this folder imports, and what that imports."""
+"""Folders of stockade that the data source imports, directly or not."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_zip(target: Path) -> None:
-    """Write the file; the same sources give the same bytes."""
+    """Write the file. The same sources give the same bytes."""
     scratch = target.with_name(f"{target.name}.new")
     with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in sorted(_files()):
@@ -25,7 +25,7 @@ def write_zip(target: Path) -> None:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Names in the file, and where their bytes are."""
+    """(name in the zip, source file) of each module."""
     home = Path(__file__).parent.parent
     root = home.parent
     folders = [home / name for name in FOLDERS]

@@ -17,10 +17,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
-from stockade.client.plain_http import PlainAnswer, PlainHttp
+from stockade.client.blocking.http import PlainAnswer, PlainHttp
+from stockade.spark.data_source import StockadeSource
 from stockade.spark.sink.options import parse_write_options
 from stockade.spark.sink.writer import StockadeStreamWriter
-from stockade.spark.source import StockadeSource
 
 SLOW_S = 150
 """A slow task stages after this time even if Spark does not run it a second time."""

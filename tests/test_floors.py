@@ -4,9 +4,10 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from itertools import chain
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain, pairwise
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -19,48 +20,39 @@ OUTSIDE = {"chaos", "spark", "client"}
 PACKAGES = {"stockade", "pyspark_stockade"}
 
 OWNERS = {
-    "pysyncobj": ["raft/engine.py"],
-    "aiohttp": ["http_api/*", "client/transport.py"],
+    "pysyncobj": ["raft/core/raft_node.py"],
+    "aiohttp": ["http_api/*", "client/transport/http.py"],
     "yarl": ["http_api/*"],
     "multidict": ["http_api/*"],
     "yaml": ["http_api/contract.py"],
-    "orjson": ["http_api/wire.py"],
+    "orjson": ["http_api/codec/json_codec.py"],
     "prometheus_client": ["http_api/*"],
-    "py4j": ["spark/pipelines/evidence.py"],
-    "pyspark": ["spark/source.py", "spark/stream.py", "spark/sink/writer.py", "spark/pipelines/*"],
+    "py4j": ["spark/pipelines/audit/evidence.py"],
+    "pyspark": ["spark/data_source.py", "spark/source/stream.py", "spark/sink/writer.py", "spark/pipelines/*"],
     "uvloop": ["cli/*"],
     "click": ["cli/*"],
     "rich": ["cli/*"],
     "opentelemetry": ["client/telemetry.py"],
-    "cryptography": ["cli/authority.py"],
-    "isal": ["partition/checksum.py"],
+    "cryptography": ["cli/node/authority.py"],
+    "isal": ["partition/records/checksum.py"],
+    "toxiproxy": ["chaos/system/toxiproxy_library.py"],
     "pyarrow": ["*/*"],
     "msgspec": ["*/*"],
 }
 """Every dependency, and the files that may import it."""
 
-UNDECLARED = {"multidict", "yarl", "yaml", "atheris", "nats", "opentelemetry"}
-"""The first two come with aiohttp; the others are for making the contract's document, for `make fuzz`, and a peer's
-client to measure beside ours; opentelemetry is what opentelemetry-api installs.
+UNDECLARED = {"multidict", "yarl", "yaml", "atheris", "nats", "opentelemetry", "toxiproxy"}
+"""The first two come with aiohttp; the next three are for making the contract's document, for `make fuzz`, and a peer's
+client to measure beside ours; the last two are what opentelemetry-api and toxiproxy-python install.
 """
 
 PURE = [
-    *("partition/*", "cluster/catalog.py", "cluster/registry.py", "cluster/ownership.py", "cluster/placement.py"),
-    *("cluster/membership.py", "cluster/nodes.py", "cluster/moves.py"),
-    *("cluster/controller.py", "cluster/*commands.py", "cluster/model.py", "cluster/parts.py", "cluster/decisions.py"),
-    *("cluster/questions.py", "cluster/acquiring.py", "cluster/grants.py", "cluster/queue.py", "cluster/endings.py"),
-    *("cluster/fences.py", "cluster/resources.py", "cluster/reader_fences.py", "cluster/enrolments.py"),
-    *("cluster/sessions.py", "cluster/state.py", "cluster/work.py", "cluster/leases.py", "client/accumulator.py"),
-    *("chaos/checkers.py", "spark/options.py", "spark/places.py", "spark/ranges.py", "spark/progress.py"),
-    *("spark/columns.py", "spark/origins.py", "spark/fetch.py"),
+    *("partition/*", "cluster/controller/*", "client/producer/queue/*", "chaos/checkers/*"),
+    *("spark/source/planning/*", "spark/source/rows/*"),
 ]
-INPUT_OUTPUT = [
-    *("partition/segments.py", "partition/segment_files.py", "partition/stage_files.py", "partition/stored.py"),
-    "partition/switches.py",
-]
-"""The exceptions: they read and write files, or stop the process for a test, and are as free of clock and chance as
-the rest.
-"""
+"""Folders without clock, asyncio, randomness, files and sockets; a folder counts with all that lies in it."""
+INPUT_OUTPUT = ["partition/log/*", "partition/durable/*"]
+"""The exceptions: they read and write files, and are as free of clock and chance as the rest."""
 CLOCK = {"asyncio", "datetime", "sched", "threading", "time"}
 CHANCE = {"random", "secrets", "uuid"}
 OUTER_WORLD = {"fcntl", "io", "mmap", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "tempfile"}
@@ -171,6 +163,74 @@ def test_imports_go_down_only() -> None:
     report([fault for path in python(*FLOORS) for fault in floor_faults(path, text(path))])
 
 
+def unit_of(path: PurePosixPath, folders_with_folders: Collection[PurePosixPath]) -> str:
+    """The subpackage of a module; the module itself where its folder has subpackages, which then stand beside it."""
+    stands_alone = path.parent in folders_with_folders
+    return str(path.with_suffix("") if stands_alone or path.name == "__init__.py" else path.parent)
+
+
+def targets(path: PurePosixPath, source: str, files: Collection[PurePosixPath]) -> Iterator[PurePosixPath]:
+    """The files of the product that a file imports, late imports included."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*path.parts[:-1]][: len(path.parts) - node.level]
+            module = [*base, *(node.module.split(".") if node.module else [])]
+            for parts in (module, *([*module, alias.name] for alias in node.names)):
+                if (found := PurePosixPath(*parts).with_suffix(".py")) in files:
+                    yield found
+
+
+def cycle_faults(sources: Mapping[PurePosixPath, str]) -> list[str]:
+    """Subpackages that import each other in a circle, named with one import for each step."""
+    parents = {parent for path in sources for parent in path.parent.parents if parent != PurePosixPath(".")}
+    steps: dict[str, dict[str, str]] = {}
+    for path, source in sources.items():
+        here = unit_of(path, parents)
+        for target in targets(path, source, sources):
+            if (there := unit_of(target, parents)) != here:
+                steps.setdefault(here, {}).setdefault(there, f"{path} imports {target}")
+    try:
+        tuple(TopologicalSorter(steps).static_order())
+    except CycleError as error:
+        circle = error.args[1]
+        return [steps[importer][imported] for imported, importer in pairwise(circle)]
+    return []
+
+
+def test_subpackages_import_one_way() -> None:
+    report(cycle_faults({path: text(path) for path in python(*FLOORS)}))
+
+
+def imported_folders(sources: Mapping[PurePosixPath, str]) -> dict[PurePosixPath, set[str]]:
+    """For each folder of the product, the other folders that its own modules import, as dotted names."""
+    found: dict[PurePosixPath, set[str]] = {}
+    for path, source in sources.items():
+        here = found.setdefault(path.parent, set())
+        here.update(".".join(target.parent.parts) for target in targets(path, source, sources))
+    return {folder: names - {".".join(folder.parts)} for folder, names in found.items()}
+
+
+def may_import(init: str) -> str:
+    """What a folder's ``__init__.py`` says it may import: the end of its docstring, on one line."""
+    _, marker, said = (ast.get_docstring(ast.parse(init)) or "").partition("\nMay import: ")
+    return " ".join(said.split()) if marker else "(no such line)"
+
+
+def permission_faults(sources: Mapping[PurePosixPath, str]) -> list[str]:
+    """Folders that import what their ``__init__.py`` does not name, or name what they do not import."""
+    faults = []
+    for folder, names in sorted(imported_folders(sources).items()):
+        wanted = ", ".join(sorted(names)) + "." if names else "nothing of the house."
+        if (said := may_import(sources[folder / "__init__.py"])) != wanted:
+            faults.append(f"{folder}/__init__.py: say 'May import: {wanted}', not {said!r}")
+    return faults
+
+
+def test_each_folder_says_what_it_may_import() -> None:
+    report(permission_faults({path: text(path) for path in python(*FLOORS)}))
+
+
 def test_no_folder_is_imported_without_its_package() -> None:
     everywhere = python(*FLOORS, "src", "tests", "tools", "bench", "examples")
     report([fault for path in everywhere for fault in bare_faults(path, text(path))])
@@ -246,9 +306,9 @@ def test_a_folder_imported_with_its_package_is_fine() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "count"),
     [
-        ("raft/group.py", "import pysyncobj.syncobj", 1),
-        ("raft/engine.py", "import pysyncobj.syncobj", 0),
-        ("client/metadata.py", "from aiohttp import ClientSession", 1),
+        ("raft/core/group.py", "import pysyncobj.syncobj", 1),
+        ("raft/core/raft_node.py", "import pysyncobj.syncobj", 0),
+        ("client/transport/metadata.py", "from aiohttp import ClientSession", 1),
         ("http_api/app.py", "from aiohttp import web", 0),
         ("http_api/console/page.py", "from aiohttp import web", 0),
         ("cluster/x.py", "import requests", 1),
@@ -270,15 +330,56 @@ def test_a_library_that_nobody_asked_for_is_found() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "count"),
     [
-        ("partition/machine.py", "import time", 1),
-        ("partition/machine.py", "from datetime import datetime", 1),
-        ("partition/machine.py", "def f():\n    import random", 1),
-        ("partition/machine.py", "open('x')", 1),
-        ("partition/machine.py", "import os.path", 1),
-        ("partition/machine.py", "from .sequences import time", 0),
-        ("partition/segments.py", "import os\nopen('x')", 0),
-        ("partition/segments.py", "import asyncio", 1),
+        ("partition/state/machine.py", "import time", 1),
+        ("partition/state/machine.py", "from datetime import datetime", 1),
+        ("partition/state/machine.py", "def f():\n    import random", 1),
+        ("partition/state/machine.py", "open('x')", 1),
+        ("partition/state/machine.py", "import os.path", 1),
+        ("partition/state/machine.py", "from .producers import time", 0),
+        ("partition/log/segments.py", "import os\nopen('x')", 0),
+        ("partition/log/segments.py", "import asyncio", 1),
     ],
 )
 def test_a_clock_chance_or_a_file_where_none_may_be_is_found(path: str, source: str, count: int) -> None:
     assert len(purity_faults(PurePosixPath(path), source)) == count
+
+
+@pytest.mark.parametrize(
+    ("sources", "count"),
+    [
+        ({"raft/a/x.py": "from ..b.y import f", "raft/b/y.py": "from ..a import x"}, 2),
+        (
+            {
+                "raft/a/x.py": "from ..b.y import f",
+                "raft/b/y.py": "def f():\n    from ..c.z import g",
+                "raft/c/z.py": "from ..a.x import h",
+            },
+            3,
+        ),
+        ({"raft/a/x.py": "from .. import host", "raft/host.py": "from .a.x import f"}, 2),
+        ({"raft/a/x.py": "from ..settings import S", "raft/host.py": "from .a.x import f", "raft/settings.py": ""}, 0),
+        ({"raft/a/x.py": "from ..b.y import f\nfrom .z import g", "raft/a/z.py": "", "raft/b/y.py": ""}, 0),
+    ],
+)
+def test_subpackages_that_import_in_a_circle_are_found(sources: dict[str, str], count: int) -> None:
+    assert len(cycle_faults({PurePosixPath(name): source for name, source in sources.items()})) == count
+
+
+@pytest.mark.parametrize(
+    ("init", "source", "count"),
+    [
+        ('"""Takes.\n\nMay import: raft.b, raft.c.\n"""', "from ..b.y import f\nfrom ..c import z", 0),
+        ('"""Takes.\n\nMay import: raft.b,\nraft.c.\n"""', "from ..b.y import f\nfrom ..c import z", 0),
+        ('"""Takes.\n\nMay import: nothing of the house.\n"""', "from .w import f\nimport os", 0),
+        ('"""Takes.\n\nMay import: raft.b.\n"""', "from ..b.y import f\ndef f():\n    from ..c import z", 1),
+        ('"""Takes.\n\nMay import: raft.b, raft.c.\n"""', "from ..b.y import f", 1),
+        ('"""Takes."""', "from .w import f", 1),
+    ],
+)
+def test_a_folder_that_imports_what_it_does_not_say_is_found(init: str, source: str, count: int) -> None:
+    nothing = '"""May import.\n\nMay import: nothing of the house.\n"""'
+    sources = {
+        **{"raft/a/__init__.py": init, "raft/a/x.py": source, "raft/a/w.py": ""},
+        **{"raft/b/__init__.py": nothing, "raft/b/y.py": "", "raft/c/__init__.py": nothing, "raft/c/z.py": ""},
+    }
+    assert len(permission_faults({PurePosixPath(name): source for name, source in sources.items()})) == count

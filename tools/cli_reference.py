@@ -1,7 +1,4 @@
-"""Writes docs/cli.md of the commands themselves: ``python tools/cli_reference.py``. A test compares the two.
-
-What has a page of its own is named and not repeated here.
-"""
+"""Writes docs/cli.md from the help of the commands: ``python tools/cli_reference.py``. A test compares the two."""
 
 import inspect
 import re
@@ -10,42 +7,42 @@ from pathlib import Path
 
 import click
 
-from stockade.cli.exits import MEANINGS
 from stockade.cli.main import main as stockade
-from stockade.cli.manual import Connection, Explained
+from stockade.cli.ui.exits import MEANINGS
+from stockade.cli.ui.manual import Connection, Explained
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 ELSEWHERE = {"chaos": "chaos.md", "pipeline": "spark.md"}
-"""Commands that other pages describe."""
+"""Commands that other pages describe; docs/cli.md only links to them."""
 
 HEAD = """# The command line
 
 <!-- Made by tools/cli_reference.py of the commands' own help: change that, and run it again. -->
 
-`stockade COMMAND --help` tells what is here. {elsewhere}
+`stockade COMMAND --help`, or `-h`, prints the same text. {elsewhere}
 
-`eval "$(stockade completion bash)"` (also zsh, fish) lets the shell complete commands, options, and the names of
-topics, groups, producers and nodes of the cluster that runs.
+`eval "$(stockade completion bash)"` (also zsh, fish) makes the shell complete commands, options, and the names of
+topics, groups, producers and nodes of the running cluster.
 
 ## What all commands have in common
 
-**Output.** A command that prints facts takes `--output table` (the default, for people) or `--output json`: one
-document on one line, with the names and units of the HTTP interface (`openapi.yaml`). Commands that print a stream
-(`consume --output json`, `refused`, `metrics`) write one object a line. `hold` and `own` leave the output to COMMAND,
-and tell on standard error why they ended it. Fields may be added, never renamed. Facts go to standard output;
-progress, questions and errors to standard error. Nothing is decorated where there is no terminal, and `NO_COLOR` is
-obeyed. Questions are asked at a terminal only; `--yes` answers them.
+**Output.** A command that prints facts takes `--output table` (the default, for people) or `--output json`, short
+`--json`: one document on one line, with the names and units of the HTTP interface (`openapi.yaml`). Commands that
+print a stream (`consume --output json`, `refused`, `metrics`) write one object on each line. `hold` and `own` leave
+standard output to COMMAND, and say on standard error why they ended it. Fields may be added, never renamed. Facts go
+to standard output; progress, questions and errors go to standard error. Output has colours only on a terminal, and
+`NO_COLOR` turns them off. Commands ask questions only at a terminal; `--yes` answers them.
 
 **Errors** say what happened, the stable code of the HTTP interface, and what to do next. With `--output json` they are
 one JSON object on standard error: `code`, `detail`, `hint`, `exit_code`, `retriable`, `no_side_effects`, and the fields
-of the problem. A wrong configuration is told with all its faults at once.
+of the problem. A wrong configuration is reported with all its faults at once.
 
 **Exit codes** mean the same everywhere:
 
 {exits}
 
-**Connection.** Commands that ask a cluster take these options, after the command's name; an environment variable does
-instead.
+**Connection.** Commands that talk to a cluster take these options, after the command's name, or from environment
+variables.
 
 {connection}
 """
@@ -57,7 +54,7 @@ def page() -> str:
     [common] = [command for path, command in _commands(stockade, ()) if path == ("topics", "list")]
     shared = [option for option in common.params if isinstance(option, Connection)]
     links = " and ".join(f"`stockade {name}` ([{file}]({file}))" for name, file in ELSEWHERE.items())
-    head = HEAD.format(exits=exits, connection=_options(shared), elsewhere=f"Pages of their own have {links}.")
+    head = HEAD.format(exits=exits, connection=_options(shared), elsewhere=f"Other pages describe {links}.")
     return "\n".join([head, *(_section(path, command) for path, command in _commands(stockade, ()))])
 
 

@@ -72,7 +72,7 @@ def install_wheel(requirement: str, into: Path) -> Path:
 
 
 def link(path: Path, target: Path) -> Path:
-    """Make ``path`` a link to ``target``, whatever it was before."""
+    """Make ``path`` a link to ``target``, in place of any file there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.symlink_to(target)
@@ -142,10 +142,10 @@ def java_homes() -> list[Path]:
 def suits_spark(home: Path) -> bool:
     """Whether this JAVA_HOME is recent enough and starts with the flag that Spark gives it."""
     try:
-        told = run([home / "bin" / "java", VECTOR_MODULE, "-version"])
+        output = run([home / "bin" / "java", VECTOR_MODULE, "-version"])
     except CannotHave:
         return False
-    return version_in(told.partition("version")[2]) >= JAVA_MIN
+    return version_in(output.partition("version")[2]) >= JAVA_MIN
 
 
 SETUPS: dict[str, Callable[[Path], str]] = {"toxiproxy": toxiproxy, "java": java}

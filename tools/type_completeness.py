@@ -1,4 +1,5 @@
-"""Whether every public name has a type of its own, so that nobody guesses: ``python tools/type_completeness.py``.
+"""Checks that every public name has a declared type, so that no type checker must infer it: ``python
+tools/type_completeness.py``.
 
 It asks ``pyright --verifytypes``, in the shape that PyPI has whole (basedpyright). Types that other packages do not
 tell are not ours to mend; what stands on Spark is looked at only where Spark is installed.

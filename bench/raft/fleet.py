@@ -44,7 +44,7 @@ class Fleet:
             self.kill(node)
 
     def start(self, node: str) -> None:
-        """Start a node, and open on it whatever groups the others have."""
+        """Start a node, and open on it all groups of the others."""
         self.processes[node] = subprocess.Popen(
             [sys.executable, str(WORKER), node, *self._options],
             stdin=subprocess.PIPE,
@@ -131,7 +131,7 @@ class Fleet:
                     return result | {"cpu_us": (self._cpu_s() - before) / result["commits"] * 1e6}
             first, *others = self.processes
             for node in others:
-                self.ask(node, "hand_over", to=first)
+                self.ask(node, "transfer_leadership", to=first)
             time.sleep(0.1)
         raise TimeoutError(f"no node leads all of {len(groups)} groups")
 

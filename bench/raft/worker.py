@@ -21,9 +21,9 @@ import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
-from stockade.raft.group import Committed, Group
+from stockade.raft.core.group import Committed, Group
 from stockade.raft.host import RaftHost, RaftSettings
-from stockade.raft.machine import Image
+from stockade.raft.machine import Image, Machine
 
 NODES = ("n1", "n2", "n3")
 GARBAGE_THRESHOLD = 50_000
@@ -35,7 +35,7 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-class Nothing:
+class Nothing(Machine):
     """A machine that does nothing, so that only replication is measured."""
 
     bundles = True
@@ -102,7 +102,7 @@ class Worker:
         self.commands: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
             "open": self.open,
             "load": self.load,
-            "hand_over": self.hand_over,
+            "transfer_leadership": self.transfer_leadership,
             "status": self.status,
             "probe": self.probe,
             "trickle": self.trickle,
@@ -135,7 +135,7 @@ class Worker:
             profiler.dump_stats(profile)
         return result
 
-    async def hand_over(self, to: str) -> None:
+    async def transfer_leadership(self, to: str) -> None:
         """Have another node lead what is led here, as far as it is well."""
         mine = [group for group in self._host.groups.values() if group.is_leader]
         await asyncio.gather(*[group.transfer(to, 5.0) for group in mine], return_exceptions=True)
@@ -149,7 +149,7 @@ class Worker:
             "rss_mb": resident_mb(),
             "leads": sum(group.is_leader for group in groups),
             "led": sum(group.leader is not None for group in groups),
-            "resting": sum(group._member.is_resting for group in groups),
+            "resting": sum(group.is_resting for group in groups),
             "terms": sum(group.term for group in groups),
             "role_changes": self._role_changes,
         }

@@ -1,21 +1,80 @@
-"""Judges what fencing promises: one writer at a time, epochs given once, certificates that tell the truth.
+"""Judges fencing: one writer at a time, each epoch granted once, true outcome certificates.
 
-Pure functions over Evidence, like those of checkers.py, which lists them.
+The rule: if epoch e of a scope was answered to a client before an operation began, an operation with a token of an
+epoch below e must be refused. Pure functions over Evidence; verdicts.py lists them.
 """
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import accumulate
 
 import msgspec
 
-from ..partition.commands import SEQUENCE_MODULUS
-from .evidence import Evidence, ReplicaLog, Stamp, names_of
-from .history import Event, Operation
-from .superseding import Grants, Seat, claimed, granted
+from ...partition.commands import SEQUENCE_MODULUS
+from ..history.evidence import Evidence, ReplicaLog, Stamp, names_of
+from ..history.history import Event, Operation
+
+EpochScope = tuple[str, Hashable]
+"""What has epochs: the slot of a partition, a resource, a producer id."""
+
+
+class Grants:
+    """For each scope: the highest epoch that was answered to any client, over time."""
+
+    def __init__(self, granted: Iterable[tuple[EpochScope, int, int]]) -> None:
+        """``granted``: (scope, when it was answered, epoch)."""
+        scopes: dict[EpochScope, list[tuple[int, int]]] = {}
+        for scope, at_ns, epoch in granted:
+            scopes.setdefault(scope, []).append((at_ns, epoch))
+        self._known: dict[EpochScope, tuple[list[int], list[int]]] = {}
+        for scope, pairs in scopes.items():
+            pairs.sort()
+            self._known[scope] = ([at for at, _ in pairs], list(accumulate((epoch for _, epoch in pairs), max)))
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> "Grants":
+        """Every grant of a slot, every ownership and every identity that was answered."""
+        return cls(
+            (scope, op.end.t_mono_ns, epoch)
+            for op in evidence.operations
+            if op.end is not None and op.outcome == "ok" and op.invoke.f in {"acquire", "own", "init"}
+            for scope, epoch in granted(op)
+        )
+
+    def newer(self, scope: EpochScope, epoch: int, at_ns: int) -> int | None:
+        """A higher epoch of the scope that was answered before ``at_ns``; None if there was none."""
+        times, epochs = self._known.get(scope, ([], []))
+        before = bisect_left(times, at_ns)
+        highest = epochs[before - 1] if before else epoch
+        return highest if highest > epoch else None
+
+
+def granted(op: Operation) -> list[tuple[EpochScope, int]]:
+    """The epochs that a successful acquire, own or init was granted."""
+    assert op.end is not None
+    if op.invoke.f == "init" and op.end.producer_id is not None and op.end.producer_epoch is not None:
+        return [(("producer", op.end.producer_id), op.end.producer_epoch)]
+    if op.end.epoch is None:
+        return []
+    if op.invoke.f == "own":
+        return [(("resource", op.invoke.resource), op.end.epoch)]
+    return [(("slot", op.invoke.partition), op.end.epoch)] if op.invoke.f == "acquire" else []
+
+
+def claimed(invoked: Event) -> list[tuple[EpochScope, int]]:
+    """The epochs with which an append was sent: of its token or fence_epoch, and of its producer."""
+    scopes: list[tuple[EpochScope, int]] = []
+    if invoked.epoch is not None:
+        scope = ("slot", invoked.partition) if invoked.resource is None else ("resource", invoked.resource)
+        scopes.append((scope, invoked.epoch))
+    if invoked.producer_id is not None and invoked.producer_epoch is not None:
+        scopes.append((("producer", invoked.producer_id), invoked.producer_epoch))
+    return scopes
 
 
 def zombie(evidence: Evidence) -> Iterator[str]:
-    """Epochs never decrease along the log, each belongs to one writer, and no append under an old one succeeds:
+    """Epochs never decrease along the log, each belongs to one writer, and no append with an old epoch succeeds:
     neither of a slot, nor of an owned resource, nor of a producer's name.
     """
     claims = _Claims.of(evidence)
@@ -30,21 +89,19 @@ def zombie(evidence: Evidence) -> Iterator[str]:
 
 
 def epoch_uniqueness(evidence: Evidence) -> Iterator[str]:
-    """No fencing epoch of a partition or resource, and no epoch of a producer's identity, is given to two processes."""
-    holders: dict[tuple[Seat, int], str] = {}
+    """No fencing epoch of a partition or resource, and no epoch of a producer id, is granted to two processes."""
+    holders: dict[tuple[EpochScope, int], str] = {}
     for op in evidence.operations:
         if op.end is None or op.outcome != "ok":
             continue
-        for seat, epoch in granted(op):
-            holder = holders.setdefault((seat, epoch), op.invoke.process)
+        for scope, epoch in granted(op):
+            holder = holders.setdefault((scope, epoch), op.invoke.process)
             if holder != op.invoke.process:
-                yield f"epoch {epoch} of {seat[0]} {seat[1]} was granted to {holder} and to {op.invoke.process}"
+                yield f"epoch {epoch} of {scope[0]} {scope[1]} was granted to {holder} and to {op.invoke.process}"
 
 
 def outcome_certificate(evidence: Evidence) -> Iterator[str]:
-    """What a fencing refusal says about the refused batch, committed at these offsets or absent, is what the
-    log shows.
-    """
+    """The outcome certificate of a fencing refusal, committed at these offsets or absent, agrees with the log."""
     certified = [op for op in evidence.operations if op.end is not None and op.end.outcome is not None]
     for log in evidence.distinct_logs():
         stored = {stamp: offset for stamp, offset in zip(log.stamps, log.offsets, strict=True) if stamp is not None}
@@ -54,7 +111,7 @@ def outcome_certificate(evidence: Evidence) -> Iterator[str]:
 
 
 def process_of(name: str) -> str:
-    """Who wrote a record: what stands in its name before the mark of the partition, and of an attempt."""
+    """The writer of a record: the part of its name before the marks of the partition and of an attempt."""
     return name.rpartition("/")[0].partition("@")[0].partition("+")[0]
 
 
@@ -68,12 +125,12 @@ def stamps_of(event: Event) -> list[Stamp]:
 
 
 class _Claims(msgspec.Struct, frozen=True):
-    """Under what the records of an evidence were sent, as far as their names tell."""
+    """The claims under which records were sent, by record name."""
 
     owner: Mapping[str, tuple[str, int]]
-    """Of what was written by the owner of a resource: that, and its fence_epoch."""
+    """For records of an owner of a resource: (resource, fence_epoch)."""
     exclusive: AbstractSet[str]
-    """What was sent under a token of an exclusive slot; without an acquire in the evidence, everything."""
+    """Records that were sent with the token of an exclusive slot."""
 
     @classmethod
     def of(cls, evidence: Evidence) -> "_Claims":
@@ -102,7 +159,7 @@ def _decreasing(log: ReplicaLog, what: str, column: Iterable[tuple[Hashable, int
 
 
 def _shared_epochs(log: ReplicaLog, claims: _Claims) -> Iterator[str]:
-    """Epoch 0 is the open slot, which anybody may share; so may anybody share a later one that its owner has left."""
+    """Two writers in one epoch. Epoch 0 is the open slot, which all may share, as a later epoch whose owner left."""
     owners: dict[int, str] = {}
     left: dict[int, str] = {}
     for epoch, name in zip(log.writer_epochs, log.names, strict=True):
@@ -113,13 +170,13 @@ def _shared_epochs(log: ReplicaLog, claims: _Claims) -> Iterator[str]:
         if name not in claims.exclusive:
             left[epoch] = writer
         elif epoch in left:
-            yield f"{place}: {writer} wrote in epoch {epoch} after {left[epoch]}, who shared what {writer} had left"
+            yield f"{place}: {writer} wrote in epoch {epoch} after {left[epoch]} had written there without its token"
         elif owners.setdefault(epoch, writer) != writer:
             yield f"{place}: {owners[epoch]} and {writer} both wrote in epoch {epoch}"
 
 
 def _shared_identities(log: ReplicaLog) -> Iterator[str]:
-    """A producer id in one epoch is one writer."""
+    """Two writers that used one producer id in one epoch."""
     writers: dict[tuple[int, int], str] = {}
     for stamp, name in zip(log.stamps, log.names, strict=True):
         if stamp is None:
@@ -141,13 +198,14 @@ def _wrong_epochs(evidence: Evidence, log: ReplicaLog) -> Iterator[str]:
 
 
 def _late_successes(evidence: Evidence) -> Iterator[str]:
-    """Appends invoked after a higher epoch was answered to somebody, and accepted all the same."""
+    """Appends that were accepted, although a higher epoch had been answered before they began."""
     grants = Grants.of(evidence)
     for op in evidence.ended("append", "ok"):
-        for seat, epoch in claimed(op.invoke):
-            newer = grants.newer(seat, epoch, op.invoke.t_mono_ns)
+        for scope, epoch in claimed(op.invoke):
+            newer = grants.newer(scope, epoch, op.invoke.t_mono_ns)
             if newer is not None:
-                yield f"append {op.invoke.i} of epoch {epoch} of {seat[0]} {seat[1]} accepted after {newer} came"
+                of = f"epoch {epoch} of {scope[0]} {scope[1]}"
+                yield f"append {op.invoke.i} of {of} accepted after epoch {newer} was granted"
 
 
 def _wrong_certificate(op: Operation, stored: dict[Stamp, int]) -> str | None:

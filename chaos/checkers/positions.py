@@ -1,19 +1,19 @@
-"""Judges a group's positions: they only go on, and nobody who was replaced sets one, or reads under its claim.
+"""Judges a consumer group's positions: they never go back, and a replaced member can neither commit nor read.
 
-Pure functions over Evidence, like those of checkers.py, which lists them.
+Pure functions over Evidence; verdicts.py lists them.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate
 
-from .evidence import Evidence
-from .history import Operation
-from .superseding import Grants
+from ..history.evidence import Evidence
+from ..history.history import Operation
+from .fencing import Grants
 
 
 def position(evidence: Evidence) -> Iterator[str]:
-    """A group's committed position never goes back; a member that somebody has replaced neither commits nor reads."""
+    """A group's committed position never goes back; a replaced member neither commits nor reads."""
     yield from _going_back(evidence)
     grants = Grants.of(evidence)
     for op in (*evidence.ended("commit", "ok"), *evidence.ended("poll", "ok")):
@@ -22,11 +22,11 @@ def position(evidence: Evidence) -> Iterator[str]:
             continue
         newer = grants.newer(("resource", resource), op.invoke.epoch, op.invoke.t_mono_ns)
         if newer is not None:
-            yield f"{op.invoke.f} {op.invoke.i} under {op.invoke.epoch} accepted after {newer} came"
+            yield f"{op.invoke.f} {op.invoke.i} under {op.invoke.epoch} accepted after epoch {newer} was granted"
 
 
 def _going_back(evidence: Evidence) -> Iterator[str]:
-    """Whatever was committed before an operation began bounds it from below: what it reads, and what it may set."""
+    """Positions that are read or committed below one that was committed before the operation began."""
     committed: dict[tuple[int | None, str | None], list[tuple[int, int]]] = {}
     for op in evidence.ended("commit", "ok"):
         assert op.end is not None

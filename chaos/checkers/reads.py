@@ -1,18 +1,18 @@
-"""Judges what readers saw: everything that was acknowledged, in order, and nothing that was refused.
+"""Judges reads: readers see every acknowledged record, in order, and no refused one.
 
-Pure functions over Evidence, like those of checkers.py, which lists them.
+Pure functions over Evidence; verdicts.py lists them.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate
 
-from .evidence import Evidence, names_of
-from .history import Operation
+from ..history.evidence import Evidence, names_of
+from ..history.history import Operation
 
 
 def aborted_read(evidence: Evidence) -> Iterator[str]:
-    """What was refused for certain, and never sent again with another end, is in no log, and nobody has read it."""
+    """A record whose every append was refused for certain is in no log and in no read."""
     failed = {name for op in evidence.ended("append", "fail") for name in names_of(op.invoke)}
     failed -= {name for op in evidence.ended("append", "ok", "info") for name in names_of(op.invoke)}
     for log in evidence.distinct_logs():
@@ -24,7 +24,7 @@ def aborted_read(evidence: Evidence) -> Iterator[str]:
 
 
 def stale_read(evidence: Evidence) -> Iterator[str]:
-    """A linearizable read shows everything that was acknowledged before it began."""
+    """A linearizable read shows every record that was acknowledged before it began."""
     acknowledged = _acknowledged_ends(evidence)
     for op in (*evidence.ended("fetch", "ok"), *evidence.ended("poll", "ok")):
         assert op.end is not None
@@ -37,7 +37,7 @@ def stale_read(evidence: Evidence) -> Iterator[str]:
 
 
 def nonmonotonic_poll(evidence: Evidence) -> Iterator[str]:
-    """No poll answers what lies before the offset asked for, or leads back."""
+    """No poll returns records from before the offset asked for."""
     for op in evidence.ended("poll", "ok"):
         first, asked = _first_offset(op), op.invoke.offset or 0
         if first < asked:
@@ -45,7 +45,7 @@ def nonmonotonic_poll(evidence: Evidence) -> Iterator[str]:
 
 
 def skipped_poll(evidence: Evidence) -> Iterator[str]:
-    """No poll passes over records that exist: what it answers begins at the offset asked for, without a hole."""
+    """No poll skips records: its answer begins at the offset asked for, without a hole."""
     for op in evidence.ended("poll", "ok"):
         assert op.end is not None
         first, asked = _first_offset(op), op.invoke.offset or 0
@@ -54,7 +54,7 @@ def skipped_poll(evidence: Evidence) -> Iterator[str]:
 
 
 def unseen(evidence: Evidence) -> Iterator[str]:
-    """What was acknowledged has been read by somebody 30 s after the writers ended, where somebody reads along."""
+    """Every acknowledged record of a partition with readers was read 30 s after the writers ended."""
     drained = [note for note in evidence.notes if note.f == "drained"]
     read: dict[int | None, set[str]] = {}
     for op in evidence.ended("poll", "ok"):
@@ -70,13 +70,13 @@ def unseen(evidence: Evidence) -> Iterator[str]:
 
 
 def _first_offset(op: Operation) -> int:
-    """Of a poll: where its records begin; where nothing was answered, where it leads."""
+    """The offset of a poll's first record; without records, its next offset."""
     assert op.end is not None
     return (op.end.offset or 0) - (op.end.count or 0)
 
 
 def _acknowledged_ends(evidence: Evidence) -> dict[int | None, tuple[list[int], list[int]]]:
-    """For each partition: when appends were acknowledged, and how long the log was known to be from then on."""
+    """For each partition: the times of acknowledgements, and the log end known from each on."""
     ends: dict[int | None, list[tuple[int, int]]] = {}
     for op in evidence.ended("append", "ok"):
         if op.end is not None and op.end.offset is not None:

@@ -1,19 +1,19 @@
-"""Judges how soon a partition takes writes again once everything is mended. Pure."""
+"""Judges how soon a partition accepts writes again once every fault is healed. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from .evidence import Evidence
+from ..history.evidence import Evidence
 
 RECOVERY_S = 60.0
-"""A partition must have acknowledged something this long after everything was mended. Generous: the claim is that it
-recovers at all, on any machine; how soon it does is a figure of the report.
+"""A partition must have acknowledged an append this long after every fault was healed. Generous: the claim is that it
+recovers at all, on any machine; the report has the time that it took.
 """
 
 
 def recovery(evidence: Evidence) -> Iterator[str]:
-    """A partition that was written to before acknowledges an append within 60 s of the first one after everything was
-    mended, every node is ready again, and every replica can be read to its end.
+    """Every node is ready again after every fault was healed, every replica can be read to its end, and every partition
+    that was written before acknowledges an append within 60 s of the first one after the healing.
     """
     lost = [note for note in evidence.notes if note.f == "lost"]
     yield from (f"{note.node}: {next(iter((note.error or '').splitlines()), '')}" for note in lost)
@@ -34,4 +34,4 @@ def recovery(evidence: Evidence) -> Iterator[str]:
             until_ns = asked[bisect_left(asked, at_ns)] + int(RECOVERY_S * 1e9)
             first = bisect_left(answered, at_ns)
             if first == len(answered) or answered[first] > until_ns:
-                yield f"partition {partition} acknowledged nothing within {RECOVERY_S:.0f} s after all was mended"
+                yield f"partition {partition} acknowledged nothing within {RECOVERY_S:.0f} s after the healing"

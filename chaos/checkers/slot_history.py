@@ -1,8 +1,8 @@
-"""Whether what was answered about a slot can have happened one after the other: a small linearizability checker.
+"""A linearizability checker for slots: can the answers about a slot have happened one after the other?
 
-The search is that of Wing and Gong, with Lowe's memory of what was tried. A slot is its topic epoch: an acquire raises
-it, an append under a token needs that very epoch, a look shows it. Epochs only grow, so wherever nothing is under way
-the state is known; between two such moments the search begins anew, and stays small. Pure.
+The search is that of Wing and Gong, with Lowe's cache of visited states. The state of a slot is its topic epoch: an
+acquire raises it, an append with a token needs exactly the token's epoch, a look returns it. Epochs only grow, so the
+state is known whenever no call is in flight; the search starts anew at each such moment, and stays small. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,14 +10,14 @@ from itertools import groupby
 
 import msgspec
 
-from .evidence import Evidence
-from .history import Operation
+from ..history.evidence import Evidence
+from ..history.history import Operation
 
 STEPS_MAX = 200
-"""Of a search, for each call; beyond it a stretch is reported as undecided: better a false alarm than silence."""
+"""Search steps for each call. Beyond it a stretch is reported as undecided: a false alarm is better than silence."""
 
 _LOOKS = frozenset(("epoch", "share"))
-"""What shows the topic epoch and leaves it as it is: who shares a slot writes in the epoch that it finds."""
+"""Calls that return the topic epoch and do not change it. A client that shares a slot writes in the present epoch."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -30,15 +30,15 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     i: int
 
     def then(self, epoch: int) -> int | None:
-        """The epoch after it, when it happens at ``epoch``; None: it cannot happen there."""
+        """The epoch after this call if it happens at ``epoch``; None if it cannot happen there."""
         if self.raises:
             return self.epoch if self.epoch > epoch else None
         return epoch if self.epoch == epoch else None
 
 
 def slot_history(evidence: Evidence) -> Iterator[str]:
-    """Acquires, appends under tokens and looks at the topic epoch of one partition have a linear order that explains
-    every answer.
+    """Acquires, appends with tokens and looks at the topic epoch of a partition have a linear order that explains every
+    answer.
     """
     calls = sorted(_calls(evidence), key=lambda entry: entry[0])
     for partition, entries in groupby(calls, lambda entry: entry[0]):
@@ -48,7 +48,7 @@ def slot_history(evidence: Evidence) -> Iterator[str]:
 
 
 def judge_calls(calls: Sequence[Call], start: int = 0) -> Iterator[str]:
-    """What is wrong with the calls of one slot whose epoch was ``start``."""
+    """The violations among the calls of one slot whose first epoch was ``start``."""
     epoch = start
     for stretch in _stretches(calls):
         found = linearizable(stretch, epoch)
@@ -60,7 +60,7 @@ def judge_calls(calls: Sequence[Call], start: int = 0) -> Iterator[str]:
 
 
 def linearizable(calls: Sequence[Call], start: int) -> bool | None:
-    """Whether some order explains all, which ascend by their beginning; None: not decided within STEPS_MAX a call."""
+    """Whether some order explains all calls, which ascend by beginning; None: undecided after STEPS_MAX for each."""
     tried: set[_Tried] = set()
     stack: list[_Tried] = [(0, 0, start)]
     for _ in range(STEPS_MAX * len(calls)):
@@ -76,11 +76,11 @@ def linearizable(calls: Sequence[Call], start: int) -> bool | None:
 
 
 _Tried = tuple[int, int, int]
-"""All calls below the first number have happened, and those in the mask, which counts from there; the epoch then."""
+"""(low, mask, epoch): calls below ``low`` and those in the mask, whose bit 0 is ``low``, have happened."""
 
 
 def _next(calls: Sequence[Call], low: int, done: int, epoch: int) -> list[_Tried]:
-    """What may happen next: any open call that began before any open call has ended. The best guess comes last."""
+    """The states after one more call, which began before any remaining call ended. The best guess comes last."""
     found: list[_Tried] = []
     earliest_end = calls[low].ended_ns
     for k in range(low, len(calls)):
@@ -102,7 +102,7 @@ def _advanced(low: int, done: int, epoch: int) -> _Tried:
 
 
 def _stretches(calls: Sequence[Call]) -> Iterator[list[Call]]:
-    """Cut where nothing is under way."""
+    """Cut the calls where none is in flight."""
     stretch: list[Call] = []
     latest = 0
     for call in sorted(calls, key=lambda call: call.began_ns):
@@ -134,8 +134,8 @@ def _call(op: Operation) -> Call | None:
 
 
 def _unknown_grants(evidence: Evidence, known: Iterable[Operation]) -> Iterator[tuple[int, Call]]:
-    """Grants that nobody was told of, as far as somebody saw their epochs: each happened before it was first seen."""
-    # A refusal counts, too: a waiter whose session ended may have been granted its seat before.
+    """Grants whose answer was lost, but whose epoch was seen: each happened before its epoch was first seen."""
+    # A refusal counts, too: a waiter whose session ended may have been granted its slot before.
     given = {(op.invoke.partition, op.end.epoch) for op in known if op.invoke.f == "acquire" and op.end is not None}
     seen: dict[tuple[int, int], int] = {}
     for op in known:

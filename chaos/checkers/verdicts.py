@@ -1,43 +1,76 @@
-"""Judges a finished run: what each checker yields is a violation, in words.
+"""All checkers by name, and the verdict of each over a finished run: its violations, in words.
 
-Pure functions over Evidence. Each looks for one thing and is known by its name; ``tests/unit/chaos`` shows
-for each that it catches a run that was falsified in its way. Zombies are judged by the order of the log, not
-by when an answer arrived: a resumed process may hear late that a write of before was committed.
+A checker is a pure function over Evidence that yields violations; its docstring is its claim, which reports show.
+``tests/unit/chaos/checkers`` shows that each catches a history falsified in its way. Zombies are judged by the order of
+the log, not by the time of an answer: a resumed process may receive late the answer to a write from before its stall.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
 
-from ..partition.commands import SEQUENCE_MODULUS
-from .counting import looked_at
-from .evidence import Evidence, ReplicaLog, names_of, placed
-from .fencing_checkers import epoch_uniqueness, outcome_certificate, zombie
-from .history import Operation, split_name
-from .position_checkers import position
-from .reading_checkers import aborted_read, nonmonotonic_poll, skipped_poll, stale_read, unseen
-from .recovery_checker import recovery
+from ...partition.commands import SEQUENCE_MODULUS
+from ..history.evidence import Evidence, ReplicaLog, names_of, placed
+from ..history.history import Operation, split_name
+from .fencing import epoch_uniqueness, outcome_certificate, zombie
+from .positions import position
+from .reads import aborted_read, nonmonotonic_poll, skipped_poll, stale_read, unseen
+from .recovery import recovery
 from .slot_history import slot_history
+
+_RECORDS = ("inconsistent-offset", "duplicate", "byte-exact", "order", "gap", "sequence-order")
+"""Checkers that examine every record of every replica."""
+_OK = {
+    "append": ("lost-write", "nonmonotonic-send", "zombie", "slot-history", "unseen", "recovery"),
+    "poll": ("nonmonotonic-poll", "skipped-poll", "stale-read", "position"),
+    "fetch": ("stale-read",),
+    "acquire": ("epoch-uniqueness", "slot-history"),
+    "own": ("epoch-uniqueness",),
+    "init": ("epoch-uniqueness",),
+    "epoch": ("slot-history",),
+    "commit": ("position",),
+    "position": ("position",),
+}
+"""Checkers that examine successful operations, by operation."""
+
+
+def examined_counts(evidence: Evidence) -> Mapping[str, int]:
+    """The number of records or answers that each checker examines; a verdict without violations is worth no more."""
+    found = Counter(dict.fromkeys(_RECORDS, sum(len(log.names) for log in evidence.logs)))
+    for op in evidence.operations:
+        if op.outcome == "ok":
+            found.update(_OK.get(op.invoke.f, ()))
+        elif op.outcome == "fail" and op.invoke.f == "append":
+            found["aborted-read"] += 1
+        found["outcome-certificate"] += op.end is not None and op.end.outcome is not None
+    return found
+
 
 Checker = Callable[[Evidence], Iterator[str]]
 
 VIOLATIONS_SHOWN_MAX = 20
-"""Violations kept in words for each checker; all are counted."""
+"""Violations kept in words for each checker. All are counted."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What one checker found."""
+    """The result of one checker."""
 
     checker: str
     claim: str
     violations: int
     examples: list[str]
     checked: int = 0
-    """What was looked at: appends, records, reads, grants, whatever it judges."""
+    """How many items it examined: appends, records, reads, or grants."""
+
+    @property
+    def checked_words(self) -> str:
+        """How many items it examined, for people: a verdict on nothing is no good news."""
+        return f"{self.checked:,}" if self.checked or self.violations else "nothing to check"
 
     def plus(self, other: "Verdict") -> "Verdict":
-        """The same checker over two parts."""
+        """The verdict of the same checker over two parts together."""
         examples = [*self.examples, *other.examples][:VIOLATIONS_SHOWN_MAX]
         violations, checked = self.violations + other.violations, self.checked + other.checked
         return Verdict(self.checker, self.claim, violations, examples, checked)
@@ -46,7 +79,7 @@ class Verdict(msgspec.Struct, frozen=True):
 def lost_write(evidence: Evidence) -> Iterator[str]:
     """Every acknowledged record, and every record that a read has shown, is in the log of every replica."""
     if not evidence.logs and (shown := sum(1 for _ in _shown(evidence))):
-        yield f"no replica can be read, and {shown} operations have shown what was stored"
+        yield f"no replica can be read, and {shown} operations have shown stored records"
     for log in evidence.distinct_logs():
         present = set(log.names)
         for op in _shown(evidence):
@@ -58,7 +91,7 @@ def lost_write(evidence: Evidence) -> Iterator[str]:
 
 
 def inconsistent_offset(evidence: Evidence) -> Iterator[str]:
-    """All replicas hold the same record at each offset, and it is the one that was acknowledged or read there."""
+    """All replicas hold the same record at each offset: the one that was acknowledged or read there."""
     first: dict[int, ReplicaLog] = {}
     for log in evidence.logs:
         other = first.setdefault(log.partition, log)
@@ -82,7 +115,7 @@ def duplicate(evidence: Evidence) -> Iterator[str]:
 
 
 def byte_exact(evidence: Evidence) -> Iterator[str]:
-    """Every record has the bytes that were sent under its name, and nothing is there that nobody sent."""
+    """Every record has the bytes that were sent under its name, and no log has a record that was never sent."""
     for log in evidence.distinct_logs():
         for name, value, offset in zip(log.names, log.values, log.offsets, strict=True):
             writer, index = _split_or_none(name)
@@ -92,7 +125,7 @@ def byte_exact(evidence: Evidence) -> Iterator[str]:
 
 
 def order(evidence: Evidence) -> Iterator[str]:
-    """Records lie in the order in which they were sent, and make up the whole expected log."""
+    """Records are in the order in which they were sent, and make up the whole expected log."""
     for log in evidence.distinct_logs():
         indices = [_split_or_none(name) for name in log.names]
         last: dict[str, int] = {}
@@ -124,9 +157,7 @@ def gap(evidence: Evidence) -> Iterator[str]:
 
 
 def sequence_order(evidence: Evidence) -> Iterator[str]:
-    """Along the log, the sequence numbers of one producer epoch start at 0 and follow each other without a
-    hole.
-    """
+    """Along the log, the sequence numbers of one producer epoch start at 0 and have no hole."""
     for log in evidence.distinct_logs():
         expected: dict[tuple[int, int], int] = {}
         for stamp, offset in zip(log.stamps, log.offsets, strict=True):
@@ -164,7 +195,7 @@ CHECKERS: dict[str, Checker] = {
 
 def judge(evidence: Evidence) -> list[Verdict]:
     """The verdict of every checker."""
-    counts = looked_at(evidence)
+    counts = examined_counts(evidence)
     return [_verdict(name, checker, evidence, counts.get(name, 0)) for name, checker in CHECKERS.items()]
 
 
@@ -176,7 +207,7 @@ def _verdict(name: str, checker: Checker, evidence: Evidence, checked: int) -> V
 
 
 def _shown(evidence: Evidence) -> Iterator[Operation]:
-    """What told somebody that records are stored."""
+    """Operations whose answer says that records are stored."""
     return (op for op in evidence.operations if op.invoke.f in {"append", "fetch", "poll"} and op.outcome == "ok")
 
 

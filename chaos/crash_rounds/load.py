@@ -1,30 +1,30 @@
-"""A load without an end: one exclusive, idempotent writer a partition, small batches at a steady pace.
+"""A steady load: one exclusive, idempotent writer for each partition sends small batches at a fixed pace.
 
-What it writes can be told from the name alone, so that it can be compared however long it was.
+The bytes of a record follow from its name, so that a load of any length can be compared without being stored.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from ..client.config import ClientConfig
-from ..client.producer import Producer
-from ..partition.errors import StockadeError
-from .history import History
-from .progress import Progress
-from .streams import Stream
-from .workload import StreamWriter
+from ...client.config import ClientConfig
+from ...client.producer.producer import Producer
+from ...partition.errors import StockadeError
+from ..history.history import History
+from ..streams.progress import Progress
+from ..streams.stream import Stream
+from ..streams.writer import StreamWriter
 
 RECORDS_MAX = 1 << 40
-"""No stream of ours gets there."""
+"""More records than any load writes."""
 LINES = 251
-"""Different values of a stream; a prime, so that no batch size hides a shift."""
+"""Different values of a stream. A prime, so that records shifted by a whole batch differ."""
 START_TIMEOUT_S = 60.0
-"""An exclusive writer must have its seat after this time."""
+"""Every writer must hold its slot and have a first acknowledgement after this time."""
 
 
 def steady_streams(partitions: int, record_bytes: int) -> list[Stream]:
-    """One stream a partition, of records of this length."""
+    """One stream for each partition, with records of this length."""
     numbers = range(LINES)
     return [
         Stream(f"steady-{p}", p, [_line(p, number, record_bytes) for number in numbers], RECORDS_MAX)
@@ -37,10 +37,10 @@ def _line(partition: int, number: int, length: int) -> bytes:
 
 
 class SteadyLoad:
-    """Writers at work. An async context manager: leaving it stops them and, unless something failed, waits for what
-    is under way.
+    """The writers at work. An async context manager: leaving it stops them and waits for the batches in flight, or
+    cancels them after an exception.
 
-    Afterwards ``failures`` says what ended a writer before its time.
+    ``failures`` are the refusals that ended a writer early.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SteadyLoad:
         pace_s: float,
         count: int,
     ) -> None:
-        """Every writer sends ``count`` records a batch, a batch every ``pace_s``."""
+        """Every writer sends a batch of ``count`` records each ``pace_s``."""
         self.failures: list[StockadeError] = []
         self.progress: Progress = Progress(streams, ())
         self._config = config
@@ -73,13 +73,13 @@ class SteadyLoad:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stopping.set()
-        if kind is not None:  # what is under way may never be answered
+        if kind is not None:  # batches in flight may never be answered
             for task in self._tasks:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=kind is not None)
 
     async def grown(self, partition: int) -> None:
-        """Return once the partition has acknowledged more than now, or its writer has failed."""
+        """Return once the partition has acknowledged more records than now, or its writer has failed."""
         growth = asyncio.ensure_future(self.progress.grown(partition, self.progress.acknowledged[partition]))
         try:
             await asyncio.wait({growth, self._tasks[partition]}, return_when=asyncio.FIRST_COMPLETED)

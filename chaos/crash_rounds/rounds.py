@@ -1,7 +1,7 @@
-"""Rounds of crashes under load: nodes are killed, or all of them lose power at once, again and again.
+"""Rounds of crashes under load: in each, nodes are killed, or all nodes lose power at one instant.
 
-Nobody may lose what was acknowledged. Each round strikes while every writer is at work, and the next one begins when
-every partition has acknowledged something since.
+No acknowledged record may be lost. A round begins when every partition has acknowledged a record since the previous
+crash, and crashes while every writer is at work.
 """
 
 import asyncio
@@ -13,29 +13,78 @@ from typing import Protocol
 
 import msgspec
 
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from ..client.model import TopicConfig
-from ..client.transport import Transport
-from .checkers import Verdict, judge
-from .evidence import Evidence
-from .findings import payload_of
-from .history import History
-from .nodes import ClusterProcesses
-from .readback import read_back
-from .scene import ScenarioFailed
-from .steady import SteadyLoad, steady_streams
-from .timeline import NS, acknowledged_spans, longest_gap_ns
+from ...client.api.client import Client
+from ...client.config import ClientConfig
+from ...client.transport.http import Transport
+from ...partition.api.topics import TopicConfig
+from ..checkers.verdicts import Verdict, judge
+from ..harness.readback import read_topic
+from ..history.evidence import Evidence
+from ..history.history import History
+from ..history.timeline import NS, acknowledged_spans, longest_gap_ns
+from ..streams.stream import payload_of
+from ..system.nodes import ClusterProcesses
+from ..system.waiting import NotInTime, until
+from .load import SteadyLoad, steady_streams
+
+BACK_TIMEOUT_S = 60.0
+ALL_BACK_RATE = 0.6
+"""The share of crashes that wait until every node is ready; the others hit a cluster that is still recovering."""
+
+
+class KillNodes:
+    """SIGKILL for one random node, two, or all. The cluster's supervisor starts them again."""
+
+    async def __call__(self, chance: random.Random, processes: ClusterProcesses) -> str:
+        """Kill at a random moment."""
+        if chance.random() < ALL_BACK_RATE:
+            await until(lambda: _all_ready(processes), BACK_TIMEOUT_S, "not every killed node is back")
+        else:
+            await until(lambda: _any_runs(processes), BACK_TIMEOUT_S, "no node is back")
+        await asyncio.sleep(chance.random() / 2)
+        running = [name for name, node in processes.nodes().items() if node.pid is not None]
+        victims = chance.sample(running, min(len(running), chance.choice([1, 1, 1, 1, 2, len(running)])))
+        for name in victims:
+            processes.kill(name)
+        return f"kill -9 {', '.join(sorted(victims))}"
+
+
+class CutPower:
+    """All nodes lose power at one instant, and with it all writes that no fsync has confirmed."""
+
+    def __init__(self, cut: Callable[[], None], restore: Callable[[], None]) -> None:
+        """``cut`` stops disks and processes, ``restore`` starts them. Both block."""
+        self._cut = cut
+        self._restore = restore
+
+    async def __call__(self, chance: random.Random, processes: ClusterProcesses) -> str:
+        """Cut the power at a random moment, and restore it."""
+        await asyncio.sleep(chance.random())
+        await asyncio.to_thread(self._cut)
+        await asyncio.to_thread(self._restore)
+        return "power of all nodes"
+
+
+async def _all_ready(processes: ClusterProcesses) -> bool:
+    nodes = processes.nodes()
+    if any(node.pid is None for node in nodes.values()):
+        return False
+    return all(await asyncio.gather(*(processes.raw(name).is_ready() for name in nodes)))
+
+
+async def _any_runs(processes: ClusterProcesses) -> bool:
+    return any(node.pid is not None for node in processes.nodes().values())
+
 
 RECOVERY_TIMEOUT_S = 60.0
-"""Every partition must be writable again this long after a strike."""
+"""Every partition must be writable again this long after a crash."""
 DELIVERY_TIMEOUT_MS = 300_000
 SESSION_TTL_MS = 300_000
-"""Longer than any round: writers must not lose their seats to the clock."""
+"""Longer than any round, so that no writer loses its slot to its session's end."""
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What to run. ``pace_ms``: every partition's writer sends a batch of ``batch_records`` so often."""
+    """``pace_ms``: time between two batches of ``batch_records`` of a partition's writer."""
 
     rounds: int
     seed: int
@@ -45,16 +94,16 @@ class Options(msgspec.Struct, frozen=True):
     pace_ms: int = 20
 
 
-class Strike(Protocol):
-    """A fault. Called in the middle of the load; returns when whatever it broke is on its way back."""
+class CrashFault(Protocol):
+    """A crash under load. Returns when the nodes that it stopped are being started again."""
 
     async def __call__(self, chance: random.Random, processes: ClusterProcesses) -> str:
-        """Strike; answers in a few words what was struck."""
+        """Crash nodes; return in a few words what was done."""
         ...
 
 
 class Round(msgspec.Struct, frozen=True):
-    """One round: what was struck, when (as in the history), and how long each partition took no write."""
+    """One round: the crash, when it was (time of the history), and how long each partition took no write."""
 
     struck: str
     at_ns: int
@@ -69,22 +118,21 @@ class Result(msgspec.Struct, frozen=True):
     records: int
     seconds: float
     failures: list[str]
-    """What the writers were refused: nobody competes with them, so nobody may refuse them anything."""
+    """Refusals of writers. Each writer is alone on its partition, so any refusal is a violation."""
 
     @property
     def violations(self) -> int:
-        """Over all checkers, and the refusals."""
+        """Violations over all checkers, and refusals of writers."""
         return sum(verdict.violations for verdict in self.verdicts) + len(self.failures)
 
 
 async def run_rounds(
-    listing: Path, options: Options, strike: Strike, history: History, on_round: Callable[[int, str], None]
+    listing: Path, options: Options, strike: CrashFault, history: History, on_round: Callable[[int, str], None]
 ) -> Result:
-    """Strike ``options.rounds`` times, then read every replica back and judge.
+    """Crash the cluster ``options.rounds`` times, then read every replica back and judge.
 
-    ``on_round`` is told of each strike: its number from 1 on, and what was struck. A refused writer ends the rounds
-    early. Raises ScenarioFailed when a partition does not recover, NotInTime when a node does not come back or catch
-    up.
+    ``on_round`` is called with the number of each crash, from 1 on, and its description. A refused writer ends the
+    rounds early. Raises NotInTime when a partition does not recover, or a node does not come back or catch up.
     """
     transport = Transport(ClientConfig())
     processes = ClusterProcesses(listing, transport)
@@ -98,10 +146,7 @@ async def run_rounds(
         load = SteadyLoad(config, history, topic, streams, pace_s=options.pace_ms / 1000, count=options.batch_records)
         async with load:
             struck = await _strike_all(options, strike, load, processes, history, on_round)
-        described = await client.topic(topic)
-        nodes = {name: processes.raw(name) for name in processes.nodes()}
-        replicas = {state.partition: state.replicas for state in described.partitions}
-        logs = await read_back(nodes, replicas, topic)
+        logs = await read_topic(client, processes, topic)
     evidence = Evidence.of(history.events, logs, payload_of(streams))
     rounds = _measured(struck, evidence, options.partitions)
     failures = [f"{type(error).__name__}: {error}" for error in load.failures]
@@ -110,7 +155,7 @@ async def run_rounds(
 
 async def _strike_all(
     options: Options,
-    strike: Strike,
+    strike: CrashFault,
     load: SteadyLoad,
     processes: ClusterProcesses,
     history: History,
@@ -130,14 +175,14 @@ async def _strike_all(
 
 
 async def _recovered(load: SteadyLoad, number: int) -> None:
-    """Return when every partition has acknowledged something new, or a writer was refused."""
+    """Return when every partition has acknowledged a new record, or a writer was refused."""
     try:
         async with asyncio.timeout(RECOVERY_TIMEOUT_S):
             for stream in load.progress.streams:
                 await load.grown(stream.partition)
     except TimeoutError:
         problem = f"round {number}: not every partition is writable {RECOVERY_TIMEOUT_S:.0f} s later"
-        raise ScenarioFailed(problem) from None
+        raise NotInTime(problem) from None
 
 
 def _measured(struck: Sequence[tuple[str, int]], evidence: Evidence, partitions: int) -> list[Round]:

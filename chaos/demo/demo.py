@@ -1,4 +1,4 @@
-"""The proof on real input: writers on every partition, leaders killed, a writer replaced in its sleep, all read back.
+"""Runs the demo: a writer on every partition, two leaders killed, one writer stalled and replaced, all read back.
 
 ``run_demo`` works on any running cluster of this machine that has a ``cluster.json``; the command line starts one.
 """
@@ -10,32 +10,32 @@ from pathlib import Path
 
 import msgspec
 
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from ..client.model import TopicConfig
-from ..client.producer import Producer
-from ..client.transport import Transport
-from .checkers import Verdict, judge
-from .evidence import Evidence, ReplicaLog
-from .findings import Findings, findings, payload_of
-from .history import History
-from .nemesis import Strike, draw_target, kill_leader
-from .nodes import ClusterProcesses
-from .readback import read_back
+from ...client.api.client import Client
+from ...client.config import ClientConfig
+from ...client.producer.producer import Producer
+from ...client.transport.http import Transport
+from ...partition.api.topics import TopicConfig
+from ..checkers.verdicts import Verdict, judge
+from ..harness.readback import read_topic
+from ..history.evidence import Evidence, ReplicaLog
+from ..history.history import History
+from ..streams.stream import DataError, Stream, load_folder, payload_of, plan_streams
+from ..streams.writer import StreamWriter
+from ..system.nodes import ClusterProcesses
+from ..system.waiting import NotInTime
+from .context import GATES, KILLS_AT, DemoContext, ProgressListener, ScenarioFailed
+from .findings import Findings, findings
+from .leader_kills import LeaderKill, draw_target, kill_leader
 from .report import Run
-from .scene import GATES, KILLS_AT, Audience, ScenarioFailed, Scene
-from .streams import DataError, Stream, load_folder, plan_streams
 from .takeover import BATCHES_AFTER, BATCHES_BEFORE, Replacement, TakeOver
-from .waiting import NotInTime
-from .workload import StreamWriter
 from .zombie import BATCH_BYTES_MAX
 
 SESSION_TTL_MS = 60_000
-"""Of the writers: a failover of the controller must not cost them their seats."""
+"""Of the writers: longer than a failover of the controller, so that they keep their slots."""
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What to run."""
+    """The folder of text files, the number of records over all files, and the seed of the random choices."""
 
     folder: Path
     records: int
@@ -44,14 +44,14 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def plan(options: Options) -> list[Stream]:
-    """What will be written. Raises DataError when the folder cannot feed the demo."""
+    """The streams to write. Raises DataError if the folder has no suitable files."""
     streams = plan_streams(load_folder(options.folder), options.records)
     _check_size(streams, options.batch_records)
     return streams
 
 
 async def run_demo(
-    listing: Path, options: Options, streams: Sequence[Stream], history: History, audience: Audience
+    listing: Path, options: Options, streams: Sequence[Stream], history: History, listener: ProgressListener
 ) -> Run:
     """Carry out the demo on the cluster of ``listing`` (its ``cluster.json``) with the streams that ``plan`` made.
 
@@ -61,128 +61,127 @@ async def run_demo(
     processes = ClusterProcesses(listing, transport)
     urls = tuple(node.http for node in processes.nodes().values())
     async with transport, Client(ClientConfig(bootstrap=urls, session_ttl_ms=SESSION_TTL_MS)) as client:
-        scene = Scene(
+        context = DemoContext(
             client,
             processes,
             history,
-            audience,
+            listener,
             streams,
             topic=f"demo-{time.time_ns() // 1_000_000}",
             batch_records=options.batch_records,
             seed=options.seed,
         )
         try:
-            strikes, replacement = await _write_everything(scene, options.folder)
+            strikes, replacement = await _write_everything(context, options.folder)
         except ScenarioFailed as error:
-            raise ScenarioFailed(f"{error} {await _look_at_the_rest(scene)}") from error
-        return await _judge_everything(scene, options, strikes, replacement)
+            raise ScenarioFailed(f"{error} {await _check_interrupted(context)}") from error
+        return await _judge_everything(context, options, strikes, replacement)
 
 
-async def _write_everything(scene: Scene, folder: Path) -> tuple[list[Strike], Replacement]:
-    count = len(scene.streams)
-    scene.audience.step(f"topic {scene.topic} with {count} partitions")
+async def _write_everything(context: DemoContext, folder: Path) -> tuple[list[LeaderKill], Replacement]:
+    count = len(context.streams)
+    context.listener.step(f"topic {context.topic} with {count} partitions")
     config = TopicConfig(require_fence=True, max_batch_bytes=BATCH_BYTES_MAX)
-    await scene.client.create_topic(scene.topic, partitions=count, config=config)
-    takeover = TakeOver(scene, folder)
+    await context.client.create_topic(context.topic, partitions=count, config=config)
+    takeover = TakeOver(context, folder)
     try:
         async with asyncio.TaskGroup() as group:
             replacing = group.create_task(takeover.run())
-            striking = group.create_task(_strike(scene, takeover))
-            for stream in scene.streams:
-                if stream is not scene.stalled:
-                    group.create_task(_write(scene, stream))
+            striking = group.create_task(_strike(context, takeover))
+            for stream in context.streams:
+                if stream is not context.stalled:
+                    group.create_task(_write(context, stream))
     except ExceptionGroup as errors:
         raise ScenarioFailed(_first_of(errors)) from errors
     return striking.result(), replacing.result()
 
 
-async def _strike(scene: Scene, takeover: TakeOver) -> list[Strike]:
-    first = await _kill_at_work(scene, GATES[0], KILLS_AT[0])
-    await scene.progress.level(GATES[1])
-    scene.open(GATES[1])
+async def _strike(context: DemoContext, takeover: TakeOver) -> list[LeaderKill]:
+    first = await _kill_at_work(context, GATES[0], KILLS_AT[0])
+    await context.progress.level(GATES[1])
+    context.open(GATES[1])
     await takeover.zombie_is_done.wait()
-    return [first, await _kill_at_work(scene, GATES[2], KILLS_AT[1])]
+    return [first, await _kill_at_work(context, GATES[2], KILLS_AT[1])]
 
 
-async def _kill_at_work(scene: Scene, gate: float, part: float) -> Strike:
-    """Open the gate when everybody stands there, and strike as soon as they are on their way."""
-    await scene.progress.level(gate)
-    target = await draw_target(scene)
-    scene.open(gate)
-    await scene.progress.reached(part)
-    return await kill_leader(scene, target)
+async def _kill_at_work(context: DemoContext, gate: float, part: float) -> LeaderKill:
+    """Open the gate when every writer waits there; kill a leader once they have written up to ``part``."""
+    await context.progress.level(gate)
+    target = await draw_target(context)
+    context.open(gate)
+    await context.progress.reached(part)
+    return await kill_leader(context, target)
 
 
-async def _write(scene: Scene, stream: Stream) -> None:
+async def _write(context: DemoContext, stream: Stream) -> None:
     def acknowledged(count: int) -> None:
-        scene.progress.add(stream.partition, count)
+        context.progress.add(stream.partition, count)
 
     async def may_send(index: int) -> bool:
-        return await scene.progress.may_send(stream, index)
+        return await context.progress.may_send(stream, index)
 
-    producer = await Producer(scene.client.config, name=stream.name).start()
+    producer = await Producer(context.client.config, name=stream.name).start()
     try:
-        writer = StreamWriter(producer, scene.history, scene.topic, stream.name, stream)
+        writer = StreamWriter(producer, context.history, context.topic, stream.name, stream)
         async with writer.exclusive():
-            await writer.run(0, scene.batch_records, may_send=may_send, acknowledged=acknowledged)
+            await writer.run(0, context.batch_records, may_send=may_send, acknowledged=acknowledged)
     finally:
         await producer.abort()
 
 
-async def _judge_everything(scene: Scene, options: Options, strikes: Sequence[Strike], replacement: Replacement) -> Run:
+async def _judge_everything(
+    context: DemoContext, options: Options, strikes: Sequence[LeaderKill], replacement: Replacement
+) -> Run:
     began = time.monotonic()
-    logs = await _read_back(scene)
+    logs = await _read_back(context)
     readback_s = time.monotonic() - began
-    expected = {stream.partition: stream.records for stream in scene.streams}
-    evidence = Evidence.of(scene.history.events, logs, payload_of(scene.streams), expected)
-    verdicts = await _judge(scene, evidence)
+    expected = {stream.partition: stream.records for stream in context.streams}
+    evidence = Evidence.of(context.history.events, logs, payload_of(context.streams), expected)
+    verdicts = await _judge(context, evidence)
     found = Findings(
         evidence=evidence,
         verdicts=verdicts,
         strikes=strikes,
         replacement=replacement,
-        streams=scene.streams,
-        stalled=scene.stalled,
-        opened_ns=[event.t_mono_ns for event in scene.history.events if event.f == "open"],
+        streams=context.streams,
+        stalled=context.stalled,
+        opened_ns=[event.t_mono_ns for event in context.history.events if event.f == "open"],
         readback_s=readback_s,
-        nodes=len(scene.processes.nodes()),
+        nodes=len(context.processes.nodes()),
     )
     return findings(found, source=str(options.folder), seed=options.seed, batch_records=options.batch_records)
 
 
-async def _judge(scene: Scene, evidence: Evidence) -> list[Verdict]:
-    scene.audience.step("checking")
+async def _judge(context: DemoContext, evidence: Evidence) -> list[Verdict]:
+    context.listener.step("checking")
     return await asyncio.to_thread(judge, evidence)
 
 
-async def _look_at_the_rest(scene: Scene) -> str:
-    """What the checkers say of a run that broke off: a violation may be the reason."""
+async def _check_interrupted(context: DemoContext) -> str:
+    """The checkers' result over an interrupted run: a violation may be the reason."""
     try:
-        logs = await _read_back(scene)
+        logs = await _read_back(context)
     except NotInTime as error:
         return f"Nor could it be read back: {error}."
-    verdicts = await _judge(scene, Evidence.of(scene.history.events, logs, payload_of(scene.streams)))
+    verdicts = await _judge(context, Evidence.of(context.history.events, logs, payload_of(context.streams)))
     violated = [f"{verdict.checker}: {verdict.examples[0]}" for verdict in verdicts if verdict.violations]
     return f"Violations so far: {'; '.join(violated) or 'none'}."
 
 
-async def _read_back(scene: Scene) -> list[ReplicaLog]:
-    scene.audience.step("reading every replica back")
-    described = await scene.client.topic(scene.topic)
-    nodes = {name: scene.processes.raw(name) for name in scene.processes.nodes()}
-    replicas = {state.partition: state.replicas for state in described.partitions}
+async def _read_back(context: DemoContext) -> list[ReplicaLog]:
+    context.listener.step("reading every replica back")
     so_far = 0
 
     def on_log(log: ReplicaLog) -> None:
         nonlocal so_far
         so_far += len(log.names)
-        scene.audience.read(so_far)
+        context.listener.read(so_far)
 
-    return await read_back(nodes, replicas, scene.topic, on_log)
+    return await read_topic(context.client, context.processes, context.topic, on_log)
 
 
 def _check_size(streams: Sequence[Stream], batch_records: int) -> None:
-    """The stalled writer needs room between its gates, and its successor behind them."""
+    """Raise DataError if the stalled writer or its successor would have too few batches between the gates."""
     before = (BATCHES_BEFORE + 2) / (GATES[2] - GATES[1])
     after = (BATCHES_AFTER + 2) / (1 - GATES[2])
     needed = int(max(before, after) * batch_records) + 1

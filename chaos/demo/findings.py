@@ -1,31 +1,31 @@
-"""Turns what a demo run left behind (history, logs, times of its faults) into the figures of the report. Pure."""
+"""Computes the figures of the report from a demo run: its history, logs and the times of its faults. Pure."""
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from .checkers import Verdict
-from .evidence import Evidence
-from .history import Operation
-from .nemesis import Strike
+from ..checkers.verdicts import Verdict
+from ..history.evidence import Evidence
+from ..history.history import Operation
+from ..history.timeline import NS, outage, throughput
+from ..streams.stream import Stream
+from .leader_kills import LeaderKill
 from .plot import Mark, Pause
 from .report import Killing, Run, Takeover
-from .streams import Stream
 from .takeover import Replacement
-from .timeline import NS, outage, throughput
 
 BUCKETS = 120
-"""Points of the throughput curve, about."""
+"""Approximate number of points of the throughput curve."""
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """Everything about a finished run that the report is made of."""
+    """The results of a finished run."""
 
     evidence: Evidence
     verdicts: Sequence[Verdict]
-    strikes: Sequence[Strike]
+    strikes: Sequence[LeaderKill]
     replacement: Replacement
     streams: Sequence[Stream]
     stalled: Stream
@@ -36,28 +36,17 @@ class Findings(msgspec.Struct, frozen=True):
 
     @property
     def start_ns(self) -> int:
-        """The first append."""
+        """When the first append began."""
         return min(op.invoke.t_mono_ns for op in self.evidence.ended("append", "ok"))
 
     @property
     def end_ns(self) -> int:
-        """The last acknowledgement."""
+        """When the last append was acknowledged."""
         return max(op.end.t_mono_ns for op in self.evidence.ended("append", "ok") if op.end is not None)
 
     def seconds(self, t_ns: int) -> float:
         """A time of the history, in seconds from the first append on."""
         return (t_ns - self.start_ns) / NS
-
-
-def payload_of(streams: Sequence[Stream]) -> Callable[[str, int], bytes | None]:
-    """Which bytes each record of a run must have: a stream's line, by its writer or by its successor."""
-    writers = {name: stream for stream in streams for name in (stream.name, stream.successor)}
-
-    def payload(writer: str, index: int) -> bytes | None:
-        stream = writers.get(writer)
-        return stream.line(index) if stream is not None and 0 <= index < stream.records else None
-
-    return payload
 
 
 def findings(found: Findings, *, source: str, seed: int, batch_records: int) -> Run:
@@ -97,7 +86,7 @@ def _pauses(found: Findings, prompt: Sequence[Operation]) -> Iterator[Pause]:
 
 
 def _is_late(op: Operation, found: Findings) -> bool:
-    """An answer that reached the stalled writer after it was woken up: it says nothing about the cluster's pace."""
+    """The stalled writer received this answer after SIGCONT: its delay is not the cluster's."""
     return (
         op.invoke.process == found.stalled.name
         and op.end is not None

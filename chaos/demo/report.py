@@ -5,9 +5,10 @@ from html import escape
 
 import msgspec
 
-from .checkers import Verdict
+from ..checkers.verdicts import Verdict
+from ..history.timeline import Outage, Rate
+from ..report.parts import Row, counted, document, html_table, markdown_table
 from .plot import Mark, Pause, plot
-from .timeline import Outage, Rate
 
 
 class Killing(msgspec.Struct, frozen=True):
@@ -25,7 +26,7 @@ class Killing(msgspec.Struct, frozen=True):
 
 
 class Takeover(msgspec.Struct, frozen=True):
-    """A stalled writer, its successor, and what became of the writes of the one that woke up."""
+    """A stalled writer, its successor, and the outcomes of the zombie's writes."""
 
     partition: int
     stalled_s: float
@@ -33,20 +34,20 @@ class Takeover(msgspec.Struct, frozen=True):
     """When the successor held its grant."""
     resumed_s: float
     log_end: int
-    """Where the successor found the log, and went on."""
+    """The log end that the successor found; its first record goes there."""
     late_acks: int
-    """Writes of before the stall of which the zombie heard only after it was resumed."""
+    """Writes from before the stall whose acknowledgement reached the zombie after SIGCONT."""
     attempts: int
     refused: int
     """Attempts after the resumption that were refused with PRODUCER_FENCED."""
     first_refusal_s: float | None
-    """After it was resumed; None: it was never refused."""
+    """Seconds from SIGCONT to the first refusal; None if no write was refused."""
     certificates: dict[str, int]
     """How many refusals certified each outcome."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Everything that the page tells. Times are seconds from the first append on."""
+    """The content of the page. Times are seconds since the first append."""
 
     source: str
     seed: int
@@ -66,25 +67,20 @@ class Run(msgspec.Struct, frozen=True):
     rates: Sequence[Rate]
     marks: Sequence[Mark]
     pauses: Sequence[Pause]
-    """When all writers stood at a gate, until the fault of before was over."""
+    """Times in which all writers waited at a gate until the previous fault was over."""
 
     @property
     def paused_s(self) -> float:
-        """Of all pauses together."""
         return sum(pause.to_s - pause.from_s for pause in self.pauses)
 
     @property
     def violations(self) -> int:
-        """Of all checkers together."""
         return sum(verdict.violations for verdict in self.verdicts)
 
     @property
     def failovers(self) -> int:
-        """Partitions that got another leader, over all kills."""
+        """Partitions that got a new leader, over all kills."""
         return sum(killing.failovers for killing in self.killings)
-
-
-Row = Sequence[str]
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -98,44 +94,42 @@ def markdown(run: Run) -> str:
     """The page without the plot."""
     blocks = [f"# {_title(run)}", _verdict(run)]
     for table in _tables(run):
-        rule = ["---"] * len(table.head)
-        lines = ["| " + " | ".join(_cell(item) for item in row) + " |" for row in (table.head, rule, *table.rows)]
-        blocks += [f"## {table.title}", "\n".join(lines)]
+        blocks += [f"## {table.title}", "\n".join(markdown_table(table.head, table.rows))]
         if table.note:
             blocks.append(table.note)
     return "\n\n".join(blocks) + "\n"
 
 
 def html(run: Run) -> str:
-    """The page with the plot; it needs nothing from anywhere."""
+    """The page with the plot; it loads nothing."""
     verdict_class = "bad" if run.violations else "good"
     body = [
         f"<h1>{escape(_title(run))}</h1>",
         f'<p class="verdict {verdict_class}">{escape(_verdict(run))}</p>',
         f"<figure>{plot(run.rates, run.marks, run.pauses, run.seconds)}"
-        "<figcaption>Records acknowledged per second, and what the nemesis did. Grey: the writers stand at a gate "
-        "until a fault is over.</figcaption></figure>",
+        "<figcaption>Records acknowledged per second, with a mark for each fault. Grey: all writers wait at a gate "
+        "until the previous fault is over.</figcaption></figure>",
     ]
     for table in _tables(run):
-        body += [f"<h2>{escape(table.title)}</h2>", *_html_table(table)]
+        body += [
+            f"<h2>{escape(table.title)}</h2>",
+            *html_table(table.head, [list(map(escape, row)) for row in table.rows]),
+        ]
         if table.note:
             body.append(f"<p>{escape(table.note)}</p>")
-    page = "\n".join(body)
-    return f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(_title(run))}</title>\n' + (
-        f"<style>{_STYLE}</style></head>\n<body>\n{page}\n</body></html>\n"
-    )
+    return document(_title(run), _STYLE, body)
 
 
 def _title(run: Run) -> str:
-    return f"Stockade demo: {run.records:,} records, {len(run.killings)} leaders killed, one writer stalled"
+    return f"Stockade demo: {run.records:,} records, {counted(len(run.killings), 'leader')} killed, one writer stalled"
 
 
 def _verdict(run: Run) -> str:
     if run.violations:
         bad = ", ".join(verdict.checker for verdict in run.verdicts if verdict.violations)
-        return f"FAILED: {run.violations:,} violations ({bad})."
+        return f"FAILED: {counted(run.violations, 'violation')} ({bad})."
     return (
-        f"Passed: {run.records:,} records read back from every replica, byte for byte, in order, none lost or twice; "
+        f"Passed: every replica has all {run.records:,} records, byte for byte, in order, none lost or doubled; "
         f"{run.takeover.refused} of {run.takeover.attempts} writes of the zombie refused."
     )
 
@@ -143,22 +137,24 @@ def _verdict(run: Run) -> str:
 def _tables(run: Run) -> Iterator[_Table]:
     yield _Table("The run", ("figure", "value"), list(_figures(run)))
     yield _kills(run)
-    yield _Table("The stalled writer", ("what happened", ""), list(_takeover(run.takeover)))
+    yield _Table("The stalled writer", ("event", ""), list(_takeover(run.takeover)))
     yield _Table(
         "Checkers",
-        ("checker", "claim", "violations"),
-        [(verdict.checker, verdict.claim, f"{verdict.violations:,}") for verdict in run.verdicts],
+        ("checker", "claim", "checked", "violations"),
+        [(each.checker, each.claim, each.checked_words, f"{each.violations:,}") for each in run.verdicts],
         _first_violations(run),
     )
 
 
 def _figures(run: Run) -> Iterator[Row]:
-    yield "data", f"{run.source}: {run.partitions} files, {run.rounds:.1f} rounds, {run.bytes / 1e6:.1f} MB of lines"
-    yield "cluster", f"{run.nodes} nodes, {run.partitions} partitions, {run.replicas // run.partitions} replicas each"
+    files, rounds = counted(run.partitions, "file"), f"{run.rounds:.1f} rounds"
+    yield "data", f"{run.source}: {files}, {rounds}, {run.bytes / 1e6:.1f} MB of lines"
+    nodes, partitions = counted(run.nodes, "node"), counted(run.partitions, "partition")
+    yield "cluster", f"{nodes}, {partitions}, {run.replicas // run.partitions} replicas each"
     yield "records", f"{run.records:,}, {run.batch_records} a batch, one exclusive producer a partition"
     yield "time to write", f"{run.seconds:.1f} s, faults included: {run.records / run.seconds:,.0f} records/s"
-    yield "of it waiting", f"{run.paused_s:.1f} s, in which all writers stood at a gate until a fault was over"
-    yield "failovers", f"{run.failovers} partitions got another leader in {len(run.killings)} kills"
+    yield "of it waiting", f"{run.paused_s:.1f} s, in which all writers waited at a gate until a fault was over"
+    yield "failovers", f"{counted(run.failovers, 'partition')} got a new leader in {counted(len(run.killings), 'kill')}"
     yield "read back", f"{run.records_compared:,} records of {run.replicas} replicas in {run.readback_s:.1f} s"
     yield "seed", str(run.seed)
 
@@ -169,7 +165,7 @@ def _kills(run: Run) -> _Table:
         (
             f"{killing.node}, leader of partition {killing.partition}",
             f"{killing.at_s:.1f} s",
-            f"{len(killing.outage.led)} partitions",
+            counted(len(killing.outage.led), "partition"),
             _spread(killing.outage, led_only=True),
             _spread(killing.outage, led_only=False),
             f"{killing.back_s - killing.at_s:.1f} s",
@@ -189,7 +185,9 @@ def _takeover(takeover: Takeover) -> Iterator[Row]:
     yield "stalled with SIGSTOP", f"writer of partition {takeover.partition} {stalled}"
     granted = takeover.granted_s - takeover.stalled_s
     yield "taken over", f"ExclusiveWithFencing granted {granted:.2f} s later, log found at {takeover.log_end:,}"
-    late = f"; {takeover.late_acks} acknowledgements of before the stall reached it late" if takeover.late_acks else ""
+    late = (
+        f"; {takeover.late_acks} acknowledgements from before the stall reached it late" if takeover.late_acks else ""
+    )
     first = takeover.first_refusal_s
     refusal = "never refused" if first is None else f"first refusal {first:.3f} s after"
     yield "resumed with SIGCONT", f"at {takeover.resumed_s:.1f} s; {refusal}{late}"
@@ -200,17 +198,6 @@ def _takeover(takeover: Takeover) -> Iterator[Row]:
 
 def _first_violations(run: Run) -> str:
     return " · ".join(f"{v.checker}: {v.examples[0]}" for v in run.verdicts if v.examples)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _html_table(table: _Table) -> Iterator[str]:
-    yield "<table><thead><tr>" + "".join(f"<th>{escape(item)}</th>" for item in table.head) + "</tr></thead><tbody>"
-    for row in table.rows:
-        yield "<tr>" + "".join(f"<td>{escape(item)}</td>" for item in row) + "</tr>"
-    yield "</tbody></table>"
 
 
 _STYLE = """
@@ -230,6 +217,7 @@ svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; }
 .grid { stroke: var(--line); } .tick { fill: var(--soft); } .area { fill: var(--curve); opacity: .18; }
 .pause { fill: var(--soft); opacity: .16; }
 .line { fill: none; stroke: var(--curve); stroke-width: 1.5; } .mark { stroke-dasharray: 3 3; }
+.label { paint-order: stroke; stroke: var(--page); stroke-width: 3px; }
 .mark.fault { stroke: var(--fault); } .mark.heal { stroke: var(--heal); } .mark.takeover { stroke: var(--takeover); }
 .label.fault { fill: var(--fault); } .label.heal { fill: var(--heal); } .label.takeover { fill: var(--takeover); }
 """

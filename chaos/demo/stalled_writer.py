@@ -1,30 +1,29 @@
-"""A writer in a process of its own, so that it can be stalled: ``python -m stockade.chaos.writer``.
+"""The producer that the demo stalls, as a child process (child.py): ``python -m stockade.chaos.demo.stalled_writer``.
 
-Reads an Order, then lines that each say up to which record it may go, from standard input; writes its history to
-standard output, an event a line. When it finds itself replaced it insists, as zombie.py has it, and ends.
+After its order it reads lines: each is the number of records that it may write from now on. When it finds that another
+producer has taken its place, it goes on trying as zombie.py says, and ends.
 """
 
 import asyncio
-import io
-import sys
 from pathlib import Path
 
 import msgspec
 
-from ..client.config import ClientConfig
-from ..client.producer import Producer
-from ..partition.errors import ProducerFenced
-from .history import History
-from .streams import Stream, split_lines
-from .workload import StreamWriter
+from ...client.config import ClientConfig
+from ...client.producer.producer import Producer
+from ...partition.errors import ProducerFenced
+from ..harness.child import take_order
+from ..history.history import History
+from ..streams.stream import Stream, split_lines
+from ..streams.writer import StreamWriter
 from .zombie import Zombie
 
 SESSION_TTL_MS = 300_000
-"""Longer than any stall of ours: the zombie must meet its successor's epoch, not the end of its own session."""
+"""Longer than the stall: the zombie must be refused because of its successor's epoch, not because its session ended."""
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What to write, and where. ``path`` is the file that ``stream_name`` was made of."""
+    """What to write, and where. ``path`` is the file whose lines are the stream."""
 
     bootstrap: list[str]
     topic: str
@@ -34,15 +33,15 @@ class Order(msgspec.Struct, frozen=True):
     records: int
     batch_records: int
     may_send: int
-    """Records that it may write before it hears more."""
+    """Records that it may write before the parent permits more."""
 
     def stream(self) -> Stream:
-        """The stream, read from its file."""
+        """Read the stream from its file."""
         return Stream(self.name, self.partition, split_lines(Path(self.path).read_bytes()), self.records)
 
 
-class Leave:
-    """How far the parent lets the writer go."""
+class Permission:
+    """The number of records that the parent permits."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -56,14 +55,14 @@ class Leave:
         return True
 
     async def follow(self, lines: asyncio.StreamReader) -> None:
-        """Take the parent's lines until it closes them."""
+        """Read new permissions from the parent until end of file."""
         async for line in lines:
             self._records = int(line)
             self._grew.set()
 
 
-async def work(order: Order, history: History, leave: Leave) -> None:
-    """Write the stream; when replaced, insist. Raises what else stops the writer."""
+async def work(order: Order, history: History, permission: Permission) -> None:
+    """Write the stream; once replaced, go on trying as a zombie. Raises any other failure."""
     config = ClientConfig(
         bootstrap=tuple(order.bootstrap),
         session_ttl_ms=SESSION_TTL_MS,
@@ -75,25 +74,21 @@ async def work(order: Order, history: History, leave: Leave) -> None:
     try:
         async with writer.exclusive() as fence:
             try:
-                await writer.run(0, order.batch_records, may_send=leave.may_send, acknowledged=lambda _: None)
+                await writer.run(0, order.batch_records, may_send=permission.may_send, acknowledged=lambda _: None)
             except ProducerFenced:
                 assert writer.last_acknowledged is not None
                 token = fence.token(order.partition)
-                await Zombie(producer.client, history, token, writer.last_acknowledged, stream).insist()
+                await Zombie(producer.client, history, token, writer.last_acknowledged, stream).persist()
     finally:
         await producer.abort()
 
 
 async def main() -> None:
-    """Take the order and work, as long as the parent is there."""
-    lines = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    order = msgspec.json.decode(await lines.readline(), type=Order)
-    leave = Leave(order.may_send)
-    # Unbuffered: what happened before a stall must be known before it ends.
-    history = History(io.FileIO(sys.stdout.fileno(), "wb", closefd=False))
-    working = asyncio.create_task(work(order, history, leave))
-    parent = asyncio.create_task(leave.follow(lines))
+    """Take the order and work until done, or until the parent is gone."""
+    order, history, lines = await take_order(Order)
+    permission = Permission(order.may_send)
+    working = asyncio.create_task(work(order, history, permission))
+    parent = asyncio.create_task(permission.follow(lines))
     await asyncio.wait({working, parent}, return_when=asyncio.FIRST_COMPLETED)
     parent.cancel()
     if not working.done():

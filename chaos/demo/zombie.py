@@ -1,32 +1,32 @@
-"""A writer that was replaced while it slept, and insists: in every way left to it, until refused often enough."""
+"""The zombie: a writer that was replaced during its stall goes on writing, in every way that it has, until refused."""
 
 import asyncio
 from collections.abc import Iterator
 from itertools import count, islice
 
-from ..client.admin import Client
-from ..client.model import AppendAnswer
-from ..partition.commands import Stamp, Token
-from ..partition.errors import ProducerFenced, StockadeError
-from ..partition.records import batch_from_columns
-from .history import Event, History, record_name, split_name
-from .streams import Stream
+from ...client.api.client import Client
+from ...partition.api.records import AppendAnswer
+from ...partition.commands import Stamp, Token
+from ...partition.errors import ProducerFenced, StockadeError
+from ...partition.records.batch import batch_from_columns
+from ..history.history import Event, History, record_name, split_name
+from ..streams.stream import Stream
 
 ATTEMPTS = 24
-"""Writes that the zombie tries after it learnt that it was replaced."""
+"""Refused writes after which the zombie stops."""
 ATTEMPTS_MAX = 200
-"""Tries of any outcome after which it gives up, so that a cluster without a leader does not hold it for ever."""
+"""Writes of any outcome after which it gives up, so that a cluster without a leader does not keep it for ever."""
 PAUSE_S = 0.05
 BATCH_BYTES_MAX = 16 << 20
-"""As the demo's topic has it."""
+"""max_batch_bytes of the demo's topic."""
 
 
 class NotRefused(Exception):
-    """The zombie could not get its refusals, because its writes were accepted or nobody answered."""
+    """Fewer than ATTEMPTS writes were refused: some were accepted, or no node answered."""
 
 
 class Zombie:
-    """What the replaced writer knows: its token, its identity, what it last wrote, and how its lines go on."""
+    """What the replaced writer has: its token, its producer id and epoch, its last append, and its further lines."""
 
     def __init__(self, client: Client, history: History, token: Token, last: Event, stream: Stream) -> None:
         """``last``: the invocation of its latest acknowledged append."""
@@ -39,19 +39,19 @@ class Zombie:
         self._stamp = _stamp_of(last)
         self._stream = stream
 
-    async def insist(self) -> None:
-        """Try to write until ATTEMPTS were refused with PRODUCER_FENCED. Raises NotRefused when that does not come."""
+    async def persist(self) -> None:
+        """Try to write until ATTEMPTS were refused with PRODUCER_FENCED. Raises NotRefused."""
         identity = await self._client.init_producer()
         fresh = Stamp(identity.producer_id, identity.producer_epoch, 0)
         refused = 0
-        for stamp, value in islice(self._ways(fresh), ATTEMPTS_MAX):
+        for stamp, value in islice(self._variants(fresh), ATTEMPTS_MAX):
             refused += await self._try(stamp, value)
             if refused == ATTEMPTS:
                 return
         raise NotRefused(f"{refused} of {ATTEMPTS_MAX} writes of the zombie were refused with PRODUCER_FENCED")
 
-    def _ways(self, fresh: Stamp) -> Iterator[tuple[Stamp | None, str]]:
-        """The last batch again; the next one; numbers far ahead; the next epoch; another identity; none at all."""
+    def _variants(self, fresh: Stamp) -> Iterator[tuple[Stamp | None, str]]:
+        """The last batch again; the next one; sequences far ahead; the next epoch; a fresh producer id; no producer."""
         pid, epoch = self._stamp.pid, self._stamp.epoch
         behind = self._stamp.first_seq + self._count
         invented = (record_name(self._process, k * self._count) for k in count())

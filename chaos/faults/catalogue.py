@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from ..fault import Fault
 from .clock import CLOCK_FAULTS
 from .corruption import CORRUPTION_FAULTS
 from .disks import DISK_FAULTS
 from .divergence import DivergentTail
+from .fault import Fault
 from .membership import MEMBERSHIP_FAULTS
 from .partitions import PARTITION_FAULTS
 from .processes import PROCESS_FAULTS
@@ -29,6 +29,6 @@ CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in _ALL}
 """In the order in which they are listed for people."""
 
 DESTRUCTIVE = frozenset(fault.name for fault in CORRUPTION_FAULTS)
-"""They take what one node has stored for good. A cluster bears that of a minority only, until that node has it again:
-at most one of them strikes in a round.
+"""Faults that destroy data of a node. A cluster survives this on a minority of its nodes, until they have copied the
+data again: so at most one of them strikes in a round.
 """

@@ -1,8 +1,7 @@
-"""Faults of the wall clock of one node, by libfaketime: it is wrong, it jumps, it runs at a wrong rate.
+"""Faults of the wall clock of one node, with libfaketime: a wrong time, jumps, a wrong rate.
 
-A node must be started with ``prefix``; from then on a file beside its data folder says what its clock shows. The
-monotonic clock stays right: no promise of the product rests on the wall clock, and that is what is to be seen. Needs no
-root.
+A node must be started with ``prefix``; from then on a file beside its data folder sets its wall clock. The monotonic
+clock stays right. The faults test the claim that no guarantee of the product depends on the wall clock. No root needed.
 """
 
 import asyncio
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ..fault import Arena, Broken
+from .fault import Arena, Broken
 from .targets import one, running
 
 LIBRARIES = (
@@ -24,26 +23,26 @@ RIGHT = "+0"
 OFFSETS_S = (-86_400, -3_600, -10, 10, 3_600, 86_400)
 RATES = (0.2, 0.9, 1.1, 5.0)
 JUMPS_S = (0.3, 1.0, 2.5)
-"""How long a clock that jumps shows one time, drawn anew for each."""
+"""Seconds between two jumps of a clock, drawn for each."""
 
 
 def library() -> Path | None:
-    """libfaketime, where a package has put it."""
+    """Path of libfaketime; None if it is not installed."""
     return next((path for path in map(Path, LIBRARIES) if path.exists()), None)
 
 
 def why_not() -> str | None:
-    """Why no node can have a clock of its own here; None if it can."""
+    """Why nodes cannot have clocks of their own here; None if they can."""
     return None if library() else "missing: libfaketime (Debian: apt install libfaketime)"
 
 
 def file_of(data: Path) -> Path:
-    """What says which time a node with this data folder sees."""
+    """The file that sets the clock of the node with this data folder."""
     return data.with_name(f"{data.name}.clock")
 
 
 def prefix(data: Path) -> list[str]:
-    """The words that start a node whose clock can be set; it is right at first."""
+    """The words before the command of a node whose clock can be set. The clock is right at first."""
     file = file_of(data)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(RIGHT)
@@ -59,14 +58,14 @@ def prefix(data: Path) -> list[str]:
 
 
 def set_clock(data: Path, shown: str) -> None:
-    """In libfaketime's words: "+3600" is an hour ahead, "+0 x2" twice as fast. Seen within a second or two."""
+    """``shown`` in libfaketime's notation: "+3600" is an hour ahead, "+0 x2" twice as fast. Takes effect within 2 s."""
     scratch = file_of(data).with_suffix(".new")
     scratch.write_text(shown)
     scratch.replace(file_of(data))
 
 
 def _with_clocks(arena: Arena) -> list[str]:
-    """The running nodes whose clock can be set: those that have libfaketime in them."""
+    """The running nodes that have loaded libfaketime."""
     return [node for node in running(arena) if _is_faked(arena.pid(node))]
 
 
@@ -78,7 +77,7 @@ def _is_faked(pid: int | None) -> bool:
 
 
 class WrongClock:
-    """A clock that shows another time, or runs at another rate."""
+    """A clock with a wrong time, or a wrong rate."""
 
     def __init__(self, name: str, about: str, draw: Callable[[random.Random], str]) -> None:
         self.name = name
@@ -86,11 +85,9 @@ class WrongClock:
         self._draw = draw
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs nodes that were started for it."""
         return _why_not(arena)
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Set one node's clock."""
         node, shown = one(_with_clocks(arena), chance), self._draw(chance)
         data = arena.data(node)
         set_clock(data, shown)
@@ -102,17 +99,15 @@ class WrongClock:
 
 
 class JumpingClock:
-    """A clock that jumps forth and back."""
+    """A clock that jumps forward and back."""
 
     name = "clock-jumps"
-    about = "a node's wall clock jumps by up to a day, forth and back (libfaketime)"
+    about = "a node's wall clock jumps by up to a day, forward and back (libfaketime)"
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs nodes that were started for it."""
         return _why_not(arena)
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Let one jump until healed."""
         node = one(_with_clocks(arena), chance)
         drawn, stop = random.Random(chance.random()), asyncio.Event()  # noqa: S311
         jumping = asyncio.create_task(_jump(arena.data(node), drawn, stop))

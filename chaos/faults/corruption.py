@@ -1,7 +1,7 @@
 """Damaged disks of a minority: a flipped bit, or a file that was cut, while the node was away.
 
-The node must refuse to start and say so; it is healed as its operator would: ``stockade rebuild``, and a start with an
-empty disk. That what it then copies is right is a claim for the checkers. Needs no root.
+The node must refuse to start and say why; healing does what an operator would: ``stockade rebuild``, and a start with
+an empty disk. The checkers judge what the node then copies. No root needed.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..fault import Arena, Broken, NothingToBreak
-from ..waiting import NotInTime, until
+from ..system.waiting import NotInTime, until
+from .fault import Arena, Broken, NothingToBreak
 from .targets import one, running
 
 REFUSAL_TIMEOUT_S = 10.0
-"""A node that has not ended this long after its start goes on with what it found."""
+"""A node that has not ended this long after its start has accepted its files."""
 REBUILD_TIMEOUT_S = 30.0
 _FILE_HEADER_BYTES, _MARKER_AT = 36, 12
 _RECORD = struct.Struct("<IIIIQQIB3x")
-"""Marker, CRC, length, group, index, term, synced, kind: as raft/wal_records.py has it."""
+"""Marker, CRC, length, group, index, term, synced, kind: as raft/wal/records.py has it."""
 _VOTE = 3
 
 Find = Callable[[Path], Iterator[tuple[Path, int]]]
@@ -94,7 +94,7 @@ class Corruption:
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
         """Kill a node, damage its disk, start it again and see what it does."""
         if len(running(arena)) < len(arena.nodes):
-            raise NothingToBreak("another node is away: with two disks lost, nobody could tell what was promised")
+            raise NothingToBreak("another node is away: if two disks are lost, committed records may be, too")
         node = one([node for node in arena.nodes if next(self._find(arena.data(node)), None)], chance)
         arena.kill(node)
         path, at = chance.choice(await asyncio.to_thread(lambda: list(self._find(arena.data(node)))))
@@ -126,13 +126,13 @@ async def _refuses(arena: Arena, node: str) -> bool:
 
 
 async def _is_rebuilt(arena: Arena, node: str) -> bool:
-    """Whether what refused could be put aside: not while another fault has just started the node once more."""
+    """Whether the damaged data could be moved aside; it cannot while another fault has just started the node again."""
     arena.kill(node)
     return await asyncio.to_thread(_rebuild, arena.data(node))
 
 
 def _rebuild(data: Path) -> bool:
-    """What is put aside is then thrown away: it was damaged on purpose."""
+    """Move the data aside, and delete it: it was damaged on purpose."""
     before = set(data.glob("damaged-*"))
     command = [sys.executable, "-m", "stockade", "rebuild", "--data", str(data), "--yes"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

@@ -1,6 +1,6 @@
-"""Faults of disks: no power, no room, no writes, no speed. Need root, and a cluster started on disks of its own.
+"""Faults of disks: power loss, full, read-only, slow. They need root, and a cluster started on disks of its own.
 
-A node that cannot write stops, and must: healing mends the disk and starts it again.
+A node that cannot write must stop. Healing repairs the disk and starts the node again.
 """
 
 import asyncio
@@ -8,10 +8,10 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from .. import cgroups
-from ..disks import DiskFailed, LoopDisk, why_not
-from ..fault import Arena, Broken, NothingToBreak
-from ..waiting import until
+from ..system import cgroups
+from ..system.disks import DiskFailed, LoopDisk, why_not
+from ..system.waiting import until
+from .fault import Arena, Broken, NothingToBreak
 from .targets import listed, one, pid_of, running
 
 GONE_TIMEOUT_S = 30.0
@@ -25,20 +25,19 @@ def _why_not(arena: Arena) -> str | None:
 
 
 class Power:
-    """Disks lose what no fsync has confirmed, and the processes on them are gone at the same moment."""
+    """Disks lose all writes that no fsync has confirmed; the processes on them are killed at the same moment."""
 
-    def __init__(self, name: str, about: str, *, everybody: bool) -> None:
+    def __init__(self, name: str, about: str, *, all_nodes: bool) -> None:
         self.name = name
         self.about = about
-        self._everybody = everybody
+        self._all_nodes = all_nodes
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs disks."""
         return _why_not(arena)
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Cut the power of one node, or of all at one instant."""
-        nodes = list(arena.disks) if self._everybody else [one(list(arena.disks), chance)]
+        """Cut the power of one random node, or of all at one instant."""
+        nodes = list(arena.disks) if self._all_nodes else [one(list(arena.disks), chance)]
         await asyncio.to_thread(_cut, [arena.disks[node] for node in nodes])
         for node in nodes:
             arena.kill(node)
@@ -50,7 +49,7 @@ class Power:
 
 
 class BadDisk:
-    """A disk that takes no more writes, for one reason or another."""
+    """A disk that refuses writes, because of ``damage``."""
 
     def __init__(self, name: str, about: str, what: str, damage: Callable[[LoopDisk], None]) -> None:
         self.name = name
@@ -59,11 +58,9 @@ class BadDisk:
         self._damage = damage
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs disks."""
         return _why_not(arena)
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Damage the disk of one node."""
         node = one([node for node in running(arena) if arena.disks[node].is_well], chance)
         await asyncio.to_thread(self._damage, arena.disks[node])
 
@@ -74,17 +71,15 @@ class BadDisk:
 
 
 class SlowDisk:
-    """A disk that takes few bytes a second."""
+    """A disk that accepts few bytes a second."""
 
     name = "disk-slow"
     about = "a node's disk takes 64 to 1024 KB/s (cgroup)"
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs disks and cgroups."""
         return _why_not(arena) or cgroups.why_not("blkio")
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Slow one down."""
         node, rate = one(running(arena), chance), chance.choice([64, 256, 1024])
         disk, pid = arena.disks[node], pid_of(arena, node)
         try:
@@ -101,12 +96,12 @@ class SlowDisk:
 def _cut(disks: Sequence[LoopDisk]) -> None:
     for disk in disks:
         if disk.is_well:
-            with suppress(DiskFailed):  # another fault is mending it: the others are cut, and all are healed
+            with suppress(DiskFailed):  # another fault is repairing it; healing repairs all
                 disk.cut()
 
 
 async def _mend(arena: Arena, nodes: Sequence[str]) -> None:
-    """Mend the disks on which nodes cannot run, and start them; who runs on a disk that is well is left alone."""
+    """Repair the disks that refuse writes, and start their nodes. Nodes on healthy disks go on."""
     for node in nodes:
         disk = arena.disks[node]
         disk.make_room()
@@ -122,8 +117,8 @@ async def _mend(arena: Arena, nodes: Sequence[str]) -> None:
 
 
 DISK_FAULTS = (
-    Power("power", "the power of all nodes is cut at once; what was not synced is lost", everybody=True),
-    Power("power-one", "the power of one node is cut; what it has not synced is lost", everybody=False),
+    Power("power", "the power of all nodes is cut at once; what was not synced is lost", all_nodes=True),
+    Power("power-one", "the power of one node is cut; what it has not synced is lost", all_nodes=False),
     BadDisk("disk-full", "a node's disk has no room", "full", LoopDisk.fill),
     BadDisk("disk-read-only", "a node's file system becomes read-only", "read-only", LoopDisk.refuse_writes),
     SlowDisk(),

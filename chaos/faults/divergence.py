@@ -1,31 +1,30 @@
-"""A leader that holds a tail which nobody else has: the others stood still while it wrote, and it died alone."""
+"""A leader with a log tail that no other replica has: it appended while its followers were stopped, and was killed."""
 
 import asyncio
 import random
 
-from ..fault import Arena, Broken
+from .fault import Arena, Broken
 from .processes import stopped
 from .targets import leaders, listed, one, pid_of, running
 
 ALONE_S = (0.3, 0.55)
-"""How long it takes appends that nobody else hears of, drawn; then it would step down by itself."""
+"""Seconds in which the leader appends alone, drawn; after more it would step down by itself."""
 
 
 class DivergentTail:
-    """The followers stop, the leader takes appends that cannot commit and is killed; then the followers go on.
+    """Stops the followers, lets the leader take appends that cannot commit, kills it, and resumes the followers.
 
-    What it wrote alone lies where the others write something else meanwhile. Healing starts it again.
+    The others then commit different entries at the indexes of its tail. Healing starts it again: it must truncate.
     """
 
     name = "divergent-tail"
     about = "a leader writes alone, dies, and comes back when the others have gone on"
 
     def why_not(self, _: Arena) -> str | None:
-        """It needs nothing."""
         return None
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Do it to one of the leaders, drawn."""
+        """Do it to one of the leaders at random."""
         node = one(await leaders(arena), chance)
         others = [name for name in running(arena) if name != node]
         halt = stopped([pid_of(arena, name) for name in others], f"{listed(others)} stopped", others)

@@ -1,7 +1,6 @@
-"""What a fault is, and what it may touch: the terms on which the nemesis and the catalogue of faults work together.
+"""The interface between the nemesis and the catalogue of faults: a Fault, what it may touch (Arena), what is Broken.
 
-A fault only breaks and mends. When it strikes, what else is broken then, and what must hold afterwards is not its
-business: nemesis_schedule.py and the checkers have that.
+A fault only breaks and heals. harness/schedule.py decides when it strikes; the checkers know what must hold.
 """
 
 import random
@@ -12,19 +11,19 @@ from typing import Protocol
 
 import msgspec
 
-from ..client.admin import Client
-from .disks import LoopDisk
-from .network.hosts import Hosts
-from .proxies import Proxies
-from .raw import RawNode
+from ...client.api.client import Client
+from ..system.disks import LoopDisk
+from ..system.hosts import Hosts
+from ..system.proxies import Proxies
+from ..system.raw import RawNode
 
 
 class Arena(Protocol):
-    """The cluster under test. Every node runs in a process of its own, and nobody but the arena starts one."""
+    """The cluster under test. Every node runs in a process of its own, which only the arena starts."""
 
     @property
     def nodes(self) -> Sequence[str]:
-        """Names of all nodes, ``n1`` and so on, in order, whether they run or not."""
+        """Names of all nodes, ``n1`` and so on, in order, running or not."""
         ...
 
     @property
@@ -34,7 +33,7 @@ class Arena(Protocol):
 
     @property
     def hosts(self) -> Hosts | None:
-        """A network namespace for each node (``chaos/network``); None unless the cluster was started in them."""
+        """A network namespace for each node; None unless the cluster was started in them."""
         ...
 
     @property
@@ -44,12 +43,12 @@ class Arena(Protocol):
 
     @property
     def clients(self) -> Sequence[int]:
-        """Process ids of clients that may be stalled: they hold slots and are about to be taken over from."""
+        """Process ids of clients that may be stalled: they hold slots that other clients want."""
         ...
 
     @property
     def client(self) -> Client:
-        """For questions (who leads?) and for faults of membership."""
+        """Finds leaders, and carries out faults of membership."""
         ...
 
     @property
@@ -74,7 +73,7 @@ class Arena(Protocol):
         ...
 
     def start(self, node: str) -> None:
-        """Start the node, unless it runs. Nobody else starts what a fault has ended."""
+        """Start the node, unless it runs. A fault that has ended a node starts it again."""
         ...
 
     async def ready(self, node: str) -> None:
@@ -88,15 +87,15 @@ class Broken(msgspec.Struct, frozen=True):
     what: str
     """For people, in a few words: ``n2 stopped (leads the controller)``."""
     heal: Callable[[], Awaitable[None]]
-    """Undo it. Waits for nothing but its own undoing: that the cluster recovers is a claim for the checkers. Safe when
-    another fault has meanwhile ended the process, or healed the same thing.
+    """Undo it. Does not wait for the cluster to recover, which the checkers judge. Safe if another fault has ended the
+    process, or healed the same thing, meanwhile.
     """
     nodes: Sequence[str] = ()
-    """Nodes that this strike keeps from working; the report names them."""
+    """Nodes that this strike stops; the report names them."""
 
 
 class Fault(Protocol):
-    """One entry of the catalogue. It keeps nothing between strikes: what it must remember is in ``Broken``."""
+    """One entry of the catalogue. It has no state between strikes; ``Broken`` has the state of one."""
 
     @property
     def name(self) -> str:
@@ -109,13 +108,13 @@ class Fault(Protocol):
         ...
 
     def why_not(self, arena: Arena) -> str | None:
-        """What it needs and does not have (root, namespaces, disks, a tool), in one line; None: it can run."""
+        """What it needs and is missing (root, namespaces, disks, a tool), in one line; None if it can strike."""
         ...
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Begin; every choice is drawn from ``chance``. Raises NothingToBreak when it finds no target now."""
+        """Break something; ``chance`` decides every choice. Raises NothingToBreak if there is no target now."""
         ...
 
 
 class NothingToBreak(Exception):
-    """There is no target at this moment (no leader is known, no holder to stall); the nemesis goes on."""
+    """There is no target now (no known leader, no holder to stall). The nemesis skips the strike."""

@@ -1,20 +1,20 @@
-"""Changes of members under load: an operator's orders, given at the worst moment. None needs root.
+"""Membership changes under load: an operator's orders at a bad moment. None needs root.
 
-An order is refused when the cluster cannot carry it out; that is no fault, and nothing to break.
+The cluster may refuse an order that it cannot carry out; then there is nothing to break.
 """
 
 import random
 from collections.abc import Awaitable
 from contextlib import suppress
 
-from ...client.model import PartitionState
+from ...partition.api.topics import PartitionState
 from ...partition.errors import StockadeError
-from ..fault import Arena, Broken, NothingToBreak
+from .fault import Arena, Broken, NothingToBreak
 from .targets import one, running
 
 
 async def _partition(arena: Arena, chance: random.Random) -> tuple[str, PartitionState]:
-    """A partition under load that has a leader, drawn."""
+    """A partition under load that has a leader at random."""
     try:
         name = chance.choice(list(arena.topics))
         states = [state for state in (await arena.client.topic(name)).partitions if state.leader_node]
@@ -26,34 +26,32 @@ async def _partition(arena: Arena, chance: random.Random) -> tuple[str, Partitio
 
 
 class TransferLeader:
-    """Leadership is handed over, of a partition or of the controller."""
+    """Transfers the leadership of a partition, or of the controller."""
 
     name = "transfer-leader"
-    about = "the leader of a partition, or of the controller, hands over"
+    about = "the leader of a partition, or of the controller, transfers its leadership"
 
     def why_not(self, _: Arena) -> str | None:
-        """It needs nothing."""
         return None
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Hand over to another replica, drawn."""
+        """Hand over to another replica at random."""
         name, state = await _partition(arena, chance)
         if chance.random() < 0.25:
             await _order(arena.client.transfer_leader(None, None))
-            return Broken("controller handed over", _nothing)
+            return Broken("controller leadership transferred", _heal_nothing)
         heir = one([node for node in state.replicas if node != state.leader_node and node in running(arena)], chance)
         await _order(arena.client.transfer_leader(name, state.partition, heir))
-        return Broken(f"{name}/{state.partition} handed over to {heir}", _nothing)
+        return Broken(f"{name}/{state.partition} leadership transferred to {heir}", _heal_nothing)
 
 
 class MoveReplica:
-    """A partition's replica moves to a node that has none, and back when healed."""
+    """Moves a replica to a node without one, and back when healed."""
 
     name = "move-replica"
     about = "a replica moves to another node, and back"
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs a node more than replicas."""
         return None if len(arena.nodes) > 3 else "a cluster of more than three nodes is needed, to move to"
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
@@ -72,17 +70,15 @@ class MoveReplica:
 
 
 class RemoveAndAdd:
-    """A node leaves the cluster for good, with all that it holds, and is taken in again when healed."""
+    """Removes a node from the cluster, and adds it again when healed."""
 
     name = "remove-node"
     about = "a node is removed under load, and added again"
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs a node more than replicas."""
         return None if len(arena.nodes) > 3 else "a cluster of more than three nodes is needed, to do without one"
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Remove one, drawn."""
         node = one(running(arena), chance)
         try:
             known = next(each for each in (await arena.client.cluster()).nodes if each.node_id == node)
@@ -91,9 +87,8 @@ class RemoveAndAdd:
         await _order(arena.client.remove_node(node))
 
         async def heal() -> None:
-            if known.raft_address is not None:
-                with suppress(StockadeError):
-                    await arena.client.add_node(node, known.url, known.raft_address, known.zone)
+            with suppress(StockadeError):
+                await arena.client.add_node(node, known.url, known.raft_address, known.zone)
             arena.start(node)
 
         return Broken(f"{node} removed", heal)
@@ -106,8 +101,8 @@ async def _order(order: Awaitable[object]) -> None:
         raise NothingToBreak(f"refused: {error}") from error
 
 
-async def _nothing() -> None:
-    """Nothing to undo: any replica may lead."""
+async def _heal_nothing() -> None:
+    """Any replica may lead: there is nothing to undo."""
 
 
 MEMBERSHIP_FAULTS = (TransferLeader(), MoveReplica(), RemoveAndAdd())

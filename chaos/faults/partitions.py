@@ -1,6 +1,6 @@
-"""Faults of the network itself: packets between hosts that are dropped, lost by lot, or a cable that is pulled.
+"""Faults of the network: packets between hosts are dropped, all or at random, or a link is down.
 
-Need root, and a cluster started in network namespaces.
+They need root, and a cluster started in network namespaces.
 """
 
 import asyncio
@@ -8,16 +8,16 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ..fault import Arena, Broken, NothingToBreak
-from ..network.hosts import Hosts, Rule, why_not
+from ..system.hosts import Hosts, Rule, why_not
+from .fault import Arena, Broken, NothingToBreak
 from .targets import listed, minority
 
 Pairs = Sequence[tuple[str, str]]
-"""(source, target): nothing that the source sends reaches the target."""
+"""(source, target): no packet from the source reaches the target."""
 Cut = Callable[[Arena, random.Random], tuple[str, Pairs]]
-"""Draws what is cut: in words, and as pairs."""
+"""Chooses a cut at random: in words, and as pairs."""
 FLAPS_S = (0.2, 0.7, 1.5)
-"""How long a flapping cut stays as it is, drawn anew each time."""
+"""Seconds between two changes of a flapping cut, drawn for each."""
 
 
 def _hosts(arena: Arena) -> Hosts:
@@ -37,7 +37,7 @@ def _across(some: Sequence[str], others: Sequence[str]) -> Pairs:
 
 
 def full(arena: Arena, chance: random.Random) -> tuple[str, Pairs]:
-    """A minority and the others hear nothing of each other; clients reach both, or only the majority."""
+    """A minority and the others cannot reach each other; clients reach both sides, or only the majority."""
     some = minority(arena, chance)
     clients = [_hosts(arena).gateway] if chance.random() < 0.5 else []
     rest = [node for node in arena.nodes if node not in some]
@@ -46,12 +46,12 @@ def full(arena: Arena, chance: random.Random) -> tuple[str, Pairs]:
 
 
 def one_way(arena: Arena, chance: random.Random) -> tuple[str, Pairs]:
-    """A node hears nobody and is heard, or is not heard and hears."""
+    """One node receives no packets but can send, or can receive but none of its packets arrive."""
     node = chance.choice(list(arena.nodes))
     others = [other for other in arena.nodes if other != node]
     if chance.random() < 0.5:
-        return f"{node} hears nobody", [(other, node) for other in others]
-    return f"nobody hears {node}", [(node, other) for other in others]
+        return f"{node} receives nothing", [(other, node) for other in others]
+    return f"nothing from {node} arrives", [(node, other) for other in others]
 
 
 def ring(arena: Arena, chance: random.Random) -> tuple[str, Pairs]:
@@ -85,11 +85,9 @@ class Partition:
         self._cut = cut
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs hosts."""
         return _why_not(arena)
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Cut what is drawn."""
         hosts = _hosts(arena)
         what, pairs = self._cut(arena, chance)
         rules = await asyncio.to_thread(_drop, hosts, pairs)
@@ -101,17 +99,15 @@ class Partition:
 
 
 class Flapping:
-    """A cut that comes and goes, faster than an election, or slower."""
+    """A cut that comes and goes, at times faster than an election."""
 
     name = "partition-flapping"
     about = "a full or one-way cut that comes and goes"
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs hosts."""
         return _why_not(arena)
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Cut, mend, cut, until healed."""
         hosts = _hosts(arena)
         what, pairs = chance.choice([full, one_way])(arena, chance)
         times = random.Random(chance.random())  # noqa: S311
@@ -141,13 +137,12 @@ async def _wait(stop: asyncio.Event, seconds: float) -> None:
 
 
 class Loss:
-    """Packets get lost by lot on their way to some hosts."""
+    """A share of the packets to some hosts is lost at random."""
 
     name = "packet-loss"
-    about = "a share of the packets to some nodes is lost, by lot"
+    about = "a share of the packets to some nodes is lost at random"
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs hosts."""
         return _why_not(arena)
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
@@ -164,24 +159,22 @@ class Loss:
 
 
 class LinkDown:
-    """A host's cable is pulled: nothing comes, nothing goes, nobody is told."""
+    """The link of a host is down: it sends and receives nothing, and connections are not closed."""
 
     name = "link-down"
-    about = "a node's cable is pulled"
+    about = "the network link of a node is down"
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs hosts."""
         return _why_not(arena)
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Pull one."""
         hosts, node = _hosts(arena), chance.choice(list(arena.nodes))
         await asyncio.to_thread(hosts.unplug, node)
 
         async def heal() -> None:
             await asyncio.to_thread(hosts.plug, node)
 
-        return Broken(f"cable of {node} pulled", heal, [node])
+        return Broken(f"link of {node} down", heal, [node])
 
 
 def _drop(hosts: Hosts, pairs: Pairs) -> list[Rule]:
@@ -195,7 +188,7 @@ def _mend(hosts: Hosts, rules: Sequence[Rule]) -> None:
 
 PARTITION_FAULTS = (
     Partition("partition", "a minority is cut off, both ways", full),
-    Partition("partition-one-way", "a node hears nobody, or nobody hears it", one_way),
+    Partition("partition-one-way", "one node receives nothing, or nothing that it sends arrives", one_way),
     Partition("partition-ring", "every node sees a majority, no two see the same", ring),
     Partition("partition-bridge", "two halves see each other through one node only", bridge),
     Flapping(),

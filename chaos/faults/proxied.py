@@ -1,4 +1,4 @@
-"""Faults of connections, by toxiproxy: between nodes, and between clients and nodes. None needs root."""
+"""Faults of connections, with toxiproxy: between nodes, and between clients and nodes. None needs root."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -6,24 +6,24 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from ..fault import Arena, Broken
-from ..proxies import Proxies, Proxy, ProxyError
+from ..system.proxies import Proxies, Proxy, ProxyError
+from .fault import Arena, Broken
 
 Draw = Callable[[random.Random], Mapping[str, Any]]
-"""Draws a toxic's attributes; toxiproxy's README names them and their units."""
+"""Chooses a toxic's attributes; toxiproxy's README has their names and units."""
 STREAMS = (("upstream",), ("downstream",), ("upstream", "downstream"))
 _numbers = count(1)
 _WITHOUT = "the cluster was not started behind toxiproxy"
 
 
 def _targets(arena: Arena, chance: random.Random) -> tuple[str, Sequence[Proxy]]:
-    """The links of one node with its peers, its door for clients, or one link, drawn."""
+    """At random: all links of one node to its peers, the proxy between clients and one node, or one link."""
     proxies = arena.proxies
     assert isinstance(proxies, Proxies)
     node, other = chance.sample(list(arena.nodes), 2)
-    kind = chance.choice(["links", "door", "link"])
-    if kind == "door":
-        return f"clients to {node}", [proxies.doors[node]]
+    kind = chance.choice(["links", "clients", "link"])
+    if kind == "clients":
+        return f"clients to {node}", [proxies.client_proxies[node]]
     if kind == "link":
         return f"{node} to {other}", [proxies.mesh.link(node, other)]
     others = [peer for peer in arena.nodes if peer != node]
@@ -41,11 +41,9 @@ class Toxic:
         self._draw = draw
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs proxies."""
         return None if arena.proxies is not None else _WITHOUT
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Poison what is drawn."""
         where, proxies = _targets(arena, chance)
         attributes, streams = self._draw(chance), chance.choice(STREAMS)
         names = {stream: f"{self.name}-{next(_numbers)}" for stream in streams}
@@ -56,7 +54,7 @@ class Toxic:
         async def heal() -> None:
             for proxy in proxies:
                 for name in names.values():
-                    with suppress(ProxyError):  # it is gone when the server was reset
+                    with suppress(ProxyError):  # it is gone if the server was reset
                         proxy.remove_toxic(name)
 
         values = ", ".join(f"{key} {value}" for key, value in attributes.items())
@@ -70,11 +68,9 @@ class ProxyDown:
     about = "connections break and new ones are refused"
 
     def why_not(self, arena: Arena) -> str | None:
-        """It needs proxies."""
         return None if arena.proxies is not None else _WITHOUT
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Take down what is drawn."""
         where, proxies = _targets(arena, chance)
         for proxy in proxies:
             proxy.disable()
@@ -89,22 +85,22 @@ class ProxyDown:
 PROXY_FAULTS = (
     Toxic(
         "latency",
-        "every piece of data is late, by a time that varies",
+        "data arrive late, by a time that varies",
         lambda chance: {"latency": chance.choice([20, 100, 400, 1500]), "jitter": chance.choice([0, 10, 300])},
     ),
-    Toxic("bandwidth", "so many KB/s and no more", lambda chance: {"rate": chance.choice([8, 64, 512])}),
+    Toxic("bandwidth", "at most some KB/s", lambda chance: {"rate": chance.choice([8, 64, 512])}),
     Toxic("slow_close", "connections end late", lambda chance: {"delay": chance.choice([500, 3000])}),
     Toxic(
         "timeout",
-        "data are swallowed; the connection ends after a while, or with the fault",
+        "data get lost; the connection ends after a while, or with the fault",
         lambda chance: {"timeout": chance.choice([0, 500, 4000])},
     ),
     Toxic("reset_peer", "connections are reset", lambda chance: {"timeout": chance.choice([0, 200, 2000])}),
     Toxic(
         "slicer",
-        "data come in small pieces",
+        "data arrive in small pieces",
         lambda chance: {"average_size": chance.choice([16, 256]), "size_variation": 8, "delay": 200},
     ),
-    Toxic("limit_data", "connections end after so many bytes", lambda chance: {"bytes": chance.choice([64, 5000])}),
+    Toxic("limit_data", "connections end after some bytes", lambda chance: {"bytes": chance.choice([64, 5000])}),
     ProxyDown(),
 )

@@ -1,4 +1,4 @@
-"""Faults of what a process may have: memory, processor, open files, long files."""
+"""Faults of resource limits of a process: memory, processor, open files, file size."""
 
 import asyncio
 import random
@@ -7,28 +7,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from .. import cgroups
-from ..fault import Arena, Broken, NothingToBreak
+from ..system import cgroups
+from .fault import Arena, Broken, NothingToBreak
 from .targets import one, pid_of, running
 
 MEMORY_BYTES = 1 << 20
-"""Less than any node has: the next page that it asks for is one too many."""
+"""Less than any node uses: the kernel refuses the next page."""
 FILE_BYTES = 4096
-"""Every file that a node goes on with is longer."""
+"""Shorter than any file that a node appends to."""
 
 
 class OutOfMemory:
-    """The kernel's OOM killer takes a node, at the next page that it asks for."""
+    """The kernel's OOM killer kills a node at its next page."""
 
     name = "memory-oom"
     about = "the kernel kills a node that asks for memory (cgroup)"
 
     def why_not(self, _: Arena) -> str | None:
-        """It needs root and cgroups."""
         return cgroups.why_not("memory")
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Bound one node's memory below what it has."""
         node = one(running(arena), chance)
         group = await asyncio.to_thread(_bounded, lambda: cgroups.memory(MEMORY_BYTES), pid_of(arena, node))
 
@@ -46,11 +44,9 @@ class SlowProcessor:
     about = "a node gets 2 to 20 % of a processor (cgroup)"
 
     def why_not(self, _: Arena) -> str | None:
-        """It needs root and cgroups."""
         return cgroups.why_not("cpu")
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Bound one node."""
         node, share = one(running(arena), chance), chance.choice([0.02, 0.05, 0.2])
         group = await asyncio.to_thread(_bounded, lambda: cgroups.cpu(share), pid_of(arena, node))
 
@@ -67,18 +63,17 @@ class FewFiles:
     about = "a node may open no more files or connections (prlimit --nofile)"
 
     def why_not(self, _: Arena) -> str | None:
-        """It needs nothing: whoever started a process may bound it."""
-        return None
+        return None  # a process may limit its own children
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """As many as it has open now, and none more."""
+        """Set the limit to the number of files open now."""
         node = one(running(arena), chance)
         pid = pid_of(arena, node)
         try:
             most = _files_open(pid)
         except FileNotFoundError:
             raise NothingToBreak(f"{node} has just ended") from None
-        return _limited(arena, node, resource.RLIMIT_NOFILE, most, f"{node} may open nothing more")
+        return _limited(arena, node, resource.RLIMIT_NOFILE, most, f"{node} can open no more files")
 
 
 class FileTooLarge:
@@ -88,17 +83,15 @@ class FileTooLarge:
     about = "a node's writes fail, as behind the longest file allowed (ulimit -f)"
 
     def why_not(self, _: Arena) -> str | None:
-        """It needs nothing."""
         return None
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Bound one node's files."""
         node = one(running(arena), chance)
-        return _limited(arena, node, resource.RLIMIT_FSIZE, FILE_BYTES, f"{node} may write no file on")
+        return _limited(arena, node, resource.RLIMIT_FSIZE, FILE_BYTES, f"{node} cannot append to files")
 
 
 def _files_open(pid: int) -> int:
-    """The least bound that leaves the process all files that it has."""
+    """The lowest limit that covers all open files of the process."""
     return max(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()) + 1
 
 

@@ -1,17 +1,17 @@
-"""Who is struck: questions about the cluster that more than one fault asks. What is drawn comes from the seed."""
+"""Finds targets: leaders, the controller, running nodes. ``chance``, which the seed decides, makes every choice."""
 
 import random
 from collections.abc import Sequence
 
 from ...partition.errors import StockadeError
-from ..fault import Arena, NothingToBreak
+from .fault import Arena, NothingToBreak
 
 PATIENCE_MS = 1_000
-"""How long the cluster may take to say who leads; when it cannot, there is nobody to strike."""
+"""How long the cluster may take to name its leaders; without an answer there is no target."""
 
 
 async def leaders(arena: Arena) -> list[str]:
-    """The nodes that lead a partition of a topic under load, as the cluster has it now, and run."""
+    """The running nodes that lead a partition under load, as the cluster says now."""
     try:
         topics = [await arena.client.topic(topic, patience_ms=PATIENCE_MS) for topic in arena.topics]
     except StockadeError:
@@ -21,30 +21,30 @@ async def leaders(arena: Arena) -> list[str]:
 
 
 async def controller(arena: Arena) -> str:
-    """The node that leads the controller group. Raises NothingToBreak when nobody is known to."""
+    """The leader of the controller group. Raises NothingToBreak if none is known."""
     try:
         leader = (await arena.client.cluster()).controller.leader_node
     except StockadeError:
         leader = None
     if leader is None or leader not in running(arena):
-        raise NothingToBreak("nobody is known to lead the controller")
+        raise NothingToBreak("the controller has no known leader")
     return leader
 
 
 def running(arena: Arena) -> list[str]:
-    """The nodes whose process is there."""
+    """The nodes whose process runs."""
     return [node for node in arena.nodes if arena.pid(node) is not None]
 
 
 def one(nodes: Sequence[str], chance: random.Random) -> str:
-    """One of them, drawn. Raises NothingToBreak when there is none."""
+    """A random one. Raises NothingToBreak if there is none."""
     if not nodes:
         raise NothingToBreak("no node to strike")
     return chance.choice(nodes)
 
 
 def minority(arena: Arena, chance: random.Random) -> list[str]:
-    """At least one node and less than half of them, drawn."""
+    """At least one node and less than half of them at random."""
     most = max(1, (len(arena.nodes) - 1) // 2)
     return sorted(chance.sample(list(arena.nodes), chance.randint(1, most)))
 

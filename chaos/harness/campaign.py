@@ -1,9 +1,9 @@
 """A run of chaos: rounds of workloads under faults, each read back and judged before the next one begins.
 
-A round has a seed of its own, so it can be had again without those before it: round k of seed S is round 1 of seed
-S + k - 1. What a seed decides: which faults strike when, and every choice of the actors. What it cannot decide: how the
-processes of the machine are scheduled, and with it who is found leading, what an actor sees, and where a strike falls
-between two steps of the cluster.
+Each round has a seed of its own, so that it can be repeated alone: round k of seed S is round 1 of seed S + k - 1. The
+seed decides which faults strike when, and every choice of the actors. It does not decide how the machine schedules
+processes, and so neither which node leads, nor what an actor sees, nor between which steps of the cluster a fault
+comes.
 """
 
 import asyncio
@@ -13,18 +13,17 @@ from pathlib import Path
 
 import msgspec
 
-from ..partition.errors import StockadeError
-from .arena import RunningArena
-from .evidence import ReplicaLog
-from .fault import Fault
-from .faults.catalogue import CATALOGUE, DESTRUCTIVE
-from .history import History
+from ...partition.errors import StockadeError
+from ..faults.catalogue import CATALOGUE, DESTRUCTIVE
+from ..faults.fault import Fault
+from ..history.evidence import ReplicaLog
+from ..history.history import History
+from ..history.tables import LOGS_SCHEMA, TableWriter, log_table
+from ..system.waiting import NotInTime
+from ..workloads.catalogue import WORKLOADS
 from .judging import Extent, Judgement, judge_events
-from .round import ROUND_S_MIN, Round, RoundOver
+from .round import ROUND_S_MIN, Round, RoundOver, RunningArena
 from .schedule import schedule
-from .tables import LOGS_SCHEMA, TableWriter, log_table
-from .waiting import NotInTime
-from .workloads.catalogue import WORKLOADS
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -32,29 +31,29 @@ class Options(msgspec.Struct, frozen=True):
 
     workloads: list[str]
     faults: list[str]
-    """Faults that are drawn from."""
+    """Faults from which the schedule chooses."""
     seed: int
     seconds: float
     round_s: float = 60.0
-    """How long the faults of a round last; reading back and judging come on top."""
+    """Seconds of faults in a round; reading back and judging come on top."""
     always: list[str] = []
-    """Faults that strike in every round, because a workload shows nothing without them."""
+    """Faults that strike in every round, because a workload tests nothing without them."""
     apart_s: float = 0.0
-    """One strike at a time, and so long between them; 0: they may overlap."""
+    """Seconds between strikes, which then come one at a time; 0: strikes may overlap."""
 
     @property
     def rounds(self) -> int:
-        """How many rounds fit."""
+        """Number of rounds."""
         return max(1, round(self.seconds / max(self.round_s, ROUND_S_MIN)))
 
     @property
     def faults_s(self) -> float:
-        """Of one round."""
+        """Seconds of faults in one round."""
         return min(self.round_s, max(self.seconds, ROUND_S_MIN))
 
 
 class Status:
-    """What is going on now, for whoever shows it."""
+    """The present state of a run, for display."""
 
     def __init__(self, history: History, rounds: int) -> None:
         self.history = history
@@ -63,11 +62,11 @@ class Status:
         self.doing = "starting"
         self.broken: Callable[[], Sequence[str]] = lambda: ()
         self.judged: Judgement = Judgement()
-        """Over all rounds that are over."""
+        """The judgement over all finished rounds."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Everything about a run that is over."""
+    """The result of a run."""
 
     judged: Judgement
     rounds: Sequence[RoundOver]
@@ -76,7 +75,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def failures(self) -> list[str]:
-        """What the harness could not do as it should, each once."""
+        """Failures of the harness itself, by round."""
         return [f"round {over.seed}: {failure}" for over in self.rounds for failure in over.failures]
 
 
@@ -89,7 +88,7 @@ def possible(arena: RunningArena, names: Sequence[str]) -> tuple[list[str], dict
 async def run(options: Options, arena: RunningArena, history: History, status: Status, folder: Path) -> Outcome:
     """Run all rounds; every replica's log goes to ``logs.parquet`` in ``folder``.
 
-    A round that cannot be carried out has no verdict, only a failure: it could not begin, or its nodes did not answer.
+    A round that could not start, or whose nodes did not answer, has a failure in place of a verdict.
     """
     began_s = time.monotonic()
     overs: list[RoundOver] = []

@@ -1,6 +1,6 @@
-"""Judges a history part by part: one partition of one topic at a time, so that no run is too long for the memory.
+"""Judges a history one partition of one topic at a time, so that a run of any length fits into memory.
 
-Every promise that the checkers hold somebody to is one about a partition, or about a producer's name within a topic.
+That is sound because every claim of the checkers is about one partition, or one producer name within a topic.
 """
 
 import tempfile
@@ -12,18 +12,17 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .checkers import Verdict, judge
-from .evidence import Evidence, ReplicaLog, Stamp
-from .history import Event
-from .payload import payload
+from ..checkers.verdicts import Verdict, judge
+from ..history.evidence import Evidence, ReplicaLog, Stamp
+from ..history.history import Event, payload
 
 Place = tuple[str, int | None]
-"""Topic and partition; None: what concerns the topic as a whole."""
+"""Topic and partition; partition None for events about the topic as a whole."""
 LogKey = tuple[str, int]
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """What one replica of a partition says of its log; the rows are in ``logs.parquet``."""
+    """Log start and end of one replica of a partition; its rows are in ``logs.parquet``."""
 
     topic: str
     partition: int
@@ -33,7 +32,7 @@ class Extent(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The verdicts over all parts. ``operations`` were looked at, ``records`` compared in all replicas."""
+    """The verdicts over all parts, the number of operations judged, and of records compared over all replicas."""
 
     verdicts: Sequence[Verdict] = ()
     operations: int = 0
@@ -41,11 +40,9 @@ class Judgement(msgspec.Struct, frozen=True):
 
     @property
     def violations(self) -> int:
-        """Of all checkers together."""
         return sum(verdict.violations for verdict in self.verdicts)
 
     def plus(self, other: "Judgement") -> "Judgement":
-        """Both together."""
         if not self.verdicts:
             return other
         verdicts = [mine.plus(theirs) for mine, theirs in zip(self.verdicts, other.verdicts, strict=True)]
@@ -53,7 +50,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def judge_events(events: Iterable[Event], logs: Mapping[LogKey, Sequence[ReplicaLog]]) -> Judgement:
-    """Judge what is in memory: the events of a round, and the logs of all its replicas."""
+    """Judge the events of a round and the logs of all its replicas, all in memory."""
     parts: dict[Place, list[Event]] = {}
     notes: list[Event] = []
     for event in events:
@@ -67,12 +64,9 @@ def judge_events(events: Iterable[Event], logs: Mapping[LogKey, Sequence[Replica
 
 
 def judge_files(history: Path, logs: Path, extents: Sequence[Extent]) -> Judgement:
-    """Judge what a run left behind. Needs memory for one partition, not for the run.
-
-    Raises ValueError on files that are none of ours.
-    """
+    """Judge the files of a run, with memory for one partition. Raises ValueError on files of another format."""
     with tempfile.TemporaryDirectory(prefix="stockade-judge-") as scratch:
-        split = _Split(Path(scratch))
+        split = _EventsByPartition(Path(scratch))
         notes = split.take(history)
         found = _StoredLogs(logs, extents)
         places = split.places | {(extent.topic, extent.partition) for extent in extents}
@@ -85,7 +79,7 @@ def judge_parts(
     notes: list[Event],
     logs: Callable[[LogKey], Sequence[ReplicaLog]],
 ) -> Judgement:
-    """Judge each place by its own events, those of its topic as a whole, and the nemesis's."""
+    """Judge each partition by its own events, those of its topic as a whole, and those of the nemesis."""
     whole = Judgement()
     wanted = sorted({(topic, partition) for topic, partition in places if partition is not None})
     for topic, partition in wanted:
@@ -98,8 +92,8 @@ def judge_parts(
     return whole
 
 
-class _Split:
-    """A history, split into a file for each place."""
+class _EventsByPartition:
+    """A history, split into one file for each partition."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -111,8 +105,8 @@ class _Split:
         return set(self._files)
 
     def take(self, history: Path) -> list[Event]:
-        """Split it; returns what belongs to no topic."""
-        where = msgspec.json.Decoder(_Where)
+        """Split the history; return the events without a topic."""
+        where = msgspec.json.Decoder(_EventPlace)
         notes: list[Event] = []
         sinks: dict[Place, IO[bytes]] = {}
         try:
@@ -129,7 +123,6 @@ class _Split:
         return notes
 
     def events(self, place: Place) -> list[Event]:
-        """Those of one place."""
         path = self._files.get(place)
         if path is None:
             return []
@@ -149,7 +142,7 @@ SINKS_MAX = 200
 """Files open at once while a history is split."""
 
 
-class _Where(msgspec.Struct, frozen=True):
+class _EventPlace(msgspec.Struct, frozen=True):
     topic: str | None = None
     partition: int | None = None
 
@@ -166,7 +159,7 @@ class _StoredLogs:
             self._groups.setdefault(_group_key(file, number), []).append(number)
 
     def of(self, place: LogKey) -> list[ReplicaLog]:
-        """The logs of all replicas of a partition. Replicas with the same content share it in memory."""
+        """The logs of all replicas of a partition. Replicas with equal content share it in memory."""
         file = pq.ParquetFile(self._path)
         found: list[ReplicaLog] = []
         for extent in self._extents:

@@ -1,25 +1,25 @@
-"""The nemesis at work: strikes a cluster as a schedule says, and mends everything afterwards."""
+"""The nemesis: breaks a cluster as a schedule says, and heals everything afterwards."""
 
 import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
 
-from .disks import DiskFailed
-from .fault import Arena, Broken, Fault, NothingToBreak
-from .history import History
-from .proxies import ProxyError
+from ..faults.fault import Arena, Broken, Fault, NothingToBreak
+from ..history.history import History
+from ..system.disks import DiskFailed
+from ..system.proxies import ProxyError
+from ..system.waiting import NotInTime
 from .schedule import Planned
-from .waiting import NotInTime
 
 
 class Nemesis:
-    """Strikes an arena. ``broken`` says what is broken now, for people."""
+    """Carries out strikes. ``broken`` has those that are not healed yet."""
 
     def __init__(self, arena: Arena, faults: Mapping[str, Fault], history: History) -> None:
         self.broken: dict[int, Broken] = {}
         self.failures: list[str] = []
-        """Faults that could not be carried out, or not be healed, as they should: the harness is to blame."""
+        """Strikes and healings that failed: failures of the harness, not of the cluster."""
         self.lost: set[str] = set()
         """Nodes that did not come back."""
         self._arena = arena
@@ -28,7 +28,7 @@ class Nemesis:
         self._number = 0
 
     async def run(self, plan: Sequence[Planned], seconds: float) -> None:
-        """Carry out the plan; returns when every strike of it is healed, and not before ``seconds`` are over."""
+        """Carry out the plan; return when every strike is healed and ``seconds`` are over."""
         start_s = time.monotonic()
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.sleep(seconds))
@@ -36,8 +36,8 @@ class Nemesis:
                 group.create_task(self._strike(planned, start_s))
 
     async def mend(self) -> bool:
-        """Heal what is still broken, start what does not run, and return when every node is ready, or never will be:
-        the history has the one as ``healed``, and the other as ``lost``. Answers whether any of them is.
+        """Heal all that is still broken, start every node, and wait until each is ready or has failed to become so,
+        which the history notes as ``lost``. Returns whether any node is ready.
         """
         for number in list(self.broken):
             await self._heal(number)

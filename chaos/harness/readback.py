@@ -1,23 +1,25 @@
-"""Reads the whole log of every replica of a topic, each from the node that holds it, once all have caught up."""
+"""Reads the whole log of every replica of a topic, from its own node, once all replicas have caught up."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..partition.errors import (
+from ...client.api.client import Client
+from ...partition.errors import (
     LeaderNotAvailable,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     RequestTimedOut,
     StockadeError,
 )
-from .evidence import ReplicaLog, Stamp
-from .raw import RawNode, StoredRecord
-from .waiting import NotInTime, until
+from ..history.evidence import ReplicaLog, Stamp
+from ..system.nodes import ClusterProcesses
+from ..system.raw import RawNode, StoredRecord
+from ..system.waiting import NotInTime, until
 
 CATCH_UP_TIMEOUT_S = 120.0
-"""A replica must hold everything that its leader has committed after this time."""
+"""A replica must have all committed records after this time."""
 
 
 async def read_back(
@@ -28,7 +30,7 @@ async def read_back(
 ) -> list[ReplicaLog]:
     """The log of every replica; ``replicas`` names the nodes that hold each partition. Raises NotInTime.
 
-    Replicas with the same content share it in memory. ``on_log`` is told of each log that was read.
+    Replicas with equal content share it in memory. ``on_log`` is called with each log that was read.
     """
     logs: list[ReplicaLog] = []
     for partition, holders in sorted(replicas.items()):
@@ -42,6 +44,15 @@ async def read_back(
     return logs
 
 
+async def read_topic(
+    client: Client, processes: ClusterProcesses, topic: str, on_log: Callable[[ReplicaLog], None] = lambda log: None
+) -> list[ReplicaLog]:
+    """``read_back`` over every partition and replica that the cluster names for a topic."""
+    described = await client.topic(topic)
+    nodes = {name: processes.raw(name) for name in processes.nodes()}
+    return await read_back(nodes, {state.partition: state.replicas for state in described.partitions}, topic, on_log)
+
+
 async def read_what_can_be(
     nodes: Mapping[str, RawNode],
     replicas: Mapping[int, Sequence[str]],
@@ -49,8 +60,8 @@ async def read_what_can_be(
     lost: set[str],
     on_lost: Callable[[str, str], None],
 ) -> list[ReplicaLog]:
-    """Like ``read_back``, but without the nodes that are ``lost``: a node whose replica does not catch up becomes one
-    of them, and is told of (node, why).
+    """Like ``read_back``, but without the nodes in ``lost``. A node whose replica does not catch up is added to them,
+    and ``on_lost`` is called with (node, reason).
     """
     logs: list[ReplicaLog] = []
     for partition, holders in sorted(replicas.items()):
@@ -70,7 +81,7 @@ async def read_what_can_be(
 
 
 async def committed_end(nodes: Mapping[str, RawNode], topic: str, partition: int) -> int:
-    """Log end by a linearizable read of whichever node leads. Raises NotInTime when none does for long."""
+    """Log end by a linearizable read at the leader. Raises NotInTime if no leader answers."""
     found: list[int] = []
 
     async def a_leader_answers() -> bool:
@@ -112,7 +123,7 @@ async def _pages(
 
 
 class _Columns:
-    """A log that grows page by page. Equal values are kept once: the demo's lines come again in every round."""
+    """A log that grows page by page. Equal values share memory, because the demo repeats its lines."""
 
     def __init__(self) -> None:
         self.log_start = self.log_end = 0

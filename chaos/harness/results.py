@@ -1,19 +1,19 @@
-"""The folder that a run leaves behind, so that it can be judged again, by us or by others."""
+"""The folder of results of a run, from which it can be judged again, here or by other tools."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from ..checkers.verdicts import Verdict
+from ..history.history import Event
+from ..history.tables import write_history
 from .campaign import Options, Outcome
-from .checkers import Verdict
-from .history import Event
 from .judging import Extent, Judgement, judge_files
 from .round import RoundOver
-from .tables import write_history
 
 HISTORY, LOGS, RUN, TABLE = "history.jsonl", "logs.parquet", "run.json", "history.parquet"
-"""Names of the files; docs/chaos.md says what is in them."""
+"""Names of the files; docs/chaos.md describes their content."""
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Summary(msgspec.Struct, frozen=True):
     operations: int
     records: int
     counts: dict[str, int]
-    """Operations that began (``invoke``) and how they ended."""
+    """Number of operations that began (``invoke``), and that ended in each way."""
     rounds: Sequence[RoundOver]
     verdicts: Sequence[Verdict]
     replicas: Sequence[Extent]
@@ -35,7 +35,6 @@ class Summary(msgspec.Struct, frozen=True):
     def of(
         cls, options: Options, setups: Sequence[str], nodes: int, outcome: Outcome, counts: dict[str, int]
     ) -> "Summary":
-        """Of a run that is over."""
         judged = outcome.judged
         return cls(
             options,
@@ -51,7 +50,7 @@ class Summary(msgspec.Struct, frozen=True):
         )
 
     def write(self, folder: Path) -> None:
-        """Beside the history, which is made a table here; that file must be closed."""
+        """Write ``run.json``, and the history as Parquet; the history's own file must be closed."""
         text = msgspec.json.format(msgspec.json.encode(self), indent=1)
         (folder / RUN).write_bytes(text + b"\n")
         decoder = msgspec.json.Decoder(Event)
@@ -60,6 +59,6 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def judge_again(history: Path) -> Judgement:
-    """Judge a history by the dumps that lie beside it. Raises ValueError, OSError."""
+    """Judge a history again, with the files in its folder. Raises ValueError, OSError."""
     summary = msgspec.json.decode((history.parent / RUN).read_bytes(), type=Summary)
     return judge_files(history, history.parent / LOGS, summary.replicas)

@@ -1,48 +1,61 @@
-"""One round: topics of its own, actors and readers at work, faults, mending, draining, and every replica read back."""
+"""One round: new topics, actors and readers, faults, healing, draining, and every replica read back."""
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 import msgspec
 
-from ..client.admin import Client
-from ..partition.errors import StockadeError, TopicAlreadyExists, UnknownTopicOrPartition
+from ...client.api.client import Client
+from ...partition.errors import StockadeError, TopicAlreadyExists, UnknownTopicOrPartition
+from ..checkers.recovery import RECOVERY_S
+from ..faults.fault import Arena, Fault
+from ..history.evidence import ReplicaLog
+from ..history.history import History
+from ..system.waiting import NotInTime, until
+from ..workloads.protocol import Workload
+from ..workloads.reading import Reader
 from .actor import Order, client_config
-from .arena import RunningArena
-from .evidence import ReplicaLog
-from .fault import Fault
-from .history import History
+from .actor_pool import ActorPool
+from .nemesis import Nemesis
 from .readback import committed_end, read_what_can_be
-from .reading import Reader
-from .recovery_checker import RECOVERY_S
 from .schedule import Planned
-from .storming import Nemesis
-from .troupe import Troupe
-from .waiting import NotInTime, until
-from .workloads.protocol import Workload
+
+
+class RunningArena(Arena, Protocol):
+    """The cluster under test as a round sees it: clients and topics change from round to round."""
+
+    topics: Sequence[str]
+    clients: Sequence[int]
+
+    @property
+    def bootstrap(self) -> Sequence[str]:
+        """Base URLs under which clients reach the nodes, through proxies if there are any."""
+        ...
+
 
 ROUND_S_MIN = 5.0
-"""Shorter rounds are over before anything broke."""
+"""A shorter round would end before its first fault."""
 START_TIMEOUT_S = 120.0
-"""Every partition must have taken a write this long after a round began, before the first fault strikes."""
+"""Every partition must have taken a write this long after the start of a round; then faults begin."""
 UNSEEN_S = 30.0
-"""What is acknowledged must be read by then after the writers have ended."""
+"""Readers must have read every acknowledged record this long after the writers ended."""
 DESCRIBE_MS = 30_000
-"""How long the cluster may take to say where replicas are."""
+"""How long the cluster may take to describe a topic."""
 Logs = Mapping[tuple[str, int], Sequence[ReplicaLog]]
 
 
 class RoundOver(msgspec.Struct, frozen=True):
-    """What is told of a round beside its history. ``recovered_s``: from mending to the last partition writable."""
+    """The result of a round beside its history. ``recovered_s``: from healing until all partitions took a write."""
 
     seed: int
     planned: int
     recovered_s: float
     failures: Sequence[str]
     lost: Sequence[str] = ()
-    """Nodes that did not come back, or whose replicas cannot be read: there is no further round without them."""
+    """Nodes that did not become ready, or whose replicas cannot be read. They end the run."""
 
 
 class Round:
@@ -63,21 +76,21 @@ class Round:
         self._nemesis = Nemesis(arena, faults, history)
         run_id = time.time_ns() // 1_000_000
         self._topics = {f"{workload.name}-{seed}-{run_id}": workload for workload in workloads}
-        self._troupes = [
-            Troupe(self._orders(topic, workload), history, self._failures.append)
+        self._pools = [
+            ActorPool(self._orders(topic, workload), history, self._failures.append)
             for topic, workload in self._topics.items()
         ]
         self._readers: list[Reader] = []
         self._client = Client(client_config(list(arena.bootstrap)))
 
     def broken(self) -> list[str]:
-        """What is broken now, for people."""
+        """Descriptions of what is broken now."""
         return [broken.what for broken in self._nemesis.broken.values()]
 
     async def run(
         self, plan: Sequence[Planned], seconds: float, doing: Callable[[str], None]
     ) -> tuple[RoundOver, Logs]:
-        """From the topics' beginning to the logs of all replicas. Raises NotInTime, StockadeError."""
+        """Carry out the round; return its result and the logs of all replicas. Raises NotInTime, StockadeError."""
         following: list[asyncio.Task[None]] = []
         async with self._client:
             try:
@@ -90,7 +103,7 @@ class Round:
                 doing("draining")
                 await self._drain()
             finally:
-                await asyncio.gather(*(troupe.kill() for troupe in self._troupes))
+                await asyncio.gather(*(pool.kill() for pool in self._pools))
                 for task in following:
                     task.cancel()
                 await asyncio.gather(*following, return_exceptions=True)
@@ -105,9 +118,9 @@ class Round:
         for topic, workload in self._topics.items():
             await self._create(topic, workload)
         self._arena.topics = list(self._topics)
-        for troupe in self._troupes:
-            await troupe.start()
-        self._arena.clients = [pid for troupe in self._troupes for pid in troupe.pids]
+        for pool in self._pools:
+            await pool.start()
+        self._arena.clients = [pid for pool in self._pools for pid in pool.pids]
         for topic, workload in self._topics.items():
             for partition in range(workload.partitions):
                 reader = Reader(self._client, self._history, f"{topic}-reader-{partition}", topic, partition)
@@ -116,7 +129,7 @@ class Round:
         await self._grown(0, START_TIMEOUT_S, "not every partition has taken a write")
 
     async def _create(self, topic: str, workload: Workload) -> None:
-        """As often as it takes: after the round before, a controller may still be elected."""
+        """Create a topic; retry, because a controller leader may still be elected after the round before."""
 
         async def is_there() -> bool:
             try:
@@ -133,7 +146,7 @@ class Round:
         await until(is_there, START_TIMEOUT_S, f"{topic} was not created")
 
     async def _mend(self) -> float:
-        """Everything is healed; returns how long the slowest partition was not writable after that."""
+        """Heal everything; return how many seconds later the last partition took a write."""
         if not await self._nemesis.mend():
             return float("inf")
         since_s = time.monotonic()
@@ -142,7 +155,7 @@ class Round:
 
     async def _grown(self, since_ns: int, timeout_s: float, problem: str) -> None:
         """Return once every partition acknowledged an append after ``since_ns``. Raises NotInTime, unless ``problem``
-        is empty: then it is for the checkers to say so.
+        is empty: then the checkers report it.
         """
         wanted = {(topic, p) for topic, workload in self._topics.items() for p in range(workload.partitions)}
         seen = len(self._history.events)
@@ -163,7 +176,7 @@ class Round:
                 raise
 
     async def _drain(self) -> None:
-        await asyncio.gather(*(troupe.stop() for troupe in self._troupes))
+        await asyncio.gather(*(pool.stop() for pool in self._pools))
         nodes = {name: self._arena.raw(name) for name in self._arena.nodes}
         try:
             async with asyncio.timeout(UNSEEN_S):
@@ -171,7 +184,7 @@ class Round:
                     end = await committed_end(nodes, reader.topic, reader.partition)
                     await reader.reached(end, UNSEEN_S)
         except (NotInTime, TimeoutError):
-            pass  # what was not read by now is for the checkers to find
+            pass  # the checkers report records that were not read by now
         self._history.note("nemesis", "drained")
 
     async def _read_back(self) -> Logs:

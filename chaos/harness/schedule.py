@@ -1,4 +1,4 @@
-"""From a seed to what breaks when. Pure: the same seed, faults and length always give the same schedule."""
+"""The schedule of faults, from a seed. Pure: the same seed, faults and length give the same schedule."""
 
 import random
 from collections.abc import Collection, Sequence
@@ -6,15 +6,15 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 OVERLAP_MAX = 3
-"""Faults at once."""
+"""Most faults at a time."""
 STRIKE_S = (2.0, 10.0)
-"""How long one lasts, drawn between these."""
+"""Duration of a fault, drawn between these."""
 QUIET_S = (0.5, 3.0)
-"""Between the end of one and the beginning of the next in the same lane."""
+"""Time between two faults of a lane."""
 
 
 class Planned(msgspec.Struct, frozen=True, order=True):
-    """One strike: from when to when, in seconds from the beginning on. ``seed`` decides everything about it."""
+    """One strike, with times in seconds from the start. ``seed`` decides all its choices."""
 
     at_s: float
     until_s: float
@@ -30,10 +30,10 @@ def schedule(
     once: Collection[str] = (),
     apart_s: float = 0.0,
 ) -> list[Planned]:
-    """Strikes in order of their beginning, at most OVERLAP_MAX at once; with ``apart_s`` one at a time, so far apart.
+    """Strikes in order of their start, at most OVERLAP_MAX at a time; with ``apart_s`` one at a time, that far apart.
 
-    In each of one to three lanes, faults are drawn one after the other from ``faults``. Each of ``always`` strikes at
-    least once, and of all in ``once`` together at most one, once.
+    Each of one to three lanes draws faults from ``faults``, one after the other. Each fault of ``always`` strikes at
+    least once; of those in ``once`` at most one strikes, at most once.
     """
     chance = random.Random(f"{seed}/schedule")  # noqa: S311
     due = [*always]

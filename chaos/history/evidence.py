@@ -1,4 +1,4 @@
-"""What the checkers judge: the operations of a history, and the final log of every replica."""
+"""The input of checkers: the operations of a history, and the final log of every replica."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -25,7 +25,7 @@ class ReplicaLog(msgspec.Struct, frozen=True):
     writer_epochs: Sequence[int]
 
     def same_as(self, other: "ReplicaLog") -> bool:
-        """The two replicas hold the same records at the same offsets."""
+        """Whether two replicas hold the same records at the same offsets."""
         return self.columns == other.columns
 
     @property
@@ -43,11 +43,11 @@ class ReplicaLog(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """A finished run. ``payload`` tells which bytes record ``index`` of ``writer`` must have; None: there is
-    no such record.
+    """A finished run. ``payload`` returns the bytes that record ``index`` of ``writer`` must have; None if there is no
+    such record.
 
-    ``expected``, where given, is how many records each partition's log must consist of: then the indices
-    along the log must be 0, 1, 2, … whoever wrote them.
+    ``expected``, if given, is the number of records that each partition's log must have; the indexes along the log must
+    then be 0, 1, 2, … over all writers.
     """
 
     operations: Sequence[Operation]
@@ -55,7 +55,7 @@ class Evidence(msgspec.Struct, frozen=True):
     payload: Callable[[str, int], bytes | None]
     expected: Mapping[int, int] | None = None
     notes: Sequence[Event] = ()
-    """What the nemesis did."""
+    """The events of the nemesis."""
 
     @classmethod
     def of(
@@ -65,7 +65,7 @@ class Evidence(msgspec.Struct, frozen=True):
         payload: Callable[[str, int], bytes | None],
         expected: Mapping[int, int] | None = None,
     ) -> "Evidence":
-        """Evidence from a history as it was written."""
+        """Evidence from the events of a history."""
         notes = [event for event in events if event.type == "info" and event.of is None]
         return cls(operations(events), logs, payload, expected, notes)
 
@@ -74,7 +74,7 @@ class Evidence(msgspec.Struct, frozen=True):
         return (op for op in self.operations if op.invoke.f == f and op.outcome in outcomes)
 
     def distinct_logs(self) -> Iterator[ReplicaLog]:
-        """One log for each different content that a partition's replicas show."""
+        """For each partition one log for each different content of its replicas."""
         shown: dict[int, list[ReplicaLog]] = {}
         for log in self.logs:
             different = shown.setdefault(log.partition, [])
@@ -84,13 +84,13 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def names_of(event: Event) -> list[str]:
-    """The names of the records that an event speaks of."""
+    """The names of the records in an event."""
     runs = event.records if event.records is not None else [(event.value, event.count or 0)] if event.value else []
     return [name for first, count in runs for name in _following(first, count)]
 
 
 def placed(event: Event) -> Iterator[tuple[str, int]]:
-    """The records that an answer speaks of, each with the offset that it gives them; none without an offset."""
+    """The records in an answer with their offsets; none if the answer has no offset."""
     if event.offset is None:
         return
     base = event.offset if event.f == "append" else event.offset - (event.count or 0)

@@ -1,11 +1,11 @@
-"""What happened in a run, one event a line, as the harness saw it.
+"""The history of a run: events in JSON lines, invocations paired with their ends, and the names and bytes of records.
 
-Owns the form of the history (JSON lines) and the pairing of invocations with their ends. It never judges:
-checkers.py does. Times are CLOCK_MONOTONIC, which all processes of one machine share, so that events of a
-writer in another process fall into place.
+Times are CLOCK_MONOTONIC, which all processes of a machine share, so that events of a child process can be merged. A
+record's bytes follow from its name (``payload``), so that any reader can check them. checkers/ judges; this does not.
 """
 
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,16 +14,16 @@ from typing import IO, Any, Literal, Self
 
 import msgspec
 
-from ..partition.errors import StockadeError
+from ...partition.errors import StockadeError
 
 Kind = Literal["invoke", "ok", "fail", "info"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One line of a history. ``docs/chaos.md`` lists the operations (``f``) and what each says in which field.
+    """One line of a history. ``docs/chaos.md`` lists the operations (``f``) and their fields.
 
     ``invoke`` begins an operation; ``ok`` ends it, ``fail`` ends it with the proof that it changed nothing,
-    ``info`` says that its outcome is unknown, or, without ``of``, what the nemesis did. ``value`` names the
+    ``info`` says that its outcome is unknown, or, without ``of``, is an event of the nemesis. ``value`` names the
     first record of an append or fetch as ``writer/index``; ``count`` records follow each other from there.
     Names are unique in a run.
     """
@@ -45,25 +45,25 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     value: str | None = None
     count: int | None = None
     offset: int | None = None
-    """Of an append: its first offset. Of a fetch: log_end as answered; ``value`` names what lies before it. Of a poll:
-    from where it was asked, and behind what was answered. Of a position: itself.
+    """Of an append: its first offset. Of a fetch: log_end of the answer; ``value`` names the records before it. Of a
+    poll: the first offset asked for, and the next offset in the answer. Of a position: its offset.
     """
     log_end: int | None = None
-    """Of a poll, as answered."""
+    """log_end in the answer of a poll."""
     records: list[tuple[str, int]] | None = None
-    """What a poll was answered, in order: (name of the first record, how many of that writer follow each other)."""
+    """The records in the answer of a poll, in order, as runs: (name of the first record, count)."""
     resource: str | None = None
-    """What an own claimed; the group whose position it is."""
+    """Of an own: the resource claimed. Of a position: its group."""
     generation: int | None = None
     node: str | None = None
     error: str | None = None
-    """Code of the refusal; of the nemesis: what is broken or healed, for people."""
+    """Code of the refusal; in events of the nemesis, what is broken or healed, for people."""
     outcome: dict[str, Any] | None = None
     """Certificate in a fencing refusal: state, base_offset, last_offset (SEMANTICS 7.6)."""
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """An invocation and its end; no end means that the process never heard, which is an unknown outcome."""
+    """An invocation and its end; without an end (no answer came) the outcome is unknown."""
 
     invoke: Event
     end: Event | None
@@ -102,9 +102,9 @@ def read_history(path: Path) -> list[Event]:
 
 
 def refusal_kind(error: BaseException) -> Kind:
-    """``fail`` when it is certain that nothing was changed; anything else is of unknown outcome.
+    """``fail`` if it is certain that nothing was changed, otherwise ``info``, an unknown outcome.
 
-    A batch that was sent more than once may be stored although its last attempt was refused: the certificate tells.
+    A batch that was sent more than once may be stored although its last attempt was refused: its certificate decides.
     """
     if not isinstance(error, StockadeError) or not error.no_side_effects:
         return "info"
@@ -113,20 +113,20 @@ def refusal_kind(error: BaseException) -> Kind:
 
 
 def refusal_fields(error: BaseException) -> dict[str, Any]:
-    """What an event that ends an operation with ``error`` says about it."""
+    """The fields of an event that ends an operation with ``error``."""
     if not isinstance(error, StockadeError):
         return {"error": f"{type(error).__name__}: {error}"}
     return {"error": error.code, "outcome": error.fields.get("outcome")}
 
 
 class History:
-    """Writes events as they happen and keeps them for the checkers. Not for several threads."""
+    """Writes events as they happen, and holds them for the checkers. Not thread-safe."""
 
     def __init__(self, sink: IO[bytes], clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        """``sink`` takes the lines and belongs to the caller until ``close``."""
+        """``sink`` gets the lines; ``close`` closes it."""
         self.events: list[Event] = []
         self.counts: Counter[str] = Counter()
-        """How many operations began (``invoke``) and ended how, over everything written so far."""
+        """The number of operations that began (``invoke``) and that ended in each way, over all events written."""
         self._next = 0
         self._sink = sink
         self._clock_ns = clock_ns
@@ -139,42 +139,42 @@ class History:
         return cls(path.open("wb"))
 
     def invoke(self, process: str, f: str, **fields: Any) -> Event:
-        """An operation begins."""
+        """Record that an operation begins."""
         return self._add(process, "invoke", f, fields)
 
     def settle(self, invoked: Event, kind: Kind, **fields: Any) -> Event:
-        """The operation that ``invoked`` began has ended; where and what it was is carried over."""
+        """Record the end of the operation that ``invoked`` began; topic, partition and records are copied from it."""
         about = {"topic": invoked.topic, "partition": invoked.partition, "of": invoked.i}
         if invoked.f == "append":
             about |= {"value": invoked.value, "count": invoked.count, "epoch": invoked.epoch}
         return self._add(invoked.process, kind, invoked.f, about | fields)
 
     def settle_error(self, invoked: Event, error: BaseException) -> Event:
-        """The operation ended with an exception."""
+        """Record that the operation ended with an exception."""
         return self.settle(invoked, refusal_kind(error), **refusal_fields(error))
 
     def note(self, process: str, f: str, **fields: Any) -> Event:
-        """Something that is not an operation of a client: the nemesis at work."""
+        """Record an event that is no client's operation: one of the nemesis."""
         return self._add(process, "info", f, fields)
 
     def absorb(self, foreign: Event) -> Event:
-        """Take over an event of another process's history under a number of ours; ends after beginnings."""
+        """Add an event of a child's history under a number of this one; an invocation must come before its end."""
         number = self._next
         self._renumbered[foreign.process, foreign.i] = number
         of = None if foreign.of is None else self._renumbered[foreign.process, foreign.of]
-        return self._keep(msgspec.structs.replace(foreign, i=number, of=of))
+        return self._store(msgspec.structs.replace(foreign, i=number, of=of))
 
     def take(self) -> list[Event]:
-        """The events kept until now, which are kept no longer; those to come go on with the numbers."""
+        """Return the events held so far, and hold them no longer. Numbering continues."""
         taken, self.events = self.events, []
         return taken
 
     def flush(self) -> None:
-        """Every line until now is in the file."""
+        """Return when every line so far is in the file."""
         self._sink.flush()
 
     def close(self) -> None:
-        """Every line is in the file when this returns."""
+        """Write every line to the file, and close it."""
         self._sink.close()
 
     def __enter__(self) -> Self:
@@ -186,12 +186,33 @@ class History:
         self.close()
 
     def _add(self, process: str, kind: Kind, f: str, fields: dict[str, Any]) -> Event:
-        return self._keep(Event(i=self._next, t_mono_ns=self._clock_ns(), process=process, type=kind, f=f, **fields))
+        return self._store(Event(i=self._next, t_mono_ns=self._clock_ns(), process=process, type=kind, f=f, **fields))
 
-    def _keep(self, event: Event) -> Event:
+    def _store(self, event: Event) -> Event:
         self._next += 1
         if event.type == "invoke" or event.of is not None:
             self.counts[event.type] += 1
         self.events.append(event)
         self._sink.write(self._encoder.encode(event) + b"\n")
         return event
+
+
+LENGTH_MIN = 24
+SPREAD = 180
+"""Lengths vary by this many bytes, so that the records of a batch differ in length."""
+SIZE_MARK = "~"
+"""In a writer's name the length of its records follows this mark: ``catch-up.1@0~4096``."""
+
+
+def payload(writer: str, index: int) -> bytes | None:
+    """The bytes that record ``index`` of ``writer`` must have; None if no writer has such a name."""
+    if not writer or index < 0:
+        return None
+    name = record_name(writer, index).encode()
+    check = zlib.crc32(name)
+    return (b"%s %08x;" % (name, check) * (_length(writer, check) // (len(name) + 10) + 1))[: _length(writer, check)]
+
+
+def _length(writer: str, check: int) -> int:
+    _, mark, size = writer.rpartition(SIZE_MARK)
+    return int(size) if mark and size.isdecimal() else LENGTH_MIN + check % SPREAD

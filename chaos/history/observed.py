@@ -1,6 +1,6 @@
-"""What a report wants to know of a history, gathered in one pass: a run of an hour does not fit into the memory.
+"""Aggregates a history for reports in one pass, because a run of an hour does not fit into memory.
 
-Judges nothing. Times are as in the history.
+Times are those of the history.
 """
 
 from array import array
@@ -19,11 +19,11 @@ Place = tuple[str, int]
 _STEP = log(1.1)
 """Latencies are counted in classes that are ten percent wide."""
 MARGIN_NS = 30 * NS
-"""A fault is held responsible for a partition that takes no write for so long after its healing."""
+"""A fault counts as the cause of an outage up to this long after its healing."""
 
 
 class Strike(msgspec.Struct):
-    """One strike of the nemesis. ``healed_ns`` is the run's end when it was never healed."""
+    """One strike of the nemesis. ``healed_ns`` is the end of the run if it was not healed."""
 
     number: int
     fault: str
@@ -34,7 +34,7 @@ class Strike(msgspec.Struct):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """Somebody heard that it owns a partition's slot."""
+    """A client received the answer that it holds a partition's slot."""
 
     at_ns: int
     epoch: int
@@ -42,7 +42,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """An append that was refused because its epoch is over."""
+    """An append that was refused because of a higher epoch."""
 
     place: Place
     process: str
@@ -52,14 +52,14 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Second(msgspec.Struct):
-    """What ended in one second."""
+    """The operations that ended in one second."""
 
     records: int = 0
     ok: int = 0
     failed: int = 0
     unknown: int = 0
     latencies: Counter[int] = msgspec.field(default_factory=Counter)
-    """Of acknowledged appends, by class."""
+    """Number of acknowledged appends by class of latency."""
 
 
 class Spans:
@@ -75,19 +75,19 @@ class Spans:
         self.ended.append(ended_ns)
 
     def near(self, since_ns: int, until_ns: int) -> list[Span]:
-        """Those that end in this time, with one before it and all that were open at its end."""
+        """Spans that end in this time, the last one before it, and the first one after it."""
         first = max(0, bisect_left(self.ended, since_ns) - 1)
         last = bisect_left(self.ended, until_ns)
         return list(zip(self.invoked[first : last + 1], self.ended[first : last + 1], strict=True))
 
     def first_end(self, since_ns: int) -> int | None:
-        """The first acknowledgement from a moment on."""
+        """The first acknowledgement at or after a time."""
         at = bisect_left(self.ended, since_ns)
         return self.ended[at] if at < len(self.ended) else None
 
 
 class Observed:
-    """Everything of one run. Give it all events, in order."""
+    """The aggregates of one run, from all its events in order."""
 
     def __init__(self) -> None:
         self.start_ns: int = 0
@@ -114,7 +114,6 @@ class Observed:
         return seen
 
     def take(self, event: Event) -> None:
-        """One more event."""
         self.start_ns = self.start_ns or event.t_mono_ns
         self.end_ns = max(self.end_ns, event.t_mono_ns)
         if event.process == "nemesis":
@@ -128,17 +127,17 @@ class Observed:
                 self._ended(invoked, event, (invoked.topic or "", invoked.partition))
 
     def at_s(self, t_ns: int) -> float:
-        """Seconds from the beginning."""
+        """Seconds since the first event."""
         return (t_ns - self.start_ns) / NS
 
     @property
     def length_s(self) -> float:
-        """Of the whole run."""
+        """Seconds of the whole run."""
         return self.at_s(self.end_ns)
 
     def outages_s(self, since_ns: int, until_ns: int) -> dict[Place, float]:
-        """For each partition that was written then: the longest time in which appends were open and none was
-        acknowledged.
+        """For each partition that was written in this time: the longest time in which appends were in flight and none
+        was acknowledged.
         """
         near = {place: spans.near(since_ns, until_ns) for place, spans in self.spans.items()}
         return {
@@ -191,7 +190,7 @@ def class_ms(number: int) -> float:
 
 
 def quantile_ms(latencies: Counter[int], share: float) -> float | None:
-    """So large is that share of them at most; None when there are none."""
+    """The quantile ``share``, in ms; None without latencies."""
     wanted = share * latencies.total()
     for number in sorted(latencies):
         wanted -= latencies[number]
@@ -213,7 +212,7 @@ def merged(seconds: Iterable[Second]) -> Second:
 
 
 def between(seen: Observed, since_ns: int, until_ns: int) -> Iterator[Second]:
-    """The seconds of a time."""
+    """The seconds from one time to another."""
     for number in range(int(seen.at_s(since_ns)), int(seen.at_s(until_ns)) + 1):
         if number in seen.seconds:
             yield seen.seconds[number]

@@ -1,6 +1,6 @@
-"""Histories and final logs as Parquet, for judging them at scale with other tools (the Spark audit reads these).
+"""Writes histories and final logs as Parquet, for tools that judge at scale; the Spark audit reads them.
 
-Owns the columns; docs/chaos.md explains them. Both are written in pieces, so that no run has to fit into memory.
+Defines the columns, which docs/chaos.md explains. Both are written in pieces, so that no run must fit into memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from .evidence import ReplicaLog
 from .history import Event
 
 ROWS_PER_GROUP = 100_000
-"""Rows of a history that are held in memory, and make up one row group."""
+"""Rows of a history in one row group, which is held in memory."""
 
 _RUN = pa.struct([("value", pa.string()), ("count", pa.int32())])
 _OUTCOME = pa.struct([("state", pa.string()), ("base_offset", pa.int64()), ("last_offset", pa.int64())])
@@ -68,14 +68,14 @@ LOGS_SCHEMA = pa.schema(
 
 
 class TableWriter:
-    """A Parquet file that grows. A context manager; the file is whole only after it was left."""
+    """A Parquet file that grows. A context manager: the file is complete when it is left."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._schema = schema
         self._file = pq.ParquetWriter(path, schema, compression="zstd")
 
     def add(self, table: pa.Table) -> None:
-        """One row group, unless it is empty."""
+        """Append one row group, unless it is empty."""
         if table.num_rows:
             self._file.write_table(table)
 
@@ -89,7 +89,7 @@ class TableWriter:
 
 
 def write_history(path: Path, events: Iterable[Event]) -> None:
-    """The whole history, however long, as ``history.parquet``."""
+    """Write a history of any length."""
     with TableWriter(path, HISTORY_SCHEMA) as file:
         for rows in _pieces(events):
             file.add(pa.Table.from_pylist([_row(event) for event in rows], HISTORY_SCHEMA))

@@ -1,4 +1,4 @@
-"""Figures over time from a history: throughput, and how long a partition could not be written.
+"""Figures over time from a history: throughput, and how long partitions took no writes.
 
 Pure. Spans are (invoked, ended) of acknowledged appends in nanoseconds.
 """
@@ -22,18 +22,18 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """How long a fault kept partitions from being written, in seconds, for each partition."""
+    """How long a fault kept each partition from taking writes, in seconds."""
 
     by_partition: dict[int, float]
     led: list[int]
-    """Partitions that the struck node led."""
+    """Partitions that the killed node led."""
 
     def worst_s(self, *, led_only: bool = False) -> float:
-        """The longest, over all partitions or over those that the struck node led."""
+        """The longest outage, over all partitions or those that the killed node led."""
         return max(self._chosen(led_only), default=0.0)
 
     def median_s(self, *, led_only: bool = False) -> float:
-        """The median, likewise."""
+        """The median outage, over the same partitions."""
         return median(self._chosen(led_only) or [0.0])
 
     def _chosen(self, led_only: bool) -> list[float]:
@@ -50,10 +50,8 @@ def acknowledged_spans(operations: Iterable[Operation]) -> dict[int, list[Span]]
 
 
 def longest_gap_ns(spans: Iterable[Span], since_ns: int, until_ns: int) -> int:
-    """The longest time, touching ``since_ns`` to ``until_ns``, in which appends were open and none was
-    acknowledged.
-
-    Time in which nobody asked for anything does not count, so a writer that pauses makes no outage.
+    """The longest time that overlaps ``since_ns`` to ``until_ns`` in which appends were in flight and none was
+    acknowledged. Time without an append in flight does not count, so a pause of the writers is no outage.
     """
     ordered = sorted(spans, key=lambda span: span[1])
     longest, open_since = 0, [0] * len(ordered)
@@ -70,16 +68,14 @@ def longest_gap_ns(spans: Iterable[Span], since_ns: int, until_ns: int) -> int:
 
 
 def outage(operations: Iterable[Operation], led: Sequence[int], since_ns: int, until_ns: int) -> Outage:
-    """What a fault at ``since_ns`` did to every partition until ``until_ns``."""
+    """The outages of every partition from a fault at ``since_ns`` until ``until_ns``."""
     spans = acknowledged_spans(operations)
     by_partition = {p: longest_gap_ns(spans[p], since_ns, until_ns) / NS for p in sorted(spans)}
     return Outage(by_partition, sorted(led))
 
 
 def throughput(operations: Iterable[Operation], start_ns: int, bucket_s: float) -> list[Rate]:
-    """Records acknowledged per second in buckets of ``bucket_s``, from ``start_ns`` to the last
-    acknowledgement.
-    """
+    """Records acknowledged per second in buckets of ``bucket_s``, from ``start_ns`` to the last acknowledgement."""
     buckets: dict[int, int] = {}
     for op in operations:
         if op.invoke.f == "append" and op.end is not None and op.outcome == "ok":

@@ -1,16 +1,17 @@
-"""The course of a run as inline SVG: what was broken, what was written, how long it took, who owned what. Pure.
+"""The course of a run as inline SVG: faults, throughput, latency, and holders of slots over time. Pure.
 
-All panels share one scale of time, so that the eye goes straight down from a fault to what it did.
+All panels share one time axis, so that a fault and its effect are one above the other.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from math import ceil, floor, log10
 
-from .observed import Grant, Observed, Place, Second, Strike, merged, quantile_ms
+from ..history.observed import Grant, Observed, Place, Second, Strike, merged, quantile_ms
+from .parts import round_up
 
 Height = Callable[[float], float]
-"""A value to its vertical place."""
+"""From a value to its y coordinate."""
 Text = Callable[[float], str]
 WIDTH, LEFT, RIGHT = 1080, 96, 12
 LANE, PANEL, GAP, AXIS = 17, 110, 26, 24
@@ -18,9 +19,11 @@ BUCKETS_MAX = 300
 LANES_MAX = 6
 ROW = 20
 CHARACTER = 6.2
-"""Width of one, about: a label that does not fit into its bar is left to the tooltip."""
+"""Approximate width. A label that does not fit into its bar is only in the tooltip."""
 OWNERS = 8
-"""Colours of owners."""
+"""Number of colours for holders."""
+STEPS = (1, 2, 3, 6, 10)
+"""Steps of the axes, which suit minutes as well as powers of ten."""
 
 FAMILIES = {
     "kill": "process",
@@ -39,7 +42,7 @@ FAMILIES = {
     "cpu": "resource",
     "clock": "clock",
 }
-"""First word of a fault's name -> the CSS class of its bars; anything else is an order of an operator."""
+"""First word of a fault's name -> the CSS class of its bars; all others are operator's orders."""
 
 
 def family(fault: str) -> str:
@@ -48,20 +51,20 @@ def family(fault: str) -> str:
 
 
 class Scale:
-    """Seconds to horizontal places."""
+    """From seconds to x coordinates."""
 
     def __init__(self, from_s: float, to_s: float) -> None:
         self.from_s = from_s
         self.to_s: float = max(to_s, from_s + 0.1)
 
     def x(self, at_s: float) -> float:
-        """Within the panel, whatever the time."""
+        """The x coordinate of a time, clipped to the panel."""
         share = (min(max(at_s, self.from_s), self.to_s) - self.from_s) / (self.to_s - self.from_s)
         return round(LEFT + (WIDTH - LEFT - RIGHT) * share, 1)
 
     def axis(self, y: float) -> Iterator[str]:
         """Ticks below the last panel."""
-        step = _round_up((self.to_s - self.from_s) / 10)
+        step = round_up((self.to_s - self.from_s) / 10, STEPS)
         for k in range(ceil(self.from_s / step), floor(self.to_s / step) + 1):
             x = self.x(k * step)
             yield f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="{y}"/>'
@@ -91,10 +94,10 @@ def course(seen: Observed) -> str:
 
 
 def ownership(seen: Observed, places: Sequence[Place], from_ns: int, to_ns: int) -> str:
-    """Who held each partition's slot from when on, with the epochs, over some time."""
+    """The holders of each partition's slot over time, with their epochs."""
     scale = Scale(seen.at_s(from_ns), seen.at_s(to_ns))
     height = len(places) * ROW
-    parts = [_svg(height + AXIS, "Owners of slots over time"), *scale.axis(height)]
+    parts = [_svg(height + AXIS, "Holders of slots over time"), *scale.axis(height)]
     for row, place in enumerate(places):
         parts.append(f'<text class="tick" x="{LEFT - 6}" y="{row * ROW + 14}" text-anchor="end">{_label(place)}</text>')
         parts.extend(_grants(seen, seen.grants[place], row, scale, to_ns))
@@ -102,7 +105,7 @@ def ownership(seen: Observed, places: Sequence[Place], from_ns: int, to_ns: int)
 
 
 def _lanes(strikes: Sequence[Strike]) -> list[list[Strike]]:
-    """Each strike in the first lane that is free; in the last one when there are too many at once."""
+    """Each strike in the first free lane; in the last lane if none is free."""
     lanes: list[list[Strike]] = []
     for strike in sorted(strikes, key=lambda each: each.at_ns):
         free = next((lane for lane in lanes if lane[-1].healed_ns <= strike.at_ns), None)
@@ -146,7 +149,7 @@ def _buckets(seen: Observed) -> tuple[float, list[Second]]:
 
 def _throughput(buckets: Sequence[Second], width_s: float, scale: Scale, top: float) -> Iterator[str]:
     rates = [bucket.records / width_s for bucket in buckets]
-    most = _round_up(max([*rates, 1.0]))
+    most = round_up(max([*rates, 1.0]), STEPS)
     floor_y = top + PANEL
     yield from _frame("records/s", [0, most / 2, most], lambda value: floor_y - PANEL * value / most, _number)
     points = [
@@ -183,7 +186,7 @@ def _latency(buckets: Sequence[Second], width_s: float, scale: Scale, top: float
 
 
 def _runs(curve: Sequence[float | None], width_s: float, scale: Scale, y: Height) -> Iterator[str]:
-    """Stretches without a hole: where nothing was acknowledged there is no latency."""
+    """The curve in pieces: there is no latency while nothing is acknowledged."""
     run: list[str] = []
     for k, value in enumerate([*curve, None]):
         if value is not None:
@@ -206,7 +209,7 @@ def _grants(seen: Observed, grants: Sequence[Grant], row: int, scale: Scale, to_
     ends = [grant.at_ns for grant in ordered[1:]] + [to_ns]
     for grant, end_ns in zip(ordered, ends, strict=True):
         x, end = scale.x(seen.at_s(grant.at_ns)), scale.x(seen.at_s(max(end_ns, grant.at_ns)))
-        words = f"epoch {grant.epoch}: {grant.owner}, told at {seen.at_s(grant.at_ns):.2f} s"
+        words = f"epoch {grant.epoch}: {grant.owner}, granted at {seen.at_s(grant.at_ns):.2f} s"
         colour = sum(grant.owner.partition(".")[0].encode()) % OWNERS
         box = f'x="{x}" y="{row * ROW + 1}" width="{max(end - x, 1):.1f}" height="{ROW - 4}"'
         yield f'<rect class="owner o{colour}" {box}><title>{escape(words)}</title></rect>'
@@ -234,8 +237,3 @@ def _milliseconds(value: float) -> str:
 
 def _time(seconds: float) -> str:
     return f"{seconds:g} s" if seconds < 600 else f"{seconds / 60:g} min"
-
-
-def _round_up(value: float) -> float:
-    power = 10 ** floor(log10(max(value, 0.01)))
-    return float(next(step * power for step in (1, 2, 3, 6, 10) if value <= step * power * 1.0001))

@@ -1,4 +1,4 @@
-"""The figures that are published of a run: how long what broke kept clients from working. Pure."""
+"""The published figures of a run: how long each fault kept clients from writing. Pure."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -7,18 +7,18 @@ from statistics import median
 
 import msgspec
 
-from .observed import MARGIN_NS, Observed, Place, Strike, between, merged, quantile_ms
-from .timeline import NS
+from ..history.observed import MARGIN_NS, Observed, Place, Strike, between, merged, quantile_ms
+from ..history.timeline import NS
 
 KILLED_LEADER = ("kill-leader", "kill-one")
 STALLED_LEADER = ("stall-leader",)
 FOLLOWER_LOST = ("kill-follower", "stall-follower")
 BEFORE_NS = 10 * NS
-"""A fault is compared with so long a time before it."""
+"""Time before a fault with which its effect is compared."""
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Of so many values the median and the greatest; None when there were none."""
+    """Number, median and maximum of some values; None without values."""
 
     count: int
     p50: float | None
@@ -26,23 +26,22 @@ class Spread(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Of these values."""
         return cls(len(values), median(values), max(values)) if values else cls(0, None, None)
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What one strike did. ``is_alone``: nothing else was broken at the same time, or shortly before."""
+    """The effect of one strike. ``is_alone``: nothing else was broken then, or shortly before."""
 
     strike: Strike
     is_alone: bool
     worst_s: float
-    """The partition that could not be written for the longest time."""
+    """The longest time in which a partition took no writes."""
     back_s: float | None
-    """From healing to the first acknowledgement of the slowest partition that was written before."""
+    """From the healing until every partition that was written before has acknowledged an append."""
     failed: int
     unknown: int
     p99_ratio: float | None
-    """Latency during the strike against the time before."""
+    """p99 latency during the strike, divided by that before."""
 
 
 class OfFault(msgspec.Struct, frozen=True):
@@ -52,14 +51,14 @@ class OfFault(msgspec.Struct, frozen=True):
     strikes: int
     alone: int
     worst_s: Spread
-    """Over all strikes, each with its worst partition."""
+    """Over all strikes, each by its worst partition."""
     alone_s: Spread
-    """The same, over those that were alone."""
+    """The same over strikes that were alone."""
     back_s: Spread
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A line of the table that is published."""
+    """A row of the published table."""
 
     name: str
     bar: str
@@ -69,12 +68,12 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 def effects(seen: Observed) -> list[Effect]:
-    """What each strike did, in order."""
+    """The effect of each strike, in order."""
     return [_effect(seen, strike) for strike in seen.strikes]
 
 
 def by_fault(found: Sequence[Effect]) -> list[OfFault]:
-    """The strikes of every fault together, the worst fault first."""
+    """The strikes grouped by fault, worst fault first."""
     groups: dict[str, list[Effect]] = defaultdict(list)
     for effect in found:
         groups[effect.strike.fault].append(effect)
@@ -97,9 +96,9 @@ def published(seen: Observed, found: Sequence[Effect]) -> list[Figure]:
     return table_of(found, list(fencing_ms(seen)))
 
 
-def table_of(found: Sequence[Effect], told_ms: Sequence[float]) -> list[Figure]:
-    """The table of figures, over as many runs as these come from. Where a figure is about one fault, only strikes
-    count at which nothing else was broken.
+def table_of(found: Sequence[Effect], latencies_ms: Sequence[float]) -> list[Figure]:
+    """The table of figures, over all runs that these come from. Figures about one fault count only strikes that were
+    alone.
     """
     alone = [effect for effect in found if effect.is_alone]
     killed = [effect.worst_s for effect in alone if effect.strike.fault in KILLED_LEADER]
@@ -107,7 +106,7 @@ def table_of(found: Sequence[Effect], told_ms: Sequence[float]) -> list[Figure]:
     lost = [effect for effect in alone if effect.strike.fault in FOLLOWER_LOST]
     ratios = [effect.p99_ratio for effect in lost if effect.p99_ratio is not None]
     healed = [effect.back_s for effect in alone if effect.back_s is not None]
-    note = "strikes at which nothing else was broken"
+    note = "strikes while nothing else was broken"
     return [
         Figure("writable again after kill -9 of a leader", "p50 1.5 s, max 3 s", Spread.of(killed), "s", note),
         Figure("writable again after a leader's stall", "max 3 s", Spread.of(stalled), "s", note),
@@ -116,14 +115,14 @@ def table_of(found: Sequence[Effect], told_ms: Sequence[float]) -> list[Figure]:
             "0",
             Spread.of([float(each.failed + each.unknown) for each in lost]),
             "appends",
-            f"{note}; contention that refuses somebody counts, too",
+            f"{note}; refusals because of contention count, too",
         ),
         Figure("follower lost: p99 against the time before", "at most 2", Spread.of(ratios), "times", note),
         Figure("heal to writable", "3 s", Spread.of(healed), "s", note),
         Figure(
-            "fencing latency: new owner told (or old one resumed) to first refusal of the old",
+            "fencing latency: from the grant (or the old holder's resumption) to the old holder's first refusal",
             "one round trip after resume",
-            Spread.of(told_ms),
+            Spread.of(latencies_ms),
             "ms",
             "from when the refused append was sent, if that was later",
         ),
@@ -131,15 +130,15 @@ def table_of(found: Sequence[Effect], told_ms: Sequence[float]) -> list[Figure]:
 
 
 def fencing_ms(seen: Observed) -> Iterator[float]:
-    """For each owner that was replaced and tried to write on: how long until it was told."""
+    """For each replaced holder that wrote on: milliseconds until its first refusal."""
     resumed = sorted(strike.healed_ns for strike in seen.strikes if strike.fault == "stall-producer")
-    told: set[tuple[Place, str, int]] = set()
+    counted: set[tuple[Place, str, int]] = set()
     for refusal in seen.refusals:
         key = (refusal.place, refusal.process, refusal.epoch)
         newer = [grant.at_ns for grant in seen.grants.get(refusal.place, ()) if grant.epoch > refusal.epoch]
-        if key in told or not newer or min(newer) > refusal.ended_ns:
+        if key in counted or not newer or min(newer) > refusal.ended_ns:
             continue
-        told.add(key)
+        counted.add(key)
         last = bisect_right(resumed, refusal.ended_ns)
         since = max(min(newer), refusal.invoked_ns, *(resumed[last - 1 : last]))
         yield (refusal.ended_ns - since) / 1e6
@@ -163,7 +162,9 @@ def _effect(seen: Observed, strike: Strike) -> Effect:
 
 
 def _judged_until(seen: Observed, strike: Strike) -> int:
-    """Until the round ends, or the next strike begins after the healing, or long enough after it."""
+    """When the effect of a strike ends: with the round, with the next strike after its healing, or MARGIN_NS after
+    that.
+    """
     ends = [at_ns for at_ns, _ in seen.rounds if at_ns > strike.at_ns]
     nexts = [other.at_ns for other in seen.strikes if other.at_ns > strike.healed_ns]
     return min([*ends, *nexts, strike.healed_ns + MARGIN_NS, seen.end_ns])
@@ -177,7 +178,7 @@ def _is_alone(seen: Observed, strike: Strike) -> bool:
 
 
 def _back_s(seen: Observed, strike: Strike, until_ns: int) -> float | None:
-    """None when partitions were not asked to take anything, or the next fault came first."""
+    """None if no partition was written in that time, or the next fault came first."""
     waits = []
     for spans in seen.spans.values():
         if not spans.near(strike.at_ns - BEFORE_NS, until_ns):

@@ -1,4 +1,4 @@
-"""The page about a run: one HTML file that needs nothing from anywhere. Judges nothing, but says it at a glance."""
+"""The page about a run: one HTML file that loads nothing, with the verdict first."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -6,35 +6,35 @@ from pathlib import Path
 
 import msgspec
 
-from .checkers import Verdict
+from ..checkers.verdicts import Verdict
+from ..history.history import Event
+from ..history.observed import Observed, Place
+from .course import course, family, ownership
 from .figures import Effect, OfFault, Spread, by_fault, effects, published
-from .history import Event
-from .observed import Observed, Place
-from .run_plot import course, family, ownership
+from .parts import counted, document, html_table
 
 ROWS_MAX = 12
-"""Partitions shown of one round's owners: those with the most grants."""
+"""Partitions shown for a round: those with the most grants."""
 ROUNDS_SHOWN_MAX = 12
 STRIKES_SHOWN_MAX = 500
 NOTHING = "-"
-"""Where there is no value."""
+"""Shown where there is no value."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What the page tells beside the history."""
+    """The content of the page beside the history."""
 
     title: str
     facts: Sequence[tuple[str, str]]
-    """What was run, and on what; in words."""
+    """(name, value) about the run and its cluster."""
     verdicts: Sequence[Verdict]
     replays: Mapping[str, str]
-    """For each round's seed the command that runs it again."""
+    """For each round's seed the command that repeats it."""
     failures: Sequence[str] = ()
-    """What the harness could not do as it should."""
+    """Failures of the harness."""
 
     @property
     def violations(self) -> int:
-        """Of all checkers together."""
         return sum(verdict.violations for verdict in self.verdicts)
 
 
@@ -47,47 +47,54 @@ def write_report(path: Path, run: Run, history: Path) -> None:
 
 
 def page(run: Run, seen: Observed) -> str:
-    """The page."""
     found = effects(seen)
     body = [
         f"<h1>{escape(run.title)}</h1>",
         _verdict(run, seen),
         "<figure>" + course(seen) + _legend() + "</figure>",
         "<h2>Figures</h2>",
-        *_table(("figure", "bar", "n", "p50", "max", ""), _figure_rows(seen, found)),
+        *html_table(("figure", "bar", "n", "p50", "max", ""), _figure_rows(seen, found)),
         "<h2>Not writable, by fault</h2>",
-        *_table(
+        *html_table(
             ("fault", "strikes", "p50", "max", "alone", "p50 alone", "max alone", "healed to writable p50", "max"),
             _fault_rows(by_fault(found)),
         ),
-        "<p>The partition that took no write for the longest time while appends were open, for each strike. Strikes"
-        " overlap; “alone” counts those at which nothing else was broken.</p>",
+        "<p>For each strike, the longest time in which a partition had appends in flight and acknowledged none. Strikes"
+        " overlap; “alone” counts those while nothing else was broken.</p>",
         "<h2>Checkers</h2>",
-        *_table(("", "checker", "claim", "checked", "violations"), _verdict_rows(run.verdicts)),
+        *html_table(("", "checker", "claim", "checked", "violations"), _verdict_rows(run.verdicts)),
         *_examples(run),
-        "<h2>Who owned what</h2>",
+        "<h2>Holders of slots</h2>",
         *_owners(seen),
         "<h2>Strikes</h2>",
         *_strikes(seen, found),
-        "<h2>Again</h2>",
-        *_table(("seed", "command"), ((seed, f"<code>{escape(line)}</code>") for seed, line in run.replays.items())),
+        "<h2>How to repeat a round</h2>",
+        *html_table(
+            ("seed", "command"), ((seed, f"<code>{escape(line)}</code>") for seed, line in run.replays.items())
+        ),
         "<h2>The run</h2>",
-        *_table(("", ""), ((escape(name), escape(value)) for name, value in run.facts)),
+        *html_table(("", ""), ((escape(name), escape(value)) for name, value in run.facts)),
     ]
-    head = f'<meta charset="utf-8"><title>{escape(run.title)}</title><style>{STYLE}</style>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n' + "\n".join(body) + "\n</body></html>\n"
+    return document(run.title, STYLE, body)
 
 
 def _verdict(run: Run, seen: Observed) -> str:
     checked = sum(second.ok + second.failed + second.unknown for second in seen.seconds.values())
-    struck = f"{len(seen.strikes):,} strikes of {len({strike.fault for strike in seen.strikes})} faults"
+    faults = {strike.fault for strike in seen.strikes}
+    struck = f"{counted(len(seen.strikes), 'strike')} of {counted(len(faults), 'fault')}" if faults else "no fault"
     if run.violations:
         bad = ", ".join(f"{each.checker} ({each.violations:,})" for each in run.verdicts if each.violations)
-        words, kind = f"{run.violations:,} violations: {bad}.", "bad"
+        words, kind = f"{counted(run.violations, 'violation')}: {bad}.", "bad"
     else:
-        words, kind = f"No violation: {checked:,} appends under {struck}.", "good"
+        words, kind = f"No violation: {counted(checked, 'append')} under {struck}.{_unchecked(run)}", "good"
     trouble = "".join(f'<p class="verdict odd">The harness: {escape(each)}</p>' for each in run.failures[:20])
     return f'<p class="verdict {kind}">{escape(words)}</p>{trouble}'
+
+
+def _unchecked(run: Run) -> str:
+    """The checkers that found nothing to check: their silence says nothing."""
+    idle = [each.checker for each in run.verdicts if not each.checked and not each.violations]
+    return f" Nothing to check for {', '.join(idle)}." if idle else ""
 
 
 def _legend() -> str:
@@ -133,8 +140,10 @@ def _amount(value: float | None, unit: str) -> str:
 
 def _verdict_rows(verdicts: Sequence[Verdict]) -> Iterator[Sequence[str]]:
     for each in sorted(verdicts, key=lambda verdict: -verdict.violations):
-        mark = '<b class="no">✗</b>' if each.violations else '<b class="yes">✓</b>'
-        yield mark, escape(each.checker), escape(each.claim), f"{each.checked:,}", f"{each.violations:,}"
+        mark = '<b class="yes">✓</b>' if each.checked else ""
+        if each.violations:
+            mark = '<b class="no">✗</b>'
+        yield mark, escape(each.checker), escape(each.claim), each.checked_words, f"{each.violations:,}"
 
 
 def _examples(run: Run) -> Iterator[str]:
@@ -145,9 +154,9 @@ def _examples(run: Run) -> Iterator[str]:
 
 
 def _owners(seen: Observed) -> Iterator[str]:
-    """The slots of each round; the rounds with most changes of owners where there are too many."""
+    """The slots of each round; if there are many rounds, of those with most grants."""
     if not seen.grants:
-        yield "<p>No slot was asked for.</p>"
+        yield "<p>No client asked for a slot.</p>"
         return
     bounds = [at_ns for at_ns, _ in seen.rounds] or [seen.start_ns]
     spans = list(zip(bounds, [*bounds[1:], seen.end_ns], [seed for _, seed in seen.rounds] or [""], strict=True))
@@ -157,7 +166,7 @@ def _owners(seen: Observed) -> Iterator[str]:
         places = _places(seen, from_ns, to_ns)[:ROWS_MAX]
         if places:
             grants = sum(len(seen.grants[place]) for place in places)
-            title = f"round of seed {escape(seed)}: {grants:,} changes of owner on {len(places)} partitions"
+            title = f"round of seed {escape(seed)}: {counted(grants, 'grant')} on {counted(len(places), 'partition')}"
             state = " open" if number == 0 else ""
             yield f"<details{state}><summary>{title}</summary>{ownership(seen, places, from_ns, to_ns)}</details>"
     if len(shown) > len(kept):
@@ -183,18 +192,10 @@ def _strikes(seen: Observed, found: Sequence[Effect]) -> Iterator[str]:
     ]
     rest = f"; the first {STRIKES_SHOWN_MAX} are listed" if len(found) > STRIKES_SHOWN_MAX else ""
     skipped = ", ".join(f"{name} {count}" for name, count in seen.skipped.most_common())
-    found_none = f"; found nothing to break, or could not: {escape(skipped)}" if skipped else ""
-    yield f"<details><summary>{len(found):,} strikes{rest}{found_none}</summary>"
-    yield from _table(("at", "fault", "what", "for", "not writable", "healed to writable"), rows)
+    found_none = f"; skipped, without a target or after a failure: {escape(skipped)}" if skipped else ""
+    yield f"<details><summary>{counted(len(found), 'strike')}{rest}{found_none}</summary>"
+    yield from html_table(("at", "fault", "what", "for", "not writable", "healed to writable"), rows)
     yield "</details>"
-
-
-def _table(head: Sequence[str], rows: "Iterator[Sequence[str]] | Sequence[Sequence[str]]") -> Iterator[str]:
-    """Cells are HTML."""
-    yield "<table><thead><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr></thead><tbody>"
-    for row in rows:
-        yield "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
-    yield "</tbody></table>"
 
 
 STYLE = """

@@ -1,28 +1,29 @@
-"""What is published of one run or of many together: the table of figures as text. Judges nothing."""
+"""The published tables over one run or several, as Markdown."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from .checkers import Verdict
+from ..checkers.verdicts import Verdict
+from ..harness.results import Summary
+from ..history.history import Event
+from ..history.observed import Observed
 from .figures import Effect, OfFault, Spread, by_fault, effects, fencing_ms, table_of
-from .history import Event
-from .observed import Observed
-from .results import Summary
+from .parts import counted, markdown_table
 
 NOTHING = "-"
-"""Where there is no value."""
+"""Shown where there is no value."""
 ANOMALIES = (
     ("anomalies of any kind", ()),
     ("acknowledged records lost", ("lost-write",)),
     ("records stored twice", ("duplicate",)),
     ("zombie appends accepted", ("zombie", "slot-history", "epoch-uniqueness")),
-    ("certificates that lie", ("outcome-certificate",)),
+    ("false outcome certificates", ("outcome-certificate",)),
 )
-"""Figures that are violations, and the checkers that count them; none: all."""
+"""Figures that count violations: (name, checkers); no checkers means all."""
 
 
 class Soak:
-    """Runs, added one by one: only what the table needs of them is kept."""
+    """Aggregates runs, added one by one, for the tables."""
 
     def __init__(self) -> None:
         self.verdicts: list[Verdict] = []
@@ -33,13 +34,12 @@ class Soak:
         self.seconds: float = 0.0
         self.strikes: Counter[str] = Counter()
         self._found: list[Effect] = []
-        self._told_ms: list[float] = []
+        self._fencing_ms: list[float] = []
 
     def add(self, summary: Summary, events: Iterable[Event]) -> None:
-        """One more run."""
         seen = Observed.of(events)
         self._found += effects(seen)
-        self._told_ms += fencing_ms(seen)
+        self._fencing_ms += fencing_ms(seen)
         self.strikes.update(strike.fault for strike in seen.strikes)
         self.counts.update(summary.counts)
         self.rounds += len(summary.rounds)
@@ -51,23 +51,23 @@ class Soak:
 
     @property
     def violations(self) -> int:
-        """Of all checkers, in all runs."""
         return sum(verdict.violations for verdict in self.verdicts)
 
     def lines(self) -> Iterator[str]:
-        """The table, in Markdown."""
-        yield f"{self.rounds} rounds in {self.seconds / 60:.0f} minutes; {self.operations:,} operations checked; " + (
-            f"{self.strikes.total():,} strikes of {len(self.strikes)} faults; {self.records:,} records read back."
+        """The tables, in Markdown."""
+        rounds, strikes = counted(self.rounds, "round"), counted(self.strikes.total(), "strike")
+        yield f"{rounds} in {self.seconds / 60:.1f} minutes; {self.operations:,} operations checked; {strikes} of " + (
+            f"{counted(len(self.strikes), 'fault')}; {self.records:,} records read back."
         )
-        yield from ("", *_table(("figure", "bar", "value", "n", "max"), self._figures()))
-        yield from ("", *_table(_FAULT_HEAD, map(_fault_row, by_fault(self._found))))
-        yield from ("", *_table(("checker", "checked", "violations"), map(_verdict_row, self.verdicts)))
+        yield from ("", *markdown_table(("figure", "bar", "value", "n", "max"), self._figures()))
+        yield from ("", *markdown_table(_FAULT_HEAD, map(_fault_row, by_fault(self._found))))
+        yield from ("", *markdown_table(("checker", "checked", "violations"), map(_verdict_row, self.verdicts)))
 
     def _figures(self) -> Iterator[Sequence[str]]:
         for name, checkers in ANOMALIES:
             counted = [each for each in self.verdicts if not checkers or each.checker in checkers]
             yield name, "0", str(sum(each.violations for each in counted)), f"{self.operations:,}", NOTHING
-        for figure in table_of(self._found, self._told_ms):
+        for figure in table_of(self._found, self._fencing_ms):
             spread = figure.value
             yield (
                 figure.name,
@@ -88,7 +88,7 @@ def _fault_row(row: OfFault) -> Sequence[str]:
 
 
 def _verdict_row(verdict: Verdict) -> Sequence[str]:
-    return verdict.checker, f"{verdict.checked:,}", f"{verdict.violations:,}"
+    return verdict.checker, verdict.checked_words, f"{verdict.violations:,}"
 
 
 def _both(spread: Spread) -> str:
@@ -97,13 +97,3 @@ def _both(spread: Spread) -> str:
 
 def _value(value: float | None, unit: str) -> str:
     return NOTHING if value is None else f"{value:.2f} {unit}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield _row(head)
-    yield _row(["---"] * len(head))
-    yield from map(_row, rows)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -1,12 +1,13 @@
-"""How far a run is, and how far it may go: what the nemesis waits for, and what makes writers wait for the nemesis.
+"""How far the writers of several streams are, and how far they may go.
 
-Without the second a small run would be over before the first fault has healed.
+Faults wait for a part of the records to be acknowledged; writers wait at gates for the fault before to be over. Without
+the gates a small run would end before the first fault has healed.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 
-from .streams import Stream
+from .stream import Stream
 
 
 class Progress:
@@ -15,7 +16,7 @@ class Progress:
     def __init__(
         self, streams: Sequence[Stream], gates: Sequence[float], on_growth: Callable[[int], None] = lambda _: None
     ) -> None:
-        """``gates``: the parts beyond which no writer goes before ``open``. ``on_growth`` is told the records."""
+        """``gates``: parts at which writers wait for ``open``. ``on_growth`` gets the records acknowledged."""
         self.streams = streams
         self.total: int = sum(stream.records for stream in streams)
         self.acknowledged: dict[int, int] = dict.fromkeys((stream.partition for stream in streams), 0)
@@ -25,22 +26,22 @@ class Progress:
 
     @property
     def records(self) -> int:
-        """Acknowledged over all streams."""
+        """Records acknowledged over all streams."""
         return sum(self.acknowledged.values())
 
     def add(self, partition: int, count: int) -> None:
-        """``count`` more records of a partition are acknowledged."""
+        """Count ``count`` more acknowledged records of a partition."""
         self.acknowledged[partition] += count
         self._on_growth(self.records)
         self._grew.set()
         self._grew = asyncio.Event()
 
     def found(self, partition: int, log_end: int) -> None:
-        """A partition's log turned out to be longer than what was acknowledged: all of it counts."""
+        """Count all records of a log that is longer than the acknowledgements seen so far."""
         self.add(partition, log_end - self.acknowledged[partition])
 
     async def reached(self, part: float) -> None:
-        """Return once that part of all records is acknowledged, and some more than when it was called."""
+        """Return once that part of all records is acknowledged, and at least 1 % more than at the call."""
         wanted = max(sum(stream.share(part) for stream in self.streams), self.records + self.total // 100)
         while self.records < wanted:
             await self._grew.wait()

@@ -1,18 +1,17 @@
-"""The workload of the demo as numbers: which file feeds which partition, which record has which bytes, and
-who may go how far.
+"""A stream: a file's lines, again and again, as the records of one partition. Which bytes each record must have.
 
 Pure, but for ``load_folder``, which reads the files once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 FILES_MAX = 256
-"""Files of a folder that become partitions; more are refused."""
+"""Most files of a folder, each of which becomes a partition."""
 FILE_BYTES_MAX = 256 * 1024 * 1024
-"""Largest file taken: all of them are held in memory to compare with."""
+"""Largest file: all files are held in memory to compare with."""
 LINE_BYTES_MAX = 64 * 1024
 """Longest line, so that a batch of 100 fits below the topic's ``max_batch_bytes`` of 16 MiB."""
 
@@ -20,7 +19,7 @@ _PAPERS = {"LICENSE", "LICENCE", "COPYING", "NOTICE", "README", "CITATION"}
 
 
 class DataError(ValueError):
-    """The folder cannot feed the demo; the message says why in one line."""
+    """The folder has no suitable files; the message says why in one line."""
 
 
 class Stream(msgspec.Struct, frozen=True):
@@ -37,17 +36,17 @@ class Stream(msgspec.Struct, frozen=True):
 
     @property
     def successor(self) -> str:
-        """Name of the writer that takes over from the one that is called as the stream."""
+        """Name of the writer that replaces the first one, which has the name of the stream."""
         return f"{self.name}~2"
 
     @property
     def zombie(self) -> str:
-        """Name under which the replaced writer insists."""
+        """Name under which the replaced writer goes on writing."""
         return f"{self.name}!zombie"
 
     @property
     def rounds(self) -> float:
-        """How often the file is gone over."""
+        """How often the stream repeats the file."""
         return self.records / len(self.lines)
 
     def share(self, part: float) -> int:
@@ -56,9 +55,7 @@ class Stream(msgspec.Struct, frozen=True):
 
 
 def split_lines(content: bytes) -> list[bytes]:
-    """Lines exactly as they are in the file, without the LF. What follows the last LF is a line unless it is
-    empty.
-    """
+    """Lines exactly as they are in the file, without the LF. Bytes after the last LF are a line."""
     lines = content.split(b"\n")
     return lines[:-1] if not lines[-1] else lines
 
@@ -69,9 +66,7 @@ def is_text(content: bytes) -> bool:
 
 
 def plan_streams(files: Sequence[tuple[str, Sequence[bytes]]], records: int) -> list[Stream]:
-    """Partition k for file k; the records in equal shares, the first files one more where it does not come
-    out even.
-    """
+    """Partition k for file k. Each gets an equal share of the records; the first ones get the remainder, one each."""
     if not files:
         raise DataError("there is no text file in the folder")
     if records < len(files):
@@ -80,10 +75,19 @@ def plan_streams(files: Sequence[tuple[str, Sequence[bytes]]], records: int) -> 
     return [Stream(name, partition, lines, share + (partition < rest)) for partition, (name, lines) in enumerate(files)]
 
 
+def payload_of(streams: Sequence[Stream]) -> Callable[[str, int], bytes | None]:
+    """Which bytes each record of a run must have: a stream's line, by its writer or by its successor."""
+    writers = {name: stream for stream in streams for name in (stream.name, stream.successor)}
+
+    def payload(writer: str, index: int) -> bytes | None:
+        stream = writers.get(writer)
+        return stream.line(index) if stream is not None and 0 <= index < stream.records else None
+
+    return payload
+
+
 def load_folder(folder: Path) -> list[tuple[str, list[bytes]]]:
-    """Every text file of ``folder`` itself, sorted by name, as lines. Hidden files, licences and READMEs are
-    no data.
-    """
+    """The lines of every text file in ``folder``, sorted by name; without hidden files, licences and READMEs."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder")
     files = [(path.name, _read(path)) for path in sorted(folder.iterdir()) if _is_data(path)]

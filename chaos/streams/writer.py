@@ -1,23 +1,23 @@
-"""Writes a stream through one producer, batch by batch, and records what was asked and what was answered."""
+"""Writes a stream through one producer, batch by batch, and records every request and answer."""
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from ..client.delivery import Delivery
-from ..client.fencing import Fence
-from ..client.model import Mode
-from ..client.producer import Producer
-from ..partition.errors import StockadeError
-from .history import Event, History, record_name
-from .streams import Stream
+from ...client.producer.delivery import Delivery
+from ...client.producer.producer import Producer
+from ...client.session.session import Fence
+from ...partition.api.topics import Mode
+from ...partition.errors import StockadeError
+from ..history.history import Event, History, record_name
+from .stream import Stream
 
 WINDOW_BATCHES = 5
-"""Batches of one writer under way at once; as many as the producer itself allows, so that none waits unseen."""
+"""Batches of one writer in flight; as many as the producer itself allows, so that none waits in the producer."""
 
 MaySend = Callable[[int], Awaitable[bool]]
-"""Returns when the record with this index may be sent; False ends the stream there."""
+"""Returns True when the record with this index may be sent; False ends the stream there."""
 Acknowledged = Callable[[int], None]
 
 
@@ -37,7 +37,7 @@ class StreamWriter:
 
     @asynccontextmanager
     async def exclusive(self, mode: Mode = "Exclusive") -> AsyncIterator[Fence]:
-        """The only seat at the stream's partition. Leaving waits for everything that was sent, as Producer has it."""
+        """Hold the slot of the stream's partition alone. Leaving waits for every batch sent, as Producer does."""
         partition = self._stream.partition
         invoked = self._history.invoke(self.writer, "acquire", topic=self._topic, partition=partition)
         async with self._producer.exclusive(self._topic, [partition], mode, cancel_on_loss=False) as fence:
@@ -49,7 +49,7 @@ class StreamWriter:
         """Write the stream from record ``first`` to its end, ``batch_records`` a batch.
 
         Asks ``may_send`` before each batch, and calls ``acknowledged(count)`` for each that is stored. Raises the first
-        refusal, after everything that was under way has its outcome.
+        refusal, after every batch in flight has its outcome.
         """
         self._first = first
         window: deque[asyncio.Task[None]] = deque()

@@ -1,6 +1,6 @@
-"""Control groups: bounds on memory, processor and disk for chosen processes. Version 1 or 2, whichever the kernel has.
+"""Control groups: bounds on memory, processor and disk for chosen processes. Version 1 or 2, as the kernel has.
 
-Needs root. A group is removed, and its processes go back to where they came from, on closing and by the warden.
+Needs root. A group is removed, and its processes go back to where they came from, on closing and by the undo.
 """
 
 import os
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
-from .warden import Warden, is_root
+from .undo import UndoShell, is_root
 
 ROOT = Path("/sys/fs/cgroup")
 _numbers = count(1)
@@ -29,7 +29,7 @@ def why_not(controller: str) -> str | None:
 
 
 def is_version_1(controller: str) -> bool:
-    """Whether the controller has a hierarchy of its own."""
+    """Whether the controller has a hierarchy of its own, as in version 1."""
     return (ROOT / controller / "cgroup.procs").exists()
 
 
@@ -43,7 +43,7 @@ def _folder(controller: str) -> Path | None:
 
 
 class Cgroup:
-    """A group for some processes, with bounds: names of files and what is written into them."""
+    """A control group with limits, given as names of its files and the values to write into them."""
 
     def __init__(self, controller: str, version_1: Mapping[str, str], version_2: Mapping[str, str]) -> None:
         """Raises CgroupFailed."""
@@ -53,8 +53,8 @@ class Cgroup:
         self._controller = controller
         self._is_version_1 = is_version_1(controller)
         self.path: Path = parent / f"stockade-{os.getpid()}-{next(_numbers)}"
-        self._warden = Warden()
-        self._warden.promise("rmdir", str(self.path))
+        self._undo = UndoShell()
+        self._undo.register("rmdir", str(self.path))
         try:
             self._enable(parent)
             self.path.mkdir()
@@ -69,15 +69,15 @@ class Cgroup:
         for pid in pids:
             home = self._home(pid)
             line = f"echo {pid} > {home}/cgroup.procs"
-            self._warden.promise_line(line)
+            self._undo.register_line(line)
             try:
                 (self.path / "cgroup.procs").write_text(str(pid))
             except OSError as error:
                 raise CgroupFailed(f"{self.path}: {error}") from error
 
     def close(self) -> None:
-        """The processes are as free as before, the group is gone."""
-        self._warden.close()
+        """Move the processes back to their former groups, and remove this one."""
+        self._undo.close()
 
     def _enable(self, parent: Path) -> None:
         if not self._is_version_1:
@@ -85,7 +85,7 @@ class Cgroup:
             (parent / "cgroup.subtree_control").write_text(f"+{wanted}")
 
     def _home(self, pid: int) -> Path:
-        """The group in which the process is now."""
+        """The present group of the process."""
         base = ROOT / self._controller if self._is_version_1 else ROOT
         for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -95,33 +95,33 @@ class Cgroup:
 
 
 def memory(bytes_max: int) -> Cgroup:
-    """Who asks for more is killed by the kernel."""
+    """The kernel kills a process of the group that asks for more memory."""
     return Cgroup("memory", {"memory.limit_in_bytes": str(bytes_max)}, {"memory.max": str(bytes_max)})
 
 
 def cpu(share: float) -> Cgroup:
-    """So much of one processor and no more."""
+    """The processes get at most this share of one processor."""
     quota = str(int(CPU_PERIOD_US * share))
     version_1 = {"cpu.cfs_period_us": str(CPU_PERIOD_US), "cpu.cfs_quota_us": quota}
     return Cgroup("cpu", version_1, {"cpu.max": f"{quota} {CPU_PERIOD_US}"})
 
 
 class SlowDevice:
-    """A block device that takes so many bytes a second and no more, from some processes.
+    """Limits the bytes a second that some processes can write to a block device.
 
     In version 1, pages are written back by the kernel itself, which only the root group bounds: so there it is the
-    device as a whole that is slow, whoever writes.
+    device as a whole that is slow, for every writer.
     """
 
     def __init__(self, mountpoint: Path, bytes_per_s: int, pids: Sequence[int]) -> None:
         """Raises CgroupFailed."""
         device = mountpoint.stat().st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
-        self._undo: Warden | Cgroup
+        self._undo: UndoShell | Cgroup
         if is_version_1("blkio"):
             file = ROOT / "blkio" / "blkio.throttle.write_bps_device"
-            self._undo = Warden()
-            self._undo.promise_line(f"echo {number} 0 > {file}")
+            self._undo = UndoShell()
+            self._undo.register_line(f"echo {number} 0 > {file}")
             try:
                 file.write_text(f"{number} {bytes_per_s}")
             except OSError as error:
@@ -131,5 +131,5 @@ class SlowDevice:
             self._undo.add(pids)
 
     def close(self) -> None:
-        """The device is as fast as before."""
+        """Remove the limit."""
         self._undo.close()

@@ -4,7 +4,7 @@ A shutdown of the file system (EXT4_IOC_SHUTDOWN, no flush of its journal) loses
 everything that no fsync has confirmed. Killing a process loses nothing, since the kernel still writes its pages.
 
 A disk can be full, too, or find an error in itself and take no more writes; ``repair`` mends all three. When this
-process dies, the warden lets go of its disks.
+process dies, the undo lets go of its disks.
 """
 
 import fcntl
@@ -15,7 +15,7 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from .warden import Warden, is_root
+from .undo import UndoShell, is_root
 
 _EXT4_IOC_SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = 2
@@ -27,7 +27,7 @@ _MENDED = 1
 
 
 class DiskFailed(Exception):
-    """A disk could not be made, mounted or cut; the message says what the tool said."""
+    """A disk could not be made, mounted or cut; the message has the output of the tool."""
 
 
 def why_not() -> str | None:
@@ -46,7 +46,7 @@ class LoopDisk:
         self._image = image
         self._size_bytes = size_bytes
         self._is_mounted = False
-        self._warden: Warden | None = None
+        self._undo: UndoShell | None = None
 
     def make(self) -> None:
         """Format and mount. Raises DiskFailed."""
@@ -57,14 +57,14 @@ class LoopDisk:
         self.mount()
 
     def mount(self) -> None:
-        """The power is back: what was synced is there. Raises DiskFailed."""
-        self._warden = Warden()
-        self._warden.promise("umount", "--lazy", str(self.mountpoint.absolute()))
+        """Restore power; the disk has the synced data. Raises DiskFailed."""
+        self._undo = UndoShell()
+        self._undo.register("umount", "--lazy", str(self.mountpoint.absolute()))
         _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.mountpoint))
         self._is_mounted = True
 
     def cut(self) -> None:
-        """From this moment on nothing reaches the disk; every later write of a process fails."""
+        """Cut the power: no write reaches the disk from now on, and every later write of a process fails."""
         fd = os.open(self.mountpoint, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
@@ -74,7 +74,7 @@ class LoopDisk:
             os.close(fd)
 
     def fill(self) -> None:
-        """Leave no room on it, but for what is reserved in the files that are there."""
+        """Fill the disk, except for space that is already reserved by files."""
         chunk = self._size_bytes
         with (self.mountpoint / _BALLAST).open("wb") as file:
             while chunk >= _BLOCK_BYTES:
@@ -89,9 +89,7 @@ class LoopDisk:
             (self.mountpoint / _BALLAST).unlink(missing_ok=True)
 
     def refuse_writes(self) -> None:
-        """Let the file system find an error in itself: it becomes read-only under the feet of who writes. Raises
-        DiskFailed.
-        """
+        """Report an error to the file system, which becomes read-only while processes write. Raises DiskFailed."""
         device = os.stat(self.mountpoint).st_dev  # noqa: PTH116
         name = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
         try:
@@ -101,7 +99,7 @@ class LoopDisk:
 
     @property
     def is_well(self) -> bool:
-        """Whether it takes writes: it has power, and no error."""
+        """Whether it accepts writes: it has power and no error."""
         probe = self.mountpoint / _PROBE
         try:
             probe.touch()
@@ -111,7 +109,7 @@ class LoopDisk:
         return True
 
     def repair(self) -> None:
-        """Give it power and room again, without its error. No process may have a file open there. Raises DiskFailed."""
+        """Restore power and room, and clear the error. No process may have an open file on it. Raises DiskFailed."""
         if not self.is_well:
             self.unmount()
             _run("e2fsck", "-p", "-f", str(self._image), worst=_MENDED)
@@ -119,16 +117,16 @@ class LoopDisk:
         self.make_room()
 
     def unmount(self) -> None:
-        """Let go, when no process has a file open there. Raises DiskFailed."""
+        """Unmount, once no process has an open file on it. Raises DiskFailed."""
         if self._is_mounted:
             _run("umount", str(self.mountpoint))
             self._is_mounted = False
-        if self._warden is not None:
-            self._warden.close()
+        if self._undo is not None:
+            self._undo.close()
 
 
 def _run(*command: str, worst: int = 0) -> None:
-    """``worst``: the highest code with which it may end."""
+    """Run a tool. ``worst``: the highest exit code that is accepted."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode > worst:
         raise DiskFailed(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")

@@ -1,21 +1,47 @@
-"""Network namespaces as hosts: each node has an address of its own, and a cable to a bridge.
+"""Network namespaces as hosts: each node has an address of its own, and a virtual cable (veth) to a bridge.
 
-What is between two of them can be cut in one direction only, made to lose packets, or unplugged. Needs root. Everything
-is removed on leaving, and by the warden when this process dies before that.
+Packets between two hosts can be dropped, in one direction or both, or at random; a cable can be unplugged. Needs root.
+Leaving removes everything; if this process dies first, undo.py does.
 """
 
 import ipaddress
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from ..warden import Warden, is_root
-from .commands import NetworkFailed, missing, run
+from .undo import UndoShell, is_root
+
+TOOLS = {"ip": "iproute2", "iptables": "iptables", "nsenter": "util-linux"}
+"""Programs that are needed, and their Debian packages."""
+
+
+class NetworkFailed(OSError):
+    """The network could not be made or changed; the message has the output of the program."""
+
+
+def run(*command: str) -> str:
+    """The output of a command. Raises NetworkFailed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise NetworkFailed(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def missing(tools: Sequence[str] = tuple(TOOLS)) -> str | None:
+    """Which of these programs are missing, and what to install; None if none is."""
+    absent = [tool for tool in tools if shutil.which(tool) is None]
+    if not absent:
+        return None
+    packages = sorted({TOOLS[tool] for tool in absent})
+    return f"missing: {', '.join(absent)} (Debian: apt install {' '.join(packages)})"
+
 
 NETWORKS = ipaddress.ip_network("10.97.0.0/16")
-"""Each set of hosts takes the first /24 of it that this machine knows nothing of."""
+"""Each set of hosts takes the first free /24 of it."""
 HOSTS_MAX = 200
 
 
@@ -42,32 +68,32 @@ class Rule(NamedTuple):
 
 
 class Hosts:
-    """One host for each name. A context manager: inside it they exist."""
+    """One host for each name. A context manager: the hosts exist inside it."""
 
     def __init__(self, names: Sequence[str]) -> None:
         if len(names) > HOSTS_MAX:
             raise NetworkFailed(f"{len(names)} hosts are more than {HOSTS_MAX}")
         self.names: list[str] = list(names)
         self.gateway: str = ""
-        """The address of this process in that network: where clients come from."""
+        """The address of this process, and so of the clients, in that network."""
         self._addresses: dict[str, str] = {}
         self._tag = ""
-        self._warden: Warden | None = None
+        self._undo: UndoShell | None = None
 
     def __enter__(self) -> Self:
-        self._warden = Warden()
+        self._undo = UndoShell()
         try:
-            self._build(self._warden)
+            self._build(self._undo)
         except BaseException:
-            self._warden.close()
+            self._undo.close()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._warden is not None:
-            self._warden.close()
+        if self._undo is not None:
+            self._undo.close()
 
     @property
     def addresses(self) -> Mapping[str, str]:
@@ -75,25 +101,25 @@ class Hosts:
         return self._addresses
 
     def prefix(self, name: str) -> tuple[str, ...]:
-        """The words that start a program on a host; the program takes the place of the process that they start."""
+        """The words before a command that run it on a host, in the same process."""
         return "nsenter", f"--net=/run/netns/{self._space(name)}", "--"
 
     def drop(self, source: str, target: str) -> Rule:
-        """Nothing that ``source`` sends reaches ``target`` any more, until mended. ``source`` is a host, or an address
-        such as ``gateway``; so may ``target`` be: then the source is kept from sending.
+        """Drop all packets from ``source`` to ``target`` until ``mend``. ``source`` is a host, or an address
+        such as ``gateway``; so may ``target`` be: then the packets are dropped at the source.
         """
         if target in self._addresses:
             return self._add(target, "INPUT", "-s", self._addresses.get(source, source), "-j", "DROP")
         return self._add(source, "OUTPUT", "-d", target, "-j", "DROP")
 
     def lose(self, target: str, share: float) -> Rule:
-        """This share of the packets that come to ``target`` is lost, drawn by lot."""
+        """Drop this share of the packets to ``target``, at random."""
         return self._add(
             target, "INPUT", "-m", "statistic", "--mode", "random", "--probability", f"{share:.3f}", "-j", "DROP"
         )
 
     def mend(self, rule: Rule) -> None:
-        """Undo what was dropped or lost, once; the same that another one has dropped stays."""
+        """Remove one rule; an equal rule of another fault stays."""
         run(*self.prefix(rule.host), "iptables", "-w", "-D", *rule.words)
 
     def _add(self, host: str, *words: str) -> Rule:
@@ -105,19 +131,19 @@ class Hosts:
         run("ip", "link", "set", self._cable(name), "down")
 
     def plug(self, name: str) -> None:
-        """Put it in again."""
+        """Plug it in again."""
         run("ip", "link", "set", self._cable(name), "up")
 
-    def _build(self, warden: Warden) -> None:
-        network = self._claim(warden)
+    def _build(self, undo: UndoShell) -> None:
+        network = self._claim(undo)
         self.gateway = str(network[254])
         self._addresses = {name: str(network[number]) for number, name in enumerate(self.names, start=1)}
         for name in self.names:
-            self._make(name, warden)
+            self._make(name, undo)
 
-    def _claim(self, warden: Warden) -> ipaddress.IPv4Network:
-        """A bridge with an address in a network that is not in use. Two processes that want the same one are told apart
-        by the kernel: a bridge of that name can be made once.
+    def _claim(self, undo: UndoShell) -> ipaddress.IPv4Network:
+        """Make a bridge with an address in a free network. If two processes want the same network, the kernel decides:
+        a bridge of that name can be made once.
         """
         for number, network in enumerate(NETWORKS.subnets(new_prefix=24)):
             assert isinstance(network, ipaddress.IPv4Network)
@@ -131,16 +157,16 @@ class Hosts:
                     continue
                 raise
             self._tag = tag
-            warden.promise("ip", "link", "del", tag)
+            undo.register("ip", "link", "del", tag)
             run("ip", "addr", "add", f"{network[254]}/24", "dev", tag)
             run("ip", "link", "set", tag, "up")
             return network
         raise NetworkFailed(f"every network of {NETWORKS} is taken: `ip link` shows their bridges, skd*")
 
-    def _make(self, name: str, warden: Warden) -> None:
+    def _make(self, name: str, undo: UndoShell) -> None:
         space, cable = self._space(name), self._cable(name)
-        warden.promise("ip", "link", "del", cable)
-        warden.promise("ip", "netns", "del", space)
+        undo.register("ip", "link", "del", cable)
+        undo.register("ip", "netns", "del", space)
         run("ip", "netns", "add", space)
         run("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", space)
         run("ip", "link", "set", cable, "master", self._tag, "up")

@@ -1,4 +1,4 @@
-"""The processes of a running cluster, as its ``cluster.json`` lists them: to find, signal and await them."""
+"""Finds, kills and awaits the processes of a running cluster, which its ``cluster.json`` lists."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..client.transport import Transport
+from ...client.transport.http import Transport
 from .raw import RawNode
 from .waiting import NotInTime, until
 
@@ -38,7 +38,7 @@ class ClusterProcesses:
         self._transport = transport
 
     def nodes(self) -> Mapping[str, NodeEntry]:
-        """Every node by its name, as listed now."""
+        """Every node by name, as listed now."""
         listing = msgspec.json.decode(self._listing.read_bytes(), type=_Listing)
         return {node.name: node for node in listing.nodes}
 
@@ -47,7 +47,7 @@ class ClusterProcesses:
         return RawNode(self._transport, self.nodes()[name].http)
 
     def kill(self, name: str) -> int:
-        """SIGKILL; the pid that is gone. Raises NotInTime when the node does not run."""
+        """SIGKILL a node; return its pid. Raises NotInTime if the node does not run."""
         pid = self.nodes()[name].pid
         if pid is None:
             raise NotInTime(f"{name} does not run, so it cannot be killed")
@@ -55,7 +55,7 @@ class ClusterProcesses:
         return pid
 
     async def back(self, name: str, killed: int) -> None:
-        """Return once another process has taken the place of ``killed`` and is ready. Raises NotInTime."""
+        """Return once the node runs with another pid than ``killed`` and is ready. Raises NotInTime."""
 
         async def is_back() -> bool:
             return self.nodes()[name].pid not in {None, killed} and await self.raw(name).is_ready()

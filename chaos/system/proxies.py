@@ -1,18 +1,14 @@
 """Faults in the network between processes: a toxiproxy server of our own, and proxies between every two
-nodes.
-
-Speaks the server's HTTP interface itself: toxiproxy-python keeps one server's address in a class attribute
-and lets an answer 500 pass, so a cut that failed would look like a cut that the system under test had
-survived.
+nodes. toxiproxy-python is their client (toxiproxy_library.py).
 """
 
-import http.client
-import json
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import permutations
 from pathlib import Path
 from types import TracebackType
@@ -20,28 +16,39 @@ from typing import Any, Literal, Self
 
 VERSION = "v2.12.0"
 INSTALL = f"go install github.com/Shopify/toxiproxy/v2/cmd/server@{VERSION}"
+LIBRARY = "pip install 'stockade[chaos]'"
 START_TIMEOUT_S = 10.0
 """The server must answer this long after it was started."""
-CALL_TIMEOUT_S = 5.0
 
 Address = tuple[str, int]
 
 
 class ProxyError(Exception):
-    """The toxiproxy server is missing, or did not do what it was told; in one line."""
+    """The toxiproxy server or its client is missing, or the server refused a request; in one line."""
 
 
 def find_server(tools: Path | None = None) -> Path:
     """The binary: on PATH, or in ``tools``, by default the checkout's ``.tools/bin``. Raises ProxyError."""
-    tools = tools or Path(__file__).resolve().parents[1] / ".tools" / "bin"
+    tools = tools or Path(__file__).resolve().parents[2] / ".tools" / "bin"
     found = shutil.which("toxiproxy-server") or shutil.which("toxiproxy-server", path=str(tools))
     if found is None:
         raise ProxyError(f"no toxiproxy-server on PATH or in {tools}: `{INSTALL}`, then rename `server` to it")
     return Path(found)
 
 
+def why_not() -> str | None:
+    """What is missing here for proxies, with the command that installs it; None if nothing is."""
+    if find_spec("toxiproxy") is None:
+        return f"no toxiproxy-python: `{LIBRARY}`"
+    try:
+        find_server()
+    except ProxyError as error:
+        return str(error)
+    return None
+
+
 class ProxyServer:
-    """A running toxiproxy server; every change is confirmed by it before the call returns."""
+    """A running toxiproxy server. It has confirmed a change when the call returns."""
 
     def __init__(self, binary: Path | None = None) -> None:
         """Start it. Raises ProxyError when it is missing or does not answer."""
@@ -57,26 +64,10 @@ class ProxyServer:
             raise
 
     def create(self, name: str, upstream: Address) -> "Proxy":
-        """A proxy on a port of its own choice that passes everything on to ``upstream``."""
-        wanted = {"name": name, "listen": "127.0.0.1:0", "upstream": _text(upstream), "enabled": True}
-        made = self.call("POST", "/proxies", wanted)
-        host, _, port = made["listen"].rpartition(":")
-        return Proxy(self, name, (host, int(port)))
-
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """One request to the control port; its JSON answer, None when there is none. Raises ProxyError."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=CALL_TIMEOUT_S)
-        try:
-            connection.request(method, path, json.dumps(body) if body is not None else None)
-            answer = connection.getresponse()
-            content = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise ProxyError(f"toxiproxy, {method} {path}: {error}") from error
-        finally:
-            connection.close()
-        if answer.status >= 300:
-            raise ProxyError(f"toxiproxy, {method} {path}: {answer.status} {content.decode(errors='replace')}")
-        return json.loads(content) if content else None
+        """Make a proxy on a free port that forwards to ``upstream``."""
+        with _calls_to(self._port, f"make {name}") as library:
+            made = library.Toxiproxy().create(f"{upstream[0]}:{upstream[1]}", name)
+        return Proxy(self._port, made)
 
     def close(self) -> None:
         """End the server, and with it every connection through it."""
@@ -95,7 +86,8 @@ class ProxyServer:
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
-                self.call("GET", "/version")
+                with _calls_to(self._port, "answer") as library:
+                    library.Toxiproxy().proxies()
                 return
             except ProxyError:
                 if self._process.poll() is not None or time.monotonic() > deadline:
@@ -103,49 +95,58 @@ class ProxyServer:
                 time.sleep(0.02)
 
 
+@contextmanager
+def _calls_to(port: int, what: str) -> Iterator[Any]:
+    """toxiproxy-python, while its calls go to the server on ``port``. Raises ProxyError: it did not do ``what``."""
+    try:
+        from . import toxiproxy_library as library  # noqa: PLC0415 (the extra `chaos`, and slow to import)
+    except ImportError as error:
+        raise ProxyError(f"no toxiproxy-python: `{LIBRARY}`") from error
+    try:
+        with library.calls_to(port):
+            yield library
+    except library.Refused as error:
+        raise ProxyError(f"toxiproxy did not {what}: {error}") from error
+
+
 class Proxy:
     """One proxy. ``address`` is where it listens, also after it was down."""
 
-    def __init__(self, server: ProxyServer, name: str, address: Address) -> None:
-        self.name = name
-        self.address = address
-        self._server = server
+    def __init__(self, port: int, made: Any) -> None:
+        """``port`` of the server; ``made``: the library's proxy."""
+        host, _, listens = made.listen.rpartition(":")
+        self.name: str = made.name
+        self.address: Address = (host, int(listens))
+        self._port = port
+        self._made = made
 
     def disable(self) -> None:
         """Break every connection through it and refuse new ones."""
-        self._switch(enabled=False)
+        with _calls_to(self._port, f"disable {self.name}"):
+            self._made.disable()
 
     def enable(self) -> None:
         """Listen again."""
-        self._switch(enabled=True)
+        with _calls_to(self._port, f"enable {self.name}"):
+            self._made.enable()
 
     def add_toxic(self, name: str, kind: str, stream: str, attributes: Mapping[str, Any]) -> None:
         """Add a toxic (toxiproxy's README names the kinds) to ``stream``: upstream or downstream."""
-        toxic = {
-            "name": name,
-            "type": kind,
-            "stream": stream,
-            "toxicity": 1.0,
-            "attributes": dict(attributes),
-        }
-        self._server.call("POST", f"/proxies/{self.name}/toxics", toxic)
+        with _calls_to(self._port, f"add {name} to {self.name}"):
+            self._made.add_toxic(name=name, type=kind, stream=stream, attributes=dict(attributes))
 
     def remove_toxic(self, name: str) -> None:
         """Remove a toxic."""
-        self._server.call("DELETE", f"/proxies/{self.name}/toxics/{name}")
-
-    def _switch(self, *, enabled: bool) -> None:
-        answer = self._server.call("POST", f"/proxies/{self.name}", {"enabled": enabled})
-        if answer["enabled"] is not enabled:
-            raise ProxyError(f"toxiproxy left {self.name} {'down' if enabled else 'up'}")
+        with _calls_to(self._port, f"remove {name} from {self.name}"):
+            self._made.destroy_toxic(name)
 
 
 CutKind = Literal["refused", "silent"]
-"""A cut link refuses connections, or takes them and swallows every byte, as a lost cable does."""
+"""A cut link refuses connections, or accepts them and drops every byte, as after a lost cable."""
 
 
 class Mesh:
-    """A proxy for each ordered pair of nodes, so that any of them can be cut from any other, and healed."""
+    """A proxy for each ordered pair of nodes, so that each link can be cut and healed alone."""
 
     def __init__(self, server: ProxyServer, nodes: Mapping[str, Address]) -> None:
         """``nodes``: where each node really listens."""
@@ -161,7 +162,7 @@ class Mesh:
         return self._proxies[dialer, target].address
 
     def link(self, dialer: str, target: str) -> Proxy:
-        """The proxy through which ``dialer`` reaches ``target``, for other faults than cuts."""
+        """The proxy through which ``dialer`` reaches ``target``."""
         return self._proxies[dialer, target]
 
     def isolate(self, nodes: Iterable[str], kind: CutKind) -> None:
@@ -172,7 +173,7 @@ class Mesh:
                 self._cut(link, kind)
 
     def heal(self) -> None:
-        """Every link is up again."""
+        """Restore every link."""
         for link, kind in list(self._cuts.items()):
             proxy = self._proxies[link]
             if kind == "refused":
@@ -194,18 +195,18 @@ class Mesh:
 
 
 class Proxies:
-    """All proxies of a cluster: ``mesh`` between its nodes, and for each node a ``door`` for all clients."""
+    """All proxies of a cluster: ``mesh`` between its nodes, and one for each node, ``client_proxies``, between it and
+    all clients.
+    """
 
     def __init__(self, server: ProxyServer, raft: Mapping[str, Address], http: Mapping[str, Address]) -> None:
         """``raft`` and ``http``: where each node really listens."""
         self.mesh: Mesh = Mesh(server, raft)
-        self.doors: dict[str, Proxy] = {node: server.create(f"clients-to-{node}", http[node]) for node in sorted(http)}
+        self.client_proxies: dict[str, Proxy] = {
+            node: server.create(f"clients-to-{node}", http[node]) for node in sorted(http)
+        }
 
 
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
-
-
-def _text(address: Address) -> str:
-    return f"{address[0]}:{address[1]}"

@@ -1,6 +1,6 @@
-"""Requests as a test wants them: to one node, sent once, every refusal raised as it came.
+"""Requests to one node, each sent once, with every refusal raised as it came.
 
-What the public client does for its users (repeat, follow the leader, renew) would hide what is to be seen here.
+The public client repeats, follows leaders and renews, which would hide the node's own answers.
 """
 
 from base64 import b64decode, b64encode
@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ..client.model import AppendAnswer
-from ..client.transport import Request, Transport
-from ..partition.commands import Stamp, Token
-from ..partition.errors import StockadeError
+from ...client.api.client import append_headers
+from ...client.transport.http import Request, Transport
+from ...partition.api.records import AppendAnswer
+from ...partition.commands import Stamp, Token
+from ...partition.errors import StockadeError
 
 PAGE_BYTES = 4 << 20
-"""Asked for at once when a log is read from end to end."""
+"""Bytes of one fetch when a whole log is read."""
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
@@ -37,12 +38,12 @@ class StoredRecord(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The key, by which the checkers know a record."""
+        """The key, which is the name of a record."""
         return self.key or ""
 
     @property
     def stamp(self) -> tuple[int, int, int] | None:
-        """Producer id, its epoch, sequence number; None when the append named none."""
+        """Producer id, its epoch, sequence number; None if the append had no producer."""
         if self.producer_id is None or self.producer_epoch is None or self.sequence is None:
             return None
         return self.producer_id, self.producer_epoch, self.sequence
@@ -59,7 +60,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 _FOR_THIS_NODE = {"Stockade-Forwarded-By": "client"}
-"""Such a request is answered by the node itself, or with 421; it is never passed on."""
+"""The node answers such a request itself, or with 421; it does not forward it."""
 _page_decoder = msgspec.json.Decoder(Page)
 _append_decoder = msgspec.json.Decoder(AppendAnswer)
 
@@ -68,7 +69,7 @@ class RawNode:
     """One node of a cluster, by its own HTTP address."""
 
     def __init__(self, transport: Transport, url: str, timeout_ms: int = 10_000) -> None:
-        """``timeout_ms`` is for one request; after it the outcome is unknown (RequestTimedOut)."""
+        """``timeout_ms`` bounds one request; after it the outcome is unknown (RequestTimedOut)."""
         self.url = url
         self._transport = transport
         self._timeout_ms = timeout_ms
@@ -92,16 +93,16 @@ class RawNode:
     ) -> AppendAnswer:
         """Append (key, value) pairs as one batch."""
         wire = [{"key": key, "value_base64": b64encode(value).decode()} for key, value in records]
-        headers = {"Content-Type": "application/json", **_fence_headers(token), **_producer_headers(stamp)}
+        headers = append_headers(stamp, token) | {"Content-Type": "application/json"}
         path = f"/v1/topics/{topic}/partitions/{partition}/records"
         return _append_decoder.decode(await self._send("POST", path, headers, msgspec.json.encode({"records": wire})))
 
     async def is_ready(self) -> bool:
-        """What the node says of itself at ``/readyz``; a node that cannot be reached is not ready."""
+        """Whether ``/readyz`` says so; a node that cannot be reached is not ready."""
         return await self.why_not_ready() is None
 
     async def why_not_ready(self) -> str | None:
-        """What the node says that it waits for, or why it cannot be asked; None when it is ready."""
+        """What the node waits for, or why it cannot be reached; None if it is ready."""
         try:
             await self._send("GET", "/readyz")
         except StockadeError as error:
@@ -127,23 +128,3 @@ class RawNode:
             timeout_ms=self._timeout_ms,
         )
         return (await self._transport.request(request)).body
-
-
-def _fence_headers(token: Token | None) -> dict[str, str]:
-    if token is None:
-        return {}
-    return {
-        "Stockade-Fence-Grant": token.grant_id,
-        "Stockade-Fence-Epoch": str(token.epoch),
-        "Stockade-Session": token.session,
-    }
-
-
-def _producer_headers(stamp: Stamp | None) -> dict[str, str]:
-    if stamp is None:
-        return {}
-    return {
-        "Stockade-Producer-Id": str(stamp.pid),
-        "Stockade-Producer-Epoch": str(stamp.epoch),
-        "Stockade-Producer-Seq": str(stamp.first_seq),
-    }

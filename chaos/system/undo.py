@@ -1,8 +1,8 @@
 """Undoes what was broken on this machine, also when the process that broke it is killed.
 
-A shell holds the other end of a pipe. It is told, line by line, how each thing is undone; when the pipe closes,
-however that comes, it does all of it, the latest first. So nothing is left of a harness that died: no namespace, no
-mount, no rule, no process that stands still. Every command must do no harm when the thing is gone already.
+A shell reads commands that undo things from a pipe, one on each line. When the pipe closes, also because this process
+was killed, it runs all of them, the latest first. So a dead harness leaves nothing behind: no namespace, mount, packet
+rule, or stopped process. Every command must be harmless if there is nothing to undo.
 """
 
 import os
@@ -14,8 +14,8 @@ _SHELL = 'undo=; while IFS= read -r line; do undo="$line\n$undo"; done; eval "$u
 CLOSE_TIMEOUT_S = 30.0
 
 
-class Warden:
-    """One shell that undoes one fault: when it is closed, or when this process has ended."""
+class UndoShell:
+    """A shell that undoes one fault when it is closed, or when this process ends."""
 
     def __init__(self) -> None:
         # A session of its own: Ctrl-C and a terminal that closes must not take it along.
@@ -27,25 +27,25 @@ class Warden:
             start_new_session=True,
         )
 
-    def promise(self, *command: str) -> None:
-        """Run this command at the end. It is known to the shell when this returns."""
-        self.promise_line(shlex.join(command))
+    def register(self, *command: str) -> None:
+        """Run this command at the end. The shell has it when this returns."""
+        self.register_line(shlex.join(command))
 
-    def promise_line(self, line: str) -> None:
-        """As ``promise``, of one line of shell."""
+    def register_line(self, line: str) -> None:
+        """As ``register``, for a line of shell code."""
         assert "\n" not in line and self._shell.stdin is not None
         self._shell.stdin.write(line.encode() + b"\n")
         self._shell.stdin.flush()
 
     def close(self) -> None:
-        """Undo everything now; returns when that is done. More than once does no harm."""
+        """Undo everything; return when that is done. Safe to call again."""
         if self._shell.stdin is not None and not self._shell.stdin.closed:
             self._shell.stdin.close()
             self._shell.wait(CLOSE_TIMEOUT_S)
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal: it is there and does nothing."""
+    """Whether a signal has stopped the process."""
     try:
         return _state(pid) in "Tt"
     except OSError:
@@ -53,7 +53,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether there is no such process, or only what is left of it for its parent."""
+    """Whether there is no such process, or only a zombie entry for its parent."""
     try:
         return _state(pid) in "ZX"
     except OSError:
@@ -65,5 +65,5 @@ def _state(pid: int) -> str:
 
 
 def is_root() -> bool:
-    """Whether this process may do what only root may."""
+    """Whether this process runs as root."""
     return os.geteuid() == 0

@@ -1,4 +1,4 @@
-"""Waiting for what another process does: there is no event to wait for, so it is asked again, up to a bound."""
+"""Waits for a condition in another process by polling, because there is no event to await."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ POLL_S = 0.02
 
 
 class NotInTime(Exception):
-    """What was waited for did not come; the message says what."""
+    """A condition did not become true in time; the message says which."""
 
 
 async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float, what: str) -> None:

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from .append import Append
+from .append import Append, Rush
 from .group import Group
 from .owning import Owning
 from .protocol import Workload
-from .rush import Rush
 from .slots import Slots
 from .storm import Storm
 from .takeover import TakeOver
@@ -29,4 +28,4 @@ WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in _AL
 """In the order in which they are listed for people."""
 
 BY_NAME_ONLY = frozenset({Rush.name})
-"""Not meant by ``all``: with them there would be room for nothing else."""
+"""Left out of ``all``, because they would leave no room for others. A soak gives them runs of their own."""

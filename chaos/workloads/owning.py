@@ -1,14 +1,16 @@
-"""Contention through the own API: claims of every generation, among them 0, on the partitions of a guarded topic."""
+"""Contention through the own API: claims with all kinds of generations, 0 included, on a topic with a writer group."""
 
 from collections.abc import Sequence
+from typing import get_args
 
-from ...client.admin import Client
-from ...client.fencing import Session
-from ...client.model import Owned, TopicConfig
-from ...client.transport import Transport
+from ...client.api.client import Client
+from ...client.session.session import Session
+from ...client.transport.http import Transport
+from ...partition.api.ownership import OwnResult, Sever
+from ...partition.api.topics import TopicConfig
 from ...partition.errors import StockadeError
-from .attempts import Batch, Desk, Guard, is_unknown
-from .protocol import Actor, Stage
+from .attempts import AttemptRecorder, Batch, Guard, is_unknown
+from .protocol import Actor, ActorContext
 
 SESSION_TTL_MS = (1_500, 8_000)
 
@@ -18,64 +20,66 @@ def group_of(topic: str) -> str:
     return f"{topic}.owners"
 
 
-async def claim(stage: Stage) -> None:
-    """Claim a partition, write as its owner, give it up or not; again and again."""
+async def claim(context: ActorContext) -> None:
+    """Claim a partition, write as its owner, give it up or not; repeat."""
     generation = 0
-    for process in stage.lives():
-        async with Client(stage.config) as client, Transport(stage.config) as transport:
+    for process in context.lives():
+        async with Client(context.config) as client, Transport(context.config) as transport:
             try:
-                generation = await _live(stage, client, Desk(transport, stage), process, generation)
+                generation = await _live(context, client, AttemptRecorder(transport, context), process, generation)
             except StockadeError:
-                await stage.pause(0, 0.2)
+                await context.pause(0, 0.2)
 
 
 async def own(
-    stage: Stage, client: Client, process: str, session: str, partition: int, generation: int | None
-) -> Owned:
-    """One claim on a partition, in the history. Raises the refusal."""
-    resource = f"{stage.topic}/{partition}"
-    invoked = stage.history.invoke(
-        process, "own", topic=stage.topic, partition=partition, resource=resource, generation=generation
+    context: ActorContext, client: Client, process: str, session: str, partition: int, generation: int | None
+) -> OwnResult:
+    """Claim a partition once, and record it. Raises the refusal."""
+    resource = f"{context.topic}/{partition}"
+    invoked = context.history.invoke(
+        process, "own", topic=context.topic, partition=partition, resource=resource, generation=generation
     )
-    sever = stage.chance.choice(["session", "resource"])
+    sever = context.chance.choice(get_args(Sever))
     try:
-        [owned] = await client.own(group_of(stage.topic), session, [resource], generation=generation, sever=sever)
+        [owned] = await client.own(group_of(context.topic), session, [resource], generation=generation, sever=sever)
     except StockadeError as error:
-        stage.history.settle_error(invoked, error)
+        context.history.settle_error(invoked, error)
         raise
-    stage.history.settle(invoked, "ok", resource=resource, generation=owned.generation, epoch=owned.fence_epoch)
+    context.history.settle(invoked, "ok", resource=resource, generation=owned.generation, epoch=owned.fence_epoch)
     return owned
 
 
-async def _live(stage: Stage, client: Client, desk: Desk, process: str, known: int) -> int:
-    """One session; returns the generation that it knew last."""
-    async with Session(client, process, ttl_ms=stage.chance.randint(*SESSION_TTL_MS)) as session:
-        partition = stage.chance.randrange(stage.partitions)
-        generation = stage.chance.choice([None, 0, known, known + 1, known + 2, known + 2])
-        owned = await own(stage, client, process, session.id, partition, generation)
-        guard = Guard(resource=f"{stage.topic}/{partition}", fence_epoch=owned.fence_epoch)
+async def _live(context: ActorContext, client: Client, recorder: AttemptRecorder, process: str, known: int) -> int:
+    """Live for one session; return the last generation that it knows."""
+    async with Session(client, process, ttl_ms=context.chance.randint(*SESSION_TTL_MS)) as session:
+        partition = context.chance.randrange(context.partitions)
+        generation = context.chance.choice([None, 0, known, known + 1, known + 2, known + 2])
+        owned = await own(context, client, process, session.id, partition, generation)
+        guard = Guard(resource=f"{context.topic}/{partition}", fence_epoch=owned.fence_epoch)
         index = 0
-        for _ in range(stage.chance.randint(1, 12)):
-            count = stage.chance.randint(1, 3)
-            answer = await desk.append(process, partition, Batch(f"{process}@{partition}", index, count), guard=guard)
+        for _ in range(context.chance.randint(1, 12)):
+            count = context.chance.randint(1, 3)
+            answer = await recorder.append(
+                process, partition, Batch(f"{process}@{partition}", index, count), guard=guard
+            )
             index += count
-            if stage.stopping.is_set() or is_unknown(answer):
+            if context.stopping.is_set() or is_unknown(answer):
                 break
-            await stage.pause(0, 0.15)
-        if stage.chance.random() < 0.3:
-            await client.disown(group_of(stage.topic), session.id, f"{stage.topic}/{partition}")
+            await context.pause(0, 0.15)
+        if context.chance.random() < 0.3:
+            await client.disown(group_of(context.topic), session.id, f"{context.topic}/{partition}")
         return owned.generation
 
 
 class Owning:
-    """Whoever was out-claimed writes no more, also after a claim of generation 0."""
+    """An owner whose resource was claimed by another writes no more, also after a claim of generation 0."""
 
     name = "own"
-    about = "contention through the own API, generation 0 included, with owners that are stalled"
+    about = "contention through the own API, generation 0 included, with stalled owners"
     partitions = 2
     brings: Sequence[str] = ()
     actors: Sequence[Actor] = (
-        Actor("own-1", claim, apart=True),
+        Actor("own-1", claim, own_process=True),
         *(Actor(f"own-{number}", claim) for number in range(2, 5)),
     )
 

@@ -1,7 +1,7 @@
-"""What a workload is: a topic and the actors that work on it, each until it is told to stop.
+"""The interface of a workload: a topic, and actors (Jepsen's clients) that work on it until they must stop.
 
-An actor records everything that it asks and is answered, and never judges. It goes on under another process name after
-an unknown outcome. Which things it does is drawn from ``Stage.chance``, which the run's seed decides.
+An actor records every request and answer, and never judges. After an unknown outcome it goes on under another process
+name. ``ActorContext.chance``, which the run's seed decides, makes all its choices.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import msgspec
 
 from ...client.config import ClientConfig
-from ...client.model import TopicConfig
-from ..history import History
+from ...partition.api.topics import TopicConfig
+from ..history.history import History
 
 
-class Stage:
-    """What one actor works with."""
+class ActorContext:
+    """What one actor works with: its configuration, topic, history and random generator."""
 
     def __init__(
         self, actor: str, config: ClientConfig, topic: str, partitions: int, history: History, chance: random.Random
@@ -30,28 +30,28 @@ class Stage:
         self.history = history
         self.chance = chance
         self.stopping: asyncio.Event = asyncio.Event()
-        """Begin nothing new, and end what is begun."""
+        """Set when the actor must begin nothing new and finish what it has begun."""
 
     def lives(self) -> Iterator[str]:
-        """Process names, one after the other, until the actor shall stop."""
+        """Process names, one after the other, until the actor must stop."""
         life = 0
         while not self.stopping.is_set():
             life += 1
             yield f"{self.actor}.{life}"
 
     async def pause(self, least_s: float, most_s: float) -> None:
-        """Stand still for a time that is drawn, or until it is time to stop."""
+        """Wait for a random time, or until the actor must stop."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self.chance.uniform(least_s, most_s)):
                 await self.stopping.wait()
 
 
 class Actor(msgspec.Struct, frozen=True):
-    """One client. ``apart``: in a process of its own, so that it can be stalled."""
+    """One client. ``own_process``: it runs as a child process, so that SIGSTOP can stall it."""
 
     name: str
-    work: Callable[[Stage], Coroutine[Any, Any, None]]
-    apart: bool = False
+    work: Callable[[ActorContext], Coroutine[Any, Any, None]]
+    own_process: bool = False
 
 
 class Workload(Protocol):
@@ -64,12 +64,12 @@ class Workload(Protocol):
 
     @property
     def about(self) -> str:
-        """One line for people: what it does, and to show what."""
+        """One line for people: what its clients do."""
         ...
 
     @property
     def partitions(self) -> int:
-        """Of its topic."""
+        """Number of partitions of its topic."""
         ...
 
     def config(self, topic: str) -> TopicConfig:
@@ -78,10 +78,10 @@ class Workload(Protocol):
 
     @property
     def brings(self) -> Sequence[str]:
-        """Faults without which it shows nothing; they strike whatever other faults were asked for."""
+        """Faults without which it tests nothing; they strike in addition to the faults that were asked for."""
         ...
 
     @property
     def actors(self) -> Sequence[Actor]:
-        """Who works on the topic; names are unique in the workload."""
+        """The clients on the topic; names are unique in the workload."""
         ...

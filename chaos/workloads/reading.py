@@ -1,20 +1,20 @@
-"""Reads a partition along, piece by piece, and records every answer."""
+"""Reads a partition while it is written, piece by piece, and records every answer."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from ..client.admin import Client
-from ..client.fetched import Fetched
-from ..partition.errors import StockadeError
-from .history import History, split_name
-from .waiting import until
+from ...client.api.client import Client
+from ...client.api.fetched import Fetched
+from ...partition.errors import StockadeError
+from ..history.history import History, split_name
+from ..system.waiting import until
 
 FETCH_BYTES = 1 << 20
 WAIT_MS = 500
-"""A read at the log's end is held so long."""
+"""How long a read at the log's end waits for records."""
 PAUSE_S = 0.2
-"""After what was refused or not answered."""
+"""After a refusal, or a request without an answer."""
 
 
 class Reader:
@@ -54,7 +54,7 @@ class Reader:
         self.offset = answer.next_offset
 
     async def follow(self) -> None:
-        """Read on and on; ends only when it is cancelled."""
+        """Read until cancelled."""
         while True:
             try:
                 await self.poll()
@@ -62,7 +62,7 @@ class Reader:
                 await asyncio.sleep(PAUSE_S)
 
     async def reached(self, end: int, timeout_s: float) -> None:
-        """Return once everything below ``end`` was read. Raises NotInTime."""
+        """Return once every offset below ``end`` was read. Raises NotInTime."""
 
         async def is_there() -> bool:
             return self.offset >= end
@@ -77,7 +77,7 @@ def _names(answer: Fetched, offset: int) -> Iterator[str]:
 
 
 def _runs(names: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Names that follow each other, as (first, how many)."""
+    """Groups consecutive names into runs: (first, count)."""
 
     def run(numbered: tuple[int, str]) -> tuple[str, int]:
         writer, index = split_name(numbered[1])

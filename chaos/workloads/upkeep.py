@@ -1,56 +1,55 @@
-"""Steady appends while the cluster is worked on: what differs is which faults a workload brings along."""
+"""Steady appends during operations on the cluster. Each workload brings the faults that are its operations."""
 
 from collections.abc import Sequence
 
-from ...client.model import TopicConfig
+from ...partition.api.topics import TopicConfig
 from ...partition.errors import StockadeError
 from .append import RETRY_PAUSE_S
 from .producing import write_on
-from .protocol import Actor, Stage
+from .protocol import Actor, ActorContext
 
 LARGE_BYTES = 16_384
-"""Records so long that logs are shortened behind checkpoints while somebody is away."""
+"""Records so long that logs are truncated at checkpoints while a node is away."""
 
 
-async def write_large(stage: Stage) -> None:
+async def write_large(context: ActorContext) -> None:
     """Large records, one producer after another."""
-    await _write(stage, LARGE_BYTES)
+    await _write(context, LARGE_BYTES)
 
 
-async def write_steadily(stage: Stage) -> None:
+async def write_steadily(context: ActorContext) -> None:
     """Records as in the others, one producer after another."""
-    await _write(stage, None)
+    await _write(context, None)
 
 
-async def _write(stage: Stage, size: int | None) -> None:
-    for process in stage.lives():
+async def _write(context: ActorContext, size: int | None) -> None:
+    for process in context.lives():
         try:
-            await write_on(stage, f"{stage.topic}.{process}", process, size=size)
+            await write_on(context, f"{context.topic}.{process}", process, size=size)
         except StockadeError:
-            await stage.pause(0, RETRY_PAUSE_S)
+            await context.pause(0, RETRY_PAUSE_S)
 
 
 class _Upkeep:
-    """What the three have in common."""
+    """The common part of these workloads."""
 
     partitions = 2
 
     def config(self, _: str) -> TopicConfig:
-        """As users have it."""
         return TopicConfig()
 
 
 class CatchUp(_Upkeep):
-    """A replica whose tail nobody else has, and that slept through checkpoints, ends with the log of the others."""
+    """A replica with a tail that no other has, and that missed checkpoints, ends with the log of the others."""
 
     name = "catch-up"
-    about = "long records, and a leader that wakes up with a tail of its own when the others have dropped their logs"
+    about = "long records, and a leader that comes back with a tail of its own after the others truncated their logs"
     brings: Sequence[str] = ("divergent-tail",)
     actors: Sequence[Actor] = (Actor("catch-up-1", write_large), Actor("catch-up-2", write_large))
 
 
 class RollingRestart(_Upkeep):
-    """Restarting one node after the other is no event for clients."""
+    """Clients do not notice a rolling restart."""
 
     name = "rolling-restart"
     about = "appends while the nodes are stopped and started one after the other"

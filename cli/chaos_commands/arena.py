@@ -1,4 +1,4 @@
-"""A local cluster as an arena: its nodes behind proxies, in network namespaces, on disks of their own, or just so."""
+"""Starts a local cluster so that faults can break it: behind proxies, in network namespaces, on disks of its own."""
 
 import shutil
 import signal
@@ -6,33 +6,31 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-from ..chaos import disks as loop_disks
-from ..chaos.disks import LoopDisk
-from ..chaos.fault import Fault
-from ..chaos.faults import clock
-from ..chaos.network.hosts import Hosts
-from ..chaos.network.hosts import why_not as no_hosts
-from ..chaos.proxies import Address, Proxies, ProxyError, ProxyServer, find_server
-from ..chaos.raw import RawNode
-from ..chaos.waiting import NotInTime, until
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from ..client.transport import Transport
-from .local_cluster import LOOPBACK, ClusterFailed, LocalCluster, LocalNode
-from .local_node import end_of_log
+from ...chaos.faults import clock
+from ...chaos.system import disks as loop_disks
+from ...chaos.system.disks import DiskFailed, LoopDisk
+from ...chaos.system.hosts import Hosts
+from ...chaos.system.hosts import why_not as no_hosts
+from ...chaos.system.proxies import Address, Proxies, ProxyServer
+from ...chaos.system.proxies import why_not as no_proxies
+from ...chaos.system.raw import RawNode
+from ...chaos.system.waiting import NotInTime, until
+from ...client.api.client import Client
+from ...client.config import ClientConfig
+from ...client.transport.http import Transport
+from ..local_cluster.cluster import LOOPBACK, ClusterFailed, LocalCluster, LocalNode, end_of_log
 
 SETUPS = ("processes", "toxiproxy", "namespaces", "disks", "clocks")
-"""Ways to start a cluster: what can be broken depends on it. ``disks`` and ``clocks`` go with any of the others; nodes
+"""Ways to start a cluster; each allows some faults. ``disks`` and ``clocks`` can be combined with any other. Nodes
 whose clocks can be set are several times slower.
 """
 DISK_BYTES = 2 << 30
-"""Of each node's disk; taken from the folder's disk as it fills."""
+"""Size of each node's disk, a sparse file."""
 READY_TIMEOUT_S = 120.0
-"""A node that was started must be ready after this time."""
+"""A node must be ready this long after its start."""
 STARTS_MAX = 3
-"""How often a node is started that ends by itself."""
+"""Attempts to start a node that ends by itself."""
 SMALL_FILES = """
 [limits]
 request_timeout_ms = 5000
@@ -41,11 +39,11 @@ wal_file_bytes = 1048576
 wal_bytes_max = 4194304
 checkpoint_bytes = 1048576
 """
-"""The least there may be, so that a minute of load meets checkpoints, shortened logs and copied replicas."""
+"""The smallest sizes allowed, so that a minute of load meets checkpoints, truncated logs and copied replicas."""
 
 
 class LocalArena:
-    """The running nodes of a local cluster, as faults see them (chaos/fault.py)."""
+    """The running nodes of a local cluster, as faults see them (chaos/faults/fault.py)."""
 
     def __init__(
         self,
@@ -66,33 +64,29 @@ class LocalArena:
 
     @property
     def nodes(self) -> Sequence[str]:
-        """Names, in order."""
         return list(self._by_name)
 
     @property
     def bootstrap(self) -> Sequence[str]:
-        """Where clients reach the nodes."""
+        """Base URLs under which clients reach the nodes."""
         return [f"http://{self._local.http_address(node)}" for node in self._local.nodes]
 
     def pid(self, node: str) -> int | None:
-        """None while it does not run."""
         return self._by_name[node].pid
 
     def raw(self, node: str) -> RawNode:
-        """Requests to the node itself, past all proxies."""
+        """Requests to the node itself, around all proxies."""
         return RawNode(self._transport, self._by_name[node].url)
 
     def data(self, node: str) -> Path:
-        """Its folder."""
         return self._by_name[node].data
 
     def kill(self, node: str, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal."""
         if self.pid(node) is not None:
             self._local.kill(self._by_name[node], number)
 
     def start(self, node: str) -> None:
-        """Start it unless it runs, or its disk takes nothing now: then it is started when that is mended."""
+        """Start it unless it runs, or its disk takes no writes: then the fault starts it when it repairs the disk."""
         if self.pid(node) is None and (node not in self.disks or self.disks[node].is_well):
             try:
                 self._local.start_node(self._by_name[node])
@@ -101,9 +95,7 @@ class LocalArena:
                     raise
 
     async def ready(self, node: str) -> None:
-        """Return when it runs and is ready; one that ends while it starts is started again, a few times. Raises
-        NotInTime.
-        """
+        """Return when it runs and is ready; start it again, up to STARTS_MAX times, if it ends. Raises NotInTime."""
         starts, why_not = 0, None
 
         async def is_ready() -> bool:
@@ -128,35 +120,27 @@ class LocalArena:
             return str(error)
 
     async def close(self) -> None:
-        """End its connections; the nodes go on."""
+        """Close the connections; the nodes go on."""
         await self._transport.close()
         await self.client.close()
 
 
 def why_not(setups: Sequence[str]) -> str | None:
-    """Why a cluster cannot be started so here; None if it can."""
+    """Why a cluster cannot be started with these setups here; None if it can."""
     if {"toxiproxy", "namespaces"} <= set(setups):
         return "toxiproxy and namespaces exclude each other"
     reasons = [
         no_hosts() if "namespaces" in setups else None,
         loop_disks.why_not() if "disks" in setups else None,
         clock.why_not() if "clocks" in setups else None,
-        _no_proxies() if "toxiproxy" in setups else None,
+        no_proxies() if "toxiproxy" in setups else None,
     ]
     return next(filter(None, reasons), None)
 
 
-def _no_proxies() -> str | None:
-    try:
-        find_server()
-    except ProxyError as error:
-        return str(error)
-    return None
-
-
 @contextmanager
 def local_arena(folder: Path, nodes: int, setups: Sequence[str], *, keep: bool = False) -> Iterator[LocalArena]:
-    """A cluster started so, ready; with ``keep`` what is on disks of its own stays in ``folder``, too.
+    """A ready cluster with these setups. With ``keep`` the data on its own disks is copied to ``folder``.
 
     Raises ClusterFailed, DiskFailed, ProxyError, NetworkFailed.
     """
@@ -167,7 +151,7 @@ def local_arena(folder: Path, nodes: int, setups: Sequence[str], *, keep: bool =
         hosts = stack.enter_context(Hosts([f"n{k + 1}" for k in range(nodes)])) if "namespaces" in setups else None
         local = _cluster(folder, nodes, hosts, clocks="clocks" in setups)
         proxies = _proxied(local, stack.enter_context(ProxyServer())) if "toxiproxy" in setups else None
-        disks = _disks(stack, local) if "disks" in setups else {}
+        disks = mounted_disks(stack, local) if "disks" in setups else {}
         if keep and disks:
             stack.callback(_keep, local)
         with local:
@@ -199,7 +183,7 @@ def _proxied(local: LocalCluster, server: ProxyServer) -> Proxies:
         return f"{host}:{port}"
 
     def http_address(node: LocalNode) -> str:
-        host, port = proxies.doors[node.name].address
+        host, port = proxies.client_proxies[node.name].address
         return f"{host}:{port}"
 
     local.raft_address = raft_address
@@ -207,7 +191,11 @@ def _proxied(local: LocalCluster, server: ProxyServer) -> Proxies:
     return proxies
 
 
-def _disks(stack: ExitStack, local: LocalCluster) -> dict[str, LoopDisk]:
+def mounted_disks(stack: ExitStack, local: LocalCluster) -> dict[str, LoopDisk]:
+    """A disk for the data of each node, until ``stack`` is left. Raises DiskFailed."""
+    reason = loop_disks.why_not()
+    if reason is not None:
+        raise DiskFailed(reason)
     images = Path(tempfile.mkdtemp(prefix="stockade-disks-", dir=local.data.parent))
     stack.callback(shutil.rmtree, images)
     made = {node.name: LoopDisk(images / f"{node.name}.ext4", node.data, DISK_BYTES) for node in local.nodes}
@@ -218,7 +206,7 @@ def _disks(stack: ExitStack, local: LocalCluster) -> dict[str, LoopDisk]:
 
 
 def _keep(local: LocalCluster) -> None:
-    """Copy what is on the disks to beside them, before they go: the last state of a node that was lost says why."""
+    """Copy the data from the disks before they are removed: the last state of a lost node shows the reason."""
     for node in local.nodes:
         with suppress(shutil.Error, OSError):  # a disk that was broken on purpose gives what it can
             shutil.copytree(node.data, node.data.with_name(f"{node.name}-disk"))
@@ -227,24 +215,3 @@ def _keep(local: LocalCluster) -> None:
 def _address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     return host, int(port)
-
-
-def needs(fault: Fault) -> str:
-    """For people: the setup in which a fault can strike here, or what is missing for it."""
-    if fault in clock.CLOCK_FAULTS:
-        return clock.why_not() or "--setup clocks"
-    reasons = {setup: why_not([setup]) or fault.why_not(_Pretended(setup)) for setup in SETUPS}
-    fitting = next((setup for setup, reason in reasons.items() if reason is None), None)
-    return f"--setup {fitting}" if fitting else str(next(filter(None, reversed(reasons.values()))))
-
-
-class _Pretended(LocalArena):
-    """A cluster without nodes that was started so: to ask a fault whether it has what it needs."""
-
-    def __init__(self, setup: str) -> None:
-        there: Any = object()
-        self.proxies = there if setup == "toxiproxy" else None
-        self.hosts = there if setup == "namespaces" else None
-        self.disks = {"": there} if setup == "disks" else {}
-        self.topics = self.clients = ()
-        self._by_name = {}

@@ -1,6 +1,7 @@
-"""`stockade chaos run` and `stockade chaos replay`: a cluster of its own, workloads, faults, and the verdict."""
+"""`stockade chaos run` and `stockade chaos replay`: start a cluster, run workloads under faults, print the verdicts."""
 
 import asyncio
+import functools
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -15,67 +16,75 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from ..chaos.campaign import Options, Outcome, Status, possible
-from ..chaos.campaign import run as run_campaign
-from ..chaos.disks import DiskFailed
-from ..chaos.faults.catalogue import CATALOGUE
-from ..chaos.history import History
-from ..chaos.network.commands import NetworkFailed
-from ..chaos.proxies import ProxyError
-from ..chaos.results import HISTORY, Summary
-from ..chaos.scene import ScenarioFailed
-from ..chaos.waiting import NotInTime
-from ..chaos.workloads.catalogue import BY_NAME_ONLY, WORKLOADS
-from ..partition.errors import StockadeError
+from ...chaos.faults.catalogue import CATALOGUE
+from ...chaos.harness.campaign import Options, Outcome, Status, possible
+from ...chaos.harness.campaign import run as run_campaign
+from ...chaos.harness.results import HISTORY, Summary
+from ...chaos.history.history import History
+from ...chaos.system.disks import DiskFailed
+from ...chaos.system.hosts import NetworkFailed
+from ...chaos.system.proxies import ProxyError
+from ...chaos.system.waiting import NotInTime
+from ...chaos.workloads.catalogue import BY_NAME_ONLY, WORKLOADS
+from ...partition.errors import StockadeError
+from ..local_cluster.cluster import ClusterFailed
+from ..ui.exits import JUDGED, LOCAL
+from ..ui.manual import Adding, Manual
+from ..ui.output import count, stdout_console
+from ..ui.parameters import Number, WholeNumber
 from .arena import SETUPS, LocalArena, local_arena
-from .chaos_check import show
-from .chaos_report import make_report, replay_command
-from .exits import JUDGED, LOCAL
-from .local_cluster import ClusterFailed
-from .manual import Manual
+from .needs import refusal
+from .results import make_report, replay_command, show
 
 REFRESH_S = 0.25
 APART_S_MAX = 3600.0
 NONE, ALL = "none", "all"
 CONTROL = "control"
-"""All workloads, and no fault at all: what fails here is not a fault's doing."""
+"""The workloads of ALL without any fault: a violation here has no fault as its cause."""
 
-_FAILED = (ClusterFailed, DiskFailed, NetworkFailed, ProxyError, NotInTime, ScenarioFailed, StockadeError)
+_FAILED = (ClusterFailed, DiskFailed, NetworkFailed, ProxyError, NotInTime, StockadeError)
+
+
+_OPTIONS: list[Adding] = [
+    click.option(
+        "--workload",
+        default=ALL,
+        show_default=True,
+        help="Names separated by commas; all (without rush, which leaves others no room); or control: all, no faults.",
+    ),
+    click.option("--faults", "faulty", default=ALL, show_default=True, help="Names separated by commas, all, or none."),
+    click.option("--nodes", default=3, show_default=True, type=WholeNumber(3, 9), help="Nodes of the cluster."),
+    click.option(
+        "--setup",
+        default="processes",
+        show_default=True,
+        help=f"How the cluster is started: {', '.join(SETUPS)}.",
+    ),
+    click.option("--round", "round_s", default=60.0, show_default=True, help="Seconds of faults in each round."),
+    click.option(
+        "--apart",
+        "apart_s",
+        default=0.0,
+        show_default=True,
+        type=Number(0, APART_S_MAX),
+        help="Seconds between faults, which then come one at a time: for figures of each. 0: they may overlap.",
+    ),
+    click.option(
+        "--results",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Folder for the results.  [default: chaos-SEED]",
+    ),
+    click.option("--keep", is_flag=True, help="Also keep the nodes' data in the results."),
+]
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What run and replay have in common."""
-    for option in reversed(
-        [
-            click.option("--workload", default=ALL, show_default=True, help="Names with commas, all, or control."),
-            click.option("--faults", "faulty", default=ALL, show_default=True, help="Names, with commas, all or none."),
-            click.option("--nodes", default=3, show_default=True, type=click.IntRange(3, 9), help="How many."),
-            click.option("--setup", default="processes", show_default=True, help=f"Of {', '.join(SETUPS)}."),
-            click.option(
-                "--round", "round_s", default=60.0, show_default=True, help="Seconds of faults in each round."
-            ),
-            click.option(
-                "--apart",
-                "apart_s",
-                default=0.0,
-                show_default=True,
-                type=click.FloatRange(0, APART_S_MAX),
-                help="Seconds between strikes, one at a time then: for figures of a fault alone. 0: they may overlap.",
-            ),
-            click.option(
-                "--results",
-                type=click.Path(file_okay=False, path_type=Path),
-                help="Folder for what the run leaves behind.  [default: chaos-SEED]",
-            ),
-            click.option("--keep", is_flag=True, help="Keep the nodes' data in the results, too."),
-        ]
-    ):
-        command = option(command)
-    return command
+    """Add the options that run and replay have in common."""
+    return functools.reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
 
 
-class How(NamedTuple):
-    """The options that run and replay have in common, as they were given."""
+class RunOptions(NamedTuple):
+    """The common options, as given."""
 
     workload: str
     faulty: str
@@ -89,69 +98,74 @@ class How(NamedTuple):
 
 @click.command(
     cls=Manual,
-    short_help="Break a cluster of its own while clients work, and judge.",
+    short_help="Break a test cluster while clients work; check all.",
     exits=LOCAL,
     means=JUDGED,
     examples=[
-        ("Everything that can be broken here, for a minute", "stockade chaos run"),
-        ("One fault, one kind of work", "stockade chaos run --workload slots --faults stall-producer --seed 7"),
-        ("No fault at all: what fails here no fault has done", "stockade chaos run --workload control"),
+        ("All faults that this machine allows, for a minute", "stockade chaos run"),
+        ("One fault, one workload", "stockade chaos run --workload slots --faults stall-producer --seed 7"),
+        ("Without faults: a violation here is not caused by one", "stockade chaos run --workload control"),
     ],
 )
-@click.option("--seed", default=1, show_default=True, help="Decides faults and what clients do; round k has SEED+k-1.")
-@click.option("--minutes", default=1.0, show_default=True, help="How long faults strike, over all rounds.")
+@click.option(
+    "--seed", default=1, show_default=True, help="Seed of faults and of what clients do; round k has seed SEED+k-1."
+)
+@click.option("--minutes", default=1.0, show_default=True, help="Minutes of faults, over all rounds.")
 @_options
-def run(seed: int, minutes: float, **how: Any) -> None:
-    """Break a cluster of its own while clients work, read every replica back, and judge.
+def run(seed: int, minutes: float, **options: Any) -> None:
+    """Start a cluster, inject faults while clients work, read every replica back, and check all answers.
 
-    Names of workloads and faults are separated by commas; `stockade chaos faults` lists faults and what they need.
-    The results have the history of all that was asked and answered, what the replicas held, and report.html.
+    `stockade chaos faults` lists the faults and what each needs. The results have the history of all requests and
+    answers, the logs of all replicas, and report.html.
     """
-    _carry_out(seed, minutes * 60, How(**how))
+    _carry_out(seed, minutes * 60, RunOptions(**options))
 
 
 @click.command(
     cls=Manual,
-    short_help="Run the round of a seed again.",
+    short_help="Repeat the round of a seed.",
     exits=LOCAL,
     means=JUDGED,
     examples=[
         (
-            "As `chaos run` printed it",
+            "The command that `chaos run` has printed",
             "stockade chaos replay 7 --workload slots --faults stall-producer",
         ),
     ],
 )
 @click.argument("seed", type=int)
 @_options
-def replay(seed: int, **how: Any) -> None:
-    """Run the round of SEED again: the same faults at the same times, the same choices of every client.
+def replay(seed: int, **options: Any) -> None:
+    """Repeat the round of SEED: the same faults at the same times, the same choices of every client.
 
-    Give the other options as they were; run.json has them. What comes out otherwise than before is what no seed
-    decides: in which order processes, disks and packets get their turn, who is elected, and so whom a fault finds
-    leading.
+    Give the other options as they were; run.json has them. No seed decides the order in which processes, disks and
+    packets get their turn, nor which node is elected; so the same fault may meet another leader.
     """
-    _carry_out(seed, 0.0, How(**how))
+    _carry_out(seed, 0.0, RunOptions(**options))
 
 
-def _carry_out(seed: int, seconds: float, how: How) -> None:
-    console = Console(highlight=False)
-    is_control = how.workload == CONTROL
-    workloads = _chosen(WORKLOADS, ALL if is_control else how.workload, "--workload")
-    faults = [] if is_control or how.faulty in (NONE, CONTROL) else _chosen(CATALOGUE, how.faulty, "--faults")
-    always = [] if is_control or how.faulty == NONE else _brought(workloads)
-    setups = _chosen(dict.fromkeys(SETUPS), how.setup, "--setup")
-    options = Options(workloads, faults, seed, seconds or how.round_s, how.round_s, always, how.apart_s)
-    folder = how.results or Path(f"chaos-{seed}")
+def _carry_out(seed: int, seconds: float, given: RunOptions) -> None:
+    console = stdout_console()
+    is_control = given.workload == CONTROL
+    workloads = chosen(WORKLOADS, ALL if is_control else given.workload, "--workload")
+    faults = [] if is_control or given.faulty in (NONE, CONTROL) else chosen(CATALOGUE, given.faulty, "--faults")
+    always = [] if is_control or given.faulty == NONE else _brought(workloads)
+    setups = chosen(dict.fromkeys(SETUPS), given.setup, "--setup")
+    if given.faulty != ALL:
+        _refuse_impossible(faults, setups, given.nodes)
+    options = Options(workloads, faults, seed, seconds or given.round_s, given.round_s, always, given.apart_s)
+    folder = given.results or Path(f"chaos-{seed}")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        judged, options = _run(console, options, setups, how.nodes, folder, keep=how.keep, is_all=how.faulty == ALL)
+        judged, options = _run(
+            console, options, setups, given.nodes, folder, keep=given.keep, is_all=given.faulty == ALL
+        )
     except _FAILED as error:
         console.print(f"[bold red]the run could not be carried out:[/] {error}", soft_wrap=True)
         sys.exit(2)
     for failure in judged.failures:
         console.print(f"[yellow]{failure}[/]", soft_wrap=True)
-    console.print(f"results: {folder}; again: {replay_command(options, setups, how.nodes, seed)}", soft_wrap=True)
+    console.print(f"results: {folder}; again: {replay_command(options, setups, given.nodes, seed)}", soft_wrap=True)
     sys.exit(1 if judged.judged.violations else 2 if judged.failures else 0)
 
 
@@ -168,7 +182,7 @@ def _run(
     show(console, outcome.judged)
     console.print(f"report: {make_report(folder)}", soft_wrap=True)
     slowest = max((over.recovered_s for over in outcome.rounds), default=0.0)
-    rounds = f"{len(outcome.rounds)} rounds in {outcome.seconds:.0f} s"
+    rounds = f"{count(len(outcome.rounds), 'round')} in {outcome.seconds:.0f} s"
     console.print(f"{rounds}; writable again after at most {slowest:.1f} s")
     return outcome, options
 
@@ -192,7 +206,7 @@ async def _watched(
         if not is_all:
             raise ClusterFailed(f"{name}: {why}")
     if impossible:
-        console.print(f"not in this setup: {', '.join(impossible)} (stockade chaos faults)", soft_wrap=True)
+        console.print(f"impossible in this setup: {', '.join(impossible)} (see stockade chaos faults)", soft_wrap=True)
     options = msgspec.structs.replace(options, faults=chosen, always=possible(arena, options.always)[0])
     running = asyncio.create_task(run_campaign(options, arena, history, status, folder))
     try:
@@ -200,7 +214,9 @@ async def _watched(
             judged = status.judged
             while not running.done():
                 live.update(_line(status), refresh=True)
-                if judged is not status.judged and not console.is_terminal:  # a file gets a line a round
+                if (
+                    judged is not status.judged and not console.is_terminal
+                ):  # output to a file gets one line for each round
                     judged = status.judged
                     console.print(_line(status), soft_wrap=True)
                 with suppress(TimeoutError):
@@ -223,7 +239,7 @@ def _line(status: Status) -> Text:
     )
 
 
-def _chosen(catalogue: Any, names: str, option: str) -> list[str]:
+def chosen(catalogue: Any, names: str, option: str) -> list[str]:
     if names == ALL:
         return [name for name in catalogue if name not in BY_NAME_ONLY]
     wanted = [name.strip() for name in names.split(",") if name.strip()]
@@ -232,6 +248,13 @@ def _chosen(catalogue: Any, names: str, option: str) -> list[str]:
         problem = f"{', '.join(unknown) or 'nothing'}: choose from {', '.join(catalogue)}"
         raise click.BadParameter(problem, param_hint=option)
     return wanted
+
+
+def _refuse_impossible(faults: Sequence[str], setups: Sequence[str], nodes: int) -> None:
+    """Raises BadParameter, naming all faults that cannot strike such a cluster, and what they need."""
+    refusals = [refusal(CATALOGUE[name], setups, nodes) for name in faults]
+    if any(refusals):
+        raise click.BadParameter("; ".join(filter(None, refusals)), param_hint="--faults")
 
 
 def _brought(workloads: Sequence[str]) -> list[str]:

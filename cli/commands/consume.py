@@ -1,6 +1,5 @@
-"""`stockade consume`: records of a topic to standard output."""
+"""`stockade consume`: writes records of a topic to standard output."""
 
-import base64
 import os
 import socket
 import sys
@@ -11,13 +10,15 @@ from typing import Any
 import click
 import msgspec
 
-from ..client.config import ClientConfig
-from ..client.consumer import Consumer
-from ..client.pieces import ConsumedRecord, Piece
-from ..client.reading import Start
-from .connection import connected
-from .manual import Manual
-from .names import GROUP, TOPIC
+from ...client.config import ClientConfig
+from ...client.consumer.consumer import Consumer
+from ...client.consumer.reader import Start
+from ...client.consumer.records import Piece
+from ..ui.completion_names import GROUP, TOPIC
+from ..ui.connection import with_config
+from ..ui.manual import Manual
+from ..ui.output import json_option, record_object
+from ..ui.parameters import WholeNumber, partitions_option
 
 WORDS: dict[str, Start] = {"earliest": "earliest", "latest": "latest"}
 
@@ -28,7 +29,6 @@ class StartType(click.ParamType[Start]):
     name = "earliest|latest|OFFSET"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Start:
-        """The word, or the number."""
         if value in WORDS:
             return WORDS[value]
         if not str(value).isdecimal():
@@ -41,35 +41,38 @@ class StartType(click.ParamType[Start]):
     short_help="Write the records of a topic to standard output.",
     examples=[
         ("The first three records of a partition", "stockade consume logs --partition 0 --max 3"),
-        ("What comes from now on", "stockade consume logs --from latest --follow"),
+        ("Records that come from now on", "stockade consume logs --from latest --follow"),
         ("With keys, offsets and headers", "stockade consume logs --format json | jq -r .key"),
         ("Share the work among processes", "stockade consume logs --group billing | ./bill"),
     ],
 )
 @click.argument("topic", type=TOPIC)
-@click.option("--from", "start", default="earliest", show_default=True, type=StartType(), help="Where to begin.")
 @click.option(
-    "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Repeat it for several. Default: all."
+    "--from", "start", default="earliest", show_default=True, type=StartType(), help="First offset to read, or a word."
 )
-@click.option("--follow", is_flag=True, help="Go on waiting for more until Ctrl-C.")
+@partitions_option
+@click.option("--follow", is_flag=True, help="Wait for more records until Ctrl-C.")
 @click.option(
     "--format",
     "--output",
     "output",
     default="text",
     show_default=True,
+    is_eager=True,
     type=click.Choice(["text", "json", "raw"]),
-    help="text: the value and LF. json: an object a line (partition, offset, timestamp_ms, key, value, headers; _base64"
-    " behind the name of what is not UTF-8). raw: the values with nothing between them. --output is the same option.",
+    help="text: the value and LF. json: one object on each line (partition, offset, timestamp_ms, key, value, headers;"
+    " key_base64 or value_base64 for bytes that are not UTF-8). raw: the values with nothing between them. --output is"
+    " the same option.",
 )
+@json_option
 @click.option(
     "--group",
     type=GROUP,
-    help="Read as a member of this group: partitions are shared out among its members, each goes on where the group got"
-    " to, and what was written out is committed. Goes on until Ctrl-C.",
+    help="Read as a member of this consumer group until Ctrl-C. The members share the partitions; each continues at the"
+    " position of the group and commits what it has written out.",
 )
-@click.option("--max", "records_max", type=click.IntRange(1), help="Stop after so many records.")
-@connected
+@click.option("--max", "records_max", type=WholeNumber(1), help="Stop after this many records.")
+@with_config
 async def consume(
     config: ClientConfig,
     topic: str,
@@ -83,25 +86,25 @@ async def consume(
 ) -> None:
     """Write the records of TOPIC to standard output, in order within each partition.
 
-    A record without a value is an empty line in text, and nothing in raw.
+    A record without a value is an empty line in the format text, and nothing in raw.
     """
-    shown = Shown(FORMS[output], records_max)
+    printer = RecordPrinter(FORMS[output], records_max)
     async with Consumer(config) as consumer:
         await consumer.client.connect()
         if group is not None:
             if partitions:
-                raise click.UsageError("--group shares the partitions out by itself: leave --partition away")
-            await _as_member(consumer, group, topic, start, shown)
+                raise click.UsageError("--group assigns the partitions by itself: omit --partition")
+            await _as_member(consumer, group, topic, start, printer)
             return
         async with consumer.pieces(topic, partitions or None, start, follow=follow) as pieces:
             async for piece in pieces:
-                shown.show(piece)
-                if shown.is_full:
+                printer.show(piece)
+                if printer.is_full:
                     return
 
 
-class Shown:
-    """Writes pieces to standard output, up to so many records in all."""
+class RecordPrinter:
+    """Writes pieces to standard output, at most ``records_max`` records in all (None: any number)."""
 
     def __init__(self, form: Callable[[Piece], bytes], records_max: int | None) -> None:
         self._form = form
@@ -109,11 +112,10 @@ class Shown:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is wanted."""
         return self._left == 0
 
     def show(self, piece: Piece) -> int:
-        """Write and flush as much of it as is wanted; answers how many records that was."""
+        """Write and flush as many of its records as are still wanted; returns how many."""
         part = piece if self._left is None else replace(piece, batch=piece.batch.slice(0, self._left))
         sys.stdout.buffer.write(self._form(part))
         sys.stdout.buffer.flush()
@@ -122,15 +124,15 @@ class Shown:
         return count
 
 
-async def _as_member(consumer: Consumer, group: str, topic: str, start: Start, shown: Shown) -> None:
-    """What was written out is committed, so that nobody of the group reads it again."""
+async def _as_member(consumer: Consumer, group: str, topic: str, start: Start, printer: RecordPrinter) -> None:
+    """Commit what was written out, so that no member of the group reads it again."""
     client_id = f"consume-{socket.gethostname()}-{os.getpid()}"
     async with consumer.group(group, topic, start=start, client_id=client_id) as reading:
         async for piece in reading.pieces():
-            count = shown.show(piece)
+            count = printer.show(piece)
             reading.back_to(piece.partition, piece.base_offset + count)
             await reading.commit()
-            if shown.is_full:
+            if printer.is_full:
                 return
 
 
@@ -143,7 +145,8 @@ def _raw(piece: Piece) -> bytes:
 
 
 def _json(piece: Piece) -> bytes:
-    return b"".join(msgspec.json.encode(_object(record)) + b"\n" for record in piece.records())
+    rows = ({"partition": record.partition, **record_object(record)} for record in piece.records())
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
 
 
 FORMS: dict[str, Callable[[Piece], bytes]] = {"text": _text, "raw": _raw, "json": _json}
@@ -152,24 +155,3 @@ FORMS: dict[str, Callable[[Piece], bytes]] = {"text": _text, "raw": _raw, "json"
 def _values(piece: Piece) -> Iterable[bytes]:
     values: list[bytes | None] = piece.batch.column("value").to_pylist()
     return (value or b"" for value in values)
-
-
-def _object(record: ConsumedRecord) -> dict[str, Any]:
-    return {
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        **_bytes("key", record.key),
-        **_bytes("value", record.value),
-        "headers": [{"key": name, **_bytes("value", value)} for name, value in record.headers],
-    }
-
-
-def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:
-    """As text where it is UTF-8, as base64 under another name where it is not: nothing is lost or guessed."""
-    if value is None:
-        return {name: None}
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(value).decode()}

@@ -1,4 +1,4 @@
-"""`stockade demo`: the proof on real input, on a cluster of its own or on one that runs."""
+"""`stockade demo`: writes real files while leaders are killed, and checks every replica byte by byte."""
 
 import sys
 import tempfile
@@ -12,72 +12,79 @@ import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from ..chaos.demo import Options, plan, run_demo
-from ..chaos.history import History
-from ..chaos.report import Run, html, markdown
-from ..chaos.scene import ScenarioFailed
-from ..chaos.streams import DataError
-from ..chaos.waiting import NotInTime
-from ..partition.errors import StockadeError
-from .exits import LOCAL, REFUSED, USAGE
-from .local_cluster import ClusterFailed, LocalCluster
-from .manual import Manual
+from ...chaos.demo.context import ScenarioFailed
+from ...chaos.demo.demo import Options, plan, run_demo
+from ...chaos.demo.report import Run, html, markdown
+from ...chaos.history.history import History
+from ...chaos.streams.stream import DataError
+from ...chaos.system.waiting import NotInTime
+from ...partition.errors import StockadeError
+from ..local_cluster.cluster import ClusterFailed, LocalCluster
+from ..ui.exits import LOCAL, REFUSED, USAGE
+from ..ui.manual import Manual
+from ..ui.output import stdout_console, without_warnings_of_the_client
+from ..ui.parameters import WholeNumber
 
 REPLICAS = 3
-"""Of each partition, where there are so many nodes."""
+"""Replicas of each partition; demo clusters have at least 3 nodes."""
 
 
 @click.command(
     cls=Manual,
-    short_help="Prove it: kill leaders and stall writers on real input.",
+    short_help="Kill leaders and stall a writer; check every record.",
     exits=LOCAL,
-    means={REFUSED: "A promise was broken: the report says which.", USAGE: "The demo could not be carried out."},
+    means={REFUSED: "A checker found a violation; the report names it.", USAGE: "The demo could not be carried out."},
     examples=[
         ("On the example data", "stockade demo --data examples/data"),
-        ("On a cluster that runs on this machine", "stockade demo --data logs --cluster data/cluster.json"),
+        ("On a cluster that already runs on this machine", "stockade demo --data logs --cluster data/cluster.json"),
     ],
 )
 @click.option(
     "--data",
     required=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of text files; each gets a partition.",
+    help="Folder of text files; each file gets a partition.",
 )
-@click.option("--records", default=500_000, show_default=True, type=click.IntRange(1), help="Records over all files.")
-@click.option("--nodes", default=3, show_default=True, type=click.IntRange(3, 9), help="Nodes of the cluster started.")
+@click.option("--records", default=500_000, show_default=True, type=WholeNumber(1), help="Records over all files.")
 @click.option(
-    "--cluster", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="cluster.json of a running cluster."
+    "--nodes", default=3, show_default=True, type=WholeNumber(3, 9), help="Nodes of the cluster that it starts."
+)
+@click.option(
+    "--cluster",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="cluster.json of a running cluster, in place of a new one.",
 )
 @click.option(
     "--report",
     default=Path("demo-report"),
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Report, without suffix.",
+    help="Path of the report, without suffix.",
 )
-@click.option("--seed", default=1, show_default=True, help="Draws what is killed and stalled.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the random choices: what is killed and stalled.")
 def demo(data: Path, records: int, nodes: int, cluster: Path | None, report: Path, seed: int) -> None:
-    """Write DATA through exclusive producers while leaders are killed and a writer is replaced in its sleep.
+    """Write the files of DATA through exclusive producers; kill leaders and replace a stalled producer meanwhile.
 
-    Then every replica is read back and compared. Writes REPORT.md, REPORT.html and REPORT.history.jsonl. Exit code 1
-    after a violation, 2 when the demo could not be carried out.
+    Then read every replica back and compare it with the files, byte by byte. The demo writes REPORT.md, REPORT.html and
+    REPORT.history.jsonl.
     """
-    console = Console(highlight=False)
+    _ = click.get_current_context().with_resource(without_warnings_of_the_client())
+    console = stdout_console()
     options = Options(data, records, seed)
     try:
         streams = plan(options)
         report.parent.mkdir(parents=True, exist_ok=True)
         with (
             _listing(cluster, nodes, console) as listing,
-            _Watched(console, records) as audience,
+            _ProgressDisplay(console, records) as listener,
             History.create(report.with_suffix(".history.jsonl")) as history,
         ):
-            run = uvloop.run(run_demo(listing, options, streams, history, audience))
+            run = uvloop.run(run_demo(listing, options, streams, history, listener))
     except (ClusterFailed, DataError, ScenarioFailed, NotInTime, StockadeError) as error:
         console.print(f"[bold red]the demo could not be carried out:[/] {error}")
         sys.exit(2)
     _write(report, run)
-    console.print(markdown(run), markup=False)
+    click.echo(markdown(run))
     console.print(f"report: {report.with_suffix('.md')}, {report.with_suffix('.html')}")
     sys.exit(1 if run.violations else 0)
 
@@ -99,20 +106,25 @@ def _write(report: Path, run: Run) -> None:
     report.with_suffix(".html").write_text(html(run), encoding="utf-8")
 
 
-class _Watched:
-    """Shows a run: two bars, and a line for everything that happens."""
+class _ProgressDisplay:
+    """Shows a run: two bars, and a line for each step."""
 
     def __init__(self, console: Console, records: int) -> None:
         self._console = console
         self._progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
         )
         self._writing = self._progress.add_task("written", total=records)
         self._reading: TaskID | None = None
         self._records = records
         self._began_s = time.monotonic()
 
-    def __enter__(self) -> "_Watched":
+    def __enter__(self) -> "_ProgressDisplay":
         self._progress.start()
         return self
 
@@ -120,15 +132,13 @@ class _Watched:
         self._progress.stop()
 
     def step(self, text: str) -> None:
-        """A line above the bars."""
         self._progress.console.print(f"[cyan]{time.monotonic() - self._began_s:6.1f} s[/]  {text}")
 
     def written(self, records: int) -> None:
-        """The first bar."""
         self._progress.update(self._writing, completed=records)
 
     def read(self, records: int) -> None:
-        """The second bar, which appears with the first call."""
+        """Update the second bar, which appears with the first call."""
         if self._reading is None:
             self._reading = self._progress.add_task("read back", total=REPLICAS * self._records)
         self._progress.update(self._reading, completed=records)

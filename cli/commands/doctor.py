@@ -1,28 +1,42 @@
-"""How a cluster looks from here, node by node and topic by topic, and what to do about what is wrong."""
+"""`stockade doctor`: checks a cluster (nodes and topics) and a machine; says what is wrong and what to do."""
 
 import asyncio
+import os
+import resource
+import shutil
 import ssl
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
 from typing import Literal
 
+import click
 import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from ..client.errors import ClusterUnreachable
-from ..client.model import Cluster, Topic
-from ..client.transport import Request, Transport
-from ..partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
-from .exits import hint
+from ...client.api.client import Client
+from ...client.config import ClientConfig
+from ...client.errors import ClusterUnreachable
+from ...client.transport.http import Request, Transport
+from ...partition.api.cluster import Cluster
+from ...partition.api.topics import Topic
+from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
+from ..ui.connection import with_config
+from ..ui.exits import CLIENT, REFUSED, UNREACHABLE
+from ..ui.manual import Manual
+from ..ui.output import output_option, show_json, show_table
 
 PROBE_TIMEOUT_MS = 3_000
 TOPICS_TIMEOUT_MS = 10_000
-LEADERLESS = "Bring a majority of the controllers back."
+LEADERLESS = "Start nodes until a majority of the controllers is back."
 ELECTING = "An election takes a moment: look again. If it lasts, read the logs of the nodes."
-"""Of what passes by itself where a majority is there."""
+"""Advice for a state that ends by itself while a majority of the nodes is there."""
 LOOKS_MAX, LOOK_AGAIN_S = 5, 1.0
 
 Verdict = Literal["ok", "warning", "wrong"]
@@ -30,7 +44,7 @@ Verdict = Literal["ok", "warning", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at, and what to do if it is not well."""
+    """The result of one check, and what to do if it is not ok."""
 
     about: str
     verdict: Verdict
@@ -40,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What one node said of the cluster, or why it said nothing and what to do about that."""
+    """What one node answered about the cluster; or why it did not answer, and what to do."""
 
     node_id: str
     cluster: Cluster | None
@@ -52,9 +66,9 @@ class Probe:
 
 
 async def look_at_cluster(config: ClientConfig) -> tuple[list[Finding], bool]:
-    """Everything that can be seen over HTTP, and whether anything took a connection.
+    """All findings that HTTP can give, and whether any node accepted a connection.
 
-    Looks again, at most LOOKS_MAX times in all, while somebody is being elected: that is no illness.
+    Repeats the checks, at most LOOKS_MAX times in all, while a leader is being elected.
     """
     for _ in range(LOOKS_MAX - 1):
         findings, is_reached = await _look(config)
@@ -84,10 +98,10 @@ async def _look_at_topics(config: ClientConfig, dead: set[str], leaderless: str)
     quick = replace(config, request_timeout_ms=timeout_ms, delivery_timeout_ms=timeout_ms + config.linger_ms)
     try:
         async with Client(quick) as client:
-            return [*judge_topics([await client.topic(each.name) for each in await client.topics()], dead)]
+            return [*judge_topics([await client.topic(each.name) for each in await client.topics(internal=True)], dead)]
     except StockadeError as error:
-        advice = leaderless if isinstance(error, LeaderNotAvailable | NotLeaderOrFollower) else hint(error)
-        return [Finding("topics", "wrong", f"cannot be looked at: {_said(error)}", advice)]
+        advice = leaderless if isinstance(error, LeaderNotAvailable | NotLeaderOrFollower) else error.hint
+        return [Finding("topics", "wrong", f"cannot be looked at: {_message(error)}", advice)]
 
 
 async def _probe(transport: Transport, name: str, url: str) -> Probe:
@@ -98,49 +112,49 @@ async def _probe(transport: Transport, name: str, url: str) -> Probe:
     except StockadeError as error:
         return Probe(name, None, False, 0.0, *_silence(error), is_reached=not isinstance(error, ClusterUnreachable))
     except msgspec.MsgspecError:
-        return Probe(name, None, False, 0.0, f"{url}: the answer is not that of a node", "Look at the address.")
+        return Probe(name, None, False, 0.0, f"{url}: the answer is not from a Stockade node", "Check the address.")
     took_ms = (time.monotonic() - began) * 1000
     try:
         await transport.request(replace(ask, path="/readyz"))
     except StockadeError as error:
-        return Probe(name, cluster, False, took_ms, _said(error))
+        return Probe(name, cluster, False, took_ms, _message(error))
     return Probe(name, cluster, True, took_ms)
 
 
 def _silence(error: StockadeError) -> tuple[str, str]:
     """Why a node did not answer, and what to do."""
     if isinstance(error, ClusterUnreachable) and isinstance(error.__cause__, ssl.SSLError | ssl.CertificateError):
-        return f"does not answer: {_said(error)}", "Look at the address, and at --ca and --certificate."
+        return f"does not answer: {_message(error)}", "Check the address, --ca and --certificate."
     if isinstance(error, ClusterUnreachable):
-        advice = "Start it, after a look at the end of its log: a full disk ends a node. Or is this not its address?"
-        return f"does not answer: {_said(error)}", advice
+        advice = "Read the end of its log (a full disk ends a node), then start it. Or is this not its address?"
+        return f"does not answer: {_message(error)}", advice
     if isinstance(error, RequestTimedOut):
         advice = (
-            "It is stopped, cut off or overloaded: look at its process. Or is this the port of the nodes' own traffic,"
+            "It is stopped, cut off or overloaded: check its process. Or is this the port of the nodes' own traffic,"
             " or an address that begins with https?"
         )
-        return f"does not answer: {_said(error)}", advice
-    return f"refuses: {_said(error)}", hint(error)
+        return f"does not answer: {_message(error)}", advice
+    return f"refuses: {_message(error)}", error.hint
 
 
-def _said(error: StockadeError) -> str:
+def _message(error: StockadeError) -> str:
     return error.detail.removeprefix("no node answers: ").removesuffix("; the outcome is unknown")
 
 
 def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
-    """Nodes: there, ready, of one version, of one opinion."""
+    """Are all nodes there, ready, of one version, and do they name one controller leader?"""
     for probe in probes:
         about = f"node {probe.node_id}"
         if probe.cluster is None:
             yield Finding(about, "wrong", probe.error, probe.advice)
         elif not probe.is_ready:
-            yield Finding(about, "wrong", f"not ready: {probe.error}", "Look at its log; it says what it waits for.")
+            yield Finding(about, "wrong", f"not ready: {probe.error}", "Its log says what it waits for.")
         else:
             yield Finding(about, "ok", f"ready, answers in {probe.took_ms:.0f} ms")
     answers = [probe.cluster for probe in probes if probe.cluster is not None]
     versions = Counter(answer.version for answer in answers)
     if len(versions) > 1:
-        yield Finding("versions", "warning", ", ".join(sorted(versions)), "Bring every node to one version.")
+        yield Finding("versions", "warning", ", ".join(sorted(versions)), "Upgrade every node to one version.")
     leaders = {answer.controller.leader_node for answer in answers}
     if leaders == {None}:
         yield Finding(
@@ -155,12 +169,12 @@ def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
 
 
 def _of_the_leaderless(silent: int, nodes: int) -> str:
-    """What to do about a controller group without a leader, when so many of the nodes do not answer."""
+    """Advice for a controller group without a leader, when ``silent`` of ``nodes`` do not answer."""
     return ELECTING if 2 * silent < nodes else LEADERLESS
 
 
 def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
-    """Partitions: led, and with all their replicas on nodes that answer."""
+    """Does every partition have a leader, and all its replicas on nodes that answer?"""
     for topic in topics:
         orphans = [state.partition for state in topic.partitions if state.leader_node is None]
         short = [state.partition for state in topic.partitions if {*state.replicas} & dead]
@@ -168,7 +182,7 @@ def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
         if orphans:
             lost = [topic.partitions[number].replicas for number in orphans]
             is_passing = all(2 * len({*replicas} & dead) < len(replicas) for replicas in lost)
-            advice = ELECTING if is_passing else "Bring a majority of its replicas back."
+            advice = ELECTING if is_passing else "Start nodes until a majority of its replicas is back."
             yield Finding(about, "wrong", f"no leader: {_some(orphans)}", advice)
         elif short:
             advice = "One more loss may stop writes: start the missing nodes, or move the replicas."
@@ -180,3 +194,104 @@ def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
 def _some(numbers: Sequence[int], most: int = 8) -> str:
     shown = ", ".join(map(str, numbers[:most]))
     return f"partitions {shown}" + (f" and {len(numbers) - most} more" if len(numbers) > most else "")
+
+
+FILES_MIN = 4_096
+"""Open files that a node with some hundred partitions and clients needs at most."""
+FREE_BYTES_MIN = 2 << 30
+SYNCS = 50
+SYNC_SLOW_MS = 20.0
+"""A disk that syncs more slowly than this makes every append wait."""
+
+HEADINGS = ("", "about", "found", "what to do")
+_STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
+
+
+@click.command(
+    cls=Manual,
+    short_help="Check a cluster and a machine; say what to do.",
+    exits=CLIENT,
+    means={
+        0: "No finding is wrong; there may be warnings.",
+        REFUSED: "A finding is wrong.",
+        UNREACHABLE: "No node could be reached.",
+    },
+    examples=[
+        ("Is the cluster well?", "stockade doctor"),
+        ("Is this machine fit for a node?", "stockade doctor --data /var/lib/stockade"),
+        ("For an alarm", "stockade doctor --output json | jq '.[] | select(.verdict == \"wrong\")'"),
+    ],
+)
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Also check this machine; the folder tells which disk to try.",
+)
+@output_option
+@with_config
+async def doctor(config: ClientConfig, data: Path | None, output: str) -> None:
+    """Check every node and every topic of a cluster; with --data also the disk and the limits of this machine."""
+    findings = list(look_at_machine(data)) if data is not None else []
+    seen, is_reached = await look_at_cluster(config)
+    findings += seen
+    if output == "json":
+        show_json(findings)
+    elif sys.stdout.isatty():
+        Console(highlight=False).print(_table(findings))
+    else:
+        show_table(HEADINGS, [(each.verdict, each.about, each.found, each.advice) for each in findings])
+    if not is_reached:
+        sys.exit(UNREACHABLE)
+    sys.exit(any(finding.verdict == "wrong" for finding in findings))
+
+
+def look_at_machine(data: Path) -> Iterator[Finding]:
+    """Is this machine fit for a node: room and speed of the disk, files that may be open?"""
+    free = shutil.disk_usage(data).free
+    verdict: Verdict = "ok" if free >= FREE_BYTES_MIN else "warning"
+    yield Finding("disk space", verdict, f"{free / (1 << 30):.1f} GiB free", "" if verdict == "ok" else "Make room.")
+    yield _look_at_speed(data)
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = files < FILES_MIN
+    advice = f"Raise it to {FILES_MIN} or more (ulimit -n, LimitNOFILE=)." if few else ""
+    yield Finding("open files", "warning" if few else "ok", f"{files:,} allowed", advice)
+
+
+def _look_at_speed(data: Path) -> Finding:
+    try:
+        times = sorted(_sync_times_ms(data))
+    except OSError as error:
+        advice = "A node would stop here: make room, or allow writes to the folder."
+        return Finding("disk speed", "wrong", f"{data} cannot be written to: {error.strerror}", advice)
+    slowest = times[int(len(times) * 0.95)]
+    slow = slowest > SYNC_SLOW_MS
+    advice = "Every append waits for this: a disk with a power-safe cache is faster." if slow else ""
+    found = f"fdatasync of 4 KiB: p50 {median(times):.2f} ms, p95 {slowest:.2f} ms"
+    return Finding("disk speed", "warning" if slow else "ok", found, advice)
+
+
+def _sync_times_ms(data: Path) -> Iterator[float]:
+    path = data / f".doctor-{os.getpid()}"
+    with path.open("xb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, SYNCS * 4096)
+            file.write(bytes(SYNCS * 4096))  # as the write-ahead log does, which fills its files before it uses them
+            file.flush()
+            os.fsync(file.fileno())
+            for number in range(SYNCS):
+                began = time.perf_counter()
+                os.pwrite(file.fileno(), b"\xa5" * 4096, number * 4096)
+                os.fdatasync(file.fileno())
+                yield (time.perf_counter() - began) * 1000
+        finally:
+            path.unlink()
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in HEADINGS:
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        verdict = Text(finding.verdict, style=_STYLES[finding.verdict])
+        table.add_row(verdict, *map(Text, (finding.about, finding.found, finding.advice)))
+    return table

@@ -1,4 +1,4 @@
-"""`stockade refused|metrics`: what nodes refused and what they count."""
+"""`stockade refused|metrics`: the writes that nodes refused lately, and their metrics."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,37 +8,40 @@ from typing import TypeVar
 import click
 import msgspec
 
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from ..client.model import Node
-from ..client.reports import RefusedWrite
-from ..partition.errors import StockadeError
-from .connection import connected
-from .manual import Manual
-from .names import NODE
-from .output import output_option, show_json, show_table
+from ...client.api.client import Client
+from ...client.config import ClientConfig
+from ...partition.api.cluster import Node
+from ...partition.api.records import RefusedWrite
+from ...partition.errors import StockadeError
+from ..ui.completion_names import NODE
+from ..ui.connection import with_config
+from ..ui.manual import Manual
+from ..ui.output import output_option, show_json, show_table
+from ..ui.parameters import WholeNumber
 
 _T = TypeVar("_T")
-_nodes = click.option("--node", "nodes", multiple=True, type=NODE, help="Only this node. Repeatable. Default: all.")
+_nodes = click.option(
+    "--node", "nodes", multiple=True, type=NODE, help="Only this node; repeat it for several. Default: all."
+)
 
 
 @click.command(
     cls=Manual,
-    short_help="Show the latest writes that were refused.",
+    short_help="Show writes that were refused lately.",
     examples=[
-        ("Why does my writer stand still?", "stockade refused --records 10"),
+        ("Why does my writer make no progress?", "stockade refused --records 10"),
         ("Follow the zombies of a topic", "stockade refused --output json | jq -c 'select(.topic == \"orders\")'"),
     ],
 )
 @_nodes
-@click.option("--records", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many of each node.")
+@click.option("--records", default=20, show_default=True, type=WholeNumber(1, 1000), help="How many from each node.")
 @output_option
-@connected
+@with_config
 async def refused(config: ClientConfig, nodes: Sequence[str], records: int, output: str) -> None:
-    """Show the latest writes that were refused, the latest first: each node remembers 1,000 since its start.
+    """Show the writes that nodes refused, latest first. Each node remembers 1,000 since its start.
 
-    With --output json an object a line. Times are the wall clocks of the nodes. A node that does not answer is named on
-    standard error.
+    With --output json, one object on each line. Times come from the nodes' wall clocks. Standard error names the nodes
+    that do not answer.
     """
     async with Client(config) as client:
         answers = await _ask(client, nodes, lambda node: client.refused_writes(node.url, records))
@@ -54,20 +57,20 @@ async def refused(config: ClientConfig, nodes: Sequence[str], records: int, outp
 
 @click.command(
     cls=Manual,
-    short_help="Show what nodes count.",
+    short_help="Show the metrics of nodes.",
     examples=[
-        ("What one node counts", "stockade metrics --node n1"),
-        ("Appends, of all nodes", "stockade metrics --match append"),
+        ("All metrics of one node", "stockade metrics --node n1"),
+        ("Metrics about appends, of all nodes", "stockade metrics --match append"),
     ],
 )
 @_nodes
 @click.option("--match", default="", help="Only metrics whose names contain this.")
 @output_option
-@connected
+@with_config
 async def metrics(config: ClientConfig, nodes: Sequence[str], match: str, output: str) -> None:
-    """Show what nodes count, as /metrics gives it. With --output json an object a line: node_id, metric, labels, value.
+    """Show the metrics of nodes, as /metrics gives them. With --output json, one object on each line.
 
-    For monitoring let Prometheus scrape /metrics of every node.
+    For monitoring, let Prometheus scrape /metrics of every node.
     """
     async with Client(config) as client:
         answers = await _ask(client, nodes, lambda node: client.metrics(node.url))

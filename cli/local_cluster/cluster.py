@@ -1,4 +1,4 @@
-"""A cluster on this machine: one process a node, supervised. For development, demonstrations and tests."""
+"""A cluster on this machine: one process for each node, supervised. For development, demonstrations and tests."""
 
 import fcntl
 import json
@@ -9,20 +9,87 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
-from ..raft.durable import write_durably
-from .authority import NODE_DAYS, CannotMake, make_certificates, node_files, tls_section
-from .local_node import ClusterFailed, LocalNode, end_of_log, free_ports, is_ready
+from ...partition.log.fsutil import write_durably
+from ..node.authority import NODE_DAYS, CannotMake, make_certificates, node_files, tls_section
 
-__all__ = ["ClusterFailed", "LocalCluster", "LocalNode"]
+
+@dataclass
+class LocalNode:
+    """One node: its addresses (host:port), its data folder, and its process."""
+
+    name: str
+    http: str
+    raft: str
+    data: Path
+    process: "subprocess.Popen[bytes] | None" = None
+    died_at: float | None = None
+    restarts: int = 0
+    awaited_since: float | None = None
+    """When the supervisor restarted it, until it is ready again."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.http}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id; None while the node does not run."""
+        return self.process.pid if self.process is not None and self.process.poll() is None else None
+
+
+def ending(returncode: int) -> str:
+    """For people: how a process ended."""
+    if returncode >= 0:
+        return f"ended with exit code {returncode}"
+    try:
+        return f"was killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was killed by signal {-returncode}"
+
+
+class ClusterFailed(Exception):
+    """A node could not be started; the message says which, and shows the end of its log."""
+
+
+def free_ports(base: int, count: int) -> Sequence[tuple[int, int]]:
+    """Ports (HTTP, Raft) for ``count`` nodes: counted up from ``base``, or free ones if ``base`` is 0."""
+    if base:
+        return [(base + number, base + 100 + number) for number in range(count)]
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2 * count)]
+    free = [entry.getsockname()[1] for entry in sockets]
+    for entry in sockets:
+        entry.close()
+    return list(zip(free[::2], free[1::2], strict=True))
+
+
+def is_ready(url: str, timeout_s: float = 2.0) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=timeout_s) as answer:  # noqa: S310
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+def end_of_log(node: LocalNode, lines: int = 15) -> str:
+    """The last lines that the node has logged."""
+    text = (node.data / "node.log").read_text(encoding="utf-8", errors="replace")
+    return "\n".join(text.splitlines()[-lines:])
+
 
 RESTART_AFTER_S = 2.0
-"""A node that died is started again after this time."""
+"""The supervisor restarts a node this long after it ended."""
+READY_TIMEOUT_S = 0.5
+"""The supervisor asks a node that it has restarted whether it is ready, and waits so long for the answer: meanwhile it
+sees no other node.
+"""
 LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 25.0
 """A node that has not ended this long after SIGTERM is killed."""
@@ -31,11 +98,15 @@ STOP_TIMEOUT_S = 25.0
 @dataclass
 class LocalCluster:
     """Nodes n1 to nN on loopback. HTTP ports count up from ``port_base``, Raft ports from ``port_base`` + 100; 0
-    takes free ports. With ``tls`` their traffic is encrypted, with certificates made in ``data``/certs.
+    takes free ports. With ``tls`` the traffic between nodes is encrypted, with certificates made in ``data``/certs.
 
-    To break them on purpose: ``raft_address`` may give the address under which one node reaches another (a proxy
-    between them), ``host`` the address on which a node listens (in a network of its own), and ``prefix`` the words
-    that its command begins with (a program that starts it so that it can be broken, and becomes it).
+    Tests that break nodes may set: ``raft_address``, the address under which one node reaches another (a proxy between
+    them); ``http_address``, the address in the cluster's configuration under which clients reach a node; ``host``, the
+    address on which a node listens (in a network namespace); ``prefix``, words before the command of a node (a program
+    that prepares its process and then executes the command); ``program``, the words that run `stockade`.
+
+    ``tell`` is called in the supervisor's thread with one line for people when a node has ended, starts again, or is
+    ready again.
     """
 
     data: Path
@@ -49,6 +120,8 @@ class LocalCluster:
     http_address: Callable[["LocalNode"], str] = lambda node: node.http
     host: Callable[[str], str] = lambda _: LOOPBACK
     prefix: Callable[[str], Sequence[str]] = lambda _: ()
+    program: Sequence[str] = (sys.executable, "-m", "stockade")
+    tell: Callable[[str], None] = lambda _: None
     nodes: list[LocalNode] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -81,7 +154,7 @@ class LocalCluster:
             self.start_node(node)
 
     def _claim(self) -> None:
-        """Make sure that nobody else runs a cluster in this folder or on these ports: its nodes would answer for
+        """Raise ClusterFailed if another cluster runs in this folder or on these ports: its nodes would answer for
         ours.
         """
         self.data.mkdir(parents=True, exist_ok=True)
@@ -89,18 +162,23 @@ class LocalCluster:
         try:
             fcntl.flock(self._claimed, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise ClusterFailed(f"another cluster runs in {self.data}: stop it, or choose another --data") from error
+            raise ClusterFailed(
+                f"another cluster runs in {self.data}: stop it, or choose another folder with --data (make: DATA=...)"
+            ) from error
         for address in (address for node in self.nodes for address in (node.http, node.raft)):
             host, _, port = address.rpartition(":")
-            if host != LOOPBACK:  # of a network that nobody else is in
+            if host != LOOPBACK:  # in a network namespace of this cluster
                 continue
             try:
                 socket.create_server((host, int(port))).close()
             except OSError as error:
-                raise ClusterFailed(f"{address} is in use: stop what listens there, or choose --port-base") from error
+                raise ClusterFailed(
+                    f"{address} is in use: stop what listens there, or choose other ports with --port-base"
+                    " (make: PORT=...)"
+                ) from error
 
     def add_node(self) -> LocalNode:
-        """Start one more node, which joins the running ones; it is ready when wait_ready says so."""
+        """Start one more node, which joins the running ones. ``wait_ready`` returns when it is ready."""
         joined = [node.url for node in self.nodes]
         http, raft = free_ports(self.port_base and self.port_base + len(self.nodes), 1)[0]
         node = self._node(len(self.nodes) + 1, http, raft)
@@ -116,17 +194,14 @@ class LocalCluster:
         """Start one node that does not run."""
         command = [
             *self.prefix(node.name),
-            sys.executable,
-            "-m",
-            "stockade",
+            *self.program,
             "serve",
             "--with-parent",
             "--config",
             str(node.data / "node.toml"),
         ]
         with (node.data / "node.log").open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal reaches this process only, which then stops the nodes in
-            # order.
+            # A session of its own: Ctrl-C in the terminal reaches only this process, which then stops the nodes.
             node.process = subprocess.Popen(  # noqa: S603
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -134,7 +209,7 @@ class LocalCluster:
         self._write_listing()
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
-        """Return when every node says that it is ready. Raises ClusterFailed."""
+        """Return when every node is ready. Raises ClusterFailed."""
         deadline = time.monotonic() + timeout_s
         for node in self.nodes:
             while not is_ready(node.url):
@@ -144,14 +219,14 @@ class LocalCluster:
                 time.sleep(0.05)
 
     def kill(self, node: LocalNode, number: int = signal.SIGKILL) -> None:
-        """Send a signal to a node's process."""
+        """Send a signal to a node's process. After SIGKILL the process is gone when this returns."""
         if node.process is not None:
             node.process.send_signal(number)
             if number == signal.SIGKILL:
                 node.process.wait()
 
     def kill_all(self) -> None:
-        """SIGKILL for every node; returns when all are gone. Without ``restart`` they stay so."""
+        """SIGKILL every node; return when all processes are gone. With ``restart`` the supervisor starts them again."""
         running = [node.process for node in self.nodes if node.process is not None]
         for process in running:
             process.kill()
@@ -159,7 +234,7 @@ class LocalCluster:
             process.wait()
 
     def stop(self) -> None:
-        """Stop all nodes in an orderly way; kill what does not end."""
+        """Stop all nodes with SIGTERM; SIGKILL those that do not end in STOP_TIMEOUT_S."""
         self._stopping.set()
         if self._supervisor.is_alive():
             self._supervisor.join()
@@ -194,28 +269,44 @@ class LocalCluster:
     def _supervise(self) -> None:
         while not self._stopping.wait(0.1):
             for node in self.nodes:
-                self._look_after(node)
+                self._restart_if_ended(node)
 
-    def _look_after(self, node: LocalNode) -> None:
-        if node.process is None or node.process.poll() is None:
+    def _restart_if_ended(self, node: LocalNode) -> None:
+        if node.process is None:
             return
-        if node.died_at is None:
+        returncode = node.process.poll()
+        if returncode is None:
+            self._tell_if_ready(node)
+        elif node.died_at is None:
             node.died_at = time.monotonic()
             self._write_listing()
+            self.tell(self._obituary(node, returncode))
         elif self.restart and time.monotonic() - node.died_at >= RESTART_AFTER_S:
             node.restarts += 1
+            node.awaited_since = time.monotonic()
             self.start_node(node)
+            self.tell(f"{node.name} starts again (restart {node.restarts}), pid {node.pid}")
+
+    def _tell_if_ready(self, node: LocalNode) -> None:
+        if node.awaited_since is not None and is_ready(node.url, READY_TIMEOUT_S):
+            self.tell(f"{node.name} is ready again, {time.monotonic() - node.awaited_since:.1f} s after its start")
+            node.awaited_since = None
+
+    def _obituary(self, node: LocalNode, returncode: int) -> str:
+        plan = f"it starts again in {RESTART_AFTER_S:g} s" if self.restart else "it stays down"
+        end = end_of_log(node, 1) if returncode > 0 else ""
+        return f"{node.name} {ending(returncode)}; {plan}" + (f"; its log ends: {end}" if end else "")
 
     def _check_alive(self, node: LocalNode) -> None:
         if node.process is not None and node.process.poll() is not None:
-            raise ClusterFailed(f"{node.name} ended with code {node.process.returncode}.\n{end_of_log(node)}")
+            raise ClusterFailed(f"{node.name} {ending(node.process.returncode)}.\n{end_of_log(node)}")
 
     @property
     def _certs(self) -> Path:
         return (self.data / "certs").absolute()
 
     def _make_certificates(self) -> None:
-        """For the nodes that have none yet: starting again finds the others."""
+        """Make the certificates of nodes that have none."""
         new = [n.name for n in self.nodes if not all(path.exists() for path in node_files(self._certs, n.name))]
         try:
             make_certificates(self._certs, self.cluster_id, new, NODE_DAYS)
@@ -244,7 +335,7 @@ class LocalCluster:
         return "\n".join(lines) + "\n"
 
     def _write_listing(self) -> None:
-        """``cluster.json``: for scripts that want to break something."""
+        """``cluster.json`` lists names, pids, addresses and folders, for scripts that break nodes."""
         with self._lock:
             nodes = [
                 {"name": n.name, "pid": n.pid, "http": n.url, "raft": n.raft, "data": str(n.data)} for n in self.nodes

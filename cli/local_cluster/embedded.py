@@ -1,4 +1,4 @@
-"""A whole cluster of one node inside this process, for tests of programs that use Stockade: ``stockade.testing``."""
+"""A cluster of one node inside this process, for tests of programs that use Stockade: ``stockade.testing``."""
 
 import asyncio
 import socket
@@ -9,14 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from ..client.fencing import Session
-from ..client.loop_thread import LoopThread
-from ..cluster.config import NodeConfig
-from ..cluster.node import Node
-from ..cluster.sections import Member, RaftSection
-from ..http_api.app import HttpServer, start_http
+from ...client.api.client import Client
+from ...client.blocking.loop_thread import LoopThread
+from ...client.config import ClientConfig
+from ...client.session.session import Session
+from ...cluster.config import Member, NodeConfig, RaftSection
+from ...cluster.node.node import Node
+from ...http_api.app import HttpServer, start_http
 
 READY_TIMEOUT_S = 30.0
 _QUICK = RaftSection(election_timeout_min_ms=120, election_timeout_max_ms=240, heartbeat_ms=30)
@@ -26,8 +25,8 @@ _READY_POLL_S = 0.005
 class Cluster:
     """A real node on a free port of 127.0.0.1, with its data in a temporary folder: a context manager.
 
-    Whatever it answers is what a production cluster answers, since it is the same code. ``fence``, ``fence_producer``
-    and ``unreachable`` do to the program under test what its users should fear.
+    It runs the code of a production node, so its answers are those of a production cluster. ``fence``,
+    ``fence_producer`` and ``unreachable`` give the program under test the faults that it must handle.
     """
 
     def __init__(self) -> None:
@@ -63,7 +62,7 @@ class Cluster:
             raise RuntimeError("the node failed while the test ran") from self._failures[0]
 
     def create_topic(self, name: str, *, partitions: int = 1, require_fence: bool = False) -> None:
-        """A topic for a test."""
+        """Create a topic."""
 
         async def create(client: Client) -> None:
             await client.create_topic(name, partitions=partitions, config={"require_fence": require_fence})
@@ -71,9 +70,9 @@ class Cluster:
         self._with_client(create)
 
     def fence(self, topic: str, partitions: Sequence[int] | None = None) -> None:
-        """Throw out whoever owns ``partitions`` (None: all), as a newer owner would who leaves again at once.
+        """Evict the holders of ``partitions`` (None: all), as a newer holder does that leaves again at once.
 
-        When it returns, every older token is dead: a program that goes on is a zombie, and must find that out.
+        When it returns, the log refuses every older token: a program that goes on is a zombie, and must notice it.
         """
 
         async def take_over(client: Client) -> None:
@@ -83,7 +82,7 @@ class Cluster:
         self._with_client(take_over)
 
     def fence_producer(self, name: str) -> None:
-        """Start a newer instance of the producer ``name`` somewhere else: the running one is refused from now on."""
+        """Start a newer instance of the producer ``name``: the running one is refused from now on."""
 
         async def start_another(client: Client) -> None:
             await client.init_producer(name)
@@ -92,7 +91,7 @@ class Cluster:
 
     @contextmanager
     def unreachable(self) -> Iterator[None]:
-        """Inside, connections are refused; those that are open are cut, whatever was under way on them."""
+        """Inside, new connections are refused; open ones are cut, with the requests that are in flight on them."""
         self._thread.run(self._close_http())
         try:
             yield
@@ -118,8 +117,7 @@ class Cluster:
             members=[member],
             raft=_QUICK,
         )
-        self._node = Node(config, self._failures.append)
-        await self._node.start()
+        self._node = await Node.start(config, self._failures.append)
         await self._open_http()
         while self._node.service.ready() is not None:  # noqa: ASYNC110 (nothing else tells)
             await asyncio.sleep(_READY_POLL_S)

@@ -1,4 +1,4 @@
-"""Certificates for the nodes of a cluster, for people who have no authority of their own: a CA and what it signs.
+"""Makes a certificate authority (CA) and certificates for nodes, for users who have no CA of their own.
 
 Files only, in one folder: NODE.crt and NODE.key for each node, ca.crt for all of them, and ca.key, which belongs on no
 node. Nothing that exists is overwritten.
@@ -15,16 +15,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ..raft.tls import node_uri
+from ...raft.net.tls import node_uri
 
 CA_NAME = "ca"
-"""No node can be called this: the authority's files are."""
+"""Name of the CA's files; no node may have it."""
 CA_DAYS = 3650
-"""How long the authority lasts, and at most a node's certificate."""
+"""Validity of the CA's certificate, and the most for a node's."""
 NODE_DAYS = 825
-"""How long a node's certificate lasts unless told otherwise."""
+"""Default validity of a node's certificate."""
 BACKDATED = timedelta(hours=1)
-"""Certificates count from a little before now: clocks of machines differ."""
+"""Certificates are valid from this long before now, because clocks of machines differ."""
 COMMON_NAME_CHARS_MAX = 64
 
 
@@ -41,7 +41,7 @@ class Authority:
 
     @classmethod
     def make(cls, cluster_id: str) -> "Authority":
-        """A new one, for CA_DAYS."""
+        """A new CA, valid for CA_DAYS."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"Stockade {cluster_id}")
         identity = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -56,7 +56,7 @@ class Authority:
 
     @classmethod
     def load(cls, directory: Path) -> "Authority":
-        """The one that was saved in a folder. Raises CannotMake."""
+        """The CA that was saved in a folder. Raises CannotMake."""
         try:
             certificate = x509.load_pem_x509_certificate(_file(directory, CA_NAME, "crt").read_bytes())
             key = serialization.load_pem_private_key(_file(directory, CA_NAME, "key").read_bytes(), password=None)
@@ -93,7 +93,7 @@ class Authority:
 
 
 def make_certificates(directory: Path, cluster_id: str, node_ids: Sequence[str], days: int) -> list[Path]:
-    """Certificates for nodes, signed by the folder's authority, which is made if there is none. The files made.
+    """Make certificates for nodes, signed by the folder's CA, which is made if there is none. Returns the new files.
 
     Raises CannotMake, before anything is written, if one of the files exists.
     """
@@ -114,7 +114,7 @@ def make_certificates(directory: Path, cluster_id: str, node_ids: Sequence[str],
 
 
 def node_files(directory: Path, node_id: str) -> list[Path]:
-    """Where a node's certificate and key are."""
+    """Paths of a node's certificate and key."""
     return [_file(directory, node_id, "crt"), _file(directory, node_id, "key")]
 
 
@@ -134,7 +134,7 @@ def _file(directory: Path, name: str, kind: str) -> Path:
 
 
 def _name(text: str) -> x509.Name:
-    """For people only: what counts is the URI."""
+    """A name for people; nodes check the URI."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:COMMON_NAME_CHARS_MAX])])
 
 

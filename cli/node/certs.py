@@ -1,13 +1,14 @@
-"""`stockade certs`: what nodes need to encrypt their connections, for people who have no authority of their own."""
+"""`stockade certs`: makes the certificates with which nodes encrypt their connections."""
 
 from pathlib import Path
 
 import click
 
-from ..cluster.config import is_name
+from ...cluster.config import is_name
+from ..ui.exits import LOCAL
+from ..ui.manual import Manual
+from ..ui.parameters import WholeNumber
 from .authority import CA_DAYS, CA_NAME, NODE_DAYS, CannotMake, make_certificates, tls_section
-from .exits import LOCAL
-from .manual import Manual
 
 
 def _checked(_: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
@@ -15,7 +16,7 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | tuple[st
         if not is_name(name):
             raise click.BadParameter(f"{name!r} is not 1 to 249 of letters, digits, '.', '_', '-'")
     if len(set(value)) < len(value) and not isinstance(value, str):
-        raise click.BadParameter("a node is there twice")
+        raise click.BadParameter("a node is named twice")
     if CA_NAME in value and not isinstance(value, str):
         raise click.BadParameter(f"{CA_NAME!r} is the name of the authority's own files")
     return value
@@ -33,14 +34,14 @@ def _checked(_: click.Context, parameter: click.Parameter, value: str | tuple[st
     "--days",
     default=NODE_DAYS,
     show_default=True,
-    type=click.IntRange(1, CA_DAYS),
-    help=f"How long the nodes' certificates last. The authority lasts {CA_DAYS} days, they at most as long.",
+    type=WholeNumber(1, CA_DAYS),
+    help=f"Days that the nodes' certificates are valid. The authority's own is valid for {CA_DAYS} days.",
 )
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", callback=_checked)
 def certs(out: Path, cluster_id: str, days: int, nodes: tuple[str, ...]) -> None:
-    """Make a certificate and a key for each NODE (its node_id), and the authority that signs them.
+    """Make a certificate and a key for each NODE (its node_id), and the certificate authority that signs them.
 
-    An authority that is in the folder already is used: so nodes can be added later. Nothing is overwritten.
+    If the folder has an authority, the command uses it, so that you can add nodes later. It overwrites no file.
     """
     try:
         made = make_certificates(out, cluster_id, nodes, days)
@@ -48,7 +49,7 @@ def certs(out: Path, cluster_id: str, days: int, nodes: tuple[str, ...]) -> None
         raise click.ClickException(str(error)) from error
     for path in made:
         click.echo(f"made {path}")
-    click.echo(f"\nKeep {out / 'ca.key'} away from the nodes: whoever has it can join the cluster.")
+    click.echo(f"\nKeep {out / 'ca.key'} away from the nodes: anyone who has it can join the cluster.")
     beside = Path(out.name)
     for node in nodes:
         click.echo(

@@ -1,4 +1,4 @@
-"""`stockade rebuild`: put a node's damaged data aside, so that its next start copies everything from its peers."""
+"""`stockade rebuild`: moves a node's damaged data aside, so that its next start copies everything from its peers."""
 
 import os
 from datetime import UTC, datetime
@@ -6,18 +6,19 @@ from pathlib import Path
 
 import click
 
-from ..raft.wal_files import lock_directory, sync_directory
-from ..raft.wal_records import WalLocked
-from .exits import LOCAL
-from .manual import Manual
+from ...partition.log.fsutil import sync_directory
+from ...raft.wal.errors import WalLocked
+from ...raft.wal.files import lock_directory
+from ..ui.exits import LOCAL
+from ..ui.manual import Manual
 
-KEPT_BY_NODES = ("wal", "groups", "partitions", "founders.json", "members.json")
-"""What a node keeps in its data folder. Anything else there (configuration, certificates, logs) stays in place."""
+STORED_NAMES = ("wal", "groups", "partitions", "founders.json", "members.json")
+"""Files and folders in which a node stores data. Others (configuration, certificates, logs) stay in place."""
 
 
 @click.command(
     cls=Manual,
-    short_help="Put a node's damaged data aside.",
+    short_help="Move a node's damaged data aside.",
     exits=LOCAL,
     examples=[("After a node refused its disk", "stockade rebuild --data /var/lib/stockade")],
 )
@@ -29,21 +30,23 @@ KEPT_BY_NODES = ("wal", "groups", "partitions", "founders.json", "members.json")
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def rebuild(data: Path, yes: bool) -> None:
-    """Move everything that a stopped node has stored into DATA/damaged-TIME. Nothing is deleted.
+    """Move all stored data of a stopped node into DATA/damaged-TIME. The command deletes nothing.
 
-    Started again, the node has an empty disk: it joins its groups as a learner, copies checkpoints, segments and logs
-    from its peers, and votes again once it has caught up. The others must be running, and a majority of them must be
-    well: what was stored only here is not in the cluster any more, so a cluster of one node cannot be rebuilt.
+    Then start the node: it joins its groups as a learner, copies checkpoints, segments and logs from its peers, and
+    votes again once it has caught up. A majority of the replicas must run on other nodes: data that only this node has
+    is lost to the cluster. A cluster of one node cannot be rebuilt.
     """
-    found = [data / name for name in KEPT_BY_NODES if (data / name).exists()]
+    found = [data / name for name in STORED_NAMES if (data / name).exists()]
     if not found:
-        raise click.ClickException(f"{data} holds nothing that a node has stored")
+        raise click.ClickException(f"{data} has no data of a node")
     lock = _lock(data / "wal")
     aside = data / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     try:
         if not yes:
             names = ", ".join(path.name for path in found)
-            click.confirm(f"Move {names} of {data} to {aside.name}? The node then copies its peers", abort=True)
+            click.confirm(
+                f"Move {names} of {data} to {aside.name}? The node then copies its data from its peers", abort=True
+            )
         aside.mkdir()
         for path in found:
             path.rename(aside / path.name)
@@ -56,7 +59,7 @@ def rebuild(data: Path, yes: bool) -> None:
 
 
 def _lock(wal: Path) -> int | None:
-    """A running node must not lose its files under its feet."""
+    """Lock the log of the node, which a running node has locked."""
     if not wal.exists():
         return None
     try:

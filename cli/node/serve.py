@@ -1,4 +1,8 @@
-"""`stockade serve`: one node, for real deployments."""
+"""`stockade serve`: runs one node.
+
+A new node with `join` in its configuration registers itself at a node of the running cluster first, and takes the
+members from its answer.
+"""
 
 import asyncio
 import gc
@@ -10,21 +14,61 @@ from pathlib import Path
 
 import click
 import uvloop
+from msgspec import structs
 
-from ..cluster.book import BookDamaged
-from ..cluster.config import ConfigError, NodeConfig, load, parse_address
-from ..cluster.node import Node
-from ..http_api.app import LINGER_S, start_http
-from ..http_api.tokens import Tokens
-from ..partition.switches import warning
-from ..raft.refusal import DiskRefused
-from ..raft.wal import WalLocked
-from .exits import LOCAL, REFUSED
-from .joining import joined
-from .manual import Manual
+from ...client.api.client import Client
+from ...client.config import ClientConfig
+from ...cluster.config import ConfigError, Member, NodeConfig, load, parse_address
+from ...cluster.discovery.cluster_view import ClusterViewDamaged, is_member
+from ...cluster.front.front import Rights
+from ...cluster.node.node import Node
+from ...http_api.app import LINGER_S, start_http
+from ...partition.api.cluster import Cluster
+from ...partition.errors import StockadeError
+from ...raft.wal.errors import DiskRefused, WalLocked
+from ..ui.exits import LOCAL, REFUSED
+from ..ui.manual import Manual
+
+ASK_AGAIN_S = 1.0
+"""Time between two attempts to join, when no node answered."""
+
+_joining_log = logging.getLogger(__name__)
+
+
+async def joined(config: NodeConfig) -> NodeConfig:
+    """The configuration with all members of the cluster that this node joins; unchanged if it does not join, or has
+    joined before. Asks until a node answers. Raises ConfigError if the cluster is another one.
+    """
+    if not config.join or is_member(Path(config.data_dir)):
+        return config
+    cluster = await _register(config)
+    if cluster.cluster_id != config.cluster_id:
+        raise ConfigError([f"cluster_id: {', '.join(config.join)} belongs to the cluster {cluster.cluster_id}"])
+    others = [
+        Member(node.node_id, node.url, node.raft_address, node.zone)
+        for node in cluster.nodes
+        if node.node_id != config.node_id
+    ]
+    return structs.replace(config, members=[config.me, *others])
+
+
+async def _register(config: NodeConfig) -> Cluster:
+    me = config.me
+    while True:
+        async with Client(ClientConfig.of(config.join)) as client:
+            try:
+                cluster = await client.connect()
+                if cluster.cluster_id == config.cluster_id:
+                    cluster = await client.add_node(me.node_id, me.url, me.raft, me.zone)
+            except StockadeError as error:
+                _joining_log.warning("waiting to join through %s: %s", ", ".join(config.join), error.detail)
+            else:
+                return cluster
+        await asyncio.sleep(ASK_AGAIN_S)
+
 
 GARBAGE_THRESHOLD = 50_000
-"""Objects made, less those freed, between two looks for cycles. Requests make many objects and few cycles."""
+"""Python's garbage collector looks for cycles after so many new objects. Requests make many objects, few cycles."""
 
 _log = logging.getLogger("stockade")
 
@@ -32,17 +76,17 @@ _log = logging.getLogger("stockade")
 @click.command(
     cls=Manual,
     exits=LOCAL,
-    means={REFUSED: "A configuration or a disk that cannot be used, or a failure that made it stop."},
+    means={REFUSED: "The configuration or the disk cannot be used, or a failure stopped the node."},
     examples=[
         ("Run a node", "stockade serve --config node.toml"),
         ("Every fault of a configuration at once", "stockade serve --config node.toml --check"),
     ],
 )
 @click.option("--config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The node's TOML file.")
-@click.option("--check", is_flag=True, help="Only check the configuration.")
+@click.option("--check", is_flag=True, help="Check the configuration, and do not run.")
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when the process that started this one is gone.")
 def serve(config: Path, check: bool, with_parent: bool) -> None:
-    """Run one node until SIGTERM or Ctrl-C. Exit code 1 after a failure that made it stop."""
+    """Run one node until SIGTERM or Ctrl-C."""
     try:
         settings = load(config)
     except ConfigError as error:
@@ -53,16 +97,14 @@ def serve(config: Path, check: bool, with_parent: bool) -> None:
         click.echo(f"{config} is fine: node {settings.node_id} {place}")
         return
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    if (switched := warning()) is not None:
-        _log.critical(switched)
     try:
         sys.exit(uvloop.run(run(settings, with_parent)))
-    except (ConfigError, BookDamaged, DiskRefused, WalLocked) as error:
+    except (ConfigError, ClusterViewDamaged, DiskRefused, WalLocked) as error:
         raise click.ClickException(str(error)) from error
 
 
 async def run(settings: NodeConfig, with_parent: bool) -> int:
-    """Run the node until a signal or a failure; the exit code."""
+    """Run the node until a signal or a failure. Returns the exit code."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -74,18 +116,17 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     if not joining.done():
         joining.cancel()
         return 0
-    node = Node(joining.result(), on_failure=lambda _: stopping.set())
-    await node.start()
+    node = await Node.start(joining.result(), on_failure=lambda _: stopping.set())
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
-    tokens = Tokens({token.sha256: token.may for token in settings.tokens})
+    tokens = Rights({token.sha256: token.may for token in settings.tokens})
     http = await start_http(node.service, *parse_address(settings.http), tokens)
     _log.info("node %s listens on http://%s", settings.node_id, settings.http)
     await stopped
     if watching is not None:
         watching.cancel()
     http.leave()
-    await node.hand_over()
+    await node.transfer_leadership()
     await asyncio.sleep(LINGER_S)
     await http.close()
     await node.stop()
@@ -96,7 +137,7 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
 
 async def _watch_parent(stopping: asyncio.Event) -> None:
     parent = os.getppid()
-    while os.getppid() == parent:  # noqa: ASYNC110 (no signal tells)
+    while os.getppid() == parent:  # noqa: ASYNC110 (no signal announces it)
         await asyncio.sleep(1.0)
     _log.warning("the process that started this node is gone: stopping")
     stopping.set()

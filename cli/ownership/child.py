@@ -1,4 +1,4 @@
-"""A command that runs only while something is owned, and is ended with all that it started when that is lost."""
+"""Runs a command only while something is owned; ends it, with all that it started, when the ownership is lost."""
 
 import asyncio
 import os
@@ -10,25 +10,26 @@ from contextlib import suppress
 
 import click
 
+from ..ui.exits import FENCED
+from ..ui.manual import Adding
+from ..ui.parameters import Number
 from . import subreaper
-from .exits import FENCED
-from .manual import Adding
 
 ttl_option: Adding = click.option(
     "--ttl",
     "ttl_s",
     default=10.0,
     show_default=True,
-    type=click.FloatRange(1, 300),
-    help="Seconds after which the ownership ends when this process can reach no node.",
+    type=Number(1, 300),
+    help="Seconds until the ownership ends when this process cannot renew it at any node.",
 )
 grace_option: Adding = click.option(
     "--grace",
     "grace_s",
     default=5.0,
     show_default=True,
-    type=click.FloatRange(0, 300),
-    help="Seconds from SIGTERM to SIGKILL for COMMAND when it is lost, and for what COMMAND left behind.",
+    type=Number(0, 300),
+    help="Seconds between SIGTERM and SIGKILL when COMMAND, or what it left behind, must end.",
 )
 
 
@@ -39,10 +40,10 @@ async def run_while(
     why: Callable[[], str],
     grace_s: float,
 ) -> int:
-    """Run it under a subreaper, with ``token`` in its environment as STOCKADE_*; answers the exit code.
+    """Run it under a subreaper, with ``token`` in its environment as STOCKADE_*; return its exit code.
 
-    When ``lost`` is set first, it says ``why`` and ends the command. Whichever way this ends: so has all that the
-    command started.
+    If ``lost`` is set first, print ``why`` and end the command. When this returns, also by an exception, every process
+    that the command started has ended.
     """
     environment = os.environ | {f"STOCKADE_{name}": value for name, value in token.items()}
     ours, theirs = socket.socketpair()
@@ -67,7 +68,7 @@ async def run_while(
             return FENCED
         finally:
             losing.cancel()
-            ours.close()  # whatever made us leave: what is left of the command ends
+            ours.close()  # its end tells the subreaper to end every process of the command
             await ended
 
 

@@ -1,47 +1,45 @@
-"""`stockade fence`: throw out whoever holds partitions, on purpose."""
+"""`stockade fence`: evict the holders of partitions on purpose."""
 
 from collections.abc import Sequence
 
 import click
 
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from .connection import connected
-from .manual import Manual
-from .names import TOPIC
-from .output import confirm, output_option, show_json, show_table, yes_option
+from ...client.api.client import Client
+from ..ui.completion_names import TOPIC
+from ..ui.connection import with_client
+from ..ui.manual import Manual
+from ..ui.output import confirm, output_option, show_json, show_table, yes_option
+from ..ui.parameters import partitions_option
 
 
 @click.command(
     cls=Manual,
-    short_help="Throw out whoever holds partitions, on purpose.",
+    short_help="Evict the holders of partitions on purpose.",
     examples=[
         ("A writer that hangs", 'stockade fence orders --partition 2 --reason "mirror-1 hangs" --yes'),
         ("A drill: does every writer of this topic notice?", "stockade fence orders --reason drill"),
     ],
 )
 @click.argument("topic", type=TOPIC)
-@click.option("--partition", "partitions", multiple=True, type=click.IntRange(0), help="Repeatable. Default: all.")
+@partitions_option
 @click.option(
     "--reason", help="Shown in the history of the partitions (`stockade grants describe`), at most 249 characters."
 )
 @yes_option
 @output_option
-@connected
+@with_client
 async def fence(
-    config: ClientConfig, topic: str, partitions: Sequence[int], reason: str | None, output: str, *, yes: bool
+    client: Client, topic: str, partitions: Sequence[int], reason: str | None, output: str, *, yes: bool
 ) -> None:
-    """Throw out whoever holds partitions of TOPIC, and seat nobody: their epochs rise, and who waits in line is next.
+    """Evict the holders of partitions of TOPIC: their epochs rise, and the first in the wait queue is next.
 
-    Whole grants end, also where they hold more partitions than these. When this returns, every token of before is
-    refused by the log on every partition; its owner learns it at the next write. A single producer is fenced with
-    `stockade producers fence NAME`.
+    A grant ends as a whole, also on partitions that were not named. When this returns, the log refuses every older
+    token on every partition; a holder learns of it at its next write. `stockade producers fence NAME` fences a single
+    producer.
     """
     where = f"partitions {', '.join(map(str, partitions))} of {topic}" if partitions else f"all of {topic}"
-    confirm(f"Throw out whoever holds {where}?", yes)
-    async with Client(config) as client:
-        await client.connect()
-        fenced = await client.fence_topic(topic, list(partitions) or None, reason=reason)
+    confirm(f"Evict the holders of {where}?", yes)
+    fenced = await client.fence_topic(topic, list(partitions) or None, reason=reason)
     if output == "json":
         show_json(fenced)
         return

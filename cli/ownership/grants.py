@@ -1,31 +1,31 @@
-"""`stockade grants …`: who may write where: list, history, acquire, release."""
+"""`stockade grants …`: who may write to which partitions, now and before; acquire and release."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 import msgspec
 
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from ..client.model import Grant, Mode, Ticket, Topic
-from ..client.reports import Fences, Tenure
-from .connection import connected
-from .exits import WRITER
-from .manual import Manual
-from .modes import mode_option
-from .names import TOPIC
-from .output import numbers, output_option, seconds, show_json, show_table, told
+from ...client.api.client import Client
+from ...partition.api.ownership import Fences, FenceTenure, Grant, Ticket
+from ...partition.api.topics import Mode, Topic
+from ..ui.completion_names import TOPIC
+from ..ui.connection import with_client
+from ..ui.exits import WRITER
+from ..ui.manual import Manual
+from ..ui.output import numbers, output_option, show_json, show_result, show_table
+from ..ui.parameters import mode_option, partitions_option
+from ..ui.times import moment, seconds
 
 ASKED_AT_ONCE = 32
-"""Partitions whose holders are asked for at the same time."""
-_partitions = click.option(
-    "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Repeatable. Default: all."
-)
+"""Partitions asked about at the same time."""
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """A grant in force, with the partitions of one topic that it holds. ``epoch``: the highest of them."""
+    """A grant in force and the partitions of one topic that it holds. ``epoch``: the highest epoch of these.
+
+    ``expires_in_ms``: its session ends then, unless it is renewed; None: the session was not among those listed.
+    """
 
     topic: str
     grant: str
@@ -35,12 +35,14 @@ class Holding(msgspec.Struct, frozen=True):
     client_id: str | None
     operation: str
     since_ms: int
+    since_unix_ms: int | None
+    expires_in_ms: int | None
     partitions: list[int]
 
 
 @click.group(short_help="Who holds which partitions, and who held them.")
 def grants() -> None:
-    """Who holds which partitions, and who held them: a grant is a seat to write, with an epoch that the log checks."""
+    """Who holds which partitions, and who held them. The log checks the epoch of a grant at every append."""
 
 
 @grants.command(
@@ -48,56 +50,65 @@ def grants() -> None:
     cls=Manual,
     short_help="List the grants in force: who may write where.",
     examples=[
-        ("Every owner of anything", "stockade grants list"),
-        ("Is somebody writing to orders?", "stockade grants list orders --output json | jq '.grants | length'"),
+        ("Every holder of every topic", "stockade grants list"),
+        (
+            "How many writers hold partitions of orders?",
+            "stockade grants list orders --output json | jq '.grants | length'",
+        ),
     ],
 )
 @click.argument("topics", nargs=-1, type=TOPIC)
 @output_option
-@connected
-async def list_grants(config: ClientConfig, topics: Sequence[str], output: str) -> None:
-    """List the grants in force on TOPICS (none named: on all): owner, mode, epoch, partitions."""
-    async with Client(config) as client:
-        await client.connect()
-        names = topics or [each.name for each in await client.topics()]
-        described = [await client.topic(name) for name in names]
-        found = [holding for topic in described for holding in _holdings(topic, await _fences(client, topic))]
+@with_client
+async def list_grants(client: Client, topics: Sequence[str], output: str) -> None:
+    """List the grants in force on TOPICS (default: on all topics): holder, mode, epoch, partitions.
+
+    SINCE is on the wall clock of the node that granted. EXPIRES IN says when the holder's session ends, unless it is
+    renewed.
+    """
+    names = topics or [each.name for each in await client.topics(internal=True)]
+    described = [await client.topic(name) for name in names]
+    sessions = (await client.sessions()).sessions
+    left_ms = {grant.grant: session.remaining_ms for session in sessions for grant in session.grants}
+    found = [holding for topic in described for holding in _holdings(topic, await _fences(client, topic), left_ms)]
     if output == "json":
         show_json({"grants": found})
         return
-    headings = ["TOPIC", "PARTITIONS", "OWNER", "PRODUCER", "MODE", "EPOCH", "GRANT"]
-    rows = [
-        (h.topic, numbers(h.partitions), h.client_id or "-", h.producer_name, h.mode, h.epoch, h.grant) for h in found
-    ]
-    show_table(headings, rows)
+    headings = ["TOPIC", "PARTITIONS", "OWNER", "PRODUCER", "MODE", "EPOCH", "SINCE", "EXPIRES IN", "GRANT"]
+    show_table(headings, [_row(holding) for holding in found])
+
+
+def _row(h: Holding) -> tuple[object, ...]:
+    since = moment(h.since_unix_ms) if h.since_unix_ms is not None else "-"
+    left = seconds(h.expires_in_ms) if h.expires_in_ms is not None else "-"
+    who = (h.client_id or "-", h.producer_name, h.mode, h.epoch)
+    return h.topic, numbers(h.partitions), *who, since, left, h.grant
 
 
 @grants.command(
     cls=Manual,
-    short_help="Show who holds and who held the partitions of a topic.",
+    short_help="Show present and former holders of a topic.",
     examples=[
         ("Who took over, and when", "stockade grants describe orders --partition 0"),
         (
-            "Zombies that were refused",
+            "Zombies whose writes were refused",
             "stockade grants describe orders --output json | jq '.[].fences[] | select(.refused > 0)'",
         ),
     ],
 )
 @click.argument("topic", type=TOPIC)
-@_partitions
+@partitions_option
 @output_option
-@connected
-async def describe(config: ClientConfig, topic: str, partitions: Sequence[int], output: str) -> None:
-    """Show who holds the partitions of TOPIC and who held them, the latest first, and how each tenure ended.
+@with_client
+async def describe(client: Client, topic: str, partitions: Sequence[int], output: str) -> None:
+    """Show who holds the partitions of TOPIC and who held them, latest first, and how each tenure ended.
 
-    HELD FOR is on the lease clock, which stands still while there is no leader. REFUSED counts writes that came under
-    the grant after its end: what a zombie tried.
+    HELD FOR is measured by the lease clock, which stands still while there is no leader. REFUSED counts a
+    zombie's writes: those that came with a grant's token after its end.
     """
-    async with Client(config) as client:
-        await client.connect()
-        described = await client.topic(topic)
-        wanted = partitions or [each.partition for each in described.partitions]
-        found = [await client.fences(topic, number) for number in wanted]
+    described = await client.topic(topic)
+    wanted = partitions or [each.partition for each in described.partitions]
+    found = [await client.fences(topic, number) for number in wanted]
     if output == "json":
         show_json(found)
         return
@@ -116,24 +127,22 @@ async def describe(config: ClientConfig, topic: str, partitions: Sequence[int], 
     ],
 )
 @click.argument("topic", type=TOPIC)
-@click.option("--session", required=True, help="Who shall hold it: an id that `stockade sessions open` printed.")
-@_partitions
+@click.option("--session", required=True, help="Id of the session that shall hold them, from `stockade sessions open`.")
+@partitions_option
 @mode_option
 @click.option("--name", default="stockade", show_default=True, help="Name of the writer, shown to others.")
 @output_option
-@connected
+@with_client
 async def acquire(
-    config: ClientConfig, topic: str, session: str, partitions: Sequence[int], mode: Mode, name: str, output: str
+    client: Client, topic: str, session: str, partitions: Sequence[int], mode: Mode, name: str, output: str
 ) -> None:
     """Acquire partitions of TOPIC for a session: all of them or none. Prints the grant and its epoch.
 
-    The grant lives as long as the session: renew it. `stockade hold` and `produce --exclusive` do all that by
+    The grant ends with the session: renew the session. `stockade hold` and `stockade produce --exclusive` do so by
     themselves.
     """
-    async with Client(config) as client:
-        await client.connect()
-        answer = await client.acquire(topic, session, list(partitions) or None, mode, name)
-        grant = answer if isinstance(answer, Grant) else await _granted(client, answer, session)
+    answer = await client.acquire(topic, session, list(partitions) or None, mode, name)
+    grant = answer if isinstance(answer, Grant) else await _granted(client, answer, session)
     if output == "json":
         show_json(grant)
     else:
@@ -145,27 +154,25 @@ async def acquire(
     cls=Manual, exits=WRITER, examples=[("Give it back", 'stockade grants release "$GRANT" --session "$SESSION"')]
 )
 @click.argument("grant")
-@click.option("--session", required=True, help="Whose it is.")
+@click.option("--session", required=True, help="Id of the session that holds it.")
 @output_option
-@connected
-async def release(config: ClientConfig, grant: str, session: str, output: str) -> None:
-    """Free what GRANT holds; when this returns, its token is refused. Safe for a grant that is gone."""
-    async with Client(config) as client:
-        await client.connect()
-        await client.release(grant, session)
-    told({"grant": grant, "released": True}, "released", output)
+@with_client
+async def release(client: Client, grant: str, session: str, output: str) -> None:
+    """Release what GRANT holds. When this returns, the log refuses its token. Safe if GRANT has ended."""
+    await client.release(grant, session)
+    show_result({"grant": grant, "released": True}, "released", output)
 
 
 async def _granted(client: Client, ticket: Ticket, session: str) -> Grant:
     while ticket.grant is None:
         ticket = await client.ticket(ticket.ticket, session, client.config.fetch_wait_ms)
         if ticket.state == "cancelled":
-            raise click.ClickException("the place in the line is gone")
+            raise click.ClickException("the ticket is gone from the wait queue: acquire again")
     return ticket.grant
 
 
 async def _fences(client: Client, topic: Topic) -> list[Fences]:
-    """Of the partitions that somebody holds."""
+    """The fences of those partitions that have a holder."""
     held = [each.partition for each in topic.partitions if each.slot_mode is not None or each.topic_epoch is None]
     found: list[Fences] = []
     for start in range(0, len(held), ASKED_AT_ONCE):
@@ -174,8 +181,8 @@ async def _fences(client: Client, topic: Topic) -> list[Fences]:
     return found
 
 
-def _holdings(topic: Topic, fences: Sequence[Fences]) -> Iterator[Holding]:
-    held: dict[str, tuple[Tenure, list[int]]] = {}
+def _holdings(topic: Topic, fences: Sequence[Fences], left_ms: Mapping[str, int]) -> Iterator[Holding]:
+    held: dict[str, tuple[FenceTenure, list[int]]] = {}
     for each in fences:
         for tenure in each.fences:
             if tenure.until_ms is None:
@@ -190,11 +197,13 @@ def _holdings(topic: Topic, fences: Sequence[Fences]) -> Iterator[Holding]:
             tenure.client_id,
             tenure.operation,
             tenure.since_ms,
+            tenure.since_unix_ms,
+            left_ms.get(tenure.grant),
             partitions,
         )
 
 
-def _tenure(partition: int, tenure: Tenure) -> tuple[object, ...]:
+def _tenure(partition: int, tenure: FenceTenure) -> tuple[object, ...]:
     if tenure.until_ms is None:
         held, end = "holds it", "-"
     else:

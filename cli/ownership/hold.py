@@ -1,49 +1,49 @@
-"""`stockade hold`: run a command only while this process owns the partitions."""
+"""`stockade hold`: run a command only while a session holds a grant on partitions."""
 
 import sys
 from collections.abc import Sequence
 
 import click
 
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from ..client.fencing import Fence, Session
-from ..client.model import Mode
+from ...client.api.client import Client
+from ...client.config import ClientConfig
+from ...client.session.session import Fence, Session
+from ...partition.api.topics import Mode
+from ..ui.completion_names import TOPIC
+from ..ui.connection import with_config
+from ..ui.exits import FENCED, NOT_RUN, OK, WRITER, explain
+from ..ui.manual import Manual
+from ..ui.parameters import mode_option, partitions_option
 from .child import grace_option, run_while, ttl_option
-from .connection import connected
-from .exits import FENCED, NOT_RUN, OK, WRITER, explain
-from .manual import Manual
-from .modes import mode_option
-from .names import TOPIC
 
 RUN_EXITS = (*WRITER, NOT_RUN)
 RUN_MEANS = {
-    OK: "COMMAND ran to its end; otherwise its exit code is ours, 128 + its number if a signal ended it.",
-    FENCED: "The ownership was lost, and COMMAND was ended.",
+    OK: "COMMAND ended with 0. Any other exit code of COMMAND is passed on; 128 + N if signal N ended it.",
+    FENCED: "The ownership was lost, so COMMAND was ended.",
 }
 
 
 @click.command(
     cls=Manual,
-    short_help="Run a command only while it owns partitions.",
+    short_help="Run a command only while it holds partitions.",
     exits=RUN_EXITS,
     means=RUN_MEANS,
     examples=[
-        ("A nightly job that must never run twice", "stockade hold jobs -- ./run-the-nightly-job"),
+        ("A nightly job that must never run twice at a time", "stockade hold jobs -- ./run-the-nightly-job"),
         (
             "A standby that takes over when the other one dies",
-            "stockade hold jobs --mode wait --partition 0 -- ./worker",
+            "stockade hold jobs --mode WaitForExclusive --partition 0 -- ./worker",
         ),
     ],
 )
 @click.argument("topic", type=TOPIC)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--partition", "partitions", multiple=True, type=click.IntRange(0), help="Repeatable. Default: all.")
+@partitions_option
 @mode_option
-@click.option("--name", default="hold", show_default=True, help="Who this is, shown to others.")
+@click.option("--name", default="hold", show_default=True, help="Name of this holder, shown to others.")
 @ttl_option
 @grace_option
-@connected
+@with_config
 async def hold(
     config: ClientConfig,
     topic: str,
@@ -54,15 +54,15 @@ async def hold(
     ttl_s: float,
     grace_s: float,
 ) -> None:
-    """Own partitions of TOPIC, run COMMAND, and end it with all that it started as soon as they are lost.
+    """Hold partitions of TOPIC while COMMAND runs; end COMMAND and all that it started as soon as they are lost.
 
     COMMAND finds the fencing token in STOCKADE_GRANT, STOCKADE_EPOCH and STOCKADE_SESSION, and TOPIC in STOCKADE_TOPIC:
-    what it appends with the token is refused by the log once somebody else owns the partition, however late the signal
-    comes. Write `--` before COMMAND.
+    appends with this token pass until another holder has the partition; then the log refuses them, even if COMMAND has
+    not noticed yet. Write `--` before COMMAND.
 
-    On Linux that is everything that descends from COMMAND, also what left its session, and also when COMMAND ends by
-    itself or this process is killed; elsewhere, its process group. What another service starts for it (a container
-    engine, cron, systemd) is not ended: give that the token.
+    On Linux all descendants of COMMAND are ended, also those that left its session, and also when COMMAND ends by
+    itself or this process is killed; elsewhere, its process group. Processes that another service starts for it (a
+    container engine, cron, systemd) go on: give them the token.
     """
     async with (
         Client(config) as client,

@@ -2,30 +2,33 @@
 
 import click
 
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from ..client.model import ProducerPair
-from .connection import connected
-from .groups import ROWS_MAX, prefix_option
-from .manual import Manual
-from .names import PRODUCER
-from .output import confirm, output_option, show_json, show_rest, show_table, yes_option
+from ...client.api.client import Client
+from ...partition.api.producers import ProducerPair
+from ..ui.completion_names import PRODUCER
+from ..ui.connection import with_client
+from ..ui.manual import Manual
+from ..ui.output import confirm, output_option, show_json, show_rest, show_result, show_table, yes_option
+from ..ui.parameters import ROWS_MAX, all_option, prefix_option
 
 
 @click.group(short_help="Producer ids and epochs.")
 def producers() -> None:
-    """Producer ids and epochs: what makes a batch that is sent twice be stored once."""
+    """Producer ids and epochs: with them the cluster stores a batch once, however often it is sent."""
 
 
-@producers.command("list", cls=Manual, examples=[("The mirrors", "stockade producers list --prefix mirror")])
+@producers.command(
+    "list",
+    cls=Manual,
+    short_help="List the named producers.",
+    examples=[("The mirrors", "stockade producers list --prefix mirror")],
+)
 @prefix_option
+@all_option
 @output_option
-@connected
-async def list_producers(config: ClientConfig, prefix: str, output: str) -> None:
-    """List the producers with names, at most 1,000, ascending."""
-    async with Client(config) as client:
-        await client.connect()
-        found = await client.producers(prefix, ROWS_MAX)
+@with_client
+async def list_producers(client: Client, prefix: str, internal: bool, output: str) -> None:
+    """List the named producers, at most 1,000, ascending by name, without names that producers drew for one run."""
+    found = await client.producers(prefix, ROWS_MAX, internal=internal)
     if output == "json":
         show_json(found)
         return
@@ -43,17 +46,15 @@ async def list_producers(config: ClientConfig, prefix: str, output: str) -> None
 )
 @click.argument("name", required=False, type=PRODUCER)
 @output_option
-@connected
-async def init(config: ClientConfig, name: str | None, output: str) -> None:
-    """Get a producer id and epoch to write with. With NAME every older instance of it is refused from now on."""
-    async with Client(config) as client:
-        await client.connect()
-        _tell(await client.init_producer(name), output)
+@with_client
+async def init(client: Client, name: str | None, output: str) -> None:
+    """Get a producer id and epoch to write with. With NAME, older instances of it are refused from now on."""
+    _show_pair(await client.init_producer(name), output)
 
 
 @producers.command(
     cls=Manual,
-    short_help="Show what is stored of a producer.",
+    short_help="Show where a producer wrote last.",
     examples=[
         ("Where did it write last?", "stockade producers status mirror"),
         ("By id", "stockade producers status 1001 --output json"),
@@ -61,12 +62,10 @@ async def init(config: ClientConfig, name: str | None, output: str) -> None:
 )
 @click.argument("producer", type=PRODUCER)
 @output_option
-@connected
-async def status(config: ClientConfig, producer: str, output: str) -> None:
-    """Show what is stored of PRODUCER (name or id): on each partition its epoch, last sequence number and offset."""
-    async with Client(config) as client:
-        await client.connect()
-        found = await client.producer(producer)
+@with_client
+async def status(client: Client, producer: str, output: str) -> None:
+    """Show the epoch, the last sequence number and the last offset of PRODUCER (name or id) on each partition."""
+    found = await client.producer(producer)
     if output == "json":
         show_json(found)
         return
@@ -82,23 +81,18 @@ async def status(config: ClientConfig, producer: str, output: str) -> None:
 
 @producers.command(
     cls=Manual,
-    short_help="Refuse the running instance of a producer everywhere.",
+    short_help="Fence the running instance of a producer.",
     examples=[("An instance that hangs somewhere", "stockade producers fence mirror --yes")],
 )
 @click.argument("name", type=PRODUCER)
 @yes_option
 @output_option
-@connected
-async def fence(config: ClientConfig, name: str, output: str, *, yes: bool) -> None:
-    """Refuse the running instance of the producer NAME everywhere from now on. The next one that starts may write."""
-    confirm(f"Refuse the running instance of {name}?", yes)
-    async with Client(config) as client:
-        await client.connect()
-        _tell(await client.fence_producer(name), output)
+@with_client
+async def fence(client: Client, name: str, output: str, *, yes: bool) -> None:
+    """Raise the epoch of the producer NAME: its running instance is refused everywhere; the next one may write."""
+    confirm(f"Fence the running instance of {name}?", yes)
+    _show_pair(await client.fence_producer(name), output)
 
 
-def _tell(pair: ProducerPair, output: str) -> None:
-    if output == "json":
-        show_json(pair)
-    else:
-        click.echo(f"{pair.name or 'anonymous'}: id {pair.producer_id}, epoch {pair.producer_epoch}")
+def _show_pair(pair: ProducerPair, output: str) -> None:
+    show_result(pair, f"{pair.name or 'anonymous'}: id {pair.producer_id}, epoch {pair.producer_epoch}", output)

@@ -1,26 +1,25 @@
-"""`stockade sessions …`: list, open, renew, end."""
+"""`stockade sessions …`: list, describe, open, renew, end."""
 
 import click
 
-from ..client.admin import Client
-from ..client.config import ClientConfig
-from ..client.model import SessionState
-from ..client.reports import HeldGrant, ListedSession
-from .connection import connected
-from .exits import WRITER
-from .groups import ROWS_MAX, prefix_option
-from .manual import Manual
-from .output import count, output_option, seconds, show_json, show_rest, show_table, told
+from ...client.api.client import Client
+from ...partition.api.ownership import HeldGrant, ListedSession
+from ..ui.connection import with_client
+from ..ui.exits import WRITER
+from ..ui.manual import Manual
+from ..ui.output import count, output_option, show_json, show_rest, show_result, show_table
+from ..ui.parameters import ROWS_MAX, Number, prefix_option
+from ..ui.times import seconds
 
 RENEW_TIMEOUT_MS = 10_000
 
 
-@click.group(short_help="Who is there, and what they hold.")
+@click.group(short_help="Programs that hold something, and what they hold.")
 def sessions() -> None:
-    """Who is there: a session stands for a program, and whatever it holds ends with it.
+    """Sessions: each stands for a running program; its grants and resources end with it.
 
-    `hold`, `own` and `produce --exclusive` look after sessions of their own. For scripts of several steps: `open` one,
-    `renew` it before its ttl ends, `end` it. Its id is a secret: whoever has it can write in its name.
+    `hold`, `own` and `produce --exclusive` open and renew their own. A script of several steps must `open` a session,
+    `renew` it before its ttl ends, and `end` it. The id is a secret: with it anyone can write in the session's name.
     """
 
 
@@ -29,7 +28,7 @@ def sessions() -> None:
     cls=Manual,
     short_help="List the live sessions.",
     examples=[
-        ("Who holds something now", "stockade sessions list"),
+        ("Programs that are there now", "stockade sessions list"),
         (
             "Those about to expire",
             "stockade sessions list --output json | jq '.sessions[] | select(.remaining_ms < 2000)'",
@@ -38,12 +37,10 @@ def sessions() -> None:
 )
 @prefix_option
 @output_option
-@connected
-async def list_sessions(config: ClientConfig, prefix: str, output: str) -> None:
-    """List the live sessions, at most 1,000, ascending by the name of the program. Their ids are never shown."""
-    async with Client(config) as client:
-        await client.connect()
-        found = await client.sessions(prefix, ROWS_MAX)
+@with_client
+async def list_sessions(client: Client, prefix: str, output: str) -> None:
+    """List the live sessions, at most 1,000, ascending by the program's name. Session ids are not shown."""
+    found = await client.sessions(prefix, ROWS_MAX)
     if output == "json":
         show_json(found)
         return
@@ -53,17 +50,15 @@ async def list_sessions(config: ClientConfig, prefix: str, output: str) -> None:
 
 @sessions.command(
     cls=Manual,
-    short_help="Show the sessions of a program, and all they hold.",
+    short_help="Show what the sessions of a program hold.",
     examples=[("What the mirrors hold", "stockade sessions describe mirror")],
 )
 @click.argument("client_id")
 @output_option
-@connected
-async def describe(config: ClientConfig, client_id: str, output: str) -> None:
-    """Show the sessions of the program CLIENT_ID with every grant that they hold, and for how long."""
-    async with Client(config) as client:
-        await client.connect()
-        listed = await client.sessions(client_id, ROWS_MAX)
+@with_client
+async def describe(client: Client, client_id: str, output: str) -> None:
+    """Show every session of the program CLIENT_ID, the grants that it holds, and for how long."""
+    listed = await client.sessions(client_id, ROWS_MAX)
     found = [each for each in listed.sessions if each.client_id == client_id]
     if not found:
         raise click.ClickException(f"{client_id} has no live session; `stockade sessions list` shows who has.")
@@ -87,50 +82,42 @@ async def describe(config: ClientConfig, client_id: str, output: str) -> None:
 )
 @click.argument("client_id")
 @click.option(
-    "--ttl", "ttl_s", default=30.0, show_default=True, type=click.FloatRange(1, 300), help="Seconds it lives unrenewed."
+    "--ttl",
+    "ttl_s",
+    default=30.0,
+    show_default=True,
+    type=Number(1, 300),
+    help="Seconds that the session lives without a renewal.",
 )
 @output_option
-@connected
-async def open_session(config: ClientConfig, client_id: str, ttl_s: float, output: str) -> None:
-    """Open a session under the name CLIENT_ID, and print its id. It ends by itself when nobody renews it."""
-    async with Client(config) as client:
-        await client.connect()
-        opened = await client.open_session(client_id, int(ttl_s * 1000))
-    if output == "json":
-        show_json(opened)
-    else:
-        click.echo(opened.session)
+@with_client
+async def open_session(client: Client, client_id: str, ttl_s: float, output: str) -> None:
+    """Open a session for the program CLIENT_ID and print its id. It ends by itself when it is not renewed in time."""
+    opened = await client.open_session(client_id, int(ttl_s * 1000))
+    show_result(opened, opened.session, output)
 
 
 @sessions.command(cls=Manual, exits=WRITER, examples=[("Between two steps", 'stockade sessions renew "$SESSION"')])
 @click.argument("session")
 @output_option
-@connected
-async def renew(config: ClientConfig, session: str, output: str) -> None:
-    """Give SESSION its full ttl again, from now. Exit code 5 when it has ended, and with it what it held."""
-    async with Client(config) as client:
-        await client.connect()
-        renewed = await client.renew_session(session, min(RENEW_TIMEOUT_MS, config.request_timeout_ms))
-    _tell(renewed, output)
+@with_client
+async def renew(client: Client, session: str, output: str) -> None:
+    """Give SESSION its full ttl again, from now. Exit code 5 if it has ended: then all that it held is lost."""
+    renewed = await client.renew_session(session, min(RENEW_TIMEOUT_MS, client.config.request_timeout_ms))
+    show_result(renewed, f"{renewed.client_id}: {seconds(renewed.remaining_ms)} left", output)
 
 
 @sessions.command(cls=Manual, examples=[("At the end", 'stockade sessions end "$SESSION"')])
 @click.argument("session")
 @output_option
-@connected
-async def end(config: ClientConfig, session: str, output: str) -> None:
-    """End SESSION: everything that it holds is free when this returns. Safe for one that is gone.
+@with_client
+async def end(client: Client, session: str, output: str) -> None:
+    """End SESSION. When this returns, everything that it held is free. Safe if it has ended already.
 
-    To throw out somebody whose id you do not have, fence what they hold: `stockade fence TOPIC`.
+    To evict a holder whose session id you do not have, use `stockade fence TOPIC`.
     """
-    async with Client(config) as client:
-        await client.connect()
-        await client.close_session(session)
-    told({"session": session, "ended": True}, "ended", output)
-
-
-def _tell(state: SessionState, output: str) -> None:
-    told(state, f"{state.client_id}: {seconds(state.remaining_ms)} left", output)
+    await client.close_session(session)
+    show_result({"session": session, "ended": True}, "ended", output)
 
 
 def _row(session: ListedSession) -> tuple[object, ...]:

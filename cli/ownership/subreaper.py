@@ -1,12 +1,13 @@
 """The process between `stockade hold` or `own` and COMMAND: nothing that COMMAND started outlives it.
 
-Run by its path, with the standard library alone, so that it costs little. It is the subreaper of all that COMMAND
-starts (Linux): whoever leaves COMMAND's session or process group, or loses its parent, stays a descendant of this
-process, and is found and ended with the rest. Other systems have no subreapers: there it ends the process group.
+It is run by its path and imports the standard library alone, so that it starts fast. It is the subreaper of all that
+COMMAND starts (Linux): a process that leaves COMMAND's session or process group, or loses its parent, stays a
+descendant of this process, which finds and ends it with the rest. Other systems have no subreapers: there this process
+ends the process group.
 
-It obeys a pipe. A byte: that signal for COMMAND's process group; 0: end everything. The end of the pipe (whoever holds
-its other end died, be it by SIGKILL): end everything at once. It has COMMAND's exit code, 128 + the number of a signal.
-It must never start anything but COMMAND.
+It takes orders from a socket, a byte each: a signal number is sent to COMMAND's process group; 0 ends everything. At
+end of file (the parent died, perhaps by SIGKILL) it ends everything at once. Its exit code is COMMAND's, or 128 + the
+number of the signal that ended COMMAND. It must never start anything but COMMAND.
 """
 
 import ctypes
@@ -24,14 +25,14 @@ from pathlib import Path
 END = 0
 NOT_RUN = 127
 KILLED_WAIT_S = 10.0
-"""After SIGKILL: only a process that the kernel cannot let go (a dead disk) is still there then, and is named."""
+"""How long to wait after SIGKILL. A process that is still there is stuck in the kernel (a dead disk): it is named."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KILL_AGAIN_S = 0.05
 
 
-class Brood:
-    """COMMAND and everything that it started. ``code``: COMMAND's exit code, None while it runs."""
+class ProcessTree:
+    """COMMAND and all its descendants. ``code``: COMMAND's exit code, None while it runs."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._woken = _wakes_at_a_death()
@@ -43,10 +44,10 @@ class Brood:
         )
         self.code: int | None = None
         self.is_gone: bool = False
-        """Nobody is left, orphans included."""
+        """No descendant is left, orphans included."""
 
     def wait(self, seconds: float | None, control: int | None = None) -> bytes | None:
-        """Until somebody ends or the seconds have passed: None; or until an order comes by ``control``."""
+        """Wait until a child ends or the seconds have passed (None), or an order comes from ``control``."""
         watched = [self._woken.fileno()] + ([] if control is None else [control])
         ready, _, _ = select.select(watched, [], [], seconds)
         order = None if control is None or control not in ready else os.read(control, 1)
@@ -67,21 +68,21 @@ class Brood:
         self.is_gone = True
 
     def signal_group(self, number: int) -> None:
-        """To COMMAND and those that did not leave its process group."""
+        """Signal COMMAND and the processes that did not leave its process group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._command.pid, number)
 
     def end(self, grace_s: float) -> list[int]:
-        """SIGTERM, time to end, then SIGKILL until nobody is left. Answers who is there all the same."""
+        """SIGTERM, ``grace_s`` to end, then SIGKILL. Returns the pids that are left all the same."""
         deadline = time.monotonic() + grace_s
         if not self.is_gone and grace_s > 0:
             self._signal_all(signal.SIGTERM)
         while not self.is_gone and (left := deadline - time.monotonic()) > 0:
             self.wait(left)
         deadline = time.monotonic() + KILLED_WAIT_S
-        self.signal_group(signal.SIGKILL)  # where there are no subreapers this is all that can be done
+        self.signal_group(signal.SIGKILL)  # without subreapers no more can be done
         while not self.is_gone and time.monotonic() < deadline:
-            self._signal_all(signal.SIGKILL)  # again and again: what was being started was not listed yet
+            self._signal_all(signal.SIGKILL)  # repeated: a process that is being started may not be listed yet
             self.wait(_KILL_AGAIN_S)
         return [] if self.is_gone else list(descendants(os.getpid()))
 
@@ -92,7 +93,7 @@ class Brood:
 
 
 def descendants(ancestor: int) -> Iterator[int]:
-    """Children, their children, and so on, as they are now; none where there is no /proc."""
+    """Pids of children, their children, and so on, as they are now; none without /proc."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -105,7 +106,7 @@ def descendants(ancestor: int) -> Iterator[int]:
 
 
 def _wakes_at_a_death() -> socket.socket:
-    """Readable after each SIGCHLD."""
+    """A socket that becomes readable after each SIGCHLD."""
     woken, waking = socket.socketpair()
     woken.setblocking(False)
     waking.setblocking(False)
@@ -115,7 +116,7 @@ def _wakes_at_a_death() -> socket.socket:
 
 
 def _die_with_parent() -> None:
-    """Whatever ends this process, COMMAND does not go on alone."""
+    """The kernel kills COMMAND when this process ends, also by SIGKILL."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -124,30 +125,30 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value)
 
 
-def _obey(brood: Brood, control: int, grace_s: float) -> float:
-    """Until COMMAND has ended or shall end; answers the grace that is left to the others, in seconds."""
-    while brood.code is None:
-        order = brood.wait(None, control)
+def _obey(tree: ProcessTree, control: int, grace_s: float) -> float:
+    """Obey orders until COMMAND has ended or must end. Returns the grace for the remaining processes, in seconds."""
+    while tree.code is None:
+        order = tree.wait(None, control)
         if order == b"":
             return 0.0
         if order == bytes([END]):
             return grace_s
         if order is not None:
-            brood.signal_group(order[0])
+            tree.signal_group(order[0])
     return grace_s
 
 
 def main(control: int, grace_s: float, command: Sequence[str]) -> int:
-    """Run it; answers the exit code."""
+    """Run COMMAND; return the exit code."""
     try:
-        brood = Brood(command)
+        tree = ProcessTree(command)
     except OSError as error:
         print(f"Error: {command[0]}: {error.strerror}", file=sys.stderr)  # noqa: T201
         return NOT_RUN
-    left = brood.end(_obey(brood, control, grace_s))
+    left = tree.end(_obey(tree, control, grace_s))
     if left:
         print(f"Error: not even SIGKILL ended {', '.join(map(str, left))}", file=sys.stderr)  # noqa: T201
-    return brood.code if brood.code is not None else 128 + signal.SIGKILL
+    return tree.code if tree.code is not None else 128 + signal.SIGKILL
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Arguments that complete themselves: names of topics, nodes and groups, asked of a running cluster.
+"""Arguments that complete themselves in a shell: names of topics, groups, producers and nodes of a running cluster.
 
-Quick and safe: one short request to each of a few nodes at most, and silence when something is wrong. Nothing is sent
-with a token or to anything but what --url, or STOCKADE_URL, names.
+At most COMPLETION_NODES_MAX nodes of --url, or STOCKADE_URL, get one short request each, without a token. If none
+answers, nothing is completed and nothing is printed.
 """
 
 import os
@@ -11,10 +11,9 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from ..client.access import Access
-from ..client.config import DEFAULT_BOOTSTRAP
-from ..client.plain_http import PlainHttp
-from ..partition.errors import StockadeError
+from ...client.blocking.http import PlainHttp
+from ...client.config import DEFAULT_BOOTSTRAP, Credentials, base_urls
+from ...partition.errors import StockadeError
 
 COMPLETION_TIMEOUT_S = 0.5
 COMPLETION_NODES_MAX = 2
@@ -22,7 +21,7 @@ _FIELDS = {"topics": "name", "groups": "group", "producers": "name"}
 
 
 class Known(click.ParamType[str]):
-    """A name of one of the lists that the cluster gives: ``topics``, ``groups``, ``producers``, or ``nodes``."""
+    """A name of one ``kind``: topics, groups, producers or nodes."""
 
     name = "text"
 
@@ -30,22 +29,20 @@ class Known(click.ParamType[str]):
         self._kind = kind
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Any text: the cluster knows better."""
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Names that begin so."""
         url = ctx.params.get("url") or os.environ.get("STOCKADE_URL") or ",".join(DEFAULT_BOOTSTRAP)
-        return [CompletionItem(name) for name in asked(url, self._kind) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in fetch_names(url, self._kind) if name.startswith(incomplete)]
 
 
-def asked(url: str, kind: str) -> list[str]:
-    """The names that the first node tells which answers; none when none does."""
-    http = PlainHttp(Access(), COMPLETION_TIMEOUT_S)
+def fetch_names(url: str, kind: str) -> list[str]:
+    """The names of one kind, from the first node that answers; none if no node does."""
+    http = PlainHttp(Credentials(), COMPLETION_TIMEOUT_S, COMPLETION_TIMEOUT_S)
     try:
-        for node in url.split(",")[:COMPLETION_NODES_MAX]:
+        for node in base_urls(url)[:COMPLETION_NODES_MAX]:
             try:
-                return sorted(_names(http, node.strip().rstrip("/"), kind))
+                return sorted(_request_names(http, node, kind))
             except (StockadeError, OSError, ValueError, KeyError, msgspec.MsgspecError):
                 continue
     finally:
@@ -53,7 +50,7 @@ def asked(url: str, kind: str) -> list[str]:
     return []
 
 
-def _names(http: PlainHttp, node: str, kind: str) -> Iterable[str]:
+def _request_names(http: PlainHttp, node: str, kind: str) -> Iterable[str]:
     path = "/v1/cluster" if kind == "nodes" else f"/v1/{kind}"
     answer = msgspec.json.decode(http.request(node, "GET", path).body, type=dict[str, object])
     found = answer[kind]

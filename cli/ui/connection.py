@@ -1,4 +1,4 @@
-"""The options that all commands share which ask a cluster, checked together: one place, one meaning."""
+"""The options of all commands that talk to a cluster, and how such a command runs and ends."""
 
 import functools
 import os
@@ -11,14 +11,15 @@ from typing import Any
 import click
 import uvloop
 
-from ..client.config import BOUNDS, DEFAULT_BOOTSTRAP, ClientConfig, InvalidConfig
-from ..partition.errors import StockadeError
+from ...client.api.client import Client
+from ...client.config import BOUNDS, DEFAULT_BOOTSTRAP, ClientConfig, InvalidConfig
+from ...partition.errors import StockadeError
 from .exits import INTERRUPTED, fail
 from .manual import Adding, Connection
 
 TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX = 30.0, 0.1, 3600.0
 ATTEMPTS_MIN = 3
-"""A node that hangs leaves time to ask so many in all."""
+"""The time of one attempt leaves room for this many within --timeout, in case a node hangs."""
 
 OPTIONS: list[Adding] = [
     click.option(
@@ -28,8 +29,9 @@ OPTIONS: list[Adding] = [
         envvar="STOCKADE_URL",
         show_envvar=True,
         default=",".join(DEFAULT_BOOTSTRAP),
-        help="Base URL of a node, or several separated by commas; the other nodes are learned from it. Default: the"
-        " nodes of a local cluster, ports 7101 to 7103.",
+        help="Base URL of a node, or several separated by commas; the command learns of the other nodes from it."
+        " Without a scheme it is http: localhost:7101."
+        " Default: the nodes of a local cluster, ports 7101 to 7103.",
     ),
     click.option(
         "--timeout",
@@ -41,7 +43,7 @@ OPTIONS: list[Adding] = [
         show_default=True,
         type=float,
         metavar="SECONDS",
-        help="How long to go on trying while the cluster does not decide, 0.1 to 3600.",
+        help="How long to retry while the cluster gives no decision, 0.1 to 3600.",
     ),
     click.option(
         "--token-file",
@@ -49,7 +51,7 @@ OPTIONS: list[Adding] = [
         envvar="STOCKADE_TOKEN_FILE",
         show_envvar=True,
         metavar="FILE",
-        help="File with the bearer token of a cluster that wants one; or STOCKADE_TOKEN holds it.",
+        help="File with a bearer token, if the cluster needs one. Or put the token into STOCKADE_TOKEN.",
     ),
     click.option(
         "--ca",
@@ -57,7 +59,7 @@ OPTIONS: list[Adding] = [
         envvar="STOCKADE_CA",
         show_envvar=True,
         metavar="FILE",
-        help="PEM file of the authorities to trust for https, in place of the system's.",
+        help="PEM file of the authorities to trust for https. Default: those of the system.",
     ),
     click.option(
         "--certificate",
@@ -65,7 +67,7 @@ OPTIONS: list[Adding] = [
         envvar="STOCKADE_CERTIFICATE",
         show_envvar=True,
         metavar="FILE",
-        help="PEM file that proves who you are, where that is asked.",
+        help="PEM file of a client certificate, if the cluster needs one.",
     ),
     click.option(
         "--key",
@@ -73,13 +75,29 @@ OPTIONS: list[Adding] = [
         envvar="STOCKADE_KEY",
         show_envvar=True,
         metavar="FILE",
-        help="PEM file of its private key. Default: it is in the same file.",
+        help="PEM file of its private key. Default: the key is in the file of the certificate.",
     ),
 ]
 
 
-def connected(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a coroutine function with a first parameter ``config`` the body of a command with the common options."""
+def with_client(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Like ``with_config``; the first parameter is a client that has reached the cluster, open while the body runs."""
+
+    @functools.wraps(command)
+    async def body(config: ClientConfig, *args: Any, **options: Any) -> None:
+        async with Client(config) as client:
+            await client.connect()
+            await command(client, *args, **options)
+
+    return with_config(body)
+
+
+def with_config(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make a coroutine function the body of a command with the connection options.
+
+    Its first parameter is the client's configuration. A refusal is explained on standard error and decides the exit
+    code; so does Ctrl-C.
+    """
 
     @functools.wraps(command)
     def run(
@@ -100,7 +118,7 @@ def connected(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
-            # Whoever read our output has had enough. What is still buffered has nowhere to go.
+            # The reader of our output, such as `head`, has closed it: what is still buffered cannot be written.
             sys.stdout = None
             sys.exit(0)
 
@@ -108,7 +126,7 @@ def connected(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
 
 
 def configured(url: str, timeout_s: float, token_file: str | None, files: dict[str, str | None]) -> ClientConfig:
-    """The client's configuration. Raises click.UsageError with every fault."""
+    """The client's configuration. Raises click.UsageError that lists every fault."""
     faults = []
     if not TIMEOUT_S_MIN <= timeout_s <= TIMEOUT_S_MAX:
         faults.append(f"--timeout: {timeout_s} is not from {TIMEOUT_S_MIN} to {TIMEOUT_S_MAX:g} seconds")
@@ -130,11 +148,10 @@ def configured(url: str, timeout_s: float, token_file: str | None, files: dict[s
 
 def _config(url: str, timeout_ms: int, given: dict[str, str]) -> ClientConfig:
     defaults = ClientConfig(token=None)
-    urls = tuple(each.strip().rstrip("/") for each in url.split(","))
     settings: dict[str, Any] = {"token": os.environ.get("STOCKADE_TOKEN") or None} | given
     return replace(
         defaults,
-        bootstrap=urls,
+        bootstrap=url,
         request_timeout_ms=_one_attempt_ms(timeout_ms, defaults.request_timeout_ms),
         delivery_timeout_ms=min(timeout_ms + defaults.linger_ms, BOUNDS["delivery_timeout_ms"][1]),
         **settings,
@@ -157,6 +174,6 @@ def _listed(faults: list[str]) -> Iterator[str]:
     if len(faults) == 1:
         yield faults[0]
         return
-    yield "several things are wrong:"
+    yield "several options are wrong:"
     for fault in faults:
         yield f"  - {fault}"

@@ -14,20 +14,18 @@ _Command = TypeVar("_Command", bound=Callable[..., Any] | click.Command)
 
 
 class Adding(Protocol):
-    """What gives a command an option or an argument, as ``click.option`` makes it."""
+    """A decorator that adds an option or an argument to a command, as ``click.option`` makes it."""
 
-    def __call__(self, command: _Command, /) -> _Command:
-        """The command with it."""
-        ...
+    def __call__(self, command: _Command, /) -> _Command: ...
 
 
 class Connection(click.Option):
-    """An option that every command has which asks a cluster; shown in a section of its own."""
+    """An option of every command that talks to a cluster; help shows these in a section of their own."""
 
 
 class Explained(click.Command):
-    """``examples``: (what it is for, command line) each. ``exits``: the codes it may end with; ``means`` says more of
-    some of them.
+    """A command with examples, (purpose, command line) each, and ``exits``: the codes with which it may end. ``means``
+    replaces what some of these codes mean.
     """
 
     def __init__(
@@ -43,7 +41,7 @@ class Explained(click.Command):
         self.exits: dict[int, str] = {code: MEANINGS[code] for code in exits} | dict(means or {})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What belongs to the command first, then what all have in common."""
+        """The options of this command, then those of the connection."""
         sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Connection": []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
@@ -57,7 +55,6 @@ class Explained(click.Command):
             self.format_commands(ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples, then exit codes."""
         if self.examples:
             with formatter.section("Examples"):
                 for number, (purpose, line) in enumerate(self.examples):
@@ -76,4 +73,4 @@ class Manual(Explained):
 
 
 class ManualGroup(Explained, click.Group):
-    """A command that has commands, and does something without one."""
+    """A command that has subcommands, and does something without one."""

@@ -1,9 +1,10 @@
-"""How facts are shown: a table for people, one JSON document or a line for each for programs.
+"""How commands print facts: a table for people; one JSON document, or one on each line, for programs.
 
-Nothing is decorated unless standard output is a terminal; NO_COLOR is obeyed. JSON has the names and units of the
-HTTP interface (docs/openapi.yaml), and fields may be added, never renamed.
+Output has colours only on a terminal, and NO_COLOR turns them off. JSON has the names and units of the HTTP interface
+(docs/openapi.yaml); fields may be added, never renamed.
 """
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,39 +15,82 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from ...client.api.tail import TailRecord
+from ...client.consumer.records import ConsumedRecord
+from ...partition.api.records import text_or_base64
 from .manual import Adding
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
+def _as_json(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.params["output"] = "json"
+
+
+json_option: Adding = click.option(
+    "--json", is_flag=True, expose_value=False, callback=_as_json, help="The same as --output json."
+)
+"""Comes after an eager option ``output``, whose value it replaces."""
+
+
+@contextmanager
+def without_warnings_of_the_client() -> Iterator[None]:
+    """For commands that stop nodes on purpose: that these do not answer is no news."""
+    log = logging.getLogger("stockade.client")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
 def output_option(function: _Function) -> _Function:
-    """Adds --output to a command; its parameter is ``output``."""
-    option = click.option(
+    """Add --output, and its short form --json, to a command; its parameter is ``output``."""
+    output = click.option(
         "--output",
         type=click.Choice(["table", "json"]),
         default="table",
         show_default=True,
+        is_eager=True,
         help="table: for people. json: one document on one line, with the names and units of the HTTP interface.",
     )
-    return option(function)
+    return output(json_option(function))
 
 
-yes_option: Adding = click.option("--yes", is_flag=True, help="Do not ask. Without a terminal nothing is asked anyway.")
+def stdout_console() -> Console:
+    """Where commands print more than facts. It wraps lines and has colours only on a terminal."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+yes_option: Adding = click.option("--yes", is_flag=True, help="Do not ask. Without a terminal the command never asks.")
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask whoever sits at the terminal. Ends the command when the answer is no."""
+    """Ask on the terminal, if standard input is one. Ends the command when the answer is no."""
     if not yes and sys.stdin.isatty():
         click.confirm(question, abort=True, err=True)
 
 
 def show_json(facts: object) -> None:
-    """One line."""
+    """Print one document on one line."""
     click.echo(msgspec.json.encode(facts).decode())
 
 
-def told(facts: object, text: str, output: str) -> None:
-    """What was done: ``facts`` for programs, ``text`` for people."""
+def record_object(record: ConsumedRecord | TailRecord) -> dict[str, object]:
+    """A record as HTTP answers it."""
+    return {
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        **text_or_base64("key", record.key),
+        **text_or_base64("value", record.value),
+        "headers": [{"key": name, **text_or_base64("value", value)} for name, value in record.headers],
+    }
+
+
+def show_result(facts: object, text: str, output: str) -> None:
+    """Print the result of a command: ``facts`` as JSON, or ``text`` for people."""
     if output == "json":
         show_json(facts)
     else:
@@ -54,10 +98,7 @@ def told(facts: object, text: str, output: str) -> None:
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns aligned with blanks: easy to read, and to cut with other tools.
-
-    On a terminal that is too narrow long cells are folded; nothing is left out.
-    """
+    """Print columns aligned with blanks, which other tools can cut. A narrow terminal folds long cells."""
     cells = [[str(cell) for cell in row] for row in rows]
     text = table(headings, cells)
     if not sys.stdout.isatty():
@@ -74,13 +115,13 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def show_rest(number: int) -> None:
-    """Say how many rows a list that --prefix narrows has not shown, if there are any."""
+    """Print how many rows of a list were left out, if any were."""
     if number > 0:
         click.echo(f"and {number:,} more; --prefix chooses")
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """The table as it is without a terminal."""
+    """The table as text, for output that is no terminal."""
     cells = [[str(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
@@ -89,21 +130,13 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Say on standard error that work is under way, if that is a terminal."""
+    """Show on standard error that work is under way, if it is a terminal."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield
         return
     with console.status(what):
         yield
-
-
-def seconds(milliseconds: int) -> str:
-    """A time for people: ``7.3 s``, ``12 min``, ``5.2 h``, ``3.1 d``."""
-    for unit, size, until in (("s", 1_000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48)):
-        if milliseconds / size < until:
-            return f"{milliseconds / size:.1f} {unit}"
-    return f"{milliseconds / 86_400_000:.1f} d"
 
 
 def count(number: int, noun: str) -> str:

@@ -1,24 +1,24 @@
-"""A fetched piece of a partition: Arrow batches and the offsets they stand at. Pure; shared by both clients."""
+"""A fetched part of a partition: Arrow batches and their offsets. Pure; both clients use it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from ..partition.errors import CorruptMessage
+from ...partition.errors import CorruptMessage
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
-"""Content type of batches, both ways."""
+"""Content type of batches in requests and answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole batches as they were stored; the first row has ``base_offset``, which may be below the offset asked for.
+    """Whole batches as they are stored. ``base_offset`` is the first row's offset, at most the offset asked for.
 
-    ``next_offset``: where to go on. ``log_start``, ``log_end``: the partition's bounds at the time of the answer.
-    ``stale``: a replica answered without asking the leader. ``leader``: base URL of the partition's leader, if told.
-    ``origins``: a row for each batch, when they were asked for: count, producer_id, producer_epoch, first_sequence
-    (null without a producer), writer_epoch.
+    ``next_offset``: the offset to fetch next. ``log_start``, ``log_end``: first retained offset, and next offset to be
+    written, when it was answered. ``stale``: a replica answered without asking the leader. ``leader``: base URL of the
+    partition's leader, None if unknown. ``origins``: with ``meta``, a row for each batch: count, producer_id,
+    producer_epoch, first_sequence (null without a producer), writer_epoch.
     """
 
     base_offset: int
@@ -41,9 +41,9 @@ class Fetched:
 
 
 def fetched(header: Callable[[str], str | None], body: bytes, *, meta: bool = False) -> Fetched:
-    """Read an Arrow answer; ``header`` looks one up by its name, ``meta`` says that origins were asked for.
+    """Decode an Arrow answer. ``header`` looks up a header by its name; ``meta``: origins were asked for.
 
-    Raises CorruptMessage when it makes no sense.
+    Raises CorruptMessage for any other answer.
     """
     try:
         source = pa.BufferReader(body)

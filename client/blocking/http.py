@@ -1,7 +1,7 @@
-"""HTTP with the standard library alone: single attempts, over connections that are kept.
+"""HTTP with the standard library alone: single attempts over persistent connections.
 
-For places where nothing but Python is installed, such as Spark's executors. It never repeats a request, and tells an
-unknown outcome (RequestTimedOut) from a refusal. Not safe for several threads.
+For places where only Python is installed, such as Spark's executors. It never repeats a request, and distinguishes an
+unknown outcome (RequestTimedOut) from a refusal. Not thread-safe.
 """
 
 import http.client
@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..partition.errors import RequestTimedOut
-from .access import Access
-from .errors import ClusterUnreachable, refusal_of
+from ...partition.errors import RequestTimedOut
+from ..config import Credentials
+from ..errors import ClusterUnreachable, refusal_of
+from ..home import Home
 
 
 class PlainAnswer(NamedTuple):
@@ -26,22 +27,27 @@ class PlainAnswer(NamedTuple):
 class PlainHttp:
     """Connections to nodes, by base URL."""
 
-    def __init__(self, access: Access, timeout_s: float) -> None:
-        """``timeout_s`` is for connecting, and for each wait for bytes of an answer."""
-        self._access = access
+    def __init__(self, credentials: Credentials, timeout_s: float, connect_timeout_s: float) -> None:
+        """``timeout_s``: each wait for bytes of an answer. ``connect_timeout_s``: each wait while connecting."""
+        self._credentials = credentials
         self._timeout_s = timeout_s
+        self._connect_timeout_s = connect_timeout_s
         self._connections: dict[str, http.client.HTTPConnection] = {}
+        self._home = Home()
         self._context: ssl.SSLContext | None = None
 
     def request(
         self, node: str, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> PlainAnswer:
-        """One attempt. Raises the refusal; ClusterUnreachable when nothing was sent; RequestTimedOut when the outcome
-        is unknown.
+        """A single attempt.
+
+        Raises the refusal; ClusterUnreachable when nothing was sent; RequestTimedOut when the outcome is unknown.
         """
-        connection = self._connected(node)
+        connection = self.connected(node)
         try:
-            connection.request(method, urlsplit(node).path + path, body, {**self._access.headers(), **(headers or {})})
+            connection.request(
+                method, urlsplit(node).path + path, body, {**self._credentials.headers(), **(headers or {})}
+            )
             response = connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -57,23 +63,33 @@ class PlainHttp:
             connection.close()
         self._connections.clear()
 
-    def _connected(self, node: str) -> http.client.HTTPConnection:
+    def connected(self, node: str) -> http.client.HTTPConnection:
+        """The open connection to a node. Raises ClusterUnreachable if there can be none."""
+        if self._home.is_elsewhere:
+            # The parent goes on with its connections; two processes would read each other's answers.
+            self._connections, self._home = {}, Home()
         connection = self._connections.get(node)
         if connection is None:
             connection = self._connections[node] = self._made(node)
         if connection.sock is None:
             try:
-                connection.connect()
+                self._connect(connection)
             except OSError as error:
+                connection.close()
                 raise ClusterUnreachable(f"{node}: {error}") from error
         return connection
+
+    def _connect(self, connection: http.client.HTTPConnection) -> None:
+        connection.connect()
+        connection.sock.settimeout(self._timeout_s)
 
     def _made(self, node: str) -> http.client.HTTPConnection:
         parts = urlsplit(node)
         if parts.scheme != "https":
-            return http.client.HTTPConnection(parts.netloc, timeout=self._timeout_s)
+            return http.client.HTTPConnection(parts.netloc, timeout=self._connect_timeout_s)
         if self._context is None:
-            self._context = self._access.context()
+            self._context = self._credentials.context()
         kind: Any = http.client.HTTPSConnection
-        connection: http.client.HTTPConnection = kind(parts.netloc, timeout=self._timeout_s, context=self._context)
+        timeout_s = self._connect_timeout_s
+        connection: http.client.HTTPConnection = kind(parts.netloc, timeout=timeout_s, context=self._context)
         return connection

@@ -1,7 +1,7 @@
 """A small blocking reader for places without an event loop, such as Spark's executors. It can be pickled.
 
-It needs the standard library and pyarrow, nothing else. Reads only, so any node may be asked again after any failure.
-It must never be used for writing: repetition there needs the producer's care.
+It needs the standard library and pyarrow. It only reads, so every request may be repeated at any node; writing needs a
+producer (or writer.py), which makes repetitions harmless.
 """
 
 import json
@@ -11,23 +11,26 @@ from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
-from ..partition.errors import StockadeError
-from .access import Access
-from .config import DEFAULT_BOOTSTRAP, Bootstrap, ClientConfig
-from .fetched import ARROW_STREAM, Fetched, fetched
-from .plain_http import PlainAnswer, PlainHttp
-from .retry import backoff_s, is_momentary
+from ...partition.errors import StockadeError
+from ..api.fetched import ARROW_STREAM, Fetched, fetched
+from ..config import Bootstrap, ClientConfig, Credentials
+from ..errors import ClusterUnreachable
+from .http import PlainAnswer, PlainHttp
+from .waiting import Waiting
+
+CONNECT_PATIENCE_MS = 10_000
+"""How long ``connect`` goes on while no node can be connected to."""
 
 
 class PartitionLeader(NamedTuple):
-    """A partition, and the base URL of its leader; None while there is none."""
+    """A partition, and the base URL of its leader; None while none is known."""
 
     partition: int
     leader: str | None
 
 
 class TopicLeaders(NamedTuple):
-    """A topic; ``topic_id`` tells incarnations of a name apart."""
+    """A topic and its leaders; ``topic_id`` tells it from a deleted topic of the same name."""
 
     name: str
     topic_id: int
@@ -35,43 +38,72 @@ class TopicLeaders(NamedTuple):
 
 
 class BlockingClient:
-    """Reads from one cluster, one request at a time. ``bootstrap`` as for Client. Not safe for several threads."""
+    """Reads from one cluster, one request at a time. Not thread-safe.
 
-    def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, access: Access | None = None) -> None:
+    ``bootstrap`` as for `Client`. ``credentials`` None: those of the configuration. Requests are repeated for
+    ``delivery_timeout_ms`` while there is no leader, no answer, or overload.
+    """
+
+    def __init__(self, bootstrap: Bootstrap | None = None, credentials: Credentials | None = None) -> None:
         self.config: ClientConfig = ClientConfig.of(bootstrap)
-        self.access: Access = access or Access()
-        self._http = PlainHttp(self.access, self.config.request_timeout_ms / 1000)
+        self.credentials: Credentials = credentials or self.config.credentials()
+        self._http = PlainHttp(
+            self.credentials, self.config.request_timeout_ms / 1000, self.config.connect_timeout_ms / 1000
+        )
         self._node = self.config.bootstrap[0]
 
-    def __reduce__(self) -> tuple[type["BlockingClient"], tuple[ClientConfig, Access]]:
-        return BlockingClient, (self.config, self.access)
+    def __reduce__(self) -> tuple[type["BlockingClient"], tuple[ClientConfig, Credentials]]:
+        return BlockingClient, (self.config, self.credentials)
+
+    def connect(self, patience_ms: int = CONNECT_PATIENCE_MS) -> None:
+        """Connect to a node of ``bootstrap``. No other method needs this: it tells early whether there is a cluster.
+
+        Raises ClusterUnreachable, with a reason for each node, when no node can be connected to for ``patience_ms``; 0:
+        after one attempt at each. The attempt under way then may last ``connect_timeout_ms`` for each node.
+        """
+        waiting = Waiting("connecting to the cluster", patience_ms / 1000, self.config)
+        while True:
+            for node in self.config.bootstrap:
+                try:
+                    self._http.connected(node)
+                except ClusterUnreachable as error:
+                    waiting.failed(node, error)
+                else:
+                    self._node = node
+                    waiting.answered()
+                    return
+            tried = ", ".join(f"{node} ({why})" for node, why in waiting.reasons.items())
+            unreachable = ClusterUnreachable(
+                f"no node can be connected to: {tried}. Start the cluster, or correct its addresses"
+            )
+            time.sleep(waiting.pause_s(unreachable))
 
     def topics(self) -> list[str]:
         """Names of all topics, ascending."""
         return [each["name"] for each in self._json("/v1/topics")["topics"]]
 
     def topic(self, name: str) -> TopicLeaders:
-        """Incarnation and leaders. Raises UnknownTopicOrPartition."""
+        """A topic's id and leaders. Raises UnknownTopicOrPartition."""
         answer = self._json(f"/v1/topics/{quote(name, safe='')}")
         leaders = [PartitionLeader(each["partition"], each["leader"]) for each in answer["partitions"]]
         return TopicLeaders(answer["name"], answer["topic_id"], leaders)
 
     def offsets(self, topic: str, partition: int, topic_id: int | None = None) -> tuple[int, int]:
-        """(first retained offset, next offset to be written)."""
+        """The first retained offset, and the next offset to be written (log start and log end)."""
         answer = self._offsets(topic, partition, "latest", topic_id)
         return answer["log_start"], answer["log_end"]
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int, topic_id: int | None = None) -> int | None:
-        """Offset of the first record at or after ``timestamp_ms``; None when there is none."""
+        """The offset of the first record at or after ``timestamp_ms`` (Unix time); None if there is none."""
         offset: int = self._offsets(topic, partition, timestamp_ms, topic_id)["offset"]
         return None if offset < 0 else offset
 
     def fetch_arrow(
         self, topic: str, partition: int, offset: int, max_bytes: int | None = None
     ) -> tuple[int, list[pa.RecordBatch]]:
-        """Whole batches from ``offset`` on and the offset of the first row: at most ``offset``, so skip rows before it.
+        """The first row's offset, and whole batches, of which the first contains ``offset``: skip the rows before it.
 
-        An empty list at the log end. ``max_bytes`` None: the configuration's. Raises OffsetOutOfRange.
+        No batches at the log's end. ``max_bytes`` None: ``fetch_bytes_max``. Raises OffsetOutOfRange.
         """
         answer = self.fetch(topic, partition, offset, max_bytes)
         return answer.base_offset, answer.batches
@@ -86,9 +118,9 @@ class BlockingClient:
         topic_id: int | None = None,
         meta: bool = False,
     ) -> Fetched:
-        """As ``fetch_arrow``, with the bounds of the log, and with ``meta`` who wrote each batch.
+        """As ``fetch_arrow``, with the log's bounds, and with ``meta`` the producer of each batch.
 
-        Raises also InconsistentTopicId, for a topic made anew.
+        Raises InconsistentTopicId, too, when the topic has another id than ``topic_id``.
         """
         query = {"offset": offset, "max_bytes": max_bytes or self.config.fetch_bytes_max} | _guard(topic_id)
         query |= {"origins": "true"} if meta else {}
@@ -106,17 +138,17 @@ class BlockingClient:
         return json.loads(self._get(path).body)
 
     def _get(self, path: str, **headers: str) -> PlainAnswer:
-        deadline_s = time.monotonic() + self.config.delivery_timeout_ms / 1000
-        attempts = 0
+        waiting = Waiting(f"GET {path.partition('?')[0]}", self.config.delivery_timeout_ms / 1000, self.config)
         while True:
             try:
-                return self._http.request(self._node, "GET", path, headers)
+                answer = self._http.request(self._node, "GET", path, headers)
             except StockadeError as error:
-                attempts += 1
-                pause_s = backoff_s(self.config, attempts, error)
-                if not is_momentary(error) or time.monotonic() + pause_s > deadline_s:
-                    raise
+                waiting.failed(self._node, error)
+                pause_s = waiting.pause_s(error)
                 self._node = error.fields.get("leader") or self._next_node()
+            else:
+                waiting.answered()
+                return answer
             time.sleep(pause_s)
 
     def _next_node(self) -> str:

@@ -1,8 +1,8 @@
 """A small blocking writer of stages, for places without an event loop such as Spark's drivers and executors.
 
-It needs the standard library and pyarrow, nothing else. Every call may be repeated after an unknown outcome: a stage is
-known by its name, an append by its stage, everything else says what shall be so. So calls are repeated here until they
-are answered, and their callers never see an unknown outcome but at the very end of ``delivery_timeout_ms``.
+It needs the standard library and pyarrow only. Every request may be repeated after an unknown outcome: a stage has a
+name, an append by reference happens once per stage, and the other requests state a wanted result. So requests are
+repeated for ``delivery_timeout_ms``; only after that does a caller see an unknown outcome.
 """
 
 import json
@@ -13,18 +13,17 @@ from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
-from ..partition.errors import OffsetMismatch, StockadeError
-from .access import Access
-from .blocking import BlockingClient
-from .config import DEFAULT_BOOTSTRAP, Bootstrap
-from .fetched import ARROW_STREAM
-from .plain_http import PlainHttp
-from .retry import backoff_s, is_momentary
+from ...partition.errors import OffsetMismatch, StockadeError
+from ..api.fetched import ARROW_STREAM
+from ..config import Bootstrap, Credentials
+from .http import PlainHttp
+from .reader import BlockingClient
+from .waiting import Waiting
 
 NAMES_AT_ONCE = 1000
-"""Stages that one request keeps or deletes."""
+"""How many stages one request keeps or deletes."""
 STAGE_TTL_MS = 86_400_000
-"""How long a stage is remembered that nobody keeps."""
+"""How long a partition remembers a stage that is not kept."""
 _JSON = {"Content-Type": "application/json"}
 _PRODUCER = ("Stockade-Producer-Id", "Stockade-Producer-Epoch", "Stockade-Producer-Seq")
 
@@ -45,17 +44,19 @@ class StageSeen(NamedTuple):
 
 
 class BlockingWriter:
-    """Writes to one cluster, one request at a time. ``bootstrap`` as for Client. Not safe for several threads."""
+    """Writes to one cluster, one request at a time. Arguments as for BlockingClient. Not thread-safe."""
 
-    def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, access: Access | None = None) -> None:
-        self._reader = BlockingClient(bootstrap, access)
+    def __init__(self, bootstrap: Bootstrap | None = None, credentials: Credentials | None = None) -> None:
+        self._reader = BlockingClient(bootstrap, credentials)
         self._config = self._reader.config
-        self._http = PlainHttp(self._reader.access, self._config.request_timeout_ms / 1000)
+        self._http = PlainHttp(
+            self._reader.credentials, self._config.request_timeout_ms / 1000, self._config.connect_timeout_ms / 1000
+        )
         self._leaders: dict[str, str] = {}
         self._next = 0
 
     def shape(self, name: str) -> tuple[int, int]:
-        """How many partitions a topic has, and how many bytes a batch may have."""
+        """A topic's number of partitions, and its max_batch_bytes."""
         found = self._json("GET", f"/v1/topics/{quote(name, safe='')}")
         for each in found["partitions"]:
             if each["leader"]:
@@ -63,16 +64,19 @@ class BlockingWriter:
         return len(found["partitions"]), found["config"]["max_batch_bytes"]
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
-        """Create a topic, or find it as it would be. Raises TopicAlreadyExists."""
+        """Create a topic, unless it exists with this definition. Raises TopicAlreadyExists for another one."""
         self._json("POST", "/v1/topics", {"name": name, "partitions": partitions, "config": dict(config)})
 
     def init_producer(self, name: str | None, nonce: str) -> Pair:
-        """The pair of this instance of a name: a new one fences the older. None: nobody's. Raises ProducerFenced."""
+        """Producer id and epoch. A new ``nonce`` is a new instance of ``name``, which fences older ones; None: no name.
+
+        Raises ProducerFenced.
+        """
         answer = self._json("POST", "/v1/producers", {"nonce": nonce} | ({"name": name} if name else {}))
         return Pair(answer["producer_id"], answer["producer_epoch"])
 
     def next_sequences(self, pair: Pair) -> dict[tuple[str, int], int]:
-        """The sequence number that comes next, by topic and partition; 0 where there is none."""
+        """By topic and partition, the sequence number that comes next; absent where the producer wrote nothing."""
         answer = self._json("GET", f"/v1/producers/{pair.pid}")
         return {
             (each["topic"], each["partition"]): (each["last_seq"] + 1) % (1 << 31)
@@ -86,20 +90,20 @@ class BlockingWriter:
         self._send("PUT", path, {"Content-Type": ARROW_STREAM}, stream)
 
     def stages(self, topic: str, partition: int, prefix: str) -> list[StageSeen]:
-        """Stages whose names begin so."""
+        """Stages whose names begin with ``prefix``."""
         answer = self._json("GET", f"{_path(topic, partition)}/stages?{urlencode({'prefix': prefix})}")
         return [StageSeen(s["stage"], s["kept"], s["base_offset"] is not None) for s in answer["stages"]]
 
     def keep_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
-        """Let stages not expire. Raises NotFound, InvalidProducerEpoch."""
+        """Keep stages from expiring. Raises NotFound, InvalidProducerEpoch."""
         self._change(topic, partition, "keep", names, pair)
 
     def delete_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
-        """Forget stages. Raises InvalidProducerEpoch."""
+        """Delete stages. Raises InvalidProducerEpoch."""
         self._change(topic, partition, "delete", names, pair)
 
     def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:
-        """Append a stage's batch; False when that had been done before. Raises NotFound, and what an append does."""
+        """Append a stage's batch; False if that was done before. Raises NotFound, and the errors of an append."""
         path = f"{_path(topic, partition)}/stages/{name}/append"
         answer = self._send("POST", path, _stamp(pair, sequence))
         return not json.loads(answer)["duplicate"]
@@ -110,7 +114,10 @@ class BlockingWriter:
         self._send("POST", f"{_path(topic, partition)}/records", headers, stream)
 
     def append_at(self, topic: str, partition: int, value: bytes, log_end: int) -> bool:
-        """Append one record if the log ends there. False: it did not, or this very record had been appended before."""
+        """Append one record if the next offset is ``log_end``.
+
+        False: it is another one, perhaps because an earlier attempt stored the record.
+        """
         body = json.dumps({"records": [{"value": value.decode()}]}).encode()
         try:
             headers = _JSON | {"Stockade-If-Log-End": str(log_end)}
@@ -120,7 +127,7 @@ class BlockingWriter:
         return True
 
     def read(self, topic: str, partition: int) -> tuple[list[tuple[int, bytes]], int]:
-        """Every record's offset and value, and the log's end: linearizable."""
+        """Offset and value of every record, and the log's end; linearizable."""
         offset, end = self._reader.offsets(topic, partition)
         found: list[tuple[int, bytes]] = []
         while offset < end:
@@ -133,7 +140,7 @@ class BlockingWriter:
         return found, end
 
     def trim(self, topic: str, partition: int, before: int) -> None:
-        """Drop the records before an offset."""
+        """Drop the records below ``before``."""
         self._json("POST", f"{_path(topic, partition)}/trim", {"before": before})
 
     def close(self) -> None:
@@ -151,21 +158,26 @@ class BlockingWriter:
         return json.loads(self._send(method, path, _JSON if sent else {}, sent))
 
     def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
-        """Send until it is answered. The partition's leader is asked first, as far as it is known."""
-        deadline_s = time.monotonic() + self._config.delivery_timeout_ms / 1000
-        attempts = 0
+        """Repeat a request until it is answered, first at the partition's leader if that is known.
+
+        A refusal that follows an attempt of unknown outcome does not say that nothing was changed.
+        """
+        waiting = Waiting(f"{method} {path.partition('?')[0]}", self._config.delivery_timeout_ms / 1000, self._config)
+        is_unknown = False
         place = "/".join(path.split("/")[:6])
         while True:
             node = self._leaders.get(place) or self._config.bootstrap[self._next % len(self._config.bootstrap)]
             try:
                 answer = self._http.request(node, method, path, headers, body)
             except StockadeError as error:
-                attempts += 1
-                pause_s = backoff_s(self._config, attempts, error)
-                if not is_momentary(error) or time.monotonic() + pause_s > deadline_s:
-                    raise
+                waiting.failed(node, error)
+                is_unknown = method != "GET" and (is_unknown or not error.no_side_effects)
+                if is_unknown:
+                    error.had_effects()
+                pause_s = waiting.pause_s(error)
                 self._look_elsewhere(place, error)
             else:
+                waiting.answered()
                 if leader := answer.headers.get("Stockade-Leader"):
                     self._leaders[place] = leader
                 return answer.body

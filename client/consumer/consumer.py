@@ -5,19 +5,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Self
 
-from ..partition.errors import UnknownTopicOrPartition
-from .admin import Client
-from .config import DEFAULT_BOOTSTRAP, Bootstrap
-from .fetched import Fetched
+from ...partition.errors import UnknownTopicOrPartition
+from ..api.client import Client, partition_numbers
+from ..api.fetched import Fetched
+from ..config import Bootstrap
 from .group import GroupReading, reading_as_member
-from .pieces import ConsumedRecord
-from .reading import Reading, Start, fetch_again
+from .reader import Reading, Start, fetch_again
+from .records import ConsumedRecord
 
 
 class Consumer:
-    """Reads from one cluster. An async context manager; otherwise ``close`` it."""
+    """Reads from one cluster. Use it in ``async with``, or call ``close``. ``bootstrap`` as for `Client`."""
 
-    def __init__(self, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    def __init__(self, bootstrap: Bootstrap | None = None) -> None:
         self.client: Client = Client(bootstrap)
 
     async def __aenter__(self) -> Self:
@@ -38,7 +38,7 @@ class Consumer:
         *,
         follow: bool = False,
     ) -> AsyncIterator[ConsumedRecord]:
-        """Records of ``partitions`` (None: all), in order within each. Parameters and errors as ``pieces``."""
+        """Records of ``partitions`` (None: all), in offset order within each. Arguments and errors as ``pieces``."""
         async with self.pieces(topic, partitions, start, follow=follow) as reading:
             async for record in reading.records():
                 yield record
@@ -52,17 +52,18 @@ class Consumer:
         *,
         follow: bool = False,
     ) -> AsyncIterator[Reading]:
-        """The same in Arrow: ``async with consumer.pieces(...) as reading: async for piece in reading``.
+        """The same as Arrow batches: ``async with consumer.pieces(...) as reading: async for piece in reading``.
 
-        The Reading also tells positions and lag, seeks, and makes one Arrow table or pandas frame of it all.
+        The Reading also has positions and lag, seeks, and makes one Arrow table or pandas frame of all records.
 
-        ``start``: earliest, latest, an offset, or one of these for each partition. Without ``follow`` it ends where
-        each partition ended at its first answer; with it, it goes on waiting. Raises UnknownTopicOrPartition,
-        OffsetOutOfRange (also when records were trimmed before they were read), InconsistentTopicId when the topic was
-        deleted and created again.
+        ``start``: "earliest", "latest", an offset, or one of these for each partition ("earliest" where none is given).
+        ``follow`` False: each partition ends at the log's end of its first answer; True: the read never ends. Fetches
+        are repeated for ``delivery_timeout_ms`` through failovers. Raises UnknownTopicOrPartition, OffsetOutOfRange
+        (also for records that were trimmed before they were read), InconsistentTopicId when the topic was deleted and
+        created again.
         """
         described = await self.client.topic(topic)
-        numbers = range(len(described.partitions)) if partitions is None else partitions
+        numbers = partition_numbers(partitions, described)
         for number in numbers:
             if not 0 <= number < len(described.partitions):
                 raise UnknownTopicOrPartition(topic=topic, partition=number)
@@ -74,14 +75,15 @@ class Consumer:
             await reading.stop()
 
     def group(
-        self, group: str, topic: str, *, start: Start = "earliest", client_id: str = "consumer"
+        self, group: str, topic: str, *, start: Start = "earliest", client_id: str | None = None
     ) -> AbstractAsyncContextManager[GroupReading]:
         """``async with consumer.group("g", "t") as reading: async for record in reading: ...; await reading.commit()``
 
-        The topic's partitions are shared out among the group's members, and each goes on where the group has committed,
-        at ``start`` where it has not. A member that is stalled for longer than ``session_ttl_ms`` is replaced, and can
-        then neither read on nor commit. Records are handed over at least once: only ``commit`` makes them done. When a
-        newcomer takes a partition over, what is not committed there within a ttl is handed over to it again.
+        The group's members share the topic's partitions. A member starts a partition at the group's committed position,
+        or at ``start`` where there is none. A member that stands still for longer than ``session_ttl_ms`` is replaced,
+        and can then neither read on nor commit. Delivery is at least once: records that are not committed within one
+        ttl after a partition changes hands go to its next reader again. ``client_id``: the name of the member in
+        lists of sessions and owners; None: ``consumer-HOST-PROCESS-`` and four random digits.
         """
         return reading_as_member(self.client, group, topic, start, client_id)
 
@@ -95,9 +97,10 @@ class Consumer:
         max_wait_ms: int = 0,
         local_node: str | None = None,
     ) -> Fetched:
-        """One piece of the log from ``offset`` on; repeated while the refusal is only momentary.
+        """One fetch from ``offset`` on, repeated for ``delivery_timeout_ms`` while there is no leader or no answer.
 
-        ``max_bytes`` None: the configuration's. ``local_node``: base URL of a node whose own replica shall answer.
+        ``max_bytes`` None: ``fetch_bytes_max``. ``max_wait_ms``: how long the node waits for a record at the log's end.
+        ``local_node``: base URL of a node that answers from its own replica. Raises OffsetOutOfRange.
         """
         bytes_max = max_bytes or self.client.config.fetch_bytes_max
         return await fetch_again(

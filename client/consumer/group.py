@@ -1,57 +1,100 @@
-"""Reading as a member of a consumer group: partitions are shared out, and a stalled member is fenced by the log.
+"""Reading as a member of a consumer group: the members share the partitions, and the log fences a stalled member.
 
 Each partition that a member reads is a resource that it owns; every fetch and every commit carries the fence_epoch of
 that ownership. So a member that was replaced while it stood still can neither read on nor set a position back.
+
+Each member decides alone, from what is owned now, which partitions it reads (`plan`, pure). A member owns a member
+number, a resource ``members/0``, ``members/1``, and so on: a new member takes the first free one. So a group never
+has more numbers than it had members at once. The rank of a number among those taken gives the member's share; shares
+differ by at most one and add up to all partitions. A member with more than its share gives the surplus up; one with
+less takes free partitions. Members need no agreement: ownership decides, and of two members that want the same
+partition one gets it, and the other looks again.
 """
 
 import asyncio
 import logging
+import os
+import secrets
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
-from ..partition.errors import NotOwner, StockadeError
-from .admin import Client
-from .fencing import Session
-from .pieces import ConsumedRecord, Piece
-from .reading import Start, fetch_again, first_offset
-from .retry import is_momentary
-from .sharing import free_seat, plan
+from ...partition.api.ownership import Resource
+from ...partition.errors import NotOwner, StockadeError
+from ..api.client import Client
+from ..retry import is_momentary
+from ..session.session import Session
+from .reader import Start, fetch_again, first_offset
+from .records import ConsumedRecord, Piece
+
+MEMBERS = "members/"
+"""Prefix of the resources that are member numbers."""
+PIECES_AHEAD_MAX = 2
+"""Fetched pieces that wait for the application, over all partitions."""
+LOOKS_PER_TTL = 3
+"""How often a member looks at what the group owns, per session ttl."""
 
 _log = logging.getLogger(__name__)
-PIECES_AHEAD_MAX = 2
-"""Fetched pieces that wait for the reader, over all partitions."""
-LOOKS_PER_TTL = 3
+
+
+class Plan(NamedTuple):
+    """The next step of a member: resources to give up, resources to claim."""
+
+    give_up: list[str]
+    take: list[str]
+
+
+def free_member(resources: Sequence[Resource]) -> str:
+    """The first member number that no member owns."""
+    taken = _members(resources)
+    return f"{MEMBERS}{next(number for number in range(len(taken) + 1) if number not in taken)}"
+
+
+def plan(member: str, mine: Sequence[str], wanted: Sequence[str], resources: Sequence[Resource]) -> Plan:
+    """The next step of the member with the number ``member`` that owns ``mine``; the group reads ``wanted``."""
+    members = sorted({*_members(resources), int(member.removeprefix(MEMBERS))})
+    share, rest = divmod(len(wanted), len(members))
+    due = share + (members.index(int(member.removeprefix(MEMBERS))) < rest)
+    held = [resource for resource in wanted if resource in {*mine}]
+    owned = {resource.resource for resource in resources if resource.owned}
+    free = [resource for resource in wanted if resource not in owned and resource not in {*mine}]
+    return Plan(held[due:], free[: max(0, due - len(held))])
+
+
+def _members(resources: Sequence[Resource]) -> set[int]:
+    names = [resource.resource for resource in resources if resource.owned and resource.resource.startswith(MEMBERS)]
+    return {int(number) for name in names if (number := name.removeprefix(MEMBERS)).isdecimal()}
 
 
 @dataclass(eq=False, slots=True)
 class _Claim:
-    """One partition that this member owns."""
+    """A partition that this member owns."""
 
     resource: str
     partition: int
     fence_epoch: int
     position: int | None = None
-    """Behind the last record that was handed over; None until something was."""
+    """The offset after the last record that the application got; None before the first."""
     committed: int | None = None
     log_end: int = 0
     """As of the last answer."""
     task: "asyncio.Task[None] | None" = None
     is_over: bool = False
-    """Nothing is handed over from it any more."""
+    """The application gets no record of it any more."""
     let_go_at_s: float = 0.0
-    """When it is given up: until then ``commit`` may tell what of it is done."""
+    """Until then (monotonic clock) the application may commit what it got of a partition that is given up."""
 
     @property
     def is_committed(self) -> bool:
-        """Whether the group knows of all that was handed over."""
+        """Whether everything that the application got is committed."""
         return self.position is None or self.position == self.committed
 
 
 class GroupReading:
-    """A member at work: iterate over its records, or over ``pieces``, and ``commit`` what is done."""
+    """A member of a group: iterate over its records, or over ``pieces``, and ``commit`` what is processed."""
 
     def __init__(self, client: Client, session: Session, group: str, topic: str, topic_id: int, start: Start) -> None:
         self._client = client
@@ -60,7 +103,7 @@ class GroupReading:
         self._topic = topic
         self._topic_id = topic_id
         self._start = start
-        self._seat = ""
+        self._member = ""
         self._claims: dict[str, _Claim] = {}
         self._leaving: list[_Claim] = []
         self._ready: asyncio.Queue[tuple[_Claim | None, Piece | Exception]] = asyncio.Queue(PIECES_AHEAD_MAX)
@@ -69,22 +112,22 @@ class GroupReading:
 
     @property
     def partitions(self) -> list[int]:
-        """What this member owns now."""
+        """The partitions that this member owns now."""
         return sorted(claim.partition for claim in self._claims.values())
 
     @property
     def positions(self) -> dict[int, int]:
-        """Of each partition of which something was handed over: the offset behind it."""
+        """By partition, the offset after the last record that the application got; absent before the first."""
         return {claim.partition: claim.position for claim in self._claims.values() if claim.position is not None}
 
     @property
     def lag(self) -> dict[int, int]:
-        """Of the same partitions: records stored behind the position, as of the partition's last answer."""
+        """By partition, the number of records after the position, as of the partition's last answer."""
         claims = self._claims.values()
         return {each.partition: max(each.log_end - each.position, 0) for each in claims if each.position is not None}
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """Arrow batches as they come, of whatever this member owns. Never ends; raises when the session is lost."""
+        """Arrow batches of the partitions that this member owns, as they come. Raises when the session ends."""
         while True:
             claim, piece = await self._next_piece()
             claim.position = piece.base_offset + piece.batch.num_rows
@@ -99,14 +142,15 @@ class GroupReading:
                 claim, piece = await self._next_piece()
                 self._at = claim, piece, piece.records()
             claim, _, records = self._at
-            record = None if claim.is_over else next(records, None)  # the rest may be somebody else's by now
+            record = None if claim.is_over else next(records, None)  # another member may read the rest by now
             if record is not None:
                 claim.position = record.offset + 1
                 return record
             self._at = None
 
     async def _next_piece(self) -> tuple[_Claim, Piece]:
-        """What is left of the one at hand, or the next."""
+        """The rest of the present piece, or the next piece."""
+        self._client.home.enter()
         if self._at is not None:
             (claim, piece, _), self._at = self._at, None
             done = (claim.position or piece.base_offset) - piece.base_offset
@@ -120,14 +164,16 @@ class GroupReading:
                 return owner, ready
 
     def back_to(self, partition: int, offset: int) -> None:
-        """Of what was handed over, nothing from ``offset`` on is done: ``commit`` leaves it to the next reader."""
+        """Records of ``partition`` from ``offset`` on are not processed: ``commit`` leaves them to the next reader."""
         for claim in (*self._claims.values(), *self._leaving):
             if claim.partition == partition and claim.position is not None:
                 claim.position = min(claim.position, offset)
 
     async def commit(self) -> None:
-        """Everything handed over so far is done, the record at hand included. Where this member was replaced meanwhile,
-        its successor's word counts: those partitions are dropped.
+        """Commit that every record that the application got is processed, the present one included.
+
+        Where another member has taken a partition over meanwhile, its position stays, and this member drops the
+        partition.
         """
         for claim in (*self._claims.values(), *self._leaving):
             await self._commit(claim)
@@ -149,16 +195,16 @@ class GroupReading:
     # Sharing out
 
     async def begin(self) -> None:
-        """Take a seat and a first share."""
-        while not self._seat:
-            wanted = free_seat(await self._client.resources(self._group))
+        """Take a member number and a first share."""
+        while not self._member:
+            wanted = free_member(await self._client.resources(self._group))
             [verdict] = await self._client.own(self._group, self._session.id, [wanted], atomic=False)
-            self._seat = wanted if verdict.granted else ""
+            self._member = wanted if verdict.granted else ""
         await self._share()
         self._sharing = asyncio.create_task(self._keep_sharing())
 
     async def end(self) -> None:
-        """Stop reading. What is owned ends with the session, at once when that is closed."""
+        """Stop reading. Ownership ends with the session, at once when that is closed."""
         tasks = [claim.task for claim in self._claims.values()] + [self._sharing]
         running = [task for task in tasks if task is not None]
         for task in running:
@@ -180,7 +226,7 @@ class GroupReading:
         try:
             described = await self._client.topic(self._topic)
             wanted = [f"{self._topic}/{state.partition}" for state in described.partitions]
-            step = plan(self._seat, [*self._claims], wanted, await self._client.resources(self._group))
+            step = plan(self._member, [*self._claims], wanted, await self._client.resources(self._group))
             for resource in step.give_up:
                 self._give_up(self._claims[resource])
             await self._let_go()
@@ -200,13 +246,15 @@ class GroupReading:
                 claim.task = asyncio.create_task(self._read(claim))
 
     def _give_up(self, claim: _Claim) -> None:
-        """Hand nothing more over. Only the application knows whether what was is done: it has a ttl to commit it."""
+        """The application gets no more records of it, and has one session ttl to commit those that it got."""
         self._drop(claim)
         claim.let_go_at_s = time.monotonic() + self._client.config.session_ttl_ms / 1000
         self._leaving.append(claim)
 
     async def _let_go(self) -> None:
-        """Of what is given up and done, or was not done in time: the next reader gets it from where it is committed."""
+        """Disown what is given up and committed, or was not committed in time. The next reader starts at the committed
+        position.
+        """
         for claim in tuple(self._leaving):
             if claim.is_committed or claim.let_go_at_s <= time.monotonic():
                 with suppress(NotOwner):
@@ -245,18 +293,19 @@ class GroupReading:
                     await self._ready.put((claim, Piece(self._topic, claim.partition, base, batch)))
                 position = answer.next_offset
         except NotOwner:
-            self._drop(claim)  # somebody else reads it now
+            self._drop(claim)  # another member reads it now
         except Exception as error:
             await self._ready.put((None, error))
 
 
 @asynccontextmanager
 async def reading_as_member(
-    client: Client, group: str, topic: str, start: Start, client_id: str
+    client: Client, group: str, topic: str, start: Start, client_id: str | None
 ) -> AsyncIterator[GroupReading]:
-    """A member of the group for as long as the block lasts."""
+    """Be a member of the group inside the block."""
     described = await client.topic(topic)
-    async with Session(client, client_id) as session:
+    member = client_id or f"consumer-{socket.gethostname()[:200]}-{os.getpid()}-{secrets.token_hex(2)}"
+    async with Session(client, member) as session:
         reading = GroupReading(client, session, group, topic, described.topic_id, start)
         try:
             await reading.begin()

@@ -1,34 +1,32 @@
-"""One read of some partitions, fetched ahead: what is handed over, where it stands, and moving it.
+"""One read of some partitions, fetched ahead: iterating, positions, lag, and seeking.
 
-A position is the next offset to hand over and moves only when something was, so that whatever goes wrong in between,
-the same offset is asked for again. Positions are not stored in the cluster.
+A partition's position is the next offset to give to the application, and moves only when the application got a record:
+after a failure the same offset is fetched again. The cluster does not store these positions; a group's it does.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from ..partition.errors import StockadeError, UnknownTopicOrPartition
-from ..partition.records import SCHEMA
-from .admin import Client
-from .fetched import Fetched
-from .pieces import ConsumedRecord, Piece
-from .retry import backoff_s, is_momentary
+from ...partition.errors import UnknownTopicOrPartition
+from ...partition.records.batch import SCHEMA
+from ..api.client import Client
+from ..api.fetched import Fetched
+from .records import ConsumedRecord, Piece
 
 Start = Literal["earliest", "latest"] | int
 PIECES_AHEAD_MAX = 2
-"""Fetched pieces that wait for the reader, over all partitions of a read."""
+"""Fetched pieces that wait for the application, over all partitions of a read."""
 
 _Ready = tuple["asyncio.Task[None]", Piece | Exception | None]
 
 
 class Reading:
-    """Iterate over its pieces, or over ``records()``. A task for each partition fetches ahead, boundedly.
+    """Iterate over its pieces, or over ``records()``. A task for each partition fetches ahead, within a bound.
 
-    ``positions``: by partition, the offset behind the last record handed over; absent before the first.
+    ``positions``: by partition, the offset after the last record that the application got; absent before the first.
     """
 
     def __init__(self, client: Client, topic: str, topic_id: int, *, follow: bool) -> None:
@@ -44,7 +42,7 @@ class Reading:
         self._left: set[asyncio.Task[None]] = set()
 
     def begin(self, starts: Mapping[int, Start]) -> Self:
-        """Read each partition from its start."""
+        """Start to read each partition at its start."""
         for partition, start in starts.items():
             self._begin(partition, start)
         return self
@@ -54,7 +52,7 @@ class Reading:
         self._unfinished.add(partition)
 
     async def stop(self) -> None:
-        """Fetch nothing more."""
+        """Stop fetching."""
         tasks = [*self._tasks.values(), *self._left]
         for task in tasks:
             task.cancel()
@@ -62,14 +60,14 @@ class Reading:
 
     @property
     def lag(self) -> dict[int, int]:
-        """By partition: records stored behind the position, as of the partition's last answer."""
+        """By partition, the number of records after the position, as of the partition's last answer."""
         return {partition: max(self._ends[partition] - at, 0) for partition, at in self.positions.items()}
 
     def seek(self, partition: int, start: Start) -> None:
-        """Go on at ``start`` there: nothing that was fetched from elsewhere in the partition is handed over any more.
+        """Continue at ``start`` in ``partition``; pieces that were fetched from elsewhere in it are dropped.
 
-        Raises UnknownTopicOrPartition for a partition that is not read. An offset that is not there is refused where
-        the next piece is waited for: OffsetOutOfRange.
+        Raises UnknownTopicOrPartition for a partition that is not read. For an offset that does not exist, the next
+        iteration raises OffsetOutOfRange.
         """
         if partition not in self._tasks:
             raise UnknownTopicOrPartition(topic=self._topic, partition=partition)
@@ -89,7 +87,7 @@ class Reading:
         return piece
 
     async def records(self) -> AsyncIterator[ConsumedRecord]:
-        """Row by row; the position is behind the record at hand."""
+        """Record by record; the position is the offset after the present record."""
         while True:
             try:
                 task, piece = await self._next()
@@ -97,14 +95,14 @@ class Reading:
                 return
             for record in piece.records():
                 if self._tasks[piece.partition] is not task:
-                    break  # somebody sought
+                    break  # the application has sought
                 self.positions[piece.partition] = record.offset + 1
                 yield record
 
     async def to_arrow(self) -> pa.Table:
-        """Everything up to where it ends, as one table in the memory of the answers: no copy. Not for one that follows.
+        """All records up to the read's end as one table, without a copy. Never returns with ``follow``.
 
-        The table has no column for partition and offset: pieces know them.
+        The table has no columns for partition and offset; pieces have both.
         """
         return pa.Table.from_batches([piece.to_arrow() async for piece in self], schema=SCHEMA)
 
@@ -113,10 +111,11 @@ class Reading:
         return (await self.to_arrow()).to_pandas()
 
     async def _next(self) -> "tuple[asyncio.Task[None], Piece]":
+        self._client.home.enter()
         while self._unfinished:
             task, ready = await self._ready.get()
             if task not in self._tasks.values():
-                continue  # fetched before somebody sought
+                continue  # fetched before the application has sought
             if isinstance(ready, Piece):
                 return task, ready
             if ready is not None:
@@ -147,7 +146,7 @@ class Reading:
             end = answer.log_end if end is None else end
 
     async def _fetch(self, partition: int, position: Start) -> Fetched:
-        # The word "latest" must become a number before anything waits, or a repetition would skip what came meanwhile.
+        # "latest" must become a number before a request waits, or its repetition would skip the records of meanwhile.
         waits = self._follow and isinstance(position, int)
         wait_ms = self._client.config.fetch_wait_ms if waits else 0
         max_bytes = self._client.config.fetch_bytes_max
@@ -162,23 +161,19 @@ class Reading:
         )
 
 
-async def fetch_again(client: Client, topic: str, partition: int, offset: Start, **how: Any) -> Fetched:
-    """`Client.fetch`, repeated while there is no leader or no answer, until ``delivery_timeout_ms``."""
-    deadline_s = time.monotonic() + client.config.delivery_timeout_ms / 1000
-    attempts = 0
-    while True:
-        try:
-            return await client.fetch(topic, partition, offset, **how)
-        except StockadeError as error:
-            attempts += 1
-            pause_s = backoff_s(client.config, attempts, error)
-            if not is_momentary(error) or time.monotonic() + pause_s > deadline_s:
-                raise
-        await asyncio.sleep(pause_s)
+async def fetch_again(
+    client: Client, topic: str, partition: int, offset: Start, *, max_wait_ms: int = 0, **how: Any
+) -> Fetched:
+    """`Client.fetch`, repeated for ``delivery_timeout_ms`` while there is no leader, no answer, or overload."""
+
+    def attempt() -> Awaitable[Fetched]:
+        return client.fetch(topic, partition, offset, max_wait_ms=max_wait_ms, **how)
+
+    return await client.calls.repeat(f"a read of {topic}/{partition}", attempt, quiet_s=max_wait_ms / 1000)
 
 
 def first_offset(position: Start, answer: Fetched) -> int:
-    """The offset that a reader at ``position`` wants first."""
+    """The first offset that a reader at ``position`` wants of ``answer``."""
     if isinstance(position, int):
         return position
     return answer.log_start if position == "earliest" else answer.log_end

@@ -1,4 +1,4 @@
-"""What a reader is handed: pieces of the log as Arrow, and their rows as records."""
+"""What a reader yields: pieces of the log as Arrow batches, and their rows as records."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class ConsumedRecord:
-    """A record as it stands in the log. ``value`` None is a tombstone."""
+    """A record of the log. ``timestamp_ms`` is Unix time; ``value`` None is a tombstone."""
 
     topic: str
     partition: int
@@ -22,7 +22,7 @@ class ConsumedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive records of a partition as one Arrow batch, ``base_offset`` being the offset of its first row."""
+    """Consecutive records of a partition as one Arrow batch; row k has the offset ``base_offset + k``."""
 
     topic: str
     partition: int
@@ -31,22 +31,22 @@ class Piece:
 
     @property
     def next_offset(self) -> int:
-        """Offset behind its last row."""
+        """The offset after its last row."""
         return self.base_offset + int(self.batch.num_rows)
 
     def to_arrow(self) -> pa.RecordBatch:
-        """Its rows with the schema of the log (key, value, timestamp, headers), in the answer's memory: no copy."""
+        """Its rows, without a copy; columns key, value, timestamp, headers."""
         return self.batch
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame of its rows, by offset. Raises ImportError where pandas is not installed."""
+        """Its rows as a pandas.DataFrame indexed by offset. Raises ImportError where pandas is not installed."""
         frame = self.batch.to_pandas()
         frame.index = range(self.base_offset, self.next_offset)
         frame.index.name = "offset"
         return frame
 
     def records(self) -> Iterator[ConsumedRecord]:
-        """Row by row."""
+        """Its rows as records."""
         key, value, timestamp, headers = self.batch.columns
         rows = zip(
             timestamp.view(pa.int64()).to_pylist(),

@@ -1,4 +1,4 @@
-"""What a producer's user holds and waits for: the delivery of what was sent, and room in the buffer."""
+"""The delivery of sent records, which the application awaits, and the bound on the bytes that wait."""
 
 import asyncio
 import logging
@@ -8,26 +8,28 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..partition.errors import StockadeError
-from .batches import Batch, Receipt
-from .errors import BufferFull, with_fields
+from ...partition.errors import StockadeError
+from ..errors import BufferFull, with_fields
+from ..home import Home
+from .queue.batch import Batch, Receipt
 
 TURN_BYTES = 256 << 10
-"""Whoever takes more than this without waiting for anything lets the event loop go round once."""
+"""A task that takes more than this without waiting lets the event loop run once."""
 
 _log = logging.getLogger(__name__)
 
 
 class Delivery:
-    """Await it for the Receipt of what was sent; raises the refusal.
+    """The outcome of sent records: awaiting it answers their Receipt, or raises the refusal.
 
-    The refusal's ``fields["outcome"]["state"]`` says what became of these very records: committed, absent or unknown.
-    Waiting may be given up and taken up again; the records are sent all the same.
+    ``error.fields["outcome"]["state"]`` of the refusal says whether these records are committed, absent or unknown.
+    Awaiting may be cancelled and repeated, by any number of tasks; the records are sent all the same.
     """
 
-    __slots__ = ("_batch", "_count", "_first")
+    __slots__ = ("_batch", "_count", "_first", "_home")
 
-    def __init__(self, batch: Batch, first: int, count: int) -> None:
+    def __init__(self, batch: Batch, first: int, count: int, home: Home) -> None:
+        self._home = home
         self._batch = batch
         self._first = first
         self._count = count
@@ -43,21 +45,21 @@ class Delivery:
 
     @property
     def failure(self) -> StockadeError | None:
-        """The refusal, once it is there; None while undecided and when it is stored."""
+        """The refusal; None while the outcome is open, and when the records are stored."""
         outcome = self._batch.outcome
         return self._part_of_failure(outcome) if isinstance(outcome, StockadeError) else None
 
     @property
     def receipt(self) -> Receipt | None:
-        """The receipt, once it is stored; None while undecided and when it failed."""
+        """The receipt; None while the outcome is open, and when the records failed."""
         outcome = self._batch.outcome
         if not isinstance(outcome, Receipt):
             return None
         return outcome if self._count == outcome.count else self._part_of(outcome)
 
     def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
-        """Call it with this delivery once that is done: at once if it is, else in the loop, before whoever awaits it
-        goes on. Like an interceptor it must be quick; what it raises is logged.
+        """Call ``callback`` with this delivery when it is done: now if it is, else in the event loop before the tasks
+        that await it continue. It must be quick; its exceptions are logged.
         """
         if self.is_done:
             _call(callback, self)
@@ -66,6 +68,7 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, None, Receipt]:
         if self._batch.outcome is None:
+            self._home.enter()
             yield from _settled(self._batch).__await__()
         failure = self.failure
         if failure is not None:
@@ -80,7 +83,7 @@ class Delivery:
         return replace(whole, base_offset=base, count=self._count)
 
     def _part_of_failure(self, error: StockadeError) -> StockadeError:
-        """A refusal may certify where the batch was stored earlier: these records have their own place in it."""
+        """The refusal with the offsets of these records, when it certifies where the whole batch is stored."""
         outcome = error.fields.get("outcome") or {}
         if self._count == self._batch.count or outcome.get("base_offset") is None:
             return error
@@ -89,34 +92,35 @@ class Delivery:
 
 
 class Buffer:
-    """A bound on the bytes that wait for their answer. Who waits for room gets it in the order of asking.
+    """A bound on the bytes of records without an outcome: backpressure. Waiting tasks get room in the order of asking.
 
-    ``timeout_ms``: how long anybody waits.
+    ``timeout_ms``: how long a task waits.
     """
 
     def __init__(self, bytes_max: int, timeout_ms: int) -> None:
         self._bytes_max = bytes_max
         self._timeout_ms = timeout_ms
-        self._used = 0
+        self.used: int = 0
         self._turn_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take_now(self, size: int) -> bool:
-        """Take room, if there is some, nobody waits, and it is nobody else's turn. More than there is in all is let in
-        when nothing else is.
+        """Take room if there is some, no task waits for it, and the event loop is due no turn.
+
+        More than ``bytes_max`` is let in when the buffer is empty.
         """
-        used = self._used + size
-        if self._waiting or self._turn_bytes >= TURN_BYTES or (used > self._bytes_max and self._used):
+        used = self.used + size
+        if self._waiting or self._turn_bytes >= TURN_BYTES or (used > self._bytes_max and self.used):
             return False
-        self._used = used
+        self.used = used
         self._turn_bytes += size
         return True
 
     async def take(self, size: int) -> None:
         """Wait for room. Raises BufferFull when there was none in time.
 
-        A loop that only sends would otherwise keep the event loop to itself until the buffer is full, and nothing of
-        what it sent could leave before.
+        After TURN_BYTES it lets the event loop run, since a task that only sends would otherwise keep its batches from
+        leaving until the buffer is full.
         """
         while self._turn_bytes >= TURN_BYTES:
             self._turn_bytes = 0
@@ -143,23 +147,23 @@ class Buffer:
             self.give_back(0)  # who waited behind may fit
 
     def give_back(self, size: int) -> None:
-        """Free room and let in who fits now."""
-        self._used -= size
+        """Free room, and give it to the waiting tasks that fit."""
+        self.used -= size
         while self._waiting:
             wanted, future = self._waiting[0]
             if not future.cancelled():
                 if not self._has_room(wanted):
                     return
-                self._used += wanted
+                self.used += wanted
                 future.set_result(None)
             self._waiting.popleft()
 
     def _has_room(self, size: int) -> bool:
-        return self._used + size <= self._bytes_max or self._used == 0
+        return self.used + size <= self._bytes_max or self.used == 0
 
 
 async def wait_settled(batches: list[Batch]) -> None:
-    """Return when each of them has its outcome, whatever it is."""
+    """Return when each batch has its outcome, stored or failed."""
     for batch in batches:
         if batch.outcome is None:
             await _settled(batch)

@@ -1,19 +1,19 @@
-"""Functions of the application that see, and may change, each record once, before it is queued."""
+"""Functions of the application that see, and may replace, each record once before it is queued."""
 
 import logging
 from collections.abc import Callable, Sequence
 
-from ..partition.records import Header
-from .batches import Record
+from ...partition.records.batch import Header
+from .queue.batch import BytesLike, Record, frozen_bytes
 
 _log = logging.getLogger(__name__)
 
 Interceptor = Callable[[str, Record], Record]
-"""(topic, record) -> the record to send in its place."""
+"""Takes topic and record; returns the record to send, the same or another one."""
 
 Columns = tuple[
-    Sequence[bytes | None],
-    Sequence[bytes | None] | None,
+    Sequence[BytesLike | None],
+    Sequence[BytesLike | None] | None,
     Sequence[Sequence[Header] | None] | None,
     Sequence[int] | None,
 ]
@@ -21,23 +21,27 @@ Columns = tuple[
 
 
 def intercepted(interceptors: Sequence[Interceptor], topic: str, record: Record) -> Record:
-    """The record after all of them, in order. One that raises is skipped for this record, and logged."""
+    """The record after all interceptors, in order. One that raises is skipped for this record, and logged."""
     for interceptor in interceptors:
         try:
-            record = interceptor(topic, record)
+            replaced = interceptor(topic, record)
+            if not isinstance(replaced, Record):
+                raise TypeError(f"it returned {type(replaced).__name__}, not a Record")
+            record = replaced
         except Exception:
             _log.exception("an interceptor failed; the record goes on as it was")
     return record
 
 
 def intercepted_columns(interceptors: Sequence[Interceptor], topic: str, columns: Columns, now_ms: int) -> Columns:
-    """The same for the records of a batch that came in columns; columns of unequal length are left for it to refuse."""
+    """The same for a batch in columns. Columns of unequal length come back unchanged: `Batch.of` refuses them."""
     values, keys, headers, timestamps_ms = columns
     count = len(values)
     if any(column is not None and len(column) != count for column in columns):
         return columns
     nothing = [None] * count
-    rows = zip(keys or nothing, values, timestamps_ms or [now_ms] * count, headers or nothing, strict=True)
+    frozen = (map(frozen_bytes, keys or nothing), map(frozen_bytes, values))
+    rows = zip(*frozen, timestamps_ms or [now_ms] * count, headers or nothing, strict=True)
     records = [intercepted(interceptors, topic, Record(*row)) for row in rows]
     return (
         [record.value for record in records],

@@ -1,42 +1,66 @@
-"""The async shell around the lanes: asks each what to do, does it, tells it what came of it.
+"""The asynchronous shell around the partition queues: performs the actions that each one decides, reports results.
 
-Owns the requests under way and the timers. It decides nothing about order or repetition (that is accumulator.py's),
-and it must never send a batch other than the lane told it to.
+It owns the requests in flight and the timers. Order and repetition are decided in partition_queue.py; the sender sends
+a batch only when its queue says so.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
 
-from ..partition.commands import Stamp
-from ..partition.errors import InconsistentTopicId, InternalError, ProducerFenced, RequestTimedOut, StockadeError
-from .accumulator import Lane
-from .actions import Send, Settle, Settled, Wait
-from .admin import Client
-from .batches import BATCH_OVERHEAD_BYTES, Batch, Receipt
+from ...partition.api.producers import ProducerPair
+from ...partition.api.records import AppendAnswer
+from ...partition.api.topics import Topic
+from ...partition.commands import Stamp
+from ...partition.errors import (
+    InconsistentTopicId,
+    NotOwner,
+    ProducerFenced,
+    RequestTimedOut,
+    SessionExpired,
+    StockadeError,
+    UnknownSession,
+)
+from ..api.client import Client
+from ..errors import ClientClosed, ClientFault, ProducerAborted
+from ..transport.outage import Call
 from .delivery import wait_settled
-from .errors import ClientClosed
-from .model import AppendAnswer, ProducerPair, Topic
-from .verdicts import committed_offset, is_forgotten
+from .metrics import Counts
+from .queue.batch import BATCH_OVERHEAD_BYTES, Batch, Receipt
+from .queue.partition_queue import PartitionQueue, Send, Settle, Settled, Wait, committed_offset, is_forgotten
+
+_log = logging.getLogger(__name__)
+
+_TOLD = (ProducerFenced, NotOwner, SessionExpired, UnknownSession, InconsistentTopicId, ClientClosed)
+"""What the application hears from its fence, or did itself: no warning in the log."""
 
 
 @dataclass(eq=False, slots=True)
 class Route:
-    """A lane and where it leads."""
+    """A partition of a topic, and its queue.
+
+    ``timer`` fires when the queue wants to be polled again. ``call``: the wait for the next outcome, while batches are
+    in flight. ``has_halted``: whether the log says that it has.
+    """
 
     topic: str
     topic_id: int
     partition: int
-    lane: Lane
-    timer: asyncio.TimerHandle | None = None
+    queue: PartitionQueue
+    timer: asyncio.Handle | None = None
+    call: Call | None = None
+    has_halted: bool = False
 
 
 class Sender:
-    """Sends for one producer identity. ``on_settled`` hears of each batch that has its outcome, in order per partition;
-    ``on_fenced`` of each answer that says that a newer writer holds the partition, or that its topic is gone.
+    """Sends for one producer name.
+
+    ``on_settled`` is called for each batch that has its outcome, in order within a partition; ``on_fenced`` for each
+    refusal that says that the partition has a newer writer, or that its topic was deleted.
     """
 
     def __init__(
@@ -48,8 +72,12 @@ class Sender:
         on_fenced: Callable[[Route, StockadeError], None],
     ) -> None:
         self.identity: ProducerPair = identity
-        """Producer id and epoch that new batches are numbered under."""
+        """Producer id and epoch of the batches that get a number from now on."""
+        self.failing: dict[str, frozenset[int]] = {}
+        """Partitions of each topic whose oldest batch is being sent again."""
+        self.counts: Counts = Counts()
         self._client = client
+        self._outage = client.outage
         self._name = name
         self._on_settled = on_settled
         self._on_fenced = on_fenced
@@ -64,28 +92,28 @@ class Sender:
         return list(self._routes.values())
 
     async def topic(self, name: str) -> Topic:
-        """What the cluster says of it, asked the first time."""
+        """The topic's description, asked of the cluster the first time."""
         return await self._client.metadata.topic(name)
 
     def route(self, topic: Topic, partition: int) -> Route:
-        """The route to a partition, made at first use."""
+        """The route of a partition, made at its first use."""
         key = topic.name, partition
         if key not in self._routes:
             config, bytes_max = self._client.config, topic.config.max_batch_bytes
             full = min(config.batch_bytes_max, bytes_max - BATCH_OVERHEAD_BYTES)
-            lane = Lane(config, lambda batch: batch.encode(bytes_max), full)
-            lane.identity = self.identity
+            queue = PartitionQueue(config, lambda batch: batch.encode(bytes_max), full)
+            queue.identity = self.identity
             if self._renewing is not None:
-                lane.hold(on=True)
-            self._routes[key] = Route(topic.name, topic.topic_id, partition, lane)
+                queue.hold(on=True)
+            self._routes[key] = Route(topic.name, topic.topic_id, partition, queue)
         return self._routes[key]
 
     def pump(self, route: Route) -> None:
-        """Do what the lane decides until it decides to wait."""
+        """Perform the queue's actions until the next one is to wait."""
         while True:
-            if route.lane.needs_epoch:
+            if route.queue.needs_epoch:
                 _ = self._renewal()
-            action = route.lane.poll(time.monotonic())
+            action = route.queue.poll(time.monotonic())
             match action:
                 case Send(batch=batch):
                     self._start(route, batch)
@@ -98,16 +126,17 @@ class Sender:
                     assert_never(action)
 
     async def renew(self) -> None:
-        """Take a newer epoch for all partitions; returns when it is in force, or raises why there is none."""
+        """Request a newer epoch for all partitions; returns when it is in force. Raises the refusal."""
         await asyncio.shield(self._renewal())
 
     async def follow(self, topic: Topic) -> bool:
-        """Whether routes led to a topic of this name that is gone. Then they lead to this one now: what was under way
-        has failed there, and numbers start again under a new epoch, as none is known to the new partitions.
+        """Point routes of a deleted topic of this name at ``topic``; whether there were any.
+
+        Their batches have failed by then, and numbers start again under a new epoch, which the new partitions know.
         """
         strays = [route for route in self.routes if route.topic == topic.name and route.topic_id != topic.topic_id]
         for route in strays:
-            await wait_settled(route.lane.unsettled)
+            await wait_settled(route.queue.unsettled)
         if strays:
             await self.renew()
         for route in strays:
@@ -115,30 +144,32 @@ class Sender:
         return bool(strays)
 
     def _renewal(self) -> "asyncio.Task[None]":
-        """The one that is under way, or a new one."""
+        """The renewal that is running, or a new one."""
         if self._renewing is None:
             for route in self.routes:
-                route.lane.hold(on=True)
+                route.queue.hold(on=True)
             self._renewing = asyncio.get_running_loop().create_task(self._renew())
             self._renewing.add_done_callback(self._renewed)
         return self._renewing
 
     async def _renew(self) -> None:
-        """One for all partitions, as an epoch is (SEMANTICS 9.5). Once the cluster has it, nothing under the old one
-        can be stored any more (9.6).
+        """An epoch is the same on all partitions (SEMANTICS 9.5). Once the controller has raised it, no batch of the
+        old one can be stored any more (9.6).
         """
-        while not all(route.lane.is_quiet for route in self.routes):
+        while not all(route.queue.is_quiet for route in self.routes):
             self._moved.clear()
             await self._moved.wait()
         old = self.identity
         self.identity = await self._client.init_producer(self._name, pair=(old.producer_id, old.producer_epoch))
+        self.counts.epochs += 1
+        _log.info("%s: producer epoch %d is in force", self._name, self.identity.producer_epoch)
         for route in self.routes:
-            route.lane.renew(self.identity)
+            route.queue.renew(self.identity)
 
     def _renewed(self, task: "asyncio.Task[None]") -> None:
         self._renewing = None
         for route in self.routes:
-            route.lane.hold(on=False)
+            route.queue.hold(on=False)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StockadeError):
             self.halt(self.routes, error)
@@ -146,20 +177,38 @@ class Sender:
             self.pump(route)
 
     def halt(self, routes: Iterable[Route], error: StockadeError) -> None:
-        """Send nothing more there; what is not stored fails with ``error`` once its own outcome is known."""
+        """Send no new batch there; each batch that is not stored fails with ``error`` and its own outcome."""
+        is_fenced = isinstance(error, ProducerFenced | NotOwner)
         for route in routes:
-            self._settle(route, route.lane.halt(error, asks=isinstance(error, ProducerFenced)))
+            self._settle(route, route.queue.halt(error, resend_unknown=is_fenced))
             self.pump(route)
 
     async def abort(self) -> None:
-        """Stop at once: what was never sent fails with ClientClosed, what is under way is unknown."""
-        self.halt(self.routes, ClientClosed())
+        """Stop at once: unsent batches fail with ProducerAborted, the outcome of those in flight is unknown."""
+        dropped = [batch for route in self.routes for batch in route.queue.unsettled]
+        self.halt(self.routes, ProducerAborted())
         tasks = [*self._attempts, *filter(None, [self._renewing])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for route in self.routes:
+            for batch in route.queue.window:
+                self._refused(route, batch, ProducerAborted())  # its attempt was cancelled before its first step
+        if dropped:
+            unknown = sum(batch.count for batch in dropped if batch.maybe_stored)
+            absent = sum(batch.count for batch in dropped) - unknown
+            _log.warning(
+                "producer %s was stopped without a flush: %d records were not sent, and of %d the outcome is unknown;"
+                " each has its own outcome in its delivery and in errors()",
+                self._name,
+                absent,
+                unknown,
+            )
 
     def _start(self, route: Route, batch: Batch) -> None:
+        if route.call is None:
+            route.call = self._outage.begin(f"an append to {route.topic}/{route.partition}", self._patience_s(route))
+        self.counts.attempt(batch)
         task = asyncio.get_running_loop().create_task(self._attempt(route, batch))
         self._attempts.add(task)
         task.add_done_callback(self._attempts.discard)
@@ -173,11 +222,11 @@ class Sender:
             self._refused(route, batch, RequestTimedOut("closed before the answer came; the outcome is unknown"))
             raise
         except Exception as bug:
-            # A batch must never be left without an outcome, whatever went wrong here.
-            self._refused(route, batch, InternalError(f"a bug in the client: {bug!r}"))
+            # A batch must never stay without an outcome, even after a bug.
+            self._refused(route, batch, ClientFault(f"a bug in the client library: {bug!r}"))
             raise
         else:
-            self._settle(route, route.lane.stored(batch, _receipt(answer, batch)))
+            self._settle(route, route.queue.stored(batch, _receipt(answer, batch)))
         self.pump(route)
 
     async def _append(self, route: Route, batch: Batch) -> AppendAnswer:
@@ -190,26 +239,60 @@ class Sender:
             topic_id=route.topic_id,
             stamp=Stamp(batch.identity.producer_id, batch.identity.producer_epoch, batch.first_seq),
             token=batch.token,
+            conditions=batch.conditions,
             on_written=partial(self._written, route, batch),
         )
 
     def _written(self, route: Route, batch: Batch) -> None:
-        route.lane.written(batch)
+        route.queue.written(batch)
         self.pump(route)
 
     def _refused(self, route: Route, batch: Batch, error: StockadeError) -> None:
         committed = _certified(route, error, batch) if is_forgotten(error) else None
-        self._settle(route, route.lane.refused(batch, error, time.monotonic(), committed))
-        if isinstance(error, ProducerFenced | InconsistentTopicId):
+        _log.debug("%s: %s/%d: attempt %d: %s", self._name, route.topic, route.partition, batch.attempts, error)
+        if route.call is not None:
+            route.call.error = error
+        self._settle(route, route.queue.refused(batch, error, time.monotonic(), committed))
+        if isinstance(error, ProducerFenced | NotOwner | InconsistentTopicId):
             self._on_fenced(route, error)
-        if route.lane.error is not None:
+        if route.queue.error is not None:
             self._client.metadata.forget(route.topic)
 
     def _settle(self, route: Route, settled: list[Settled]) -> None:
         self._moved.set()
+        self._note_changes(route)
+        if settled and route.call is not None:
+            if route.queue.oldest is not None:
+                self._outage.moved(route.call, self._patience_s(route))
+            else:
+                self._outage.end(route.call, is_answered=isinstance(settled[-1][1], Receipt))
+                route.call = None
         for batch, outcome in settled:
             batch.settle(outcome)
+            self.counts.settled(batch)
             self._on_settled(route, batch)
+
+    def _note_changes(self, route: Route) -> None:
+        """Note, and log once, that a partition begins to fail, works again, or halts."""
+        queue, topic, partition = route.queue, route.topic, route.partition
+        failing = self.failing.get(topic, frozenset())
+        if queue.is_failing != (partition in failing):
+            self.failing[topic] = failing ^ {partition}
+            if queue.oldest is not None and queue.is_failing:
+                _log.info("%s: %s/%d: sending again: %s", self._name, topic, partition, queue.oldest.last_error)
+            elif queue.error is None:
+                _log.info("%s: %s/%d: batches are stored again", self._name, topic, partition)
+        if (queue.error is not None) != route.has_halted:
+            route.has_halted = queue.error is not None
+            if queue.error is not None and not isinstance(queue.error, ProducerAborted):
+                level = logging.INFO if isinstance(queue.error, _TOLD) else logging.WARNING
+                why = "%s: %s/%d has halted and takes no records until `recover`: %s"
+                _log.log(level, why, self._name, topic, partition, queue.error)
+
+    def _patience_s(self, route: Route) -> float:
+        """How long the oldest batch in flight may still wait for its outcome."""
+        assert route.queue.oldest is not None
+        return route.queue.oldest.created_s + self._client.config.delivery_timeout_ms / 1000 - time.monotonic()
 
     def _wake_at(self, route: Route, until_s: float | None) -> None:
         if route.timer is not None:

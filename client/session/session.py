@@ -1,47 +1,51 @@
-"""Sessions and fences: exclusive work that ends by itself when it must.
+"""Sessions and fences: exclusive work that ends when the cluster no longer grants it.
 
-A session stands for this client at the cluster and is renewed in the background at a third of its ttl. Safety never
-rests on these clocks (the log refuses an old epoch whatever we think); stopping before the ttl ends is a courtesy that
-saves refused work. A stalled process finds itself lost as soon as it runs again.
+A session represents this client at the cluster; the client renews it in the background at a third of its ttl. Safety
+never depends on the client's clock: the log refuses an old fencing epoch whenever it comes. Giving a session up a fifth
+of the ttl before its end only saves requests that would be refused. A process that stood still finds its session lost
+when it runs again.
 """
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, overload
 
-from ..partition.commands import Token
-from ..partition.errors import (
+from ...partition.api.ownership import Grant, OwnResult, Sever, Ticket
+from ...partition.api.topics import Mode, Topic
+from ...partition.commands import Token
+from ...partition.errors import (
     GenerationFenced,
     InconsistentTopicId,
+    InvalidRequest,
     NotOwner,
     ProducerFenced,
     SessionExpired,
     StockadeError,
 )
-from .admin import Client
-from .errors import ClientClosed
-from .holding import Holding
-from .model import Grant, Mode, Owned, Ticket, Topic
-from .owning import ASK_AGAIN_S, Ownership
-from .retry import is_momentary
+from ..api.client import Client
+from ..errors import ClientClosed
+from ..retry import is_momentary
+from .held import ASK_AGAIN_S, HeldLease, Ownership
+from .reacquire import Reacquirer
 
 _RENEWALS_PER_TTL = 3
 _ATTEMPTS_PER_TTL = 10
 _PAUSE_S_MAX = 1.0
-"""Longest pause after a renewal that failed: a cluster may answer for a second at a time, a long ttl or not."""
+"""Longest pause after a failed renewal, in seconds: a cluster in trouble may answer for a second at a time only."""
 _TIMEOUT_S_MAX = 10.0
-"""Longest wait for the answer to one: the node that it was sent to may stand still."""
+"""Longest wait for the answer to one renewal, in seconds: the node that got it may stand still."""
 _MARGIN_OF_TTL = 0.2
-"""Part of the ttl, at its end, in which an unrenewed session is given up already."""
+"""Part of the ttl before its end at which an unrenewed session is given up."""
 
 
 @dataclass(slots=True)
 class Lease:
-    """When to renew and when to give up, on the caller's monotonic clock. Counted from before the request left."""
+    """When to renew and when to give up, on the caller's monotonic clock: counted from before the request was sent."""
 
     ttl_ms: int
     asked_s: float
@@ -57,15 +61,17 @@ class Lease:
         return self.asked_s + self.ttl_ms / 1000 * (1 - _MARGIN_OF_TTL)
 
 
-class Fence(Holding):
-    """A grant in force until ``lost`` is set; then ``error`` says why.
+class Fence(HeldLease):
+    """A grant, in force until ``lost`` is set; then ``error`` says why.
 
-    When a refused append found it out, ``error.fields["outcome"]`` is that batch's outcome certificate.
+    ``grant``: its partitions and their fencing epochs. ``session_id``: of the session that holds it, a secret. When a
+    refused append showed the loss, ``error.fields["outcome"]`` is the outcome certificate of that batch.
     """
 
     def __init__(self, grant: Grant, session: "Session") -> None:
         super().__init__()
         self.grant = grant
+        self.session_id: str = session.id
         self._session = session
 
     def __repr__(self) -> str:
@@ -74,15 +80,15 @@ class Fence(Holding):
 
     @property
     def epoch(self) -> int:
-        """The fencing epoch; of a Shared grant, the highest of its partitions'."""
+        """The fencing epoch, a fencing token for other stores; of a Shared grant, the highest of its partitions'."""
         return self.grant.epoch if self.grant.epoch is not None else max(self.grant.epochs.values())
 
     def token(self, partition: int) -> Token:
-        """What an append to ``partition`` must carry."""
-        return Token(self.grant.grant, self.grant.epochs[str(partition)], self._session.id)
+        """The fencing token that an append to ``partition`` carries."""
+        return Token(self.grant.grant, self.grant.epochs[str(partition)], self.session_id)
 
     def compare(self, topic: Topic | None) -> None:
-        """What the cluster says of the topic (None: it is gone) may show that the grant is superseded."""
+        """Lose the grant when the topic (None: it was deleted) has another topic id or a newer epoch."""
         if topic is None or topic.topic_id != self.grant.topic_id:
             self.lose(InconsistentTopicId(topic_id=topic.topic_id if topic else None))
             return
@@ -92,18 +98,37 @@ class Fence(Holding):
                 self.lose(ProducerFenced(current_epoch=now, reason="superseded"))
 
     async def release(self) -> None:
-        """Free the slots; returns when they are cleared."""
+        """End the grant; returns when its slots are free."""
         await self._session.release(self)
 
 
 class Session:
-    """A session of ``client_id``, kept alive in the background. An async context manager, or ``open`` and ``close``.
+    """A session of ``client_id``, renewed in the background. Use it in ``async with``, or ``open`` and ``close`` it.
 
-    ``ttl_ms`` None: the configuration's. When it is lost, ``lost`` is set, ``error`` says why, and so it is with
-    all that was acquired or owned through it; it never comes back.
+    ``ttl_ms``: the cluster ends the session when it was not renewed for so long; None: the configuration's
+    ``session_ttl_ms``. When the session is lost, ``lost`` is set, ``error`` says why, and everything that was acquired
+    or owned through it is lost too.
+
+    ``reacquire`` None: what is lost stays lost. Otherwise each grant and ownership that is lost, alone or with the
+    session, is acquired again in the background, for as long as the session is not closed. The lost `Fence` or
+    `Ownership` stays lost; ``reacquire`` is called (and awaited, if it answers an awaitable) with the new one, which
+    has a new epoch, and ``again`` of the lost one answers it. A newer owner that came between is never evicted:
+    exclusive grants wait in the queue as "WaitForExclusive", Shared ones and resources until they are free. Others may
+    have written between the two epochs, so read the log's tail before you write. A lost session is replaced by a new
+    one with another ``id``: ``error`` is None and ``lost`` is clear then. A refusal that cannot pass (the topic was
+    deleted, no permission) ends the attempts for that lease: it is logged, and ``again`` raises it. Give up a lost one
+    with ``release``. A session that had several grants may wait for one while it holds others; two such sessions can
+    block each other, so acquire partitions that belong together in one call.
     """
 
-    def __init__(self, client: Client, client_id: str, *, ttl_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        client_id: str,
+        *,
+        ttl_ms: int | None = None,
+        reacquire: "Callable[[Fence | Ownership], Awaitable[None] | None] | None" = None,
+    ) -> None:
         self.client_id = client_id
         self.lost: asyncio.Event = asyncio.Event()
         self.error: StockadeError | None = None
@@ -112,7 +137,9 @@ class Session:
         self._id: str | None = None
         self._fences: list[Fence] = []
         self._owned: list[Ownership] = []
-        self._keeper: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+        self._reacquirer = Reacquirer(self._revive, self._ended, reacquire) if reacquire is not None else None
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -133,21 +160,24 @@ class Session:
         return self._id
 
     async def open(self) -> Self:
-        """Open it at the cluster and begin to renew it."""
+        """Open the session at the cluster, and start to renew it."""
         asked_s = time.monotonic()
         state = await self._client.open_session(self.client_id, self._ttl_ms)
         self._id = state.session
-        self._keeper = asyncio.create_task(self._keep(Lease(state.ttl_ms, asked_s)))
+        self._renewal = asyncio.create_task(self._renew_until_lost(Lease(state.ttl_ms, asked_s)))
         return self
 
     async def close(self) -> None:
-        """Give up everything that the session holds; returns when its slots are cleared.
+        """End the session and all its grants and ownerships; returns when their slots are free.
 
-        A lost session is left to its end, and no longer than its ttl is spent on closing any other.
+        It spends at most one ttl on that, since the cluster ends the session by itself then. A lost session needs no
+        request.
         """
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._reacquirer is not None:
+            await self._reacquirer.close()
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
         if self._id is not None and self.error is None:
             await self._client.close_session(self._id, patience_ms=self._ttl_ms)
         self._lose(ClientClosed("the session was closed"))
@@ -162,40 +192,94 @@ class Session:
         resume_epoch: int | None = None,
         topic_id: int | None = None,
     ) -> Fence:
-        """All of ``partitions`` (None: all of the topic) or none; every older token is dead on them when it returns.
+        """Acquire all of ``partitions`` (None: all of the topic) or none.
 
-        With the mode ``WaitForExclusive`` it stays in line until its turn has come, however long that takes; to give
-        up, cancel it (``asyncio.timeout``): the place in the line is left. Raises ProducerBusy in the other modes,
-        ProducerFenced, HoldAndWait, SessionExpired.
+        When it returns, each of them refuses every older token. ``mode``: see `stockade.model.Mode`; with
+        "WaitForExclusive" it waits in the queue without a limit: cancel it (``asyncio.timeout``) to leave the queue.
+        ``producer_name``: shown to other writers; None: the client_id. ``resume_epoch``: the epoch of an earlier grant;
+        ProducerFenced if another one came since. Raises ProducerBusy in the other modes, ProducerFenced, HoldAndWait,
+        SessionExpired.
         """
         name = producer_name or self.client_id
         answer = await self._client.acquire(
             topic, self.id, partitions, mode, name, resume_epoch=resume_epoch, topic_id=topic_id
         )
         fence = Fence(await self._wait(answer) if isinstance(answer, Ticket) else answer, self)
-        self._fences.append(fence)
+        self._fences = [*(each for each in self._fences if each.error is None), fence]
+        if self._reacquirer is not None:
+            mode = "Shared" if mode == "Shared" else "WaitForExclusive"
+            again = partial(self.acquire, topic, partitions, mode=mode, producer_name=name)
+            self._reacquirer.watch(fence, partial(again, topic_id=fence.grant.topic_id))
         if self.error is not None:
             fence.lose(self.error)
         return fence
 
-    async def own(self, group: str, resource: str, *, generation: int | None = None, wait: bool = False) -> Ownership:
+    @overload
+    async def own(
+        self,
+        group: str,
+        resource: str,
+        *,
+        generation: int | None = None,
+        sever: Sever = "session",
+        wait: bool = False,
+    ) -> Ownership: ...
+    @overload
+    async def own(
+        self,
+        group: str,
+        resource: list[str] | tuple[str, ...],
+        *,
+        generation: int | None = None,
+        atomic: bool = True,
+        sever: Sever = "session",
+        wait: bool = False,
+    ) -> list[Ownership]: ...
+    async def own(
+        self,
+        group: str,
+        resource: str | list[str] | tuple[str, ...],
+        *,
+        generation: int | None = None,
+        atomic: bool = True,
+        sever: Sever = "session",
+        wait: bool = False,
+    ) -> Ownership | list[Ownership]:
         """Own ``resource`` of ``group``: any text of 1 to 1024 bytes; ``<topic>/<partition>`` guards the partition too.
 
-        ``generation`` None: only what is free; else take it over from an owner with one up to this (0 always wins).
-        ``wait``: until it is free, in place of GenerationFenced; to give up, cancel it. Whoever was thrown out learns
-        it within a third of its ttl. Raises GenerationFenced, SessionExpired.
-        """
-        owned = await self._claim(group, resource, generation, wait=wait)
-        ownership = Ownership(group, owned, self._disown)
-        self._owned.append(ownership)
-        if self.error is not None:
-            ownership.lose(self.error)
-        return ownership
+        A list or tuple of 1 to 10,000 resources is claimed in one request: all of them or none; the answer is a list in
+        the same order. With ``atomic=False`` each claim has its own verdict, and the list has those that succeeded,
+        perhaps none.
 
-    async def _claim(self, group: str, resource: str, generation: int | None, *, wait: bool) -> Owned:
+        ``generation`` None: only a free resource. A number takes over from an owner whose generation is at most this
+        one; 0 always does. ``sever``: what an owner loses from whom something is taken over: all grants and resources
+        of its "session", which itself lives on, or this "resource" alone. ``wait``: wait until it is free (several:
+        until all are free at the same moment) in place of raising GenerationFenced; cancel it to give up. The client of
+        an evicted owner notices within a third of its ttl. Raises GenerationFenced, SessionExpired, and InvalidRequest
+        (no resource, one named twice, ``wait`` without ``atomic``).
+        """
+        if wait and not atomic:
+            raise InvalidRequest("wait: only with atomic, since a claim of its own never waits for the others")
+        wanted = [resource] if isinstance(resource, str) else list(resource)
+        results = await self._claim(group, wanted, generation, atomic, sever, wait=wait)
+        owned = [Ownership(group, each, self._disown) for each in results if each.granted]
+        self._owned = [*(each for each in self._owned if each.error is None), *owned]
+        if self._reacquirer is not None:
+            for each in owned:
+                self._reacquirer.watch(each, partial(self.own, group, each.resource))
+        if self.error is not None:
+            for each in owned:
+                each.lose(self.error)
+        return owned[0] if isinstance(resource, str) else owned
+
+    async def _claim(
+        self, group: str, resources: list[str], generation: int | None, atomic: bool, sever: Sever, *, wait: bool
+    ) -> list[OwnResult]:
         while self.error is None:
             try:
-                return (await self._client.own(group, self.id, [resource], generation=generation))[0]
+                return await self._client.own(
+                    group, self.id, resources, generation=generation, atomic=atomic, sever=sever
+                )
             except GenerationFenced:
                 if not wait:
                     raise
@@ -207,12 +291,16 @@ class Session:
         if ownership.error is None:
             with suppress(NotOwner):
                 await self._client.disown(ownership.group, self.id, ownership.resource)
+        if self._reacquirer is not None:
+            self._reacquirer.forget(ownership)
         if ownership in self._owned:
             self._owned.remove(ownership)
         ownership.lose(ClientClosed("the resource was given up"))
 
     async def _wait(self, ticket: Ticket) -> Grant:
-        """Whoever gives up leaves the line, and gives back what was granted meanwhile: nobody waits behind a ghost."""
+        """Ask until the ticket has a grant. A caller that gives up leaves the queue, and releases a grant that came
+        first, so that tickets behind it need not wait for the end of its session.
+        """
         wait_ms = self._client.config.fetch_wait_ms
         try:
             while ticket.grant is None:
@@ -228,12 +316,15 @@ class Session:
         return ticket.grant
 
     async def release(self, fence: Fence) -> None:
-        """Free one fence's slots; returns when they are cleared."""
-        await self._client.release(fence.grant.grant, self.id)
-        self._fences.remove(fence)
+        """End one grant; returns when its slots are free."""
+        if self._reacquirer is not None:
+            self._reacquirer.forget(fence)
+        await self._client.release(fence.grant.grant, fence.session_id)
+        if fence in self._fences:
+            self._fences.remove(fence)
         fence.lose(ClientClosed("the grant was released"))
 
-    async def _keep(self, lease: Lease) -> None:
+    async def _renew_until_lost(self, lease: Lease) -> None:
         next_s = lease.renew_at_s
         while True:
             await asyncio.sleep(next_s - time.monotonic())
@@ -253,11 +344,11 @@ class Session:
             else:
                 lease = Lease(state.ttl_ms, asked_s)
                 next_s = lease.renew_at_s
-                await self._look_after_fences()
-                await self._look_after_resources()
+                await self._check_fences()
+                await self._check_resources()
 
-    async def _look_after_fences(self) -> None:
-        """Find out about a newer writer also where nothing is sent that could be refused."""
+    async def _check_fences(self) -> None:
+        """Notice a newer writer also on partitions where this client sends no writes that could be refused."""
         for topic in {fence.grant.topic for fence in self._fences if fence.error is None}:
             try:
                 described = await self._client.topic(topic, patience_ms=1)
@@ -269,8 +360,8 @@ class Session:
                 if fence.grant.topic == topic:
                     fence.compare(described)
 
-    async def _look_after_resources(self) -> None:
-        """The same for what was taken over without ending this session."""
+    async def _check_resources(self) -> None:
+        """Notice resources that were taken over without ending this session."""
         for group in {each.group for each in self._owned if each.error is None}:
             try:
                 resources = await self._client.resources(group, patience_ms=1)
@@ -287,5 +378,20 @@ class Session:
             return
         self.error = error
         self.lost.set()
-        for holding in (*self._fences, *self._owned):
-            holding.lose(error)
+        for lease in (*self._fences, *self._owned):
+            lease.lose(error)
+
+    def _ended(self, session_id: str, error: StockadeError) -> None:
+        if session_id == self._id:
+            self._lose(error)
+
+    async def _revive(self) -> str:
+        """Open a new session in place of a lost one; the session's id."""
+        async with self._opening:
+            if self.error is not None:
+                if self._renewal is not None:
+                    self._renewal.cancel()
+                await self.open()
+                self.error = None
+                self.lost.clear()
+        return self.id

@@ -1,6 +1,6 @@
-"""Calls with a JSON answer: encoding, decoding, and repeating what is only momentary.
+"""Calls with a JSON answer: encoding, decoding, and repetition while a refusal concerns only the moment.
 
-Every route used this way is safe to repeat, also after an unknown outcome (openapi.yaml says why for each of them).
+Every route that is used this way may be repeated, also after an unknown outcome; docs/openapi.yaml says why for each.
 """
 
 import asyncio
@@ -13,18 +13,20 @@ from urllib.parse import quote
 
 import msgspec
 
-from ..partition.errors import InternalError, RequestTimedOut, StockadeError
-from .config import ClientConfig
-from .errors import ClusterUnreachable
-from .retry import backoff_s, is_momentary
-from .transport import Answer, Request, Transport
+from ...partition.errors import InternalError, InvalidRequest, RequestTimedOut, StockadeError
+from ..config import ClientConfig
+from ..errors import ClusterUnreachable
+from ..home import Home
+from ..retry import pause_before_next
+from .http import Answer, Request, Transport
+from .outage import Outage
 
 T = TypeVar("T")
 _JSON = {"Content-Type": "application/json"}
 
 
 class Calls:
-    """The one transport of a client: ``once`` uses it as it is, ``send`` repeats, ``call`` is typed too."""
+    """A client's transport: ``once`` is a single attempt, ``send`` repeats, ``call`` repeats and decodes."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
@@ -32,22 +34,25 @@ class Calls:
         self.once: Callable[[Request], Awaitable[Answer]] = self._transport.request
         self.learn: Callable[[str], None] = self._transport.learn
         self.avoid: Callable[[str], None] = self._transport.avoid
+        self.home: Home = self._transport.home
+        self.outage: Outage = Outage(lambda: self._transport.reasons)
         self.close: Callable[[], Awaitable[None]] = self._transport.close
 
-    async def first_answer(self, path: str) -> Answer:
-        """What the first node of the bootstrap list reads that answers. Raises ClusterUnreachable at once.
+    async def first_answer(self, path: str, patience_ms: int) -> Answer:
+        """The first answer of the nodes of the bootstrap list, asked in turn, again and again for ``patience_ms``.
 
-        A node that hangs must not hide the others, so each has little time; if none is so quick, one has all of it.
+        Each node has ``connect_timeout_ms``, so that one that hangs does not hide the others; when none answers in that
+        time, one more attempt has the whole ``request_timeout_ms``. Raises ClusterUnreachable.
         """
         ask = Request(method="GET", path=path)
         nodes = self._config.bootstrap if len(self._config.bootstrap) > 1 else ()
         hurried = [replace(ask, node=node, timeout_ms=self._config.connect_timeout_ms) for node in nodes]
-        return await self._first([*hurried, ask], RequestTimedOut)
+        return await self.repeat(f"GET {path}", lambda: self._first([*hurried, ask], RequestTimedOut), patience_ms)
 
     async def answer_without(self, node: str, path: str) -> Answer:
-        """What another node than this one reads, the first that answers within ``standstill_ms``.
+        """The first answer of the nodes other than ``node``, each of which has ``standstill_ms``.
 
-        Raises the refusal of the last one, or ClusterUnreachable.
+        Raises the last node's refusal, or ClusterUnreachable.
         """
         ask = Request(method="GET", path=path, only_node=True, timeout_ms=self._config.standstill_ms)
         asks = [replace(ask, node=other) for other in self._transport.nodes if other != node]
@@ -56,14 +61,14 @@ class Calls:
         return await self._first(asks, StockadeError)
 
     async def _first(self, asks: Sequence[Request], passed_over: type[StockadeError]) -> Answer:
-        """The first answer. A refusal of that kind is passed over, unless it is the last one's."""
+        """The first answer. Errors of the class ``passed_over`` are ignored, except the last request's."""
         for ask in asks[:-1]:
             with suppress(passed_over):
                 return await self.once(ask)
         return await self.once(asks[-1])
 
     async def call(self, kind: type[T], method: str, path: str, **request: Any) -> T:
-        """``send``, with the answer's body as a ``kind``."""
+        """``send``, with the answer's body decoded as a ``kind``."""
         return decode(await self.send(method, path, **request), kind)
 
     async def send(
@@ -73,30 +78,57 @@ class Calls:
         *,
         body: Mapping[str, Any] | None = None,
         patience_ms: int | None = None,
+        quiet_s: float = 0.0,
         **rest: Any,
     ) -> Answer:
-        """Send until there is an answer or a refusal that is one, for ``patience_ms`` (None: delivery_timeout_ms).
+        """Repeat a request while its refusal concerns only the moment, for ``patience_ms``; then raise the refusal.
 
-        ``rest``: fields of transport.Request.
+        ``patience_ms`` None: ``delivery_timeout_ms``. ``quiet_s``: a wait that is no trouble. ``rest``: other fields of
+        Request. A refusal that follows an attempt of unknown outcome does not say that nothing was changed: that
+        attempt may have changed it.
         """
         if body is not None:
             rest["body"] = msgspec.json.encode(body)
             rest["headers"] = {**_JSON, **rest.get("headers", {})}
-        deadline_s = time.monotonic() + (patience_ms or self._config.delivery_timeout_ms) / 1000
-        attempts = 0
-        while True:
+        request = Request(method=method, path=path, **rest)
+        is_unknown = False
+
+        async def attempt() -> Answer:
+            nonlocal is_unknown
             try:
-                return await self.once(Request(method=method, path=path, **rest))
+                return await self.once(request)
             except StockadeError as error:
-                attempts += 1
-                pause_s = backoff_s(self._config, attempts, error)
-                if not is_momentary(error) or time.monotonic() + pause_s > deadline_s:
-                    raise
-            await asyncio.sleep(pause_s)
+                is_unknown = method != "GET" and (is_unknown or not error.no_side_effects)
+                if is_unknown:
+                    error.had_effects()
+                raise
+
+        what = f"{method} {'/'.join(path.split('/')[:3])}"  # a session's id is a secret
+        return await self.repeat(what, attempt, patience_ms, quiet_s + request.wait_ms / 1000)
+
+    async def repeat(
+        self, what: str, attempt: Callable[[], Awaitable[T]], patience_ms: int | None = None, quiet_s: float = 0.0
+    ) -> T:
+        """The first answer of ``attempt`` that does not concern only the moment; a log line says when that takes long.
+
+        ``what`` names the call there.
+        """
+        patience_s = (self._config.delivery_timeout_ms if patience_ms is None else patience_ms) / 1000
+        deadline_s = time.monotonic() + patience_s
+        attempts = 0
+        with self.outage.over(what, patience_s, quiet_s) as call:
+            while True:
+                try:
+                    return await attempt()
+                except StockadeError as error:
+                    attempts += 1
+                    pause_s = pause_before_next(self._config, attempts, error, deadline_s - time.monotonic())
+                    call.error = error
+                await asyncio.sleep(pause_s)
 
 
 def decode(answer: Answer, kind: type[T]) -> T:
-    """The JSON body as a ``kind``. Raises InternalError when it is something else."""
+    """The JSON body as a ``kind``. Raises InternalError for any other body."""
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except msgspec.DecodeError as error:
@@ -109,5 +141,7 @@ def present(**values: Any) -> dict[str, Any]:
 
 
 def quoted(segment: str) -> str:
-    """A text as one segment of a path."""
+    """The text, escaped as one segment of a path. Raises InvalidRequest for what is no text."""
+    if not isinstance(segment, str):
+        raise InvalidRequest(f"a name must be text, and one is {segment!r:.100}")
     return quote(segment, safe="")

@@ -1,8 +1,8 @@
-"""HTTP to the cluster's nodes: the client's only contact with aiohttp.
+"""HTTP to the cluster's nodes: the only file of the client that uses aiohttp.
 
-Owns the connections and the list of known nodes. It must never repeat a request that may have had an effect: it moves
-on to another node only when nothing was sent, or when the answer was 421 ("not the leader, ask there"). Everything else
-is an answer or an error for the caller to judge; a lost answer is RequestTimedOut, an unknown outcome, never a failure.
+It owns the connections and the list of known nodes, and never repeats a request that may have had an effect: it tries
+another node only when nothing was sent, or after the answer 421 (not the leader, ask there). Any other answer or error
+goes to the caller. A lost answer is RequestTimedOut: an unknown outcome, not a failure.
 """
 
 import os
@@ -16,31 +16,39 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from ..partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
-from ..partition.switches import stop_at
-from .config import ClientConfig
-from .errors import ClientClosed, ClusterUnreachable, refusal_of
+from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
+from ..config import ClientConfig
+from ..errors import ClientClosed, ClusterUnreachable, refusal_of
+from ..home import Home
+from ..retry import is_momentary
 
 LEADER_HINTS_MAX = 3
 """How many 421 answers one request follows before it is refused."""
 NODES_MAX = 1_000
-"""Most nodes remembered beside the bootstrap list."""
+"""How many nodes are remembered, those of the bootstrap list included."""
 NODE_PAUSE_S = 1.0
 """How long a node that could not be connected to, or knows no leader, is tried last."""
 SILENT_PAUSE_S = 10.0
-"""How long a node that took a request and did not answer is tried last: finding out anew costs a whole timeout."""
+"""How long a node that took a request and did not answer is tried last: each new attempt costs a whole timeout."""
 JOINED_BYTES_MAX = 64 << 10
-"""Longest body that is sent in one piece, whatever its parts: beyond it, copying costs more than a system call."""
+"""Longest body whose parts are joined and sent at once: beyond it, copying costs more than a system call."""
 ANSWER_BYTES_MAX = 128 << 20
 """Longest answer read; a fetch asks for at most half of it."""
 
-_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-"""What aiohttp raises when there was no connection, so that the node got nothing."""
+
+class NoNode(OSError):
+    """The address takes connections and gives no HTTP answer; nothing that could have an effect was sent to it."""
+
+
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NoNode)
+"""What is raised when there was no connection to a node, so that it got nothing."""
+_PROVE = "/readyz"
+"""Any answer to this shows that the address is one for HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A successful answer. ``leader`` is the base URL of the leader that decided, None when not told."""
+    """A successful answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -48,16 +56,17 @@ class Answer:
 
     @property
     def leader(self) -> str | None:
-        """Where to send the next request of this kind."""
+        """Base URL of the leader that decided, for the next request of this kind; None if the answer names none."""
         return self.headers.get("Stockade-Leader") or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request. ``node`` is the base URL to try first; with ``only_node`` the request goes nowhere else.
+    """One request. ``node``: base URL of the node to try first; with ``only_node``, the only one to try.
 
-    ``timeout_ms`` overrides the configuration's; ``wait_ms``, which the request lets the node wait, comes on top.
-    A long ``body`` in parts is not copied together. ``on_written`` is called each time it went to a connection.
+    ``timeout_ms`` None: the configuration's ``request_timeout_ms``. ``wait_ms``: how long the request asks the node to
+    wait, added to the timeout. ``body``: one piece, or parts that are not copied together when they are long.
+    ``on_written``: called each time the whole body was handed to a connection.
     """
 
     method: str
@@ -73,11 +82,16 @@ class Request:
 
 
 class Transport:
-    """Connections to the nodes of one cluster, for one event loop. An async context manager, or ``close`` it."""
+    """Connections to the nodes of one cluster, for one event loop. Use it in ``async with``, or ``close`` it."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._nodes = dict.fromkeys(config.bootstrap, 0.0)  # base URL -> monotonic time until which it is tried last
+        self.home: Home = Home()
+        self.reasons: dict[str, str] = {}
+        """By node, why it gives no answer at the moment: its last attempt failed, or is not answered yet."""
+        self._unproven = set(config.bootstrap)
+        """Addresses of the application, not of the cluster, that have given no HTTP answer so far."""
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
@@ -89,27 +103,30 @@ class Transport:
 
     @property
     def nodes(self) -> list[str]:
-        """Base URLs of the nodes known, in the order in which they would be tried now."""
+        """Base URLs of the known nodes, in the order in which a request tries them now."""
         now_s = time.monotonic()
         return sorted(self._nodes, key=lambda url: self._nodes[url] > now_s)
 
     def learn(self, url: str) -> None:
-        """Remember a node that the cluster named. Ignored when it is no base URL or there are too many."""
+        """Remember a node that the cluster named. Ignored for a bad base URL, and above NODES_MAX."""
+        self._unproven.discard(url.rstrip("/"))
         if url not in self._nodes and len(self._nodes) < NODES_MAX and urlsplit(url).scheme in ("http", "https"):
             self._nodes[url.rstrip("/")] = 0.0
 
     def avoid(self, url: str) -> None:
-        """Try a node last for a while: it takes requests and answers none."""
+        """Try this node last for SILENT_PAUSE_S: it takes requests and does not answer."""
         self._pause(url, SILENT_PAUSE_S)
 
     async def close(self) -> None:
-        """Close all connections; requests under way end with an unknown outcome."""
-        self._is_closed = True
+        """Close all connections; the outcome of requests in flight is unknown. Raises as `Home.enter`."""
         if self._session is not None:
+            self.home.enter()
             await self._session.close()
+        self._is_closed = True
 
     async def request(self, request: Request) -> Answer:
         """The 2xx answer to ``request``. Raises the refusal; RequestTimedOut when the outcome is unknown."""
+        self.home.enter()
         node = request.node
         for hints in range(LEADER_HINTS_MAX + 1):
             try:
@@ -125,18 +142,33 @@ class Transport:
         reasons, cause = {}, None
         for node in dict.fromkeys(candidates):
             try:
+                if node in self._unproven and request.method != "GET":
+                    await self._prove(node)
                 return await self._attempt(request, node)
             except _NOT_SENT as error:
                 self._pause(node)
-                reasons[node], cause = _why_not(error), error
-        told = ", ".join(f"{node} ({why})" for node, why in reasons.items())
-        raise ClusterUnreachable(f"no node answers: {told}") from cause
+                self.reasons[node] = reasons[node] = _why_not(error)
+                cause = error
+        tried = ", ".join(f"{node} ({why})" for node, why in reasons.items())
+        raise ClusterUnreachable(f"no node answers: {tried}") from cause
+
+    async def _prove(self, node: str) -> None:
+        """Ask whether an address that the application gave is a node, before it gets what may have an effect.
+
+        Otherwise the silence of a wrong port would leave the outcome unknown.
+        """
+        timeout_ms = self._config.connect_timeout_ms
+        try:
+            _ = await self._attempt(Request(method="GET", path=_PROVE, timeout_ms=timeout_ms), node)
+        except RequestTimedOut as error:
+            raise NoNode(f"no answer within {timeout_ms} ms") from error
+        except StockadeError:
+            pass  # it is one, though not ready
 
     async def _attempt(self, request: Request, node: str) -> Answer:
         timeout_ms = (request.timeout_ms or self._config.request_timeout_ms) + request.wait_ms
+        self.reasons.setdefault(node, "no answer yet")
         timeout = aiohttp.ClientTimeout(total=timeout_ms / 1000, sock_connect=self._config.connect_timeout_ms / 1000)
-        if request.on_written is not None:
-            stop_at("produce-begun")
         try:
             async with self._open_session().request(
                 request.method,
@@ -148,16 +180,21 @@ class Transport:
                 allow_redirects=False,
             ) as response:
                 body = await _read(response)
-                if request.on_written is not None:
-                    stop_at("produce-answered")
         except _NOT_SENT:
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if node in self._unproven and request.method == "GET" and not isinstance(error, TimeoutError):
+                raise NoNode("it gives no HTTP answer: is this the port for clients, not the one for Raft?") from error
             self.avoid(node)
             reason = f"no answer within {timeout_ms} ms" if isinstance(error, TimeoutError) else f"{error!r}"
+            self.reasons[node] = reason
             raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
+        self._unproven.discard(node)
+        self.reasons.pop(node, None)
         if response.status >= 300:
             refusal = refusal_of(response.status, body)
+            if is_momentary(refusal):
+                self.reasons[node] = f"{refusal.code}: {refusal.detail}"
             if _knows_no_leader(refusal):
                 self._pause(node)
             raise refusal
@@ -167,11 +204,11 @@ class Transport:
         if self._is_closed:
             raise ClientClosed
         if self._session is None:
-            access = self._config.access()
-            trusted = access.context() if access.has_files else True
+            credentials = self._config.credentials()
+            trusted = credentials.context() if credentials.has_files else True
             connector = aiohttp.TCPConnector(limit=self._config.connections_max, ssl=trusted)
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=access.headers()
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=credentials.headers()
             )
         return self._session
 
@@ -181,46 +218,55 @@ class Transport:
 
 
 class _Body(aiohttp.Payload):
-    """A body that tells when it was handed to the connection.
+    """A body that reports when it was handed to the connection.
 
-    A short one goes in one piece with the headers: aiohttp joins those with the first part.
+    A short one is sent at once with the headers, which aiohttp joins with the first part.
     """
-
-    _value: tuple[bytes, ...]
-    _autoclose = True
 
     def __init__(self, value: bytes | tuple[bytes, ...], on_written: Callable[[], None] | None) -> None:
         parts = value if isinstance(value, tuple) else (value,)
         size = sum(map(len, parts))
-        super().__init__(parts if size > JOINED_BYTES_MAX else (b"".join(parts),))
-        self._size = size
+        super().__init__(None)
+        self._parts = parts if size > JOINED_BYTES_MAX else (b"".join(parts),)
+        self._bytes = size
         self._on_written = on_written
 
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return self._bytes
+
+    @property
+    def autoclose(self) -> bool:
+        """There is no file to close."""
+        return True
+
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """As text; aiohttp uses it in its logs only."""
-        return b"".join(self._value).decode(encoding, errors)
+        """As text, for aiohttp's logs."""
+        return b"".join(self._parts).decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Hand the bytes to the connection; waits while its buffer is full."""
-        for part in self._value:
+        for part in self._parts:
             await writer.write(part)
         if self._on_written is not None:
             self._on_written()
-            stop_at("produce-written")
 
 
 def _why_not(error: OSError) -> str:
-    """Why there was no connection, and what may be done about it where that is known."""
+    """The reason of a failed connection, with a remedy where there is a known one."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
         return f"its certificate is not trusted: {why}; the file of its authority (ca) may be missing"
     if isinstance(error, aiohttp.ClientSSLError):
         return "no TLS connection: its address may begin with http://, or it asks for a certificate"
+    if isinstance(error, NoNode):
+        return str(error)
     return os.strerror(error.errno) if error.errno else "no connection in time"
 
 
 def _knows_no_leader(refusal: StockadeError) -> bool:
-    """Such a node may be cut off from a cluster that has a leader: the repetition goes to another one."""
+    """Whether the node named no leader: it may be cut off from the others, so the repetition goes to another node."""
     return isinstance(refusal, NotLeaderOrFollower | LeaderNotAvailable) and not refusal.fields.get("leader")
 
 

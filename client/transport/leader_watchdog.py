@@ -1,7 +1,7 @@
-"""Notices that a leader stands still: its connections stay open and nobody answers, while others lead in its place.
+"""Notices a leader that stands still: its connections stay open, it answers nothing, and another node leads by now.
 
-A request that has waited for long is no reason to repeat it, for a busy leader answers late. So other nodes are asked
-first, and the request is given up, with an unknown outcome, only when they name another leader.
+A long wait alone is no reason to give a request up, since a busy leader answers late. So the watchdog asks other nodes
+first, and ends the request, with an unknown outcome, only when they name another leader.
 """
 
 import asyncio
@@ -9,17 +9,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..partition.errors import StockadeError
+from ...partition.api.topics import Topic
+from ...partition.errors import StockadeError
+from .alarm import Alarm
 from .metadata import Metadata
-from .model import Topic
 
 Ask = Callable[[str, str], Awaitable[Topic]]
-"""Describes a topic, asking any node but the one named second. Raises a StockadeError."""
+"""Takes a topic and a node; answers the topic as another node describes it. Raises a StockadeError."""
 
 
 @dataclass(eq=False, slots=True)
 class Waiting:
-    """A request under way at ``node``; ``limit`` ends it, and ``due_s`` is when others are asked about the node."""
+    """A request in flight at ``node``. ``limit`` ends it; at ``due_s`` (loop time) other nodes are asked."""
 
     topic: str
     partition: int
@@ -28,68 +29,56 @@ class Waiting:
     due_s: float
 
 
-class Standstill:
-    """Looks after the requests to leaders of one client: ``patience_ms`` each, beside what it asked to wait."""
+class LeaderWatchdog:
+    """Watches one client's requests to leaders. Each has ``patience_ms`` beside the wait that it asks for."""
 
     def __init__(self, patience_ms: int, ask: Ask, metadata: Metadata, avoid: Callable[[str], None]) -> None:
-        """``avoid`` is told of a node that stands still."""
+        """``avoid`` is called with the base URL of a node that stands still."""
         self._patience_s = patience_ms / 1000
         self._ask = ask
         self._metadata = metadata
         self._avoid = avoid
-        self._waiting: set[Waiting] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm: Alarm[Waiting] = Alarm(self._ring)
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
     def over(self, topic: str, partition: int, node: str, limit: asyncio.Timeout, wait_ms: int) -> Iterator[None]:
-        """While a request is under way."""
+        """Watch a request inside the block."""
         now_s = asyncio.get_running_loop().time()
         waiting = Waiting(topic, partition, node, limit, now_s + wait_ms / 1000 + self._patience_s)
-        self._waiting.add(waiting)
-        if self._timer is None or waiting.due_s < self._timer.when():
-            self._wake_at(waiting.due_s)
         try:
+            self._alarm.add(waiting)
             yield
         finally:
-            self._waiting.discard(waiting)
+            self._alarm.discard(waiting)
 
     def close(self) -> None:
-        """Ask nobody any more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Stop asking."""
+        self._alarm.close()
         if self._looking is not None:
             self._looking.cancel()
 
-    def _wake_at(self, due_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(due_s, self._wake)
-
-    def _wake(self) -> None:
-        self._timer = None
+    def _ring(self, due: list[Waiting]) -> None:
         loop = asyncio.get_running_loop()
-        due = [waiting for waiting in self._waiting if waiting.due_s <= loop.time()]
         for waiting in due:
             waiting.due_s = loop.time() + self._patience_s
-        if due and (self._looking is None or self._looking.done()):
+        if self._looking is None or self._looking.done():
             self._looking = loop.create_task(self._look(due))
-        if self._waiting:
-            self._wake_at(min(waiting.due_s for waiting in self._waiting))
 
     async def _look(self, due: list[Waiting]) -> None:
         for topic, node in {(waiting.topic, waiting.node) for waiting in due}:
             try:
                 found = await self._ask(topic, node)
             except StockadeError:
-                continue  # nobody knows better: whoever waits waits on
+                continue  # no node knows another leader: the requests wait on
             self._compare(found, node, [each for each in due if (each.topic, each.node) == (topic, node)])
 
     def _compare(self, found: Topic, node: str, due: list[Waiting]) -> None:
         leaders = {state.partition: state.leader for state in found.partitions}
-        for waiting in self._waiting.intersection(due):
+        for waiting in self._alarm.entries.intersection(due):
             leader = leaders.get(waiting.partition)
             if leader is not None and leader != node:
                 self._avoid(node)
                 self._metadata.heard(waiting.topic, waiting.partition, leader)
+                self._alarm.discard(waiting)  # it ends once: a Timeout that is on its way out takes no new time
                 waiting.limit.reschedule(asyncio.get_running_loop().time())

@@ -3,25 +3,22 @@
 ``check`` looks at one state; a Ratchet also compares it with the one before.
 """
 
-from ..partition.commands import is_named
-from .catalog import PARTITIONS_MAX, TOPICS_MAX, Topic, group_id, topic_partition
-from .commands import GroupId
-from .controller import ControllerMachine
-from .enrolments import PRODUCER_EPOCH_FINAL
-from .grants import Grant
-from .queue import Ticket
-from .refs import FenceRef
-from .registry import Row
+from ...partition.commands import is_named
+from .commands import FenceRef, GroupId
+from .machine import ControllerMachine
+from .ownership.grants import Grant, Ticket
+from .producers import PRODUCER_EPOCH_FINAL, ProducerRow
+from .topology.catalog import PARTITIONS_MAX, TOPICS_MAX, Topic, group_id, topic_partition
 
 
 def check(machine: ControllerMachine) -> None:
     """Raise AssertionError if any invariant is broken."""
-    for topic in machine.topics():
+    for topic in machine.catalog.topics():
         _check_topic(machine, topic)
     _check_nodes(machine)
-    assert len(machine.topics()) <= TOPICS_MAX
-    assert sum(topic.partitions for topic in machine.topics()) <= PARTITIONS_MAX
-    for grant in machine.ownership.grants.by_id.values():
+    assert len(machine.catalog.topics()) <= TOPICS_MAX
+    assert sum(topic.partitions for topic in machine.catalog.topics()) <= PARTITIONS_MAX
+    for grant in machine.slots.grants.by_id.values():
         _check_grant(machine, grant)
     _check_holders(machine)
     _check_queue(machine)
@@ -34,15 +31,15 @@ def _check_topic(machine: ControllerMachine, topic: Topic) -> None:
     assert len(topic.epochs) == len(topic.founders) == topic.partitions > 0
     for group, nodes in zip(topic.groups(), topic.placements, strict=True):
         assert len(set(nodes)) == len(nodes) > 0
-        assert group in machine.membership.moves or len(nodes) % 2, "an even number of replicas, and none comes or goes"
+        assert group in machine.assignment.moves or len(nodes) % 2, "an even number of replicas, and none comes or goes"
 
 
 def _check_nodes(machine: ControllerMachine) -> None:
-    """Whoever holds something is known; what moves is placed at both ends; nothing new goes where all must leave."""
-    membership = machine.membership
+    """Nodes with replicas are known; a moving group is placed at both ends; no move targets a draining node."""
+    membership = machine.assignment
     assert not set(membership.nodes.rows) & set(membership.nodes.removed)
     for group, move in membership.moves.items():
-        placed = machine.replicas(group)
+        placed = machine.assignment.replicas(group)
         assert placed is not None, "a move of a group that is gone"
         assert set(move.target) <= set(placed)
         assert not any(membership.nodes.is_draining(node_id) for node_id in move.target)
@@ -51,30 +48,33 @@ def _check_nodes(machine: ControllerMachine) -> None:
 
 
 def _placements(machine: ControllerMachine) -> list[list[str]]:
-    return [machine.membership.controllers, *(nodes for topic in machine.topics() for nodes in topic.placements)]
+    return [
+        machine.assignment.controllers,
+        *(nodes for topic in machine.catalog.topics() for nodes in topic.placements),
+    ]
 
 
 def _check_grant(machine: ControllerMachine, grant: Grant) -> None:
     """I3: a grant's partitions all point back to it, with its epoch; its session is alive."""
-    machine.session(grant.session)
-    topic = machine.topic_by_id(grant.topic_id)
+    machine.sessions.find(grant.session)
+    topic = machine.catalog.by_id.get(grant.topic_id)
     assert topic is not None, "a grant on a topic that is gone"
     assert grant.partitions == sorted(set(grant.partitions)) != []
     assert grant.pending <= set(grant.partitions)
     assert not grant.all_partitions or len(grant.partitions) == topic.partitions, "a grant did not grow"
     assert (grant.epoch is None) == (grant.mode == "Shared")
     for partition, group in zip(grant.partitions, grant.groups(), strict=True):
-        assert any(here is grant for here in machine.ownership.grants.on(group))
+        assert any(here is grant for here in machine.slots.grants.on(group))
         assert grant.epoch in (None, topic.epochs[partition]), "an epoch was issued over a live grant"
-        assert partition not in grant.pending or group in machine.ownership.fences.due
+        assert partition not in grant.pending or group in machine.slots.fences.due
 
 
 def _check_holders(machine: ControllerMachine) -> None:
-    """I2: one exclusive grant at most on a partition, which is true of a map, and then nobody shares it."""
-    grants = machine.ownership.grants
-    assert not set(grants.holders) & set(grants.seats), "a seat beside an exclusive grant"
+    """I2: at most one exclusive grant on a partition (``holders`` is a map), and then no Shared one."""
+    grants = machine.slots.grants
+    assert not set(grants.holders) & set(grants.sharers), "a Shared grant beside an exclusive one"
     here = [(group, grant) for group, grant in grants.holders.items()]
-    here += [(group, grant) for group, seats in grants.seats.items() for grant in seats.values()]
+    here += [(group, grant) for group, seats in grants.sharers.items() for grant in seats.values()]
     for group, grant in here:
         assert grants.by_id[grant.grant_id] is grant
         assert topic_partition(group)[0] == grant.topic_id
@@ -82,14 +82,14 @@ def _check_holders(machine: ControllerMachine) -> None:
 
 
 def _check_queue(machine: ControllerMachine) -> None:
-    """I7, and nobody waits for what is free: something stands in the way of every ticket."""
-    queue, grants = machine.ownership.queue, machine.ownership.grants
-    for topic in machine.topics():
+    """I7: a grant, or an earlier ticket, is in the way of every queued ticket."""
+    queue, grants = machine.slots.queue, machine.slots.grants
+    for topic in machine.catalog.topics():
         before: list[Ticket] = []
         for ticket in queue.of_topic(topic.topic_id):
-            assert queue.of_session(ticket.session) is ticket
+            assert queue.by_session.get(ticket.session) is ticket
             assert not grants.of_session(ticket.session), "a session waits while it holds"
-            machine.session(ticket.session)
+            machine.sessions.find(ticket.session)
             assert not ticket.all_partitions or len(ticket.partitions) == topic.partitions, "a ticket did not grow"
             wanted = set(ticket.partitions)
             taken = any(grants.on(group_id(topic.topic_id, partition)) for partition in wanted)
@@ -98,13 +98,13 @@ def _check_queue(machine: ControllerMachine) -> None:
 
 
 def _check_fences(machine: ControllerMachine) -> None:
-    """Whoever waits for a partition to be told is waited for, and what is to be told is a partition's last place."""
-    fences = machine.ownership.fences
+    """Due entries cover pending grants: ``due.epoch`` is the partition's epoch, and ``grant_index <= due.order``."""
+    fences = machine.slots.fences
     for group, place in fences.due.items():
         located = machine.catalog.locate(group)
         assert located is not None
-        assert place.epoch == located[0].epochs[located[1]], "an older epoch is still to be told"
-        assert all(grant.grant_index <= place.order for grant in machine.ownership.grants.on(group))
+        assert place.epoch == located[0].epochs[located[1]], "an older epoch is due"
+        assert all(grant.grant_index <= place.order for grant in machine.slots.grants.on(group))
         assert not fences.is_over(FenceRef(group, place.order))
     worked_on = [work.group_id for work in machine.work()]
     assert set(worked_on) >= {*fences.due, *machine.reader_fences.owed}
@@ -116,7 +116,7 @@ def _check_resources(machine: ControllerMachine) -> None:
         for resource, row in rows.items():
             assert row.generation > 0 < row.fence_epoch
             if row.owner is not None:
-                machine.session(row.owner)
+                machine.sessions.find(row.owner)
                 assert (group, resource) in machine.resources.owned_by(row.owner)
 
 
@@ -131,12 +131,12 @@ def _check_registry(machine: ControllerMachine) -> None:
         assert row.nonce is None or row.nonce == row.nonces[-1]
     for group, owed in machine.registry.enrolments.owed.items():
         assert owed, "an empty entry"
-        assert machine.replicas(group) is not None
+        assert machine.assignment.replicas(group) is not None
         for pid, epoch in owed.items():
             _check_owed(machine.registry.by_pid(pid), pid, epoch)
 
 
-def _check_owed(row: Row | None, pid: int, epoch: int) -> None:
+def _check_owed(row: ProducerRow | None, pid: int, epoch: int) -> None:
     assert row is not None
     assert epoch == (row.epoch if row.pid == pid else PRODUCER_EPOCH_FINAL)
 
@@ -154,7 +154,7 @@ class Ratchet:
         """Raise AssertionError if something went down since the last time."""
         assert machine.lease_clock_ms >= self._clock_ms, "the lease clock went back"
         self._clock_ms = machine.lease_clock_ms
-        for topic in machine.topics():
+        for topic in machine.catalog.topics():
             for group, epoch in zip(topic.groups(), topic.epochs, strict=True):
                 assert epoch >= self._epochs.get(group, 0), "a fencing epoch went down"
                 self._epochs[group] = epoch

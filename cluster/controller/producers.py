@@ -1,42 +1,196 @@
-"""Producer names and ids: InitProducerId as SEMANTICS 6.5 has it, row by row.
+"""Producer names and ids (InitProducerId as SEMANTICS 6.5 has it, row by row), and the partitions that must know of
+them.
 
-Named ids are odd and anonymous ones even, so a zombie of a forgotten name never passes as anonymous. Pure
-state of the controller's machine; which partitions must learn of a new epoch is enrolments.py's.
+Named ids are odd and anonymous ones even, so a zombie of a forgotten name never passes as anonymous. Pure state of the
+controller's machine.
 
-A name that nobody has used for NAME_TTL_MS is forgotten when no partition knows one of its ids, or may come to
-(enrolments.py says why that is known). What is left of its instances is refused at its next append as
-INVALID_PRODUCER_ID_MAPPING, since a partition that does not know it asks here; the name itself begins anew with an id
-that nobody had. While a partition knows it, a name stays, however long that is: so the registry outlives every state
-that sequence numbers are judged by.
+*Enrolment.* A partition enrols a named producer before its first append there, so that a later epoch can be installed
+on every partition where the old one may write. Installing never lowers an epoch, so lost, repeated and late installs do
+no harm.
+
+*Forgetting.* A name that was not used for NAME_TTL_MS is forgotten when no partition knows one of its ids, or may come
+to. Its earlier instances are refused at their next append as INVALID_PRODUCER_ID_MAPPING, since a partition that does
+not know the id asks here; the name itself begins anew with a fresh id. While a partition knows it, a name stays: so the
+registry outlives every state that sequence numbers are judged by.
+
+An enrolment that no longer serves is withdrawn. The rule that keeps zombies out: *where a partition knows a named
+producer, or may still come to know it, the producer is enrolled*, unless what it knows is PRODUCER_EPOCH_FINAL, which
+no client writes with. For:
+
+1. A partition learns of a producer by an install alone, and each carries the index of the decision that it comes from,
+   or of a later one: an enrolment's, or that of a raise of the epoch. ``_groups`` has the last such index.
+2. A partition is asked what it has forgotten with the index that the controller has applied, when it owes it nothing
+   about the producer. So what it was owed has been reported, and all work made of that carries a lower index.
+3. A partition that answers that it does not know a producer takes, from then on, no install of an unknown producer with
+   that index or a lower one. What is under way and could still be taken was decided after the question.
+4. Such a decision has left its index here, and then the answer withdraws nothing. Answers may therefore be late, be
+   repeated, and come to another leader.
 """
+
+from collections.abc import Iterable
 
 import msgspec
 
-from ..partition.commands import PRODUCER_EPOCH_MAX, ProducerId, is_named
-from ..partition.errors import (
+from ...partition.commands import PRODUCER_EPOCH_MAX, ProducerId, is_named
+from ...partition.errors import (
     InvalidProducerIdMapping,
     InvalidRequest,
-    InvalidTransactionTimeout,
     NotFound,
     ProducerFenced,
     ThrottlingQuotaExceeded,
 )
-from .commands import Enrol, Enrolled, InitProducer, ProducerState, WithdrawProducers
-from .enrolments import PRODUCER_EPOCH_FINAL, Enrolments, SavedEnrolments
+from .commands import Enrol, Enrolled, GroupId, InitProducer, ProducerFence, ProducerState, WithdrawProducers
+from .ownership.fence_installs import ProducerInstall
+
+PRODUCER_EPOCH_FINAL = 32767
+"""Never given to a client: a partition that has installed it accepts no append of this id, and needs no enrolment."""
+ENROLMENTS_MAX = 1_000_000
+RETRY_AFTER_MS = 1000
+
+
+class SavedEnrolments(msgspec.Struct, frozen=True):
+    """``owed``: in the order in which the partitions came to be owed something. ``orders``: entry by entry those of
+    ``groups``.
+    """
+
+    owed: list[tuple[GroupId, list[tuple[ProducerId, int]]]]
+    groups: list[tuple[ProducerId, list[GroupId]]]
+    orders: list[list[int]] = []
+
+
+class Enrolments:
+    """Pairs of producer and partition, and the epochs that partitions are owed."""
+
+    def __init__(self) -> None:
+        self.owed: dict[GroupId, dict[ProducerId, int]] = {}
+        self._groups: dict[ProducerId, dict[GroupId, int]] = {}  # and the last decision about it there
+        self._pids: dict[GroupId, set[ProducerId]] = {}
+        self._count = 0
+
+    def enrol(self, index: int, pid: ProducerId, group: GroupId) -> None:
+        """From now on every epoch of this producer is installed on the partition. What is owed stays owed."""
+        groups = self._groups.get(pid, {})
+        if group in groups:
+            groups[group] = index
+            return
+        if self._count >= ENROLMENTS_MAX:
+            raise ThrottlingQuotaExceeded(f"over {ENROLMENTS_MAX} enrolments", retry_after_ms=RETRY_AFTER_MS)
+        self._add(pid, group, index)
+
+    def raise_epoch(self, index: int, pid: ProducerId, epoch: int) -> None:
+        """Every partition where the producer is enrolled has to know this epoch."""
+        for group in self.groups(pid):
+            self.owed.setdefault(group, {})[pid] = epoch
+            self._groups[pid][group] = index
+
+    def installed(self, pid: ProducerId, epoch: int, group: GroupId) -> None:
+        """The partition knows this epoch or a higher one."""
+        if not self._owes(group, pid) or self.owed[group][pid] > epoch:
+            return
+        final = self.owed[group][pid] == PRODUCER_EPOCH_FINAL
+        del self.owed[group][pid]
+        if not self.owed[group]:
+            del self.owed[group]
+        if final:
+            self._remove(pid, group)
+
+    def withdraw(self, command: WithdrawProducers) -> list[ProducerId]:
+        """End the enrolments of producers that the partition has forgotten; answers those that this ended."""
+        group = command.group_id
+        gone = [
+            pid
+            for pid in command.pids
+            if self._groups.get(pid, {}).get(group, command.order + 1) <= command.order and not self._owes(group, pid)
+        ]
+        for pid in gone:
+            self._remove(pid, group)
+        return gone
+
+    def is_anywhere(self, pids: Iterable[ProducerId]) -> bool:
+        """Whether one of these is enrolled on any partition."""
+        return any(pid in self._groups for pid in pids)
+
+    def settled_on(self, group: GroupId) -> list[ProducerId]:
+        """The producers enrolled on a partition of which it is owed nothing."""
+        return [pid for pid in self._pids.get(group, ()) if not self._owes(group, pid)]
+
+    def partitions(self) -> list[GroupId]:
+        """The partitions with enrolments."""
+        return list(self._pids)
+
+    def forget(self, groups: Iterable[GroupId]) -> None:
+        """The partitions were deleted."""
+        for group in groups:
+            self.owed.pop(group, None)
+            for pid in sorted(self._pids.get(group, ())):
+                self._remove(pid, group)
+
+    def groups(self, pid: ProducerId) -> list[GroupId]:
+        """Where a producer is enrolled, ascending."""
+        return sorted(self._groups.get(pid, ()))
+
+    def pending(self, pids: Iterable[ProducerId]) -> list[ProducerFence]:
+        """What has to be installed before these producers are known everywhere to be what the registry says."""
+        return [
+            ProducerFence(pid, self.owed[group][pid], group)
+            for pid in pids
+            for group in sorted(self._groups.get(pid, ()))
+            if self._owes(group, pid)
+        ]
+
+    def is_installed(self, fence: ProducerFence) -> bool:
+        """Whether the partition knows that epoch or a higher one, or is no more."""
+        return not self._owes(fence.group_id, fence.pid)
+
+    def work_on(self, group: GroupId, index: int) -> list[ProducerInstall]:
+        """What to do on a partition now, after the command at ``index``."""
+        owed = sorted(self.owed.get(group, {}).items())
+        return [ProducerInstall(group, pid, epoch, index) for pid, epoch in owed]
+
+    def save(self) -> SavedEnrolments:
+        """Everything that decides future answers."""
+        groups = [(pid, sorted(groups)) for pid, groups in sorted(self._groups.items())]
+        orders = [[self._groups[pid][group] for group in enrolled] for pid, enrolled in groups]
+        owed = [(group, sorted(epochs.items())) for group, epochs in self.owed.items()]
+        return SavedEnrolments(owed, groups, orders)
+
+    def load(self, saved: SavedEnrolments) -> None:
+        """Inverse of save, into an empty one."""
+        for number, (pid, groups) in enumerate(saved.groups):
+            orders = saved.orders[number] if saved.orders else [0] * len(groups)
+            for group, order in zip(groups, orders, strict=True):
+                self._add(pid, group, order)
+        self.owed = {group: dict(epochs) for group, epochs in saved.owed}
+
+    def _owes(self, group: GroupId, pid: ProducerId) -> bool:
+        return pid in self.owed.get(group, ())
+
+    def _add(self, pid: ProducerId, group: GroupId, order: int) -> None:
+        self._groups.setdefault(pid, {})[group] = order
+        self._pids.setdefault(group, set()).add(pid)
+        self._count += 1
+
+    def _remove(self, pid: ProducerId, group: GroupId) -> None:
+        self._count -= 1
+        del self._groups[pid][group]
+        self._pids[group].discard(pid)
+        if not self._groups[pid]:
+            del self._groups[pid]
+        if not self._pids[group]:
+            del self._pids[group]
+
 
 NAMES_MAX = 1_000_000
 NONCES_PER_NAME_MAX = 8
 """Nonces remembered, the newest included; a delayed first call with one of the older ones is refused."""
-TIMEOUT_MS_MAX = 900_000
 FIRST_NAMED_PID = 1001
 FIRST_ANONYMOUS_PID = 1000
-RETRY_AFTER_MS = 1000
 NAME_TTL_MS = 2 * 86_400_000
 """On the lease clock, since a name was asked for or fenced, or since a partition began or ceased to know it."""
 
 
-class Row(msgspec.Struct):
-    """A name. ``last`` is the pair that a retry of the last bump comes with, None when nobody may repeat it.
+class ProducerRow(msgspec.Struct):
+    """A name. ``last`` is the pair that a retry of the last bump comes with; None: there is no bump to retry.
 
     ``nonces`` has the last ones, oldest first; ``nonce`` is the one that the present pair was given for, if
     any. ``retired`` has the ids that were rotated out when their epochs were used up. ``last_used_ms`` is when the name
@@ -46,7 +200,6 @@ class Row(msgspec.Struct):
     name: str
     pid: ProducerId
     epoch: int
-    timeout_ms: int
     last: tuple[int, int] | None = None
     nonce: str | None = None
     nonces: list[str] = []
@@ -59,17 +212,17 @@ class SavedRegistry(msgspec.Struct, frozen=True):
 
     next_named: ProducerId
     next_anonymous: ProducerId
-    rows: list[Row]
+    rows: list[ProducerRow]
     enrolments: SavedEnrolments
 
 
-class Registry:
+class ProducerRegistry:
     """Every producer id that was given out."""
 
     def __init__(self) -> None:
         self.enrolments: Enrolments = Enrolments()
-        self.rows: dict[str, Row] = {}
-        self._by_pid: dict[ProducerId, Row] = {}
+        self.rows: dict[str, ProducerRow] = {}
+        self._by_pid: dict[ProducerId, ProducerRow] = {}
         self._next_named = FIRST_NAMED_PID
         self._next_anonymous = FIRST_ANONYMOUS_PID
 
@@ -90,7 +243,7 @@ class Registry:
         return self.state(row)
 
     def fence(self, index: int, now_ms: int, name: str) -> ProducerState:
-        """Throw out whoever writes under this name (SEMANTICS 5.15); not even a retry gets the old pair back."""
+        """Fence the writer of this name (SEMANTICS 5.15); not even a retry gets the old pair back."""
         row = self.rows.get(name)
         if row is None:
             raise NotFound(what="producer")
@@ -116,7 +269,7 @@ class Registry:
         if row is None:
             raise InvalidProducerIdMapping()
         if row.pid != pid:
-            raise ProducerFenced(reason="identity", current_epoch=row.epoch)
+            raise _superseded(row)
         self.enrolments.enrol(index, pid, command.group_id)
         row.last_used_ms = now_ms
         return Enrolled(pid, row.epoch, index)
@@ -141,7 +294,7 @@ class Registry:
         for pid in (*row.retired, row.pid):
             del self._by_pid[pid]
 
-    def state(self, row: Row) -> ProducerState:
+    def state(self, row: ProducerRow) -> ProducerState:
         """As answered, with what must be installed first: also of retired ids, which may be written with
         still.
         """
@@ -151,7 +304,12 @@ class Registry:
         """Whether this id was given to a producer without a name."""
         return not is_named(pid) and FIRST_ANONYMOUS_PID <= pid < self._next_anonymous
 
-    def by_pid(self, pid: ProducerId) -> Row | None:
+    def find(self, key: int | str) -> ProducerState | None:
+        """The present pair of a name, or of the name that an id belongs or belonged to."""
+        row = self.rows.get(key) if isinstance(key, str) else self._by_pid.get(key)
+        return self.state(row) if row is not None else None
+
+    def by_pid(self, pid: ProducerId) -> ProducerRow | None:
         """The name that an id belongs to or belonged to."""
         return self._by_pid.get(pid)
 
@@ -167,40 +325,39 @@ class Registry:
             self._by_pid.update(dict.fromkeys([*row.retired, row.pid], row))
         self.enrolments.load(saved.enrolments)
 
-    def _add(self, name: str, command: InitProducer) -> Row:
+    def _add(self, name: str, command: InitProducer) -> ProducerRow:
         if len(self.rows) >= NAMES_MAX:
             raise ThrottlingQuotaExceeded(f"there are {NAMES_MAX} names", retry_after_ms=RETRY_AFTER_MS)
-        row = Row(name, self._fresh_pid(), 0, command.timeout_ms)
+        row = ProducerRow(name, self._fresh_pid(), 0)
         self.rows[name] = self._by_pid[row.pid] = row
         _remember(row, command.nonce)
         return row
 
-    def _advance(self, index: int, row: Row, command: InitProducer) -> None:
+    def _advance(self, index: int, row: ProducerRow, command: InitProducer) -> None:
         if command.nonce is not None and command.nonce in row.nonces:
             if command.nonce != row.nonce:
-                raise ProducerFenced(reason="identity", current_epoch=row.epoch)
+                raise _superseded(row)
             return  # row 4
         pair = command.pair
         if pair is not None and pair == row.last:  # row 8
             return
         if pair is not None and pair != (row.pid, row.epoch):  # row 11
-            raise ProducerFenced(reason="identity", current_epoch=row.epoch)
+            raise _superseded(row)
         if row.epoch < PRODUCER_EPOCH_MAX:  # rows 6 and 9
             self._set_epoch(index, row, row.epoch + 1)
         else:  # rows 7 and 10
             self._rotate(index, row)
         row.last = pair
-        row.timeout_ms = command.timeout_ms
         if pair is None:
             _remember(row, command.nonce)
 
-    def _set_epoch(self, index: int, row: Row, epoch: int) -> None:
+    def _set_epoch(self, index: int, row: ProducerRow, epoch: int) -> None:
         assert epoch > row.epoch
         row.epoch = epoch
         self.enrolments.raise_epoch(index, row.pid, epoch)
 
-    def _rotate(self, index: int, row: Row) -> None:
-        """A fresh id. The old one gets the epoch that no client has, so that nobody writes with it any more."""
+    def _rotate(self, index: int, row: ProducerRow) -> None:
+        """A fresh id. The old one gets the epoch that no client has, so every append with it is refused."""
         self.enrolments.raise_epoch(index, row.pid, PRODUCER_EPOCH_FINAL)
         row.retired.append(row.pid)
         row.pid, row.epoch = self._fresh_pid(), 0
@@ -214,11 +371,15 @@ class Registry:
 def _check_shape(command: InitProducer, name: str) -> None:
     if not name:
         raise InvalidRequest("name: empty")
-    if not 1 <= command.timeout_ms <= TIMEOUT_MS_MAX:
-        raise InvalidTransactionTimeout(max=TIMEOUT_MS_MAX)
 
 
-def _remember(row: Row, nonce: str | None) -> None:
+def _superseded(row: ProducerRow) -> ProducerFenced:
+    """A later producer has taken the name."""
+    why = f"a later producer named {row.name} has started; a standby needs a producer name of its own, or none"
+    return ProducerFenced(why, reason="identity", current_epoch=row.epoch)
+
+
+def _remember(row: ProducerRow, nonce: str | None) -> None:
     """A new instance: its nonce is the present one, and the others are superseded."""
     row.nonce = nonce
     if nonce is not None:

@@ -8,18 +8,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..partition.sealed import Sealed
-from .catalog import Topic
-from .membership import SavedMembership
-from .ownership import SavedOwnership
-from .promises import SavedPromises
-from .reader_fences import SavedReaderFences
-from .registry import SavedRegistry
-from .resources import Resource
+from ...partition.state.snapshot import Sealed
+from .ownership.fence_installs import SavedReaderFences
+from .ownership.pending_installs import SavedPendingInstalls
+from .ownership.resources import Resource
+from .ownership.slots import SavedSlots
+from .producers import SavedRegistry
 from .sessions import SavedSessions
+from .topology.catalog import Topic
+from .topology.replica_assignment import SavedReplicaAssignment
 
 
-class State(msgspec.Struct, frozen=True):
+class SavedState(msgspec.Struct, frozen=True):
     """Everything that decides future answers, part by part."""
 
     applied_index: int
@@ -28,16 +28,16 @@ class State(msgspec.Struct, frozen=True):
     catalog_index: int
     catalog: list[Topic]
     sessions: SavedSessions
-    ownership: SavedOwnership
+    ownership: SavedSlots
     resources: list[tuple[str, list[tuple[str, Resource]]]]
     reader_fences: SavedReaderFences
     registry: SavedRegistry
-    membership: SavedMembership
+    membership: SavedReplicaAssignment
     resources_floor: int = 0
-    severing: SavedPromises = []
-    leaving: SavedPromises = []
+    severing: SavedPendingInstalls = []
+    leaving: SavedPendingInstalls = []
 
 
-_sealed = Sealed(State, b"StkC", 1, "controller", msgspec.msgpack.Encoder(order="deterministic"))
-encode: Callable[[State], bytes] = _sealed.encode
-decode: Callable[[bytes], State] = _sealed.decode
+_sealed = Sealed(SavedState, b"StkC", 1, "controller", msgspec.msgpack.Encoder(order="deterministic"))
+encode: Callable[[SavedState], bytes] = _sealed.encode
+decode: Callable[[bytes], SavedState] = _sealed.decode

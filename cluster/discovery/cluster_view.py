@@ -1,8 +1,8 @@
-"""Who is in the cluster, as this node knows: what the controller told last, kept on disk, and else what its
-configuration says.
+"""The members of the cluster as this node knows them: the last catalog of the controller, stored on disk, or else this
+node's configuration.
 
 So a restarted node finds the others although they were added after its configuration was written, and never acts on
-an older catalog than it did before: what it erased then must not come to life again.
+an older catalog than it did before: a replica that it erased must not come back.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from ..raft.durable import write_durably
-from .config import Address, NodeConfig, parse_address
-from .messages import Catalog
-from .moves import Move
-from .nodes import NodeEntry
-from .signal import Signal
+from ...partition.log.fsutil import write_durably
+from ..condition import Condition
+from ..config import Address, NodeConfig, parse_address
+from ..controller.topology.moves import Move
+from ..controller.topology.nodes import NodeEntry
+from ..rpc import Catalog
 
 FILE = "members.json"
 """In a node's data folder."""
@@ -28,26 +28,30 @@ class _Known(msgspec.Struct, frozen=True):
     controllers: list[str] = []
 
 
-class BookDamaged(Exception):
+class ClusterViewDamaged(Exception):
     """The file cannot be read; the message says what to do."""
 
 
 def is_member(data: Path) -> bool:
-    """Whether the node with this data folder was told of a cluster by its controller before."""
+    """Whether the node with this data folder has received a catalog before."""
     return (data / FILE).exists()
 
 
-class Book:
-    """The members. ``moves`` are those under way, as far as told since the start; ``changed`` tells of any news."""
+class ClusterView:
+    """The members. ``moves`` are those of the last catalog since the start; ``changed`` is notified of each catalog."""
 
     def __init__(self, config: NodeConfig) -> None:
-        """Raises BookDamaged."""
+        """Raises ClusterViewDamaged."""
         self._config = config
         self._path = Path(config.data_dir) / FILE
         self._configured = {m.node_id: NodeEntry(m.node_id, m.url, m.raft, m.zone) for m in config.members}
+        self.urls: dict[str | None, str] = {}
+        """Base URLs by node id. Kept up to date in place: groups look up there who leads."""
+        self.controllers: list[str] = []
+        """The members of the controller group; while this node does not know them, the nodes that may be."""
         self._take(_read(self._path))
         self.moves: list[Move] = []
-        self.changed: Signal = Signal()
+        self.changed: Condition = Condition()
 
     @property
     def index(self) -> int:
@@ -56,14 +60,8 @@ class Book:
 
     @property
     def is_removed(self) -> bool:
-        """Whether this node was told that it belongs to the cluster no more."""
+        """Whether the last catalog lists this node as removed."""
         return self._config.node_id in self._known.removed
-
-    @property
-    def controllers(self) -> list[str]:
-        """Who holds the controller group; while this node does not know it, whoever may."""
-        known = self._known.controllers or self._config.controllers
-        return known or [node_id for node_id in self._configured if node_id != self._config.node_id]
 
     @property
     def is_controller(self) -> bool:
@@ -77,10 +75,6 @@ class Book:
     def find(self, node_id: str) -> NodeEntry | None:
         """As the controller knows a node."""
         return next((entry for entry in self._known.nodes if entry.node_id == node_id), None)
-
-    def url_of(self, node_id: str | None) -> str | None:
-        """Base URL of a node."""
-        return self._urls.get(node_id)
 
     def raft_peers(self) -> dict[str, Address]:
         """Raft addresses of the other nodes. This node's configuration may name another way to a node (a proxy)."""
@@ -101,9 +95,11 @@ class Book:
 
     def _take(self, known: _Known) -> None:
         entries = self._configured | {entry.node_id: entry for entry in known.nodes}
-        self._known = known
+        others = [node_id for node_id in self._configured if node_id != self._config.node_id]
+        self._known, self.controllers = known, known.controllers or self._config.controllers or others
         self._members = [entries[node_id] for node_id in sorted(entries) if node_id not in known.removed]
-        self._urls: dict[str | None, str] = {entry.node_id: entry.url for entry in self._members}
+        self.urls.clear()
+        self.urls.update((entry.node_id, entry.url) for entry in self._members)
 
 
 def _read(path: Path) -> _Known:
@@ -112,4 +108,6 @@ def _read(path: Path) -> _Known:
     except FileNotFoundError:
         return _Known()
     except msgspec.DecodeError as error:
-        raise BookDamaged(f"{path} is damaged ({error}); run `stockade rebuild` and let the node join again") from error
+        raise ClusterViewDamaged(
+            f"{path} is damaged ({error}); run `stockade rebuild` and let the node join again"
+        ) from error

@@ -1,18 +1,57 @@
-"""The lists of sessions, groups and producers, as the controller's leader makes them of its machine."""
+"""What operators ask of the controller's leader: change nodes and replica placements, list sessions, groups and
+producers.
+"""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nsmallest
 from itertools import chain
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from .control import Control
-from .grants import Grant
-from .listing import GroupList, HeldGrant, ListedGroup, ListedSession, ProducerList, SessionList
-from .model import ProducerPair
-from .registry import Row
-from .resources import Resource
-from .sessions import Session
+from ...partition.api.cluster import Reassignment
+from ...partition.api.ownership import GroupList, HeldGrant, ListedGroup, ListedSession, SessionList
+from ...partition.api.producers import ProducerList, ProducerPair, is_throwaway
+from ...partition.api.topics import Mode
+from ..controller.commands import AddNode, Arranged, Command, Reassign, RemoveNode
+from ..controller.ownership.grants import Grant
+from ..controller.ownership.resources import Resource
+from ..controller.producers import ProducerRow
+from ..controller.sessions import Session
+from ..discovery.cluster_view import ClusterView
+from .controller_group import ControllerGroup
+
+CATCH_UP_MAX_S = 1.0
+"""How long an answer waits for this node's view of the cluster to contain what was decided."""
+
+
+class MemberService:
+    """Changes nodes and replica placements for operators. A call answers when its decision is committed, not when it
+    is carried out.
+    """
+
+    def __init__(self, control: ControllerGroup, view: ClusterView) -> None:
+        self._control = control
+        self._view = view
+
+    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> None:
+        """Raises ThrottlingQuotaExceeded."""
+        await self._arrange(lambda now: AddNode(now_ms=now, node_id=node_id, url=url, raft=raft_address, zone=zone))
+
+    async def remove_node(self, node_id: str) -> None:
+        """Raises NotFound, NotEnoughReplicas."""
+        await self._arrange(lambda now: RemoveNode(now_ms=now, node_id=node_id))
+
+    async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
+        """Raises UnknownTopicOrPartition, NotFound, InvalidRequest."""
+        wanted = list(replicas)
+        await self._arrange(lambda now: Reassign(now_ms=now, topic=topic, partition=partition, replicas=wanted))
+        return Reassignment(topic, partition, wanted)
+
+    async def _arrange(self, make: Callable[[int], Command]) -> None:
+        await self._control.decide(make, Arranged)
+        index, view = self._control.machine.catalog_index, self._view
+        await view.changed.until(lambda: True if view.index >= index else None, CATCH_UP_MAX_S)
+
 
 ITEMS_PER_TURN = 10_000
 """Looked at before others get their turn of the event loop."""
@@ -20,21 +59,21 @@ ITEMS_PER_TURN = 10_000
 _Item = TypeVar("_Item")
 
 
-class Census:
+class ListService:
     """Reads behind a barrier; changes nothing."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: ControllerGroup) -> None:
         self._control = control
         self._machine = control.machine
 
-    async def sessions(self, prefix: str, most: int) -> SessionList:
+    async def list_sessions(self, prefix: str, most: int) -> SessionList:
         """By client_id."""
         await self._control.barrier()
         now_ms = self._control.now_ms()
         total, found = await _first(self._machine.sessions.live(), _client, prefix, most)
         return SessionList(total, [self._session(session, now_ms) for session in found])
 
-    async def groups(self, prefix: str, most: int) -> GroupList:
+    async def list_groups(self, prefix: str, most: int) -> GroupList:
         """By name."""
         await self._control.barrier()
         total, found = await _first(self._machine.resources.rows.items(), _group, prefix, most)
@@ -43,10 +82,12 @@ class Census:
             total, [ListedGroup(name, len(rows), count) for (name, rows), count in zip(found, owned, strict=True)]
         )
 
-    async def producers(self, prefix: str, most: int) -> ProducerList:
+    async def list_producers(self, prefix: str, most: int, *, internal: bool) -> ProducerList:
         """By name."""
         await self._control.barrier()
-        total, found = await _first(self._machine.registry.rows.values(), _name, prefix, most)
+        rows = self._machine.registry.rows.values()
+        chosen = rows if internal else [row for row in rows if not is_throwaway(row.name)]
+        total, found = await _first(chosen, _name, prefix, most)
         return ProducerList(total, [ProducerPair(row.pid, row.epoch, row.name) for row in found])
 
     def _session(self, session: Session, now_ms: int) -> ListedSession:
@@ -55,7 +96,7 @@ class Census:
             session.client_id,
             session.ttl_ms,
             max(0, deadline_ms - now_ms),
-            [_held(grant, now_ms) for grant in self._machine.ownership.grants.of_session(session.session)],
+            [_held(grant, now_ms) for grant in self._machine.slots.grants.of_session(session.session)],
             len(self._machine.resources.owned_by(session.session)),
         )
 
@@ -63,7 +104,13 @@ class Census:
 def _held(grant: Grant, now_ms: int) -> HeldGrant:
     held_ms = max(0, now_ms - grant.at_ms)
     return HeldGrant(
-        grant.grant_id, grant.topic, grant.mode, grant.producer_name, grant.epoch, len(grant.partitions), held_ms
+        grant.grant_id,
+        grant.topic,
+        cast(Mode, grant.mode),
+        grant.producer_name,
+        grant.epoch,
+        len(grant.partitions),
+        held_ms,
     )
 
 
@@ -91,5 +138,5 @@ def _group(item: tuple[str, dict[str, Resource]]) -> str:
     return item[0]
 
 
-def _name(row: Row) -> str:
+def _name(row: ProducerRow) -> str:
     return row.name

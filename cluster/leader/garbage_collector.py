@@ -1,5 +1,5 @@
-"""Finds the producers that partitions have forgotten, and the names and resources that nobody uses, so that the
-controller may forget them too (enrolments.py, registry.py, resources.py).
+"""Finds the producers that partitions have forgotten, and unused names and resources, so that the controller may forget
+them too (producers.py, resources.py).
 
 Runs on every member of the controller group and acts only on the leader. It decides nothing: what it proposes is judged
 when it is applied.
@@ -7,12 +7,11 @@ when it is applied.
 
 import asyncio
 
-from .commands import Done, ForgetNames
-from .control import Control, quietly
-from .group_commands import ForgetResources
+from ..controller.commands import Done, ForgetNames, ForgetResources
+from ..controller.ownership.fence_installs import ProducerWithdrawal
+from ..groups import Router
+from .controller_group import ControllerGroup, quietly
 from .reconciler import carry_out
-from .router import Router
-from .work import WithdrawWork
 
 PERIOD_S = 3_600.0
 """Between two rounds: each is a command to every partition that named producers write to."""
@@ -23,10 +22,10 @@ NAMES_AT_ONCE_MAX = 1_000
 RESOURCES_AT_ONCE_MAX = 1_000
 
 
-class Sweeper:
+class GarbageCollector:
     """One round after the other."""
 
-    def __init__(self, control: Control, router: Router) -> None:
+    def __init__(self, control: ControllerGroup, router: Router) -> None:
         self._control = control
         self._router = router
 
@@ -57,10 +56,12 @@ class Sweeper:
             if not self._control.group.is_leader:
                 return
             machine = self._control.machine
-            settled = set(machine.registry.enrolments.settled_on(group))  # at the index that is told
+            settled = set(machine.registry.enrolments.settled_on(group))  # at the index of the question
             some = sorted(settled.intersection(pids[start : start + PRODUCERS_AT_ONCE_MAX]))
             if some:
-                await quietly(carry_out(WithdrawWork(group, some, machine.applied_index), self._control, self._router))
+                await quietly(
+                    carry_out(ProducerWithdrawal(group, some, machine.applied_index), self._control, self._router)
+                )
 
     async def _forget(self, names: list[str]) -> None:
         await asyncio.sleep(PAUSE_S)

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from ..partition.commands import decode_result, encode_command
-from ..partition.errors import StockadeError
-from .commands import Command, Done
-from .control import Control
-from .router import Router
-from .work import Work
+from ...partition.commands import decode_result, encode_command
+from ...partition.errors import StockadeError
+from ..controller.commands import Command, Done
+from ..controller.ownership.fence_installs import Work
+from ..groups import Router
+from .controller_group import ControllerGroup
 
 PARTITIONS_AT_ONCE_MAX = 256
 """Partitions worked on at the same time."""
@@ -30,84 +30,69 @@ _log = logging.getLogger(__name__)
 class Reconciler:
     """One task for each partition that has something left to do; steps of a partition never overlap."""
 
-    def __init__(self, control: Control, router: Router) -> None:
+    def __init__(self, control: ControllerGroup, router: Router) -> None:
         self._control = control
         self._router = router
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._tried: set[int] = set()
+        self._seen = 0  # changes of the state, when work was looked for last
 
     async def run(self) -> None:
         """Look for work whenever the state has changed. Runs until cancelled."""
+        changed = self._control.changed
         try:
             while True:
-                if self._control.group.is_leader:
-                    self._start_due()
-                await self._control.until(self._something_new(), 1.0)
+                self._seen = changed.count
+                self._start_due()
+                await changed.until(lambda: None if changed.count == self._seen else True, 1.0)
         finally:
             for task in self._busy.values():
                 task.cancel()
 
-    def _something_new(self) -> Callable[[], bool | None]:
-        """True once there is work for a partition that nobody works on."""
-
-        def look() -> bool | None:
-            if not self._control.group.is_leader or len(self._busy) >= PARTITIONS_AT_ONCE_MAX:
-                return None
-            return True if any(work.group_id not in self._busy for work in self._control.machine.work()) else None
-
-        return look
-
     def _start_due(self) -> None:
-        """Start what fits. Partitions take turns: many that cannot be reached do not keep the others waiting."""
-        if not self._start_some():
+        """On the leader, start a task for each partition that has something to do, as far as they fit."""
+        # Partitions take turns: many that cannot be reached do not keep the others waiting.
+        control, before = self._control, len(self._busy)
+        while control.group.is_leader:
+            for work in control.machine.work():
+                group = work.group_id
+                if len(self._busy) >= PARTITIONS_AT_ONCE_MAX:
+                    return
+                if group not in self._busy and group not in self._tried:
+                    self._tried.add(group)
+                    self._busy[group] = asyncio.create_task(self._step(work))
+            if len(self._busy) > before or not self._tried:
+                return
             self._tried.clear()
-            self._start_some()
-
-    def _start_some(self) -> int:
-        started = 0
-        for work in self._control.machine.work():
-            if len(self._busy) >= PARTITIONS_AT_ONCE_MAX:
-                break
-            if work.group_id not in self._busy and work.group_id not in self._tried:
-                self._tried.add(work.group_id)
-                self._start(work)
-                started += 1
-        return started
-
-    def _start(self, work: Work) -> None:
-        task = asyncio.create_task(self._step(work))
-        self._busy[work.group_id] = task
-        task.add_done_callback(partial(self._finished, work.group_id))
-
-    def _finished(self, group: int, task: "asyncio.Task[None]") -> None:
-        del self._busy[group]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a step on group %d broke", group, exc_info=error)
-        # The partition may have more to do: let run() look again.
-        self._control.state.changed.notify()
 
     async def _step(self, work: Work) -> None:
         try:
-            done = await carry_out(work, self._control, self._router)
+            if not await carry_out(work, self._control, self._router):
+                await asyncio.sleep(PAUSE_S)
         except StockadeError as refusal:
             _log.info("%r has to be tried again: %s", work, refusal)
-            done = False
-        if not done:
             await asyncio.sleep(PAUSE_S)
+        except Exception:
+            _log.exception("a step on group %d broke", work.group_id)
+        finally:
+            del self._busy[work.group_id]
+            # The partition may have more to do: let run() look again.
+            self._control.changed.notify()
 
 
-async def carry_out(work: Work, control: Control, router: Router) -> bool:
+async def carry_out(work: Work, control: ControllerGroup, router: Router) -> bool:
     """Whether the work is done and reported; false when the partition refused it because it is out of date.
 
     Raises LeaderNotAvailable, RequestTimedOut, NotLeaderOrFollower.
     """
-    voters = control.machine.replicas(work.group_id) or ()
-    command = encode_command(work.command())
+    located = control.machine.catalog.locate(work.group_id)
+    voters = located[0].placements[located[1]] if located is not None else ()
+    command = encode_command(work.command)
     answer = decode_result(await router.propose(work.group_id, voters, command, STEP_TIMEOUT_S))
     if isinstance(answer, StockadeError):
         raise answer
-    report: Command | None = work.report(answer, control.stamp_ms())  # type: ignore[arg-type]
-    if report is None:
+    report: Callable[[int], Command | None] = partial(work.report, answer)  # type: ignore[arg-type]
+    if report(0) is None:
         return False
-    await control.propose(report, Done)
+    await control.decide(report, Done)  # type: ignore[arg-type]
     return True

@@ -1,51 +1,48 @@
 """Topics as a node serves them: changes on the controller's leader, descriptions on any node."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..partition.errors import RequestTimedOut, UnknownTopicOrPartition
-from . import messages
-from .catalog import group_id
-from .commands import CreateTopic, DeleteTopic, TopicCreated, TopicDeleted
-from .control import Control
-from .messages import GroupStatus, Placement
-from .model import Leader, Mode, PartitionInfo, TopicConfig, TopicInfo, TopicSummary
-from .replicas import Replicas
-from .router import Router
-from .topic_commands import ChangeTopic, TopicChanged
+from ...partition.api.topics import Mode, PartitionState, Topic, TopicConfig, TopicSummary
+from ...partition.errors import RequestTimedOut, UnknownTopicOrPartition
+from .. import rpc
+from ..controller.commands import ChangeTopic, CreateTopic, DeleteTopic, TopicChanged, TopicCreated, TopicDeleted
+from ..controller.topology.catalog import group_id
+from ..groups import Router
+from ..replica.replica_manager import ReplicaManager
+from ..rpc import GroupStatus, Placement
+from .controller_group import ControllerGroup
 
 ASK_AGAIN_S = 0.05
 """Between two questions whether a new topic's partitions have leaders."""
 ASK_TIMEOUT_S = 1.0
-"""A node that does not tell its status within this time counts as away."""
+"""A node that does not answer with its status within this time counts as away."""
 
 
-class Observer:
+class GroupStatusReader:
     """What the nodes know of groups that this node may not hold."""
 
-    def __init__(
-        self, node_id: str, router: Router, replicas: Replicas, url_of: Callable[[str | None], str | None]
-    ) -> None:
+    def __init__(self, node_id: str, router: Router, replicas: ReplicaManager, urls: Mapping[str | None, str]) -> None:
         self._node_id = node_id
         self._router = router
         self._replicas = replicas
-        self._url_of = url_of
+        self._urls = urls
 
-    def status_here(self, group_ids: Iterable[int]) -> messages.Status:
+    def status_here(self, group_ids: Iterable[int]) -> rpc.Status:
         """What this node knows of those groups that it holds."""
         held = [replica for key in group_ids if (replica := self._replicas.get(key)) is not None]
-        return messages.Status(self._replicas.index, [replica.status() for replica in held])
+        return rpc.Status(self._replicas.index, [replica.status() for replica in held])
 
-    async def status(self, node_id: str, group_ids: list[int]) -> messages.Status:
+    async def status(self, node_id: str, group_ids: list[int]) -> rpc.Status:
         """What a node knows; nothing when it is away."""
         if node_id == self._node_id:
             return self.status_here(group_ids)
         try:
-            answer = await self._router.ask(node_id, messages.AskStatus(group_ids), ASK_TIMEOUT_S)
+            answer = await self._router.ask(node_id, rpc.DescribeGroup(group_ids), ASK_TIMEOUT_S)
         except (ConnectionError, TimeoutError):
-            return messages.Status(0, [])
-        assert isinstance(answer, messages.Status), answer
+            return rpc.Status(0, [])
+        assert isinstance(answer, rpc.Status), answer
         return answer
 
     async def statuses(self, topic: Placement) -> list[GroupStatus | None]:
@@ -59,27 +56,27 @@ class Observer:
         )
         return [best.get(key) for key in keys]
 
-    async def describe(self, topic: Placement) -> TopicInfo:
+    async def describe(self, topic: Placement) -> Topic:
         """A topic with the leaders of its partitions."""
         statuses = await self.statuses(topic)
         partitions = [
             self._partition(partition, topic.replicas[partition], status) for partition, status in enumerate(statuses)
         ]
-        return TopicInfo(
-            topic.topic, topic.topic_id, topic.replication_factor, topic.is_sealed, topic.config, partitions
-        )
+        return Topic(topic.topic, topic.topic_id, topic.replication_factor, topic.is_sealed, topic.config, partitions)
 
-    def _partition(self, partition: int, replicas: list[str], status: GroupStatus | None) -> PartitionInfo:
+    def _partition(self, partition: int, replicas: list[str], status: GroupStatus | None) -> PartitionState:
         if status is None:
-            return PartitionInfo(partition, Leader(None, None, 0), replicas)
-        leader = Leader(status.leader, self._url_of(status.leader), status.term)
+            return PartitionState(partition, None, None, 0, replicas)
+        url = self._urls.get(status.leader)
         mode: Mode | None = status.slot_mode  # type: ignore[assignment]
-        return PartitionInfo(partition, leader, replicas, status.topic_epoch, mode)
+        return PartitionState(
+            partition, url, status.leader, status.term, replicas, status.topic_epoch, mode, status.holder
+        )
 
 
 def _freshest(statuses: Iterable[tuple[str, GroupStatus]]) -> dict[int, GroupStatus]:
-    """For each group the word of the leader of the highest term, which alone has applied whatever was answered; while
-    that one is silent, of a node that knows it, with the higher epoch.
+    """For each group the status from the leader of the highest term, which alone has applied all that was answered;
+    while it is away, from a node that knows it, the one with the higher epoch.
     """
     best: dict[int, GroupStatus] = {}
     for _, status in sorted(statuses, key=_rank, reverse=True):
@@ -87,22 +84,22 @@ def _freshest(statuses: Iterable[tuple[str, GroupStatus]]) -> dict[int, GroupSta
     return best
 
 
-def _rank(told: tuple[str, GroupStatus]) -> tuple[int, bool, bool, int]:
-    node, status = told
+def _rank(reported: tuple[str, GroupStatus]) -> tuple[int, bool, bool, int]:
+    node, status = reported
     return status.term, status.leader == node, status.leader is not None, status.topic_epoch
 
 
-class Topics:
+class TopicService:
     """The catalog's leader: creates, deletes and lists topics."""
 
-    def __init__(self, control: Control, observer: Observer) -> None:
+    def __init__(self, control: ControllerGroup, group_statuses: GroupStatusReader) -> None:
         self._control = control
-        self._observer = observer
+        self._group_statuses = group_statuses
 
     async def list_topics(self) -> list[TopicSummary]:
         """Ascending by name; linearizable."""
         await self._control.barrier()
-        topics = self._control.machine.topics()
+        topics = self._control.machine.catalog.topics()
         return [TopicSummary(topic.name, topic.topic_id, len(topic.placements)) for topic in topics]
 
     async def find(self, name: str) -> Placement:
@@ -110,11 +107,11 @@ class Topics:
         await self._control.barrier()
         return self._placement(name)
 
-    async def create(
+    async def create_topic(
         self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
-    ) -> tuple[TopicInfo, bool]:
+    ) -> tuple[Topic, bool]:
         """The topic, and whether it is new; answers when every partition has a leader."""
-        nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.membership.nodes.eligible()]
+        nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
         created = await self._control.decide(
             lambda now: CreateTopic(
                 now_ms=now,
@@ -128,7 +125,7 @@ class Topics:
         )
         return await self._described_with_leaders(name, created.topic_id), created.created
 
-    async def change(
+    async def change_topic(
         self,
         name: str,
         topic_id: int | None,
@@ -136,9 +133,9 @@ class Topics:
         partitions: int | None,
         seal: bool,
         config: Mapping[str, Any],
-    ) -> TopicInfo:
+    ) -> Topic:
         """The topic as it is then; answers when every partition has a leader, and acts by the configuration."""
-        nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.membership.nodes.eligible()]
+        nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
         changed = await self._control.decide(
             lambda now: ChangeTopic(
                 now_ms=now,
@@ -157,43 +154,43 @@ class Topics:
     async def _until_configured(self, name: str, changed: TopicChanged) -> None:
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s
         while asyncio.get_running_loop().time() < deadline:
-            placement = self._control.state.placement(name)
+            placement = self._control.placement(name)
             if placement is None or placement.topic_id != changed.topic_id:
                 return
-            statuses = await self._observer.statuses(placement)
+            statuses = await self._group_statuses.statuses(placement)
             orders = [status.config_order if status is not None else -1 for status in statuses]
             if min(orders) >= changed.config_order:
                 return
             await asyncio.sleep(ASK_AGAIN_S)
         raise RequestTimedOut("changed, but not every partition acts by it yet")
 
-    async def delete(self, name: str, topic_id: int | None) -> None:
+    async def delete_topic(self, name: str, topic_id: int | None) -> None:
         """Answers when every node that can be reached has dropped its replicas."""
         await self._control.decide(lambda now: DeleteTopic(now_ms=now, name=name, topic_id=topic_id), TopicDeleted)
         index = self._control.machine.catalog_index
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s
         while asyncio.get_running_loop().time() < deadline:
-            nodes = list(self._control.machine.membership.nodes.rows)
-            answers = await asyncio.gather(*(self._observer.status(node_id, []) for node_id in nodes))
+            nodes = list(self._control.machine.assignment.nodes.rows)
+            answers = await asyncio.gather(*(self._group_statuses.status(node_id, []) for node_id in nodes))
             if all(answer.catalog_index >= index or not answer.catalog_index for answer in answers):
                 return
             await asyncio.sleep(ASK_AGAIN_S)
         raise RequestTimedOut("deleted, but not every node has dropped its replicas yet")
 
-    async def _described_with_leaders(self, name: str, topic_id: int) -> TopicInfo:
+    async def _described_with_leaders(self, name: str, topic_id: int) -> Topic:
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s
         while asyncio.get_running_loop().time() < deadline:
-            placement = self._control.state.placement(name)
+            placement = self._control.placement(name)
             if placement is None or placement.topic_id != topic_id:
                 raise RequestTimedOut("created, but deleted again before every partition had a leader")
-            info = await self._observer.describe(placement)
-            if all(partition.leader.url for partition in info.partitions):
+            info = await self._group_statuses.describe(placement)
+            if all(partition.leader for partition in info.partitions):
                 return info
             await asyncio.sleep(ASK_AGAIN_S)
         raise RequestTimedOut("created, but not every partition has a leader yet")
 
     def _placement(self, name: str) -> Placement:
-        placement = self._control.state.placement(name)
+        placement = self._control.placement(name)
         if placement is None:
             raise UnknownTopicOrPartition(topic=name, partition=None)
         return placement

@@ -6,12 +6,12 @@ import asyncio
 import itertools
 import logging
 
-from .book import Book
-from .control import Control
-from .messages import Catalog, FollowCatalog
-from .replicas import Replicas
-from .router import Router
-from .seat import Seat
+from ..discovery.cluster_view import ClusterView
+from ..groups import Router
+from ..leader.controller_group import ControllerGroup
+from ..replica.replica_manager import ReplicaManager
+from ..rpc import Catalog, FollowCatalog
+from .controller_member import ControllerMember
 
 WAIT_S = 1.0
 """How long a controller holds back an answer that says nothing new."""
@@ -21,21 +21,23 @@ PAUSE_S = 0.2
 _log = logging.getLogger(__name__)
 
 
-class CatalogFollower:
+class CatalogSync:
     """Follows the catalog for as long as the node runs."""
 
-    def __init__(self, node_id: str, seat: Seat, router: Router, book: Book, replicas: Replicas) -> None:
+    def __init__(
+        self, node_id: str, member: ControllerMember, router: Router, view: ClusterView, replicas: ReplicaManager
+    ) -> None:
         self._node_id = node_id
-        self._seat = seat
+        self._member = member
         self._router = router
-        self._book = book
+        self._view = view
         self._replicas = replicas
         self._turns = itertools.count()
 
     async def run(self) -> None:
         """Runs until cancelled."""
         while True:
-            control = self._seat.control
+            control = self._member.control
             catalog = None
             if control is not None:
                 catalog = await self.newer(control, self._after)
@@ -45,28 +47,28 @@ class CatalogFollower:
             if catalog is None:
                 continue
             self._replicas.heard_of_controller(catalog.leader, catalog.term)
-            if catalog.index >= self._book.index:
-                await self._book.follow(catalog)
+            if catalog.index >= self._view.index:
+                await self._view.follow(catalog)
                 await self._replicas.follow(catalog)
 
     @property
     def _after(self) -> int:
         """A restarted node takes the catalog again that it knew, and no older one."""
-        return max(self._replicas.index, self._book.index - 1)
+        return max(self._replicas.index, self._view.index - 1)
 
     @staticmethod
-    async def newer(control: Control, after: int, wait_s: float = WAIT_S) -> Catalog | None:
+    async def newer(control: ControllerGroup, after: int, wait_s: float = WAIT_S) -> Catalog | None:
         """The catalog of this node's controller replica once it is newer than ``after``; None after ``wait_s``."""
 
-        def look() -> Catalog | None:
-            # While a restarted replica applies its log again, it passes through catalogs of the past.
-            is_news = control.group.ready and control.machine.catalog_index > after
-            return control.catalog() if is_news else None
-
-        return await control.until(look, wait_s)
+        # While a restarted replica applies its log again, it passes through catalogs of the past; any command may end
+        # that.
+        news = control.catalog_changed if control.group.ready else control.changed
+        return await news.until(
+            lambda: control.catalog() if control.group.ready and control.machine.catalog_index > after else None, wait_s
+        )
 
     async def _ask(self) -> Catalog | None:
-        others = [node_id for node_id in self._book.controllers if node_id != self._node_id]
+        others = [node_id for node_id in self._view.controllers if node_id != self._node_id]
         if not others:
             await asyncio.sleep(PAUSE_S)
             return None

@@ -5,9 +5,9 @@ import logging
 import time
 from collections.abc import Awaitable
 
-from ..partition.errors import StockadeError
+from ...partition.errors import StockadeError
 from .replica import Replica
-from .replicas import Replicas
+from .replica_manager import ReplicaManager
 
 PERIOD_S = 1.0
 """Between two looks at all replicas of this node."""
@@ -17,10 +17,10 @@ RETENTION_LOOKS = 10
 _log = logging.getLogger(__name__)
 
 
-class Upkeep:
+class Maintenance:
     """Looks after the replicas that this node leads. What fails is tried again at a later look."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     async def run(self) -> None:

@@ -1,7 +1,7 @@
 """Moves the replicas of the groups that this node leads, step by step, to where the controller wants them.
 
-Nothing is remembered: what is wanted is in the catalog, how far it came is in the group's configuration, so whoever
-leads next goes on. A catalog may be out of date; before each step the controller is asked, through its log, whether
+Nothing is remembered: what is wanted is in the catalog, how far it came is in the group's configuration, so the next
+leader goes on. A catalog may be out of date; before each step the controller is asked, through its log, whether
 the move is still wanted, and the step is taken only in the term in which that was asked. Suppose that another leader
 finished a later move meanwhile, and that nodes forgot the group for it: that leader was elected after our term, so
 nothing that we append now can be committed. The report that a move has arrived needs a proof of leadership after the
@@ -12,16 +12,16 @@ import asyncio
 import logging
 from functools import partial
 
-from ..partition.errors import NotFound, StockadeError
-from ..raft.configuration import AddLearner, ChangeRefused, RemoveMember
-from ..raft.group import Committed, Group, NotLeader
-from ..raft.host import RaftHost
-from . import commands
-from .book import Book
-from .catalog import CONTROLLER_GROUP
-from .membership_commands import CheckMove, MoveDone
-from .moves import Add, Arrived, HandOver, Move, Remove, Step, Wait, next_step
-from .router import Router
+from ...partition.errors import NotFound, StockadeError
+from ...raft.core.group import Committed, Group, NotLeader
+from ...raft.host import RaftHost
+from ...raft.log.configuration import AddLearner, ChangeRefused, RemoveMember
+from ..controller import commands
+from ..controller.commands import CheckMove, MoveDone
+from ..controller.topology.catalog import CONTROLLER_GROUP
+from ..controller.topology.moves import Add, Arrived, Move, Remove, Step, TransferLeadership, Wait, next_step
+from ..discovery.cluster_view import ClusterView
+from ..groups import Router
 
 MOVES_AT_ONCE_MAX = 4
 """Groups that a leader moves at the same time: copying is work for disks and network."""
@@ -36,10 +36,10 @@ _log = logging.getLogger(__name__)
 class Mover:
     """One task for each group that is being moved."""
 
-    def __init__(self, node_id: str, host: RaftHost, book: Book, router: Router) -> None:
+    def __init__(self, node_id: str, host: RaftHost, view: ClusterView, router: Router) -> None:
         self._node_id = node_id
         self._host = host
-        self._book = book
+        self._view = view
         self._router = router
         self._busy: dict[int, asyncio.Task[None]] = {}
 
@@ -47,10 +47,10 @@ class Mover:
         """Runs until cancelled."""
         try:
             while True:
-                for move in self._book.moves:
+                for move in self._view.moves:
                     if len(self._busy) < MOVES_AT_ONCE_MAX and move.group_id not in self._busy and self._led(move):
                         self._start(move)
-                await self._book.changed.until(lambda: True if self._book.moves else None, 60.0)
+                await self._view.changed.until(lambda: True if self._view.moves else None, 60.0)
                 await asyncio.sleep(LOOK_S)
         finally:
             for task in self._busy.values():
@@ -72,7 +72,7 @@ class Mover:
 
     async def _carry_out(self, move: Move) -> None:
         """Step after step, for as long as this node leads and the move is wanted."""
-        while move in self._book.moves and self._led(move) is not None:
+        while move in self._view.moves and self._led(move) is not None:
             try:
                 await self._step(move)
             except NotFound:
@@ -95,7 +95,7 @@ class Mover:
                 await self._change(group, AddLearner(node_id, self._host.incarnations[node_id]))
             case Remove(node_id):
                 await self._change(group, RemoveMember(node_id))
-            case HandOver(node_id):
+            case TransferLeadership(node_id):
                 _log.info("group %d: handing over to %s", move.group_id, node_id)
                 await group.transfer(node_id, STEP_TIMEOUT_S)
             case Arrived():
@@ -126,7 +126,7 @@ class Mover:
         """Let the controller decide. Raises what it answers; NotFound: the move is not wanted any more."""
         data = commands.encode_command(command)
         answer = commands.decode_result(
-            await self._router.propose(CONTROLLER_GROUP, self._book.controllers, data, STEP_TIMEOUT_S)
+            await self._router.propose(CONTROLLER_GROUP, self._view.controllers, data, STEP_TIMEOUT_S)
         )
         if isinstance(answer, StockadeError):
             raise answer

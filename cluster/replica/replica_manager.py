@@ -12,13 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from ..raft.durable import erase_durably, make_directory, write_durably
-from .catalog import CONTROLLER_GROUP, group_id, topic_partition
-from .messages import Catalog, Placement
-from .model import Reassignment, TopicConfig
-from .moves import Move
+from ...partition.api.cluster import Reassignment
+from ...partition.api.topics import TopicConfig
+from ...partition.log.fsutil import erase_durably, make_directory, write_durably
+from ..condition import Condition
+from ..controller.topology.catalog import CONTROLLER_GROUP, group_id, topic_partition
+from ..controller.topology.moves import Move
+from ..rpc import Catalog, Placement
 from .replica import Replica
-from .signal import Signal
 
 _log = logging.getLogger(__name__)
 
@@ -35,12 +36,17 @@ class Assignment(msgspec.Struct, frozen=True):
     config_order: int = 0
 
     @property
+    def key(self) -> tuple[int, int]:
+        """Topic id and partition."""
+        return self.topic_id, self.partition
+
+    @property
     def group_id(self) -> int:
         """Raft group of the partition."""
         return group_id(self.topic_id, self.partition)
 
 
-class Replicas:
+class ReplicaManager:
     """All replicas of this node, and the catalog they follow."""
 
     def __init__(
@@ -49,22 +55,22 @@ class Replicas:
         directory: Path,
         open_replica: Callable[[Assignment, Path], Replica],
         close_group: Callable[[int], Awaitable[None]],
-        forget_departures: Callable[[Callable[[int], bool]], Awaitable[None]],
+        forget_tombstones: Callable[[Callable[[int], bool]], Awaitable[None]],
     ) -> None:
-        """``close_group`` ends the Raft group of a replica and forgets its log; ``forget_departures`` forgets what was
+        """``close_group`` ends the Raft group of a replica and forgets its log; ``forget_tombstones`` forgets what was
         promised in groups that are gone.
         """
         self._node_id = node_id
         self._directory = directory
         self._open_replica = open_replica
         self._close_group = close_group
-        self._forget_departures = forget_departures
-        self._held: dict[int, Replica] = {}
+        self._forget_tombstones = forget_tombstones
+        self._held: dict[tuple[int, int], Replica] = {}  # by topic id and partition
         self.topics: dict[str, Placement] = {}
         self.index: int = 0
         self.controller: tuple[str | None, int] = (None, 0)
-        """Node id and term of the controller group's leader, by the newest term that a controller has told of."""
-        self.changed: Signal = Signal()
+        """Node id and term of the controller group's leader, by the newest term that a controller has reported."""
+        self.changed: Condition = Condition()
 
     async def open_remembered(self) -> None:
         """Open what this node held when it stopped, and finish erasing what it was about to erase."""
@@ -88,11 +94,11 @@ class Replicas:
         if catalog.index < self.index:
             return
         self.topics = {placement.topic: placement for placement in catalog.topics}
-        wanted = {a.group_id: a for placement in catalog.topics for a in self._assignments(placement)}
+        wanted = {a.key: a for placement in catalog.topics for a in self._assignments(placement)}
         for replica in list(self._held.values()):
             # A topic's id is the index of its creation: one that is younger than this catalog is not deleted, but
-            # not yet told.
-            if replica.group.group_id not in wanted and replica.topic_id <= catalog.index:
+            # not yet in it.
+            if (replica.topic_id, replica.partition) not in wanted and replica.topic_id <= catalog.index:
                 await self._erase(replica)
         new = [assignment for key, assignment in wanted.items() if key not in self._held]
         changed = [
@@ -100,7 +106,7 @@ class Replicas:
         ]
         await asyncio.to_thread(self._remember, [*new, *changed])
         for assignment in changed:
-            self._configure(self._held[assignment.group_id], assignment)
+            self._configure(self._held[assignment.key], assignment)
         for assignment in new:
             self._open(assignment)
         await self._forget_deleted(catalog)
@@ -115,20 +121,19 @@ class Replicas:
             topic_id = topic_partition(group)[0]
             return group != CONTROLLER_GROUP and topic_id not in topics and topic_id <= catalog.index
 
-        await self._forget_departures(is_gone)
+        await self._forget_tombstones(is_gone)
 
     def find(self, topic: str, partition: int) -> Replica | None:
         """The replica of a partition of the present incarnation of a topic, if this node holds it."""
         placement = self.topics.get(topic)
         if placement is not None:
-            is_known = partition < len(placement.replicas)
-            return self._held.get(group_id(placement.topic_id, partition)) if is_known else None
+            return self._held.get((placement.topic_id, partition))
         named = [r for r in self._held.values() if (r.topic, r.partition) == (topic, partition)]
         return max(named, key=lambda replica: replica.topic_id, default=None)
 
-    def get(self, key: int) -> Replica | None:
+    def get(self, group: int) -> Replica | None:
         """The replica of a group."""
-        return self._held.get(key)
+        return self._held.get(topic_partition(group))
 
     def reassignment(self, move: Move) -> Reassignment | None:
         """A move in names; None for the controller group, and for a topic that is not known here."""
@@ -154,8 +159,8 @@ class Replicas:
                     placement.config_order,
                 )
 
-    def _path(self, key: int) -> Path:
-        return self._directory / f"{key:016x}"
+    def _path(self, group: int) -> Path:
+        return self._directory / f"{group:016x}"
 
     def _remember(self, assignments: Iterable[Assignment]) -> None:
         for assignment in assignments:
@@ -164,20 +169,20 @@ class Replicas:
     def _open(self, assignment: Assignment) -> None:
         _log.info("opening %s/%d of topic %d", assignment.topic, assignment.partition, assignment.topic_id)
         replica = self._open_replica(assignment, self._path(assignment.group_id))
-        self._held[assignment.group_id] = replica
+        self._held[assignment.key] = replica
         self._configure(replica, assignment)
 
     def _configure(self, replica: Replica, assignment: Assignment) -> None:
         replica.reconfigure(assignment.config, is_sealed=assignment.is_sealed, order=assignment.config_order)
 
     async def _erase(self, replica: Replica) -> None:
-        key = replica.group.group_id
+        group = replica.group.group_id
         _log.info("erasing %s/%d of topic %d", replica.topic, replica.partition, replica.topic_id)
-        del self._held[key]
+        del self._held[replica.topic_id, replica.partition]
         placed = self.topics.get(replica.topic)
         replica.retire(is_deleted=placed is None or placed.topic_id != replica.topic_id)
         # First the promise to open it: a group must never be opened as it was founded once its log is gone.
-        await asyncio.to_thread(erase_durably, self._path(key) / "replica.json")
-        await self._close_group(key)
+        await asyncio.to_thread(erase_durably, self._path(group) / "replica.json")
+        await self._close_group(group)
         replica.close()
-        await asyncio.to_thread(shutil.rmtree, self._path(key))
+        await asyncio.to_thread(shutil.rmtree, self._path(group))

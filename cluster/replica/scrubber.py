@@ -1,6 +1,6 @@
-"""Reads what lies on this node's disk again, slowly and for ever: bytes can change where nobody looks at them.
+"""Reads full segments on this node's disk again, slowly and for ever: bytes on a disk can change without an error.
 
-Only full segments: whatever else there is, the log, checkpoints and indexes, is verified when a node starts.
+Only these: the log, checkpoints and indexes are verified when a node starts.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..partition import segment_files
-from ..partition.image import ImageDamaged
-from ..partition.index import SegmentIndex
-from ..raft.refusal import DiskRefused
+from ...partition.log import segment_files
+from ...partition.log.image import ImageDamaged
+from ...partition.log.index import SegmentIndex
+from ...raft.wal.errors import DiskRefused
 from .replica import Replica
-from .replicas import Replicas
+from .replica_manager import ReplicaManager
 
 STEP_BYTES = 256 * 1024
 """Read at a time, in a thread."""
@@ -26,10 +26,10 @@ _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # of the mac
 _log = logging.getLogger(__name__)
 
 
-class Inspection:
+class Scrubber:
     """Looks at every full segment of every replica of this node, at ``bytes_per_s`` on average."""
 
-    def __init__(self, replicas: Replicas, bytes_per_s: int) -> None:
+    def __init__(self, replicas: ReplicaManager, bytes_per_s: int) -> None:
         self._replicas = replicas
         self._bytes_per_s = bytes_per_s
 

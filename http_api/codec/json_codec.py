@@ -1,17 +1,19 @@
 """JSON in and out. The only file of this folder that imports orjson.
 
-Reading is stricter than any parser's default and keeps what was written: a number with a point or an
-exponent, or beyond 64 bits, stays the text that it was (it is no integer here, and ``value_json`` stores it
-unchanged). Nothing here knows a schema.
+Reading is stricter than any parser's default and keeps numbers as they were written: a number with a point or an
+exponent, or beyond 64 bits, stays text (it is no integer here, and ``value_json`` stores it unchanged).
 """
 
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import orjson
+from msgspec import UNSET, UnsetType
+
+from ...partition.errors import InvalidRequest
 
 NESTING_MAX = 64
 """Deepest nesting of arrays and objects in a JSON body."""
@@ -24,6 +26,14 @@ _struct_encoder = msgspec.json.Encoder()
 _TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _TEXT = re.compile(rb'"[^"]*"')
+_SHOWN_MAX = 200  # characters of a text from outside
+_PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
+_CHARACTERS = re.compile(
+    r"Expected `str` matching regex '\^\[A-Za-z0-9(?P<others>[^\]]*)\]\{(?P<least>\d+),(?P<most>\d+)\}\\+Z'"
+)
+"""What msgspec says of a name that is none; programs' users do not read regular expressions."""
+
+_T = TypeVar("_T")
 
 
 class NotJson(ValueError):
@@ -47,6 +57,37 @@ def parse(body: bytes) -> Any:
         raise NotJson("not UTF-8") from None
     except json.JSONDecodeError as error:
         raise NotJson(f"{error.msg} at character {error.pos}") from None
+
+
+def read(body: bytes, shape: type[_T]) -> _T:
+    """A JSON text as ``shape``. Raises InvalidRequest."""
+    try:
+        return msgspec.convert(parse(body), shape)
+    except NotJson as error:
+        raise InvalidRequest(f"body: {error}") from error
+    except msgspec.ValidationError as error:
+        place, problem = explain(error)
+        raise InvalidRequest(f"{place or 'body'}: {problem}") from error
+
+
+def explain(error: msgspec.ValidationError) -> tuple[str, str]:
+    """(field, what is wrong with it) of a value that does not have its shape; the field is "" for the value itself."""
+    text = str(error)
+    place = _PLACE.search(text)
+    problem = _PLACE.sub("", text).replace("orjson.Fragment", "number that is no 64-bit integer")
+    problem = _CHARACTERS.sub(_in_words, problem)
+    return (place.group(1)[:_SHOWN_MAX] if place else ""), problem[:_SHOWN_MAX]
+
+
+def _in_words(pattern: re.Match[str]) -> str:
+    least, most = pattern.group("least"), pattern.group("most")
+    others = ", ".join(f"'{character}'" for character in pattern.group("others"))
+    return f"not {least} to {most} of letters, digits, {others}"
+
+
+def or_none(value: _T | UnsetType) -> _T | None:
+    """The value of an optional field, None when it was absent."""
+    return None if value is UNSET else value
 
 
 def dump(value: Any) -> bytes:

@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..partition.errors import NotAcceptable, UnsupportedMediaType
+from ...partition.errors import NotAcceptable, UnsupportedMediaType
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -12,7 +12,7 @@ TEXT = "text/plain"
 ARROW = "application/vnd.apache.arrow.stream"
 EVENTS = "text/event-stream"
 
-_REMEMBERED = 1024  # headers that were read before
+_HEADERS_REMEMBERED_MAX = 1024
 _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
 
 
@@ -33,12 +33,12 @@ class _Range(NamedTuple):
         return self.main in ("*", main) and self.sub in ("*", sub)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_HEADERS_REMEMBERED_MAX)
 def choose(accept: str | None, available: tuple[str, ...]) -> str:
-    """The best of ``available`` (the server's favourite first) for an Accept header; None accepts everything.
+    """The best of ``available``, ordered by the server's preference, for an Accept header; None accepts everything.
 
     Highest quality first, then what is named most precisely, then what is named first. A range that is not
-    well-formed is passed over. Raises NotAcceptable.
+    well-formed is ignored. Raises NotAcceptable.
     """
     ranges = _ranges(accept) if accept and accept.strip() else [_Range("*", "*", 1.0, 0)]
     best: tuple[float, int, int] | None = None
@@ -56,12 +56,12 @@ def choose(accept: str | None, available: tuple[str, ...]) -> str:
     return chosen
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_HEADERS_REMEMBERED_MAX)
 def body_type(content_type: str | None, content_encoding: str | None, accepted: tuple[str, ...]) -> str:
     """The media type of a request's body, one of ``accepted``. Raises UnsupportedMediaType.
 
-    A charset is understood for text (whose bytes are kept as they come) and, elsewhere, if it is UTF-8. The
-    body must not be encoded.
+    Text may have any charset, since its bytes are stored as they come; other types only UTF-8. The body must not be
+    encoded.
     """
     refusal = UnsupportedMediaType(accepted=list(accepted))
     if content_encoding is not None and content_encoding.strip().lower() != "identity":

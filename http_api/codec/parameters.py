@@ -1,7 +1,7 @@
-"""Path, query and headers of a request, read strictly: what is unknown, repeated or not well-formed is
+"""Path, query and headers of a request, read strictly: a parameter that is unknown, repeated or not well-formed is
 INVALID_REQUEST.
 
-Every reason begins with the name of the parameter or header that is wrong.
+Every reason begins with the name of the parameter or header.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ..partition.errors import InvalidRequest
+from ...partition.errors import InvalidRequest
 
 INT64_MAX = (1 << 63) - 1
 UINT64_MAX = (1 << 64) - 1
@@ -23,7 +23,7 @@ _DIGITS = re.compile(r"[0-9]+")
 _TOPIC_NAME = re.compile(TOPIC_NAME)
 _STAGE_NAME = re.compile(r"[A-Za-z0-9._~-]{1,249}")
 _INTEGER_DIGITS_MAX = 20  # as many as UINT64_MAX has
-_OURS = "stockade-"
+_STOCKADE = "stockade-"
 _NONE: dict[str, Any] = {}  # never written to
 
 
@@ -44,25 +44,25 @@ class Parameters:
         repeated: Collection[str] = (),
     ) -> None:
         self._path = path
-        ours = [(own, value) for name, value in headers if (own := _own_name(name))]
+        stockade = [(own, value) for name, value in headers if (own := _stockade_name(name))]
         self._lists: dict[str, list[str]] = _NONE
         self._query: dict[str, str] = _NONE
         self._headers: dict[str, str] = _NONE
-        if not query and not ours and not repeated and all(map(str.isascii, path.values())):
+        if not query and not stockade and not repeated and all(map(str.isascii, path.values())):
             return
         self._lists = {name: [value for other, value in query if other == name] for name in repeated}
         if repeated:
             query = [(name, value) for name, value in query if name not in repeated]
         self._query = dict(query)
-        self._headers = dict(ours)
+        self._headers = dict(stockade)
         for name in self._query:
             if name not in known:
                 raise InvalidRequest(f"{printable(name)}: no such query parameter here")
-        if len(self._query) < len(query) or len(self._headers) < len(ours):
-            name, count = Counter(name for name, _ in [*query, *ours]).most_common(1)[0]
-            raise InvalidRequest(f"{name}: given {count} times")
+        if len(self._query) < len(query) or len(self._headers) < len(stockade):
+            name, count = Counter(name for name, _ in [*query, *stockade]).most_common(1)[0]
+            raise InvalidRequest(f"{name}: occurs {count} times")
         lists = [(name, value) for name, values in self._lists.items() for value in values] if repeated else ()
-        for name, value in (*path.items(), *query, *lists, *ours):
+        for name, value in (*path.items(), *query, *lists, *stockade):
             if not value.isascii() and not is_utf8(value):
                 raise InvalidRequest(f"{name}: not UTF-8")
 
@@ -75,7 +75,7 @@ class Parameters:
         return _checked_stage("stage", self._path["stage"])
 
     def stage_prefix(self) -> str:
-        """With what the names of stages begin that are asked for; empty when absent."""
+        """The prefix of the stages to list; empty when absent."""
         prefix = self._query.get("prefix")
         return "" if prefix is None else _checked_stage("prefix", prefix)
 
@@ -84,7 +84,7 @@ class Parameters:
         return integer("partition", self._path["partition"], 0, PARTITION_MAX)
 
     def path(self, name: str) -> str:
-        """A path parameter that is an id without meaning."""
+        """A path parameter that is an opaque id."""
         return self._path[name]
 
     def has(self, *names: str) -> bool:
@@ -149,7 +149,7 @@ class Parameters:
         raise InvalidRequest(f"{missing}: missing; group and fence_epoch come both or not at all")
 
     def topic_id(self) -> int | None:
-        """The guard against another incarnation of the topic."""
+        """The topic id that the client expects: it refuses another topic of the same name."""
         return self.query_integer("topic_id", 0, INT64_MAX, 0) if "topic_id" in self._query else None
 
     def header(self, name: str) -> str | None:
@@ -183,7 +183,9 @@ class Parameters:
 
     def session(self) -> str:
         """The caller's session."""
-        return self.text("Stockade-Session")
+        if "Stockade-Session" not in self._headers:
+            raise InvalidRequest("Stockade-Session: missing")
+        return self._headers["Stockade-Session"]
 
 
 def _checked_stage(kind: str, name: str) -> str:
@@ -199,9 +201,9 @@ def _checked_name(kind: str, name: str) -> str:
 
 
 @lru_cache(1024)  # headers that came before
-def _own_name(header: str) -> str:
-    """The name of a header of ours as it is written in the contract; "" for any other."""
-    return header.title() if header.lower().startswith(_OURS) else ""
+def _stockade_name(header: str) -> str:
+    """The name of a Stockade-* header as the contract writes it; "" for any other header."""
+    return header.title() if header.lower().startswith(_STOCKADE) else ""
 
 
 def integer(name: str, text: str, low: int, high: int) -> int:

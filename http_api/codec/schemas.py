@@ -1,30 +1,27 @@
-"""Shapes of the JSON bodies that routes take, as the contract has them, and the one way to read them.
+"""The JSON bodies of requests as the contract has them: fields, types, ranges. The one way to read a body.
 
-Strict: no unknown field, no other type, no value out of its range. Every reason names the field. Rules that
-join several fields follow in the function that makes a service call of the body.
+Reading is strict: an unknown field, another type, or a value out of its range is refused with InvalidRequest, which
+names the field. Rules that join several fields are in the ``check`` methods. Answers are partition/api's.
 """
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, structs
 
-from ..cluster.model import Claim, Mode
-from ..partition.commands import PRODUCER_EPOCH_MAX
-from ..partition.errors import InvalidRequest, InvalidTransactionTimeout
-from . import wire
+from ...cluster.config import is_address
+from ...cluster.model import Claim
+from ...partition.api.topics import Mode, TopicConfig
+from ...partition.commands import PRODUCER_EPOCH_MAX
+from ...partition.errors import InvalidRequest
+from .json_codec import explain, or_none
 from .parameters import INT64_MAX, PARTITION_MAX, TOPIC_NAME
-
-TIMEOUT_MS_MAX = 900_000
-"""Greatest timeout_ms of a producer."""
 
 RESOURCE_BYTES_MAX = 1024
 """Longest name of a resource, in UTF-8."""
 
-_SHOWN_MAX = 200  # characters of a text from outside
-_PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 OrUnlimited = Annotated[int, Meta(ge=-1, le=INT64_MAX)]
@@ -35,11 +32,9 @@ Partitions = Literal["all"] | Annotated[list[Partition], Meta(min_length=1, max_
 
 _Positive = Annotated[int, Meta(ge=1, le=INT64_MAX)]
 _Natural = Annotated[int, Meta(ge=0, le=INT64_MAX)]
-_Unsigned = Annotated[int, Meta(ge=0)]  # wire.parse lets no integer beyond 64 bits through
+_Unsigned = Annotated[int, Meta(ge=0)]  # json_codec.parse lets no integer beyond 64 bits through
 _ClientName = Annotated[str, Meta(min_length=1, max_length=249)]
 _ResourceName = Annotated[str, Meta(min_length=1, max_length=RESOURCE_BYTES_MAX)]
-
-_Shape = TypeVar("_Shape")
 
 
 class NewSession(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,9 +45,7 @@ class NewSession(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewGrant(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/topics/{topic}/grants. ``wait_ms`` and ``ticket_ttl_ms`` speak of WaitForExclusive
-    only.
-    """
+    """Body of POST /v1/topics/{topic}/grants. ``wait_ms`` and ``ticket_ttl_ms``: with WaitForExclusive only."""
 
     partitions: Partitions
     mode: Mode
@@ -69,18 +62,15 @@ class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
     name: _ClientName | None = None
     producer_id: _Natural | UnsetType = UNSET
     producer_epoch: Annotated[int, Meta(ge=0, le=PRODUCER_EPOCH_MAX)] | UnsetType = UNSET
-    timeout_ms: int = 60_000
     nonce: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType = UNSET
 
     def check(self) -> None:
-        """Rules beyond types and ranges. Raises InvalidTransactionTimeout too."""
+        """Rules beyond types and ranges. Raises InvalidRequest."""
         if self.name is not None:
             check_producer_name(self.name)
         if (self.producer_id is UNSET) != (self.producer_epoch is UNSET):
             missing = "producer_id" if self.producer_id is UNSET else "producer_epoch"
             raise InvalidRequest(f"{missing}: missing; producer_id and producer_epoch come both or not at all")
-        if not 1 <= self.timeout_ms <= TIMEOUT_MS_MAX:
-            raise InvalidTransactionTimeout(max=TIMEOUT_MS_MAX)
 
     def pair(self) -> tuple[int, int] | None:
         """The caller's own pair."""
@@ -119,7 +109,7 @@ class OwnBody(msgspec.Struct, forbid_unknown_fields=True):
         """The claims. Raises InvalidRequest for a resource that is too long, or claimed twice."""
         names = [claim.resource for claim in self.claims]
         check_resources("claims", names)
-        return [Claim(claim.resource, given(claim.generation)) for claim in self.claims]
+        return [Claim(claim.resource, or_none(claim.generation)) for claim in self.claims]
 
 
 class NewPosition(msgspec.Struct, forbid_unknown_fields=True):
@@ -128,15 +118,6 @@ class NewPosition(msgspec.Struct, forbid_unknown_fields=True):
     offset: _Natural
     metadata: Annotated[str, Meta(max_length=4096)] | UnsetType = UNSET
     fence_epoch: _Unsigned | UnsetType = UNSET
-
-
-def chosen(partitions: Literal["all"] | list[int]) -> list[int] | None:
-    """A set of partitions, None for all of them. Raises InvalidRequest when one occurs twice."""
-    if partitions == "all":
-        return None
-    if len(set(partitions)) != len(partitions):
-        raise InvalidRequest("partitions: a partition occurs twice")
-    return list(partitions)
 
 
 def check_producer_name(name: str) -> None:
@@ -155,33 +136,127 @@ def check_resources(place: str, names: Sequence[str]) -> None:
         raise InvalidRequest(f"{place}: a resource occurs twice")
 
 
-def given(value: _Shape | UnsetType) -> _Shape | None:
-    """An optional field's value, None when it was absent."""
-    return None if value is UNSET else value
+_PartitionCount = Annotated[int, Meta(ge=1, le=10_000)]
+
+_CONFIG_VALUES: dict[str, Any] = {
+    "writer_group": Name | None,
+    "dedupe_window_ms": Annotated[int, Meta(ge=0, le=86_400_000)],
+    "producer_ttl_ms": Annotated[int, Meta(ge=1000, le=INT64_MAX)],
+    "max_producers": Annotated[int, Meta(ge=1, le=1_000_000)],
+    "retention_ms": OrUnlimited,
+    "retention_bytes": OrUnlimited,
+    "max_batch_bytes": Annotated[int, Meta(ge=1024, le=16_777_216)],
+}
+"""What a request may say of those fields of TopicConfig that have a range; the others take any value of their type."""
+
+ConfigChanges: type[msgspec.Struct] = msgspec.defstruct(
+    "ConfigChanges",
+    [(each.name, _CONFIG_VALUES.get(each.name, each.type) | UnsetType, UNSET) for each in structs.fields(TopicConfig)],
+    forbid_unknown_fields=True,
+)
+"""A topic's configuration as requests give it: any of the fields of TopicConfig, each in its range."""
 
 
-def parse(body: bytes) -> Any:
-    """The JSON value of a body. Raises InvalidRequest."""
+def read_config(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of TopicConfig that ``config`` gives, by name. Raises InvalidRequest."""
     try:
-        return wire.parse(body)
-    except wire.NotJson as error:
-        raise InvalidRequest(f"body: {error}") from error
-
-
-def read(body: bytes, shape: type[_Shape]) -> _Shape:
-    """A JSON body as ``shape``. Raises InvalidRequest."""
-    try:
-        return msgspec.convert(parse(body), shape)
+        changes = msgspec.convert(given, ConfigChanges)
     except msgspec.ValidationError as error:
         place, problem = explain(error)
-        raise InvalidRequest(f"{place or 'body'}: {problem}") from error
+        raise InvalidRequest(f"{f'config.{place}' if place else 'config'}: {problem}") from error
+    return {name: value for name, value in structs.asdict(changes).items() if value is not UNSET}
 
 
-def explain(error: msgspec.ValidationError) -> tuple[str, str]:
-    """(field, what is wrong with it) of a value that does not have its shape; the field is "" for the value
-    itself.
-    """
-    text = str(error)
-    place = _PLACE.search(text)
-    problem = _PLACE.sub("", text).replace("orjson.Fragment", "number that is no 64-bit integer")
-    return (place.group(1)[:_SHOWN_MAX] if place else ""), problem[:_SHOWN_MAX]
+class NewTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/topics."""
+
+    name: Name
+    partitions: _PartitionCount = 1
+    replication_factor: Annotated[int, Meta(ge=1, le=7)] | UnsetType = UNSET
+    config: dict[str, Any] = {}
+
+    def check(self) -> None:
+        """Rules beyond types and ranges."""
+        if self.name in (".", ".."):
+            raise InvalidRequest("name: must not be '.' or '..'")
+        if self.replication_factor is not UNSET and self.replication_factor % 2 == 0:
+            raise InvalidRequest("replication_factor: must be odd")
+
+
+class TopicPatch(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of PATCH /v1/topics/{topic}."""
+
+    partitions: _PartitionCount | UnsetType = UNSET
+    sealed: bool | UnsetType = UNSET
+    config: dict[str, Any] | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Rules beyond types and ranges."""
+        if self.sealed is False:
+            raise InvalidRequest("sealed: there is no unsealing")
+        if self.partitions is UNSET and self.sealed is UNSET and self.config is UNSET:
+            raise InvalidRequest("body: names nothing to change")
+
+
+class TopicFence(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/topics/{topic}/fence."""
+
+    partitions: Partitions
+    reason: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+
+
+_NodeId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,249}\Z")]
+
+_BASE_URL = re.compile(r"https?://[^/\s]+/?\Z")
+
+
+class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/members. Addresses and zone belong to ``add`` alone."""
+
+    action: Literal["add", "remove"]
+    node_id: _NodeId
+    url: str | UnsetType = UNSET
+    raft_address: str | UnsetType = UNSET
+    zone: str | UnsetType | None = UNSET
+
+    def addresses(self) -> tuple[str, str]:
+        """Base URL and host:port of a node to add. Raises InvalidRequest."""
+        if self.url is UNSET or not _BASE_URL.match(self.url):
+            raise InvalidRequest("url: not http://host:port")
+        if self.raft_address is UNSET or not is_address(self.raft_address):
+            raise InvalidRequest("raft_address: not host:port")
+        return self.url.rstrip("/"), self.raft_address
+
+    def check_remove(self) -> None:
+        """Raises InvalidRequest when there is what only a node to add has."""
+        for name in ("url", "raft_address", "zone"):
+            if getattr(self, name) is not UNSET:
+                raise InvalidRequest(f"{name}: only with the action add")
+
+
+class Reassignment(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/reassignments."""
+
+    topic: Name
+    partition: Partition
+    replicas: Annotated[list[_NodeId], Meta(min_length=1, max_length=7)]
+
+    def check(self) -> None:
+        """Rules beyond types and ranges."""
+        if len(set(self.replicas)) != len(self.replicas):
+            raise InvalidRequest("replicas: a node occurs twice")
+        if len(self.replicas) % 2 == 0:
+            raise InvalidRequest("replicas: their number must be odd")
+
+
+class LeaderTransfer(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/leaders; topic and partition null: the controller group."""
+
+    topic: Name | None
+    partition: Partition | None
+    node_id: str | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Rules beyond types and ranges."""
+        if (self.topic is None) != (self.partition is None):
+            raise InvalidRequest("partition: null exactly when topic is null")

@@ -1,7 +1,7 @@
-"""From a route to its answer: common checks, the handler, and what becomes of a refusal.
+"""From a route to its answer: the common checks, the handler, and the answer to a refusal.
 
-Every exception ends here. A StockadeError is answered as the problem that it is; anything else is a bug,
-logged with the request's id and answered INTERNAL_ERROR. A client that went away is no fault of anybody.
+Every exception ends here. A StockadeError is answered as the problem that it is; anything else is a bug, logged with
+the request's id and answered INTERNAL_ERROR. A client that goes away is no error of the node.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from collections.abc import Awaitable
 from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.typedefs import Middleware
 
-from ..cluster.model import Leader
-from ..partition.errors import (
+from ...cluster.front.front import retry_at_leader
+from ...partition.errors import (
     HeadersTooLarge,
     InconsistentTopicId,
     InternalError,
@@ -24,19 +24,18 @@ from ..partition.errors import (
     StockadeError,
     UnknownTopicOrPartition,
 )
-from . import media, problems
-from .call import STALL_S, Call, Route
-from .context import Context
-from .forwarding import pass_on
-from .leading import where_it_is_led
-from .metrics import NO_ROUTE, OBSERVATION, Observation
-from .short import RequestHandler
+from ..codec import media, problems
+from ..codec.parameters import Parameters
+from ..request.call import STALL_S, Call, RequestHandler, Route, leader_named_by
+from ..request.context import Context
+from ..request.metrics import NO_ROUTE, OBSERVATION, Observation
+from .forwarding import forward
 
 HEADER_BYTES_MAX = 16 * 1024
 """Largest headers of a request, all together."""
 
 LARGE_BYTES = 64 * 1024
-"""Bodies up to here are left to the kernel at once."""
+"""aiohttp gets answers up to here; their bodies are left to the kernel at once."""
 SLOWEST_BYTES_PER_S = 64 * 1024
 """A client that takes a large body more slowly, and STALL_S longer, is cut off."""
 CLIENT_GONE = 499
@@ -52,14 +51,14 @@ def endpoint(route: Route, context: Context) -> RequestHandler:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         call = Call(request, context, route)
-        return await conclude(call, _enter(call))
+        return await conclude(call, _handle(call))
 
     return answer
 
 
 async def conclude(call: Call, work: Awaitable[web.StreamResponse]) -> web.StreamResponse:
-    """What ``work`` answers, or the problem that it met; then the places of the call are free."""
-    route = call.route
+    """The answer that ``work`` returns, or the problem that it raises; the call then holds nothing any more."""
+    route, front = call.route, call.front
     try:
         response = await work
     except StockadeError as refusal:
@@ -70,32 +69,45 @@ async def conclude(call: Call, work: Awaitable[web.StreamResponse]) -> web.Strea
         _log.exception("request %s (%s %s) met a bug", call.id, route.method, route.path)
         response = _refuse(call, InternalError())
     finally:
-        call.give_back()
+        front.in_flight.give_back(call.held_requests, call.held_body_bytes, call.held_answer_bytes)
     if not response.prepared:
         for name, value in call.leader_headers().items():
             response.headers.setdefault(name, value)
-        if call.context.is_leaving:
-            response.force_close()  # what is sent on a connection as it is closed is of unknown outcome
+        if front.is_leaving:
+            response.force_close()  # the outcome of a request that comes as the connection is closed is unknown
     return response
 
 
-async def _enter(call: Call) -> web.StreamResponse:
-    call.enter()
-    response = await _attempt(call)
-    if isinstance(response, web.Response):
-        await _deliver(call, response)
+async def _handle(call: Call) -> web.StreamResponse:
+    """Checks in the contract's order: headers as a whole, right, parameters, the answer's form; then the handler."""
+    request, route = call.request, call.route
+    call.front.in_flight.take(requests=1)
+    call.held_requests = 1
+    raw_headers = request.raw_headers
+    if raw_headers and sum(len(name) + len(value) + _LINE_EXTRA for name, value in raw_headers) > HEADER_BYTES_MAX:
+        raise HeadersTooLarge(limit=HEADER_BYTES_MAX)
+    call.front.rights.check(request.headers.get("Authorization"), route.needs)
+    query = list(request.query.items()) if "?" in request.raw_path else ()
+    call.parameters = Parameters(request.match_info, query, request.headers.items(), route.query, route.repeated)
+    if route.answers_json:
+        media.choose(",".join(request.headers.getall("Accept", ())), (media.JSON,))
+    response = await retry_at_leader(call, lambda: route.handler(call), lambda moved: forward(call, moved))
+    if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > LARGE_BYTES:
+        await _send_large(call, response, len(response.body))
     return response
 
 
 def observer(context: Context) -> Middleware:
-    """The middleware around everything: what the log line needs, and problems for what no route answers."""
+    """The middleware around everything: it prepares the log line, and answers requests that have no route."""
 
     @web.middleware
     async def observe(request: web.Request, handler: RequestHandler) -> web.StreamResponse:
         resource = request.match_info.route.resource
         request[OBSERVATION] = Observation(context.metrics, resource.canonical if resource is not None else NO_ROUTE)
         if request.version not in _VERSIONS:
-            return _unspoken(context)
+            response = _problem(context, InvalidRequest("not HTTP/1.1, and not HTTP/1.0"), secrets.token_hex(8))
+            response.force_close()  # it is unknown where a request of another version ends
+            return response
         try:
             return await handler(request)
         except web.HTTPMethodNotAllowed as error:
@@ -108,40 +120,18 @@ def observer(context: Context) -> Middleware:
     return observe
 
 
-async def _attempt(call: Call) -> web.StreamResponse:
-    """Checks in the contract's order: headers as a whole, parameters, the answer's form; then the handler."""
-    raw_headers = call.request.raw_headers
-    if raw_headers and sum(len(name) + len(value) + _LINE_EXTRA for name, value in raw_headers) > HEADER_BYTES_MAX:
-        raise HeadersTooLarge(limit=HEADER_BYTES_MAX)
-    call.check_right(call.route.needs)
-    call.check_parameters()
-    if call.route.answers_json:
-        media.choose(call.accept, (media.JSON,))
-    return await where_it_is_led(call, lambda: call.route.handler(call), lambda moved: pass_on(call, moved))
-
-
-async def _deliver(call: Call, response: web.Response) -> None:
-    """Send a large body here, where it has a time limit, and where its place is given back when it is sent."""
-    body = response.body
-    if not isinstance(body, bytes) or len(body) <= LARGE_BYTES:
-        return
+async def _send_large(call: Call, response: web.Response, size: int) -> None:
+    """Send a large body here, within a time limit, while the call still holds room for it."""
     call.stream = response
     for name, value in call.leader_headers().items():
         response.headers.setdefault(name, value)
     try:
-        async with asyncio.timeout(STALL_S + len(body) / SLOWEST_BYTES_PER_S):
+        async with asyncio.timeout(STALL_S + size / SLOWEST_BYTES_PER_S):
             await response.prepare(call.request)
             await response.write_eof()
     except TimeoutError as error:
         call.cut_off()
         raise ConnectionResetError("the client takes its answer too slowly") from error
-
-
-def _unspoken(context: Context) -> web.Response:
-    """What an unknown version means by what follows is unknown too: nothing of it is taken for a request."""
-    response = _problem(context, InvalidRequest("not HTTP/1.1, and not HTTP/1.0"), secrets.token_hex(8))
-    response.force_close()
-    return response
 
 
 def _refuse(call: Call, refusal: StockadeError) -> web.StreamResponse:
@@ -150,7 +140,7 @@ def _refuse(call: Call, refusal: StockadeError) -> web.StreamResponse:
         call.break_off()
         return call.stream
     if isinstance(refusal, NotLeaderOrFollower):
-        call.decided_by = Leader(None, refusal.fields["leader"], refusal.fields["leader_term"] or 0)
+        call.decided_by = leader_named_by(refusal)
     elif isinstance(refusal, UnknownTopicOrPartition | InconsistentTopicId) and call.partition is None:
         call.decided_by = call.service.controller()
     return _problem(call.context, refusal, call.id)

@@ -1,7 +1,7 @@
-"""Reads requests that came in one piece and are as plain as can be; of all others it says that it does not know.
+"""Reads the heads of plain requests that came in one piece; for all others it returns None.
 
-Nothing here guesses: what could be read in two ways is left to the server's own parser. It must never find the end of
-a request elsewhere than that parser does.
+It never guesses: aiohttp's parser gets every request that could be read in two ways. Invariant: where this parser finds
+the end of a request, aiohttp's parser finds it, too.
 """
 
 import re
@@ -12,19 +12,19 @@ from typing import NamedTuple
 HEADERS_MAX = 512
 """Most header lines of a request."""
 LINE_BYTES_MAX = 512
-"""A header line beyond this is left to the server's own parser."""
+"""A header line beyond this is left to aiohttp's parser."""
 LINES_REMEMBERED_MAX = 4096
-"""Header lines that came before need not be read again."""
+"""Header lines whose reading is cached."""
 
 HEADS_REMEMBERED_MAX = 1024
-"""Heads that came before, but for their sequence numbers, need not be read again."""
+"""Heads, without their sequence numbers, whose reading is cached."""
 HEAD_BYTES_MAX = 4096
-"""A head beyond this is left to the server's own parser."""
+"""A head beyond this is left to aiohttp's parser."""
 SEQUENCE = "stockade-producer-seq"
 """The header that differs in each request of a writer."""
+SEQUENCE_START = b"\r\nStockade-Producer-Seq: "
+"""The bytes before its number; spelled otherwise it is a header like any other."""
 
-_DIGITS_MAX = 10
-_SEQUENCE = b"\r\nStockade-Producer-Seq: "  # spelled otherwise it is a header like any other
 _END = b"\r\n\r\n"
 _LINE_END = b"\r\n"
 _START = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.1")
@@ -34,9 +34,9 @@ _TUNNEL = b"CONNECT"  # what follows it belongs to no request
 _UNFIT = frozenset(("transfer-encoding", "upgrade", "trailer", "proxy-connection"))
 
 
-class Template:
-    """All that requests have in common whose heads differ in nothing but a sequence number. ``headers``, with names in
-    lower case, each once, lack that number; ``length`` is that of the body.
+class HeadTemplate:
+    """What requests have in common whose heads differ only in their sequence number. ``headers`` has each name once, in
+    lower case, without that number; ``length`` is that of the body in bytes.
     """
 
     __slots__ = ("headers", "length", "method", "path", "readings")
@@ -47,7 +47,7 @@ class Template:
         self.headers: Mapping[str, str] = headers
         self.length: int = length
         self.readings: dict[bool, object] = {}
-        """What the handler of such requests has read of the head, without and with a number, to be read once."""
+        """What the fast path of such requests has read of the head, without and with a number: read once."""
 
 
 class Head(NamedTuple):
@@ -56,7 +56,7 @@ class Head(NamedTuple):
     not come.
     """
 
-    template: Template
+    template: HeadTemplate
     sequence: str | None
     body_start: int
     end: int
@@ -84,58 +84,24 @@ def read_head(data: bytes) -> Head | None:
     return Head(template, sequence, body_start, body_start + template.length)
 
 
-class Pattern(NamedTuple):
-    """The bytes of a head, to know it again. ``start`` is all of it, ``rest`` None; or they are what is before and
-    behind its sequence number.
-    """
-
-    template: Template
-    start: bytes
-    rest: bytes | None
-
-
-def pattern_of(head: Head, data: bytes) -> Pattern:
-    """The pattern of the head that was read from ``data``."""
-    if head.sequence is None:
-        return Pattern(head.template, data[: head.body_start], None)
-    number = data.find(_SEQUENCE) + len(_SEQUENCE)
-    return Pattern(head.template, data[:number], data[number + len(head.sequence) : head.body_start])
-
-
-def read_again(pattern: Pattern, data: bytes) -> Head | None:
-    """The head at the start of ``data``, as ``read_head`` reads it, if it differs in its number alone; else None."""
-    template, start, rest = pattern
-    if not data.startswith(start):
-        return None
-    if rest is None:
-        body_start = len(start)
-        return Head(template, None, body_start, body_start + template.length)
-    stop = data.find(b"\r", len(start), len(start) + _DIGITS_MAX + 1)
-    number = data[len(start) : stop]
-    if not (number.isdigit() and data.startswith(rest, stop)):  # with no end found, there is no such rest
-        return None
-    body_start = stop + len(rest)
-    return Head(template, number.decode(), body_start, body_start + template.length)
-
-
 def _without_sequence(data: bytes, end: int) -> tuple[bytes, str | None]:
     """The head before ``end`` without its sequence number, and that: all else is alike in a writer's requests."""
-    at = data.find(_SEQUENCE, 0, end)
+    at = data.find(SEQUENCE_START, 0, end)
     if at > 0:
-        begin = at + len(_SEQUENCE)
+        begin = at + len(SEQUENCE_START)
         stop = data.find(_LINE_END, begin, end)
         number = data[begin : stop if stop > 0 else end]
-        if number.isdigit() and len(number) <= LINE_BYTES_MAX - len(_SEQUENCE):
+        if number.isdigit() and len(number) <= LINE_BYTES_MAX - len(SEQUENCE_START):
             return data[:at] + data[begin + len(number) : end], number.decode()
     return data[:end], None
 
 
 class _NotPlain(Exception):
-    """What is left to the server's own parser, and is not remembered."""
+    """The request is left to aiohttp's parser, and its reading is not cached."""
 
 
 @lru_cache(HEADS_REMEMBERED_MAX)
-def _read(head: bytes) -> Template:
+def _read(head: bytes) -> HeadTemplate:
     lines = head.split(_LINE_END)
     start = _START.fullmatch(lines[0])
     if start is None or start[1] == _TUNNEL or len(lines) > HEADERS_MAX:  # and perhaps a sequence number
@@ -146,7 +112,7 @@ def _read(head: bytes) -> Template:
     is_clear = len(headers) == len(lines) - 1 and _LENGTH.fullmatch(length)  # no name came twice
     if not is_clear or not keeps or "host" not in headers or not _UNFIT.isdisjoint(headers):
         raise _NotPlain
-    return Template(start[1].decode(), start[2].decode(), headers, int(length))
+    return HeadTemplate(start[1].decode(), start[2].decode(), headers, int(length))
 
 
 @lru_cache(LINES_REMEMBERED_MAX)

@@ -1,28 +1,33 @@
-"""Handlers of groups: who owns which resource, and where each group's readers continue."""
+"""Handlers of groups: owners of resources, and the positions at which a group's readers continue."""
 
 from aiohttp import web
 
-from ..cluster.resources import partition_named
-from ..cluster.service import Partition
-from ..partition.errors import PermissionDenied, UnknownTopicOrPartition
-from . import bodies, shapes
-from .call import Call, json_answer
+from ...cluster.api import Partition
+from ...cluster.controller.ownership.resources import partition_named
+from ...partition.api.ownership import OwnAnswer, Position, Resources
+from ...partition.errors import PermissionDenied, UnknownTopicOrPartition
+from ..codec import schemas
+from ..codec.json_codec import or_none
+from ..request.call import Call, json_answer
 
 
 async def own(call: Call) -> web.StreamResponse:
-    """Own resources."""
+    """Claim resources of a group for a session; each claim has its own verdict."""
     group, session = call.parameters.group(), call.parameters.session()
-    wanted = shapes.read(await bodies.read_json(call), shapes.OwnBody)
-    if wanted.sever == "session" and any(shapes.given(claim.generation) is not None for claim in wanted.claims):
-        call.check_right("write")  # whoever loses, loses its seats as a writer, too
-    await _check_may_guard(call, group, [claim.resource for claim in wanted.claims])
-    results = await call.service.own(group, session, wanted.made(), atomic=wanted.atomic, sever=wanted.sever)
-    return json_answer({"group": group, "results": results})
+    wanted = await call.read_json(schemas.OwnBody)
+    if wanted.sever == "session" and any(or_none(claim.generation) is not None for claim in wanted.claims):
+        call.check_right("write")  # the session that loses a resource loses its grants, too
+    await _check_may_own(call, group, [claim.resource for claim in wanted.claims])
+    results = await call.service.at_controller().resources.own(
+        group, session, wanted.made(), atomic=wanted.atomic, sever=wanted.sever
+    )
+    return json_answer(OwnAnswer(group, results))
 
 
-async def _check_may_guard(call: Call, group: str, resources: list[str]) -> None:
-    """Readers may own what guards reads, each other's included: that is how they share them out. What guards the writes
-    of a topic, whose writer_group this is, is for writers. Raises PermissionDenied.
+async def _check_may_own(call: Call, group: str, resources: list[str]) -> None:
+    """A client with the right ``read`` may own resources that guard reads, also those that another reader owns: that is
+    how readers share partitions. Partitions of a topic whose writer_group this is guard writes, and need ``write``.
+    Raises PermissionDenied.
     """
     try:
         call.check_right("write")
@@ -38,21 +43,22 @@ async def _check_may_guard(call: Call, group: str, resources: list[str]) -> None
 
 
 async def disown(call: Call) -> web.StreamResponse:
-    """Give resources up."""
-    given = call.parameters
-    group, session, resources = given.group(), given.session(), given.query_list("resource")
-    shapes.check_resources("resource", resources)
-    return json_answer({"group": group, "results": await call.service.disown(group, session, resources)})
+    """Give up resources that a session owns in a group."""
+    parameters = call.parameters
+    group, session, resources = parameters.group(), parameters.session(), parameters.query_list("resource")
+    schemas.check_resources("resource", resources)
+    results = await call.service.at_controller().resources.disown(group, session, resources)
+    return json_answer(OwnAnswer(group, results))
 
 
 async def list_resources(call: Call) -> web.StreamResponse:
     """Every resource of a group, with its owner."""
     group = call.parameters.group()
-    return json_answer({"group": group, "resources": await call.service.list_resources(group)})
+    return json_answer(Resources(group, await call.service.at_controller().resources.list_resources(group)))
 
 
 async def get_position(call: Call) -> web.StreamResponse:
-    """Where a group continues to read."""
+    """The offset at which a group continues to read."""
     group = call.parameters.group()
     partition = await _partition(call)
     position = await partition.position(group)
@@ -60,29 +66,21 @@ async def get_position(call: Call) -> web.StreamResponse:
 
 
 async def commit_position(call: Call) -> web.StreamResponse:
-    """Remember where a group continues to read."""
+    """Store the offset at which a group continues to read."""
     group = call.parameters.group()
     topic, number = call.parameters.topic(), call.parameters.partition()
-    wanted = shapes.read(await bodies.read_json(call), shapes.NewPosition)
+    wanted = await call.read_json(schemas.NewPosition)
     call.partition = partition = await call.service.partition(topic, number, None)
-    metadata = shapes.given(wanted.metadata)
-    await partition.commit_position(group, wanted.offset, metadata, shapes.given(wanted.fence_epoch))
+    metadata = or_none(wanted.metadata)
+    await partition.commit_position(group, wanted.offset, metadata, or_none(wanted.fence_epoch))
     return _position(group, partition, wanted.offset, metadata)
 
 
 def _position(group: str, partition: Partition, offset: int | None, metadata: str | None) -> web.Response:
-    return json_answer(
-        {
-            "group": group,
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "offset": offset,
-            "metadata": metadata,
-        }
-    )
+    return json_answer(Position(group, partition.topic, partition.partition, offset, metadata))
 
 
 async def _partition(call: Call) -> Partition:
-    given = call.parameters
-    call.partition = await call.service.partition(given.topic(), given.partition(), None)
+    parameters = call.parameters
+    call.partition = await call.service.partition(parameters.topic(), parameters.partition(), None)
     return call.partition

@@ -2,30 +2,33 @@
 
 from aiohttp import web
 
-from ..partition.errors import InvalidRequest
-from . import bodies, shapes
-from .call import Call, json_answer
-from .parameters import INT64_MAX, NAME_CHARACTERS_MAX, integer
+from ...partition.errors import InvalidRequest
+from ..codec import schemas
+from ..codec.json_codec import or_none
+from ..codec.parameters import INT64_MAX, NAME_CHARACTERS_MAX, integer
+from ..request.call import Call, json_answer
 
 
 async def init_producer(call: Call) -> web.StreamResponse:
     """Get a producer id and epoch."""
-    wanted = shapes.read(await bodies.read_json(call), shapes.NewProducer)
+    wanted = await call.read_json(schemas.NewProducer)
     wanted.check()
-    pair = await call.service.init_producer(wanted.name, wanted.pair(), wanted.timeout_ms, shapes.given(wanted.nonce))
+    pair = await call.service.at_controller().producers.init_producer(wanted.name, wanted.pair(), or_none(wanted.nonce))
     return json_answer(pair)
 
 
 async def get_producer(call: Call) -> web.StreamResponse:
     """What is stored of a producer: all digits are an id, anything else is a name."""
-    return json_answer(await call.service.get_producer(_key(call.parameters.path("producer"))))
+    return json_answer(
+        await call.service.at_controller().producers.get_producer(_key(call.parameters.path("producer")))
+    )
 
 
 async def fence_producer(call: Call) -> web.StreamResponse:
     """Raise the epoch of a name, so that the running instance is refused everywhere."""
-    wanted = shapes.read(await bodies.read_json(call), shapes.ProducerFence)
-    shapes.check_producer_name(wanted.name)
-    return json_answer(await call.service.fence_producer(wanted.name))
+    wanted = await call.read_json(schemas.ProducerFence)
+    schemas.check_producer_name(wanted.name)
+    return json_answer(await call.service.at_controller().producers.fence_producer(wanted.name))
 
 
 def _key(text: str) -> int | str:

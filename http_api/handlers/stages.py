@@ -1,4 +1,4 @@
-"""Handlers of stages: batches that lie beside a partition's log until an append by reference moves them into it."""
+"""Handlers of stages: batches stored beside a partition's log until an append by reference moves them into it."""
 
 import hashlib
 from typing import Annotated
@@ -7,13 +7,12 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from ..partition.commands import PRODUCER_EPOCH_MAX
-from ..partition.errors import StockadeError
-from . import bodies, shapes
-from .call import Call, json_answer
-from .parameters import INT64_MAX
-from .receiving import receive_batch
-from .writing import append_answer, count_refused, now_ms, read_guards
+from ...cluster.front.writes import now_ms
+from ...partition.commands import PRODUCER_EPOCH_MAX
+from ...partition.errors import StockadeError
+from ..codec.parameters import INT64_MAX
+from ..records.append import append_answer, read_conditions, receive_batch
+from ..request.call import Call, json_answer
 
 TTL_MS_MAX = 30 * 86_400_000
 TTL_MS_DEFAULT = 86_400_000
@@ -34,9 +33,9 @@ class StageChanges(msgspec.Struct, forbid_unknown_fields=True):
 
 async def put_stage(call: Call) -> web.StreamResponse:
     """Store a batch under a name."""
-    given = call.parameters
-    name, topic_id = given.stage(), given.topic_id()
-    ttl_ms = given.query_integer("ttl_ms", 1, TTL_MS_MAX, TTL_MS_DEFAULT)
+    parameters = call.parameters
+    name, topic_id = parameters.stage(), parameters.topic_id()
+    ttl_ms = parameters.query_integer("ttl_ms", 1, TTL_MS_MAX, TTL_MS_DEFAULT)
     found, batch = await receive_batch(call, topic_id)
     form = call.request.content_type.encode()
     digest = hashlib.sha256(form + b"\n" + call.body).hexdigest()
@@ -48,18 +47,20 @@ async def put_stage(call: Call) -> web.StreamResponse:
 
 async def list_stages(call: Call) -> web.StreamResponse:
     """The stages of a partition, or those whose names begin with a prefix."""
-    given = call.parameters
-    prefix = given.stage_prefix()
-    call.partition = found = await call.service.partition(given.topic(), given.partition(), given.topic_id())
+    parameters = call.parameters
+    prefix = parameters.stage_prefix()
+    call.partition = found = await call.service.partition(
+        parameters.topic(), parameters.partition(), parameters.topic_id()
+    )
     stages = await found.stages(prefix)
     return json_answer({"topic": found.topic, "partition": found.partition, "stages": stages})
 
 
 async def change_stages(call: Call) -> web.StreamResponse:
-    """Keep some stages and delete others."""
-    given = call.parameters
-    topic, number, topic_id = given.topic(), given.partition(), given.topic_id()
-    wanted = shapes.read(await bodies.read_json(call), StageChanges)
+    """Keep some stages past their time, and delete others."""
+    parameters = call.parameters
+    topic, number, topic_id = parameters.topic(), parameters.partition(), parameters.topic_id()
+    wanted = await call.read_json(StageChanges)
     call.partition = found = await call.service.partition(topic, number, topic_id)
     pair = wanted.producer_id, wanted.producer_epoch
     await found.change_stages(wanted.keep, wanted.delete, producer=pair, topic_id=topic_id)
@@ -68,14 +69,16 @@ async def change_stages(call: Call) -> web.StreamResponse:
 
 async def append_stage(call: Call) -> web.StreamResponse:
     """Append a stage's batch, once."""
-    given = call.parameters
-    name, conditions = given.stage(), read_guards(given).conditions
-    call.partition = found = await call.service.partition(given.topic(), given.partition(), conditions.topic_id)
+    parameters = call.parameters
+    name, conditions = parameters.stage(), read_conditions(parameters)
+    call.partition = found = await call.service.partition(
+        parameters.topic(), parameters.partition(), conditions.topic_id
+    )
     try:
         appended, size = await found.append_stage(name, now_ms(), conditions)
     except StockadeError as refusal:
-        count_refused(call, found, refusal, conditions.token, conditions.stamp)
+        call.front.writes.refused(call.id, found, refusal, conditions.token, conditions.stamp)
         raise
     if appended.base_offset is not None and appended.last_offset is not None and not appended.duplicate:
-        call.context.metrics.appended(appended.last_offset - appended.base_offset + 1, size)
+        call.front.writes.stored(appended.last_offset - appended.base_offset + 1, size)
     return append_answer(call, found, appended)

@@ -1,30 +1,35 @@
 """Routes of one node, never passed on: health, metrics, the contract, and the pages for people."""
 
+import re
+from collections.abc import Iterator
 from functools import cache
 from html import escape
 from pathlib import Path
 
 from aiohttp import web
 
-from ..partition.errors import LeaderNotAvailable
-from . import wire
-from .call import Call, json_answer
-from .metrics import CONTENT_TYPE
-from .refused_writes import REFUSED_WRITES_MAX
+from ...cluster.front.writes import REFUSED_WRITES_MAX
+from ...partition.api.records import RefusedWrites
+from ...partition.errors import LeaderNotAvailable
+from ...partition.refusal_texts import BY_CODE, BY_REASON, NO_TEXT
+from ..codec import json_codec
+from ..request.call import Call, json_answer
+from ..request.metrics import CONTENT_TYPE
 
-ASSETS = Path(__file__).parent / "assets"
+ASSETS = Path(__file__).parents[1] / "assets"
 
 _RETRY_AFTER_MS = 500
+_CODE = re.compile("`([^`]*)`")
 
 
 async def healthz(call: Call) -> web.StreamResponse:
-    """The process lives and its loop turns."""
+    """The process runs, and so does its event loop."""
     return json_answer({"status": "ok"})
 
 
 async def readyz(call: Call) -> web.StreamResponse:
     """The node can serve requests."""
-    missing = "the node is stopping" if call.context.is_leaving else call.service.ready()
+    missing = "the node is stopping" if call.front.is_leaving else call.service.ready()
     if missing is not None:
         raise LeaderNotAvailable(missing, retry_after_ms=_RETRY_AFTER_MS)
     return json_answer({"status": "ok"})
@@ -35,10 +40,10 @@ async def metrics(call: Call) -> web.StreamResponse:
     return web.Response(body=call.context.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-async def refused_writes(call: Call) -> web.StreamResponse:
+async def list_refused_writes(call: Call) -> web.StreamResponse:
     """The latest writes that this node's partitions refused."""
     count = call.parameters.query_integer("n", 1, REFUSED_WRITES_MAX, 100)
-    return json_answer({"node_id": call.service.node_id, "refused_writes": call.context.refused_writes.latest(count)})
+    return json_answer(RefusedWrites(call.service.node_id, call.front.writes.latest_refused(count)))
 
 
 async def openapi(call: Call) -> web.StreamResponse:
@@ -57,7 +62,7 @@ async def docs(call: Call) -> web.StreamResponse:
 
 
 async def problem_docs(call: Call) -> web.StreamResponse:
-    """The page that the ``type`` of every problem leads to."""
+    """The page to which the ``type`` of every problem leads."""
     return _page(_problems_page())
 
 
@@ -69,16 +74,31 @@ def asset(name: str) -> bytes:
 
 @cache
 def _problems_page() -> bytes:
-    """Every problem of the contract, with its title and its meaning."""
-    schemas = wire.parse(asset("openapi.json"))["components"]["schemas"]
+    """Every problem of the contract: its title, its meaning, what to do next, and that by reason."""
+    schemas = json_codec.parse(asset("openapi.json"))["components"]["schemas"]
     entries = []
     for name, schema in schemas.items():
         if name.startswith("Problem") and name != "Problem":
             example = schema["examples"][0]
             code, title, status = (escape(str(example[member])) for member in ("code", "title", "status"))
-            meaning = escape(schema["description"])
-            entries.append(f'<h2 id="{code}"><code>{code}</code> {status}</h2><p><b>{title}.</b> {meaning}</p>')
+            said = [schema["description"], *_next_steps(code)]
+            paragraphs = "".join(f"<p>{_html(text)}</p>" for text in said if text)
+            head = f'<h2 id="{code}"><code>{code}</code> {status}</h2><p><b>{title}</b></p>'
+            entries.append(head + paragraphs)
     return asset("problems.html").replace(b"<!-- problems -->", "\n".join(entries).encode())
+
+
+def _next_steps(code: str) -> Iterator[str]:
+    """What to do next after a refusal with this code; with several causes, after each."""
+    yield BY_CODE.get(code, NO_TEXT).hint
+    for (of, reason), text in BY_REASON.items():
+        if of == code:
+            yield f"`{reason}`: {text.hint}"
+
+
+def _html(text: str) -> str:
+    """The text, its words between backticks as code."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def _page(html: bytes) -> web.Response:

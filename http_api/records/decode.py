@@ -1,8 +1,7 @@
 """Bodies of appends: four forms in, one batch out.
 
-INVALID_REQUEST is about the body as a whole and unknown fields, INVALID_RECORD about one record, which it
-names by its index. What is too large or not Arrow is told by partition.records, the only place that makes
-batches.
+INVALID_REQUEST is about the body as a whole and unknown fields, INVALID_RECORD about one record, which it names by its
+index. ``partition.records`` refuses what is too large or not Arrow: it is the only place that makes batches.
 """
 
 import base64
@@ -14,8 +13,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ..partition.errors import InvalidRecord, InvalidRequest, MessageTooLarge
-from ..partition.records import (
+from ...partition.errors import InvalidRecord, InvalidRequest, MessageTooLarge
+from ...partition.records.batch import (
     HEADERS_MAX,
     RECORDS_MAX,
     Batch,
@@ -25,9 +24,9 @@ from ..partition.records import (
     batch_of_value,
     decode_batch,
 )
-from . import shapes, wire
-from .media import ARROW, JSON, NDJSON, TEXT
-from .parameters import INT64_MAX
+from ..codec import json_codec
+from ..codec.media import ARROW, JSON, NDJSON, TEXT
+from ..codec.parameters import INT64_MAX
 
 FORMS = (JSON, NDJSON, TEXT, ARROW)
 """Content types of an append."""
@@ -56,10 +55,6 @@ class Columns(NamedTuple):
             [self.timestamps_ms[i] for i in indices],
             [self.headers[i] for i in indices],
         )
-
-    def batch(self, now_ms: int, batch_bytes_max: int) -> Batch:
-        """One batch of these records."""
-        return batch_from_columns(*self, now_ms=now_ms, batch_bytes_max=batch_bytes_max)
 
 
 class _HeaderBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -95,7 +90,8 @@ def read_batch(form: str, body: bytes, *, now_ms: int, batch_bytes_max: int) -> 
         return batch_from_stream(body, now_ms=now_ms, batch_bytes_max=batch_bytes_max)
     if form == TEXT and body and b"\n" not in body:
         return batch_of_value(body.removesuffix(b"\r"), now_ms=now_ms, batch_bytes_max=batch_bytes_max)
-    return read_columns(form, body, now_ms=now_ms, bytes_max=0).batch(now_ms, batch_bytes_max)
+    columns = read_columns(form, body, now_ms=now_ms, bytes_max=0)
+    return batch_from_columns(*columns, now_ms=now_ms, batch_bytes_max=batch_bytes_max)
 
 
 def read_columns(form: str, body: bytes, *, now_ms: int, bytes_max: int) -> Columns:
@@ -104,7 +100,10 @@ def read_columns(form: str, body: bytes, *, now_ms: int, bytes_max: int) -> Colu
     """
     if form == ARROW:
         return _arrow_columns(batch_from_stream(body, now_ms=now_ms, batch_bytes_max=bytes_max))
-    columns = _text_columns(body) if form == TEXT else _json_columns(_json_records(form, body))
+    if form == TEXT:
+        columns = _text_columns(body)
+    else:
+        columns = _json_columns(json_codec.read(body, _AppendBody).records if form == JSON else _json_lines(body))
     if not columns.values:
         raise InvalidRecord("the batch is empty")
     return columns
@@ -131,16 +130,14 @@ def _text_columns(body: bytes) -> Columns:
     return Columns([None] * count, values, [None] * count, [None] * count)
 
 
-def _json_records(form: str, body: bytes) -> list[Any]:
-    if form == JSON:
-        return shapes.read(body, _AppendBody).records
+def _json_lines(body: bytes) -> list[Any]:
     records: list[Any] = []
     for line in body.split(b"\n"):
         if line.strip(_BLANK):
             _check_count(len(records) + 1)
             try:
-                records.append(wire.parse(line))
-            except wire.NotJson as error:
+                records.append(json_codec.parse(line))
+            except json_codec.NotJson as error:
                 raise InvalidRecord(f"the line is not JSON: {error}", len(records)) from error
     return records
 
@@ -159,12 +156,12 @@ def _json_columns(values: list[Any]) -> Columns:
             columns.headers.append(_headers(record))
         except ValueError as error:
             raise InvalidRecord(str(error), index) from error
-        columns.timestamps_ms.append(shapes.given(record.timestamp_ms))
+        columns.timestamps_ms.append(None if record.timestamp_ms is UNSET else record.timestamp_ms)
     return columns
 
 
 def _explained(error: msgspec.ValidationError) -> InvalidRecord | InvalidRequest:
-    place, problem = shapes.explain(error)
+    place, problem = json_codec.explain(error)
     match = _INDEX.match(place)
     index = int(match.group(1)) if match else None
     field = _INDEX.sub("", place)
@@ -183,7 +180,7 @@ def _key(record: _RecordBody) -> bytes | None:
 def _value(record: _RecordBody) -> bytes | None:
     if record.value_json is not UNSET:
         _only_one("value_json and another form of the value", record.value, record.value_base64)
-        return wire.dump(record.value_json)
+        return json_codec.dump(record.value_json)
     if isinstance(record.value_base64, str):
         _only_one("value and value_base64", record.value)
         return _from_base64("value_base64", record.value_base64)

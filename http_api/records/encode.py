@@ -1,17 +1,17 @@
 """Stored batches as the records of an answer.
 
-A slice is decoded and rendered in pieces, with a turn of the event loop between them, so that neither memory
-nor the loop is taken by one reader.
+A slice is decoded and rendered in pieces, with a turn of the event loop between them, so that one reader takes neither
+all memory nor the loop.
 """
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ..partition.commands import SEQUENCE_MODULUS, Offset
-from ..partition.records import RECORDS_MAX, decode_batch
-from ..partition.segments import Slice, StoredBatch
+from ...partition.api.records import text_or_base64
+from ...partition.commands import SEQUENCE_MODULUS, Offset
+from ...partition.log.segments import Slice, StoredBatch
+from ...partition.records.batch import RECORDS_MAX, decode_batch
 
 RECORDS_PER_TURN = 1000
 """Records rendered before the event loop gets its turn."""
@@ -29,7 +29,7 @@ class Row(NamedTuple):
 async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator[list[Row]]:
     """The records of a slice from offset ``start``, at most RECORDS_PER_TURN a piece.
 
-    ``with_meta`` adds who wrote each. Raises FileNotFoundError when what is read was dropped meanwhile.
+    ``with_meta`` adds the producer of each. Raises FileNotFoundError when what is read was dropped meanwhile.
     """
     for batches in _groups(batch for run in found.runs for batch in run.load()):
         for batch, message in zip(batches, found.fetch(batches), strict=True):
@@ -83,22 +83,12 @@ def _rendered(batch: StoredBatch, first: int, columns: Any, with_meta: bool) -> 
     for place, (key, value, timestamp_ms, own) in enumerate(zip(keys, values, timestamps, headers, strict=True)):
         row = first + place
         record = {"offset": batch.base_offset + row, "timestamp_ms": timestamp_ms}
-        record |= _as_text("key", key)
-        record |= _as_text("value", value)
-        record["headers"] = [{"key": h["key"]} | _as_text("value", h["value"]) for h in own or ()]
+        record |= text_or_base64("key", key)
+        record |= text_or_base64("value", value)
+        record["headers"] = [{"key": h["key"]} | text_or_base64("value", h["value"]) for h in own or ()]
         if with_meta:
             record |= _meta(batch, row)
         yield Row(record, len(key or b"") + len(value or b""))
-
-
-def _as_text(name: str, data: bytes | None) -> dict[str, Any]:
-    """Bytes as text where they are UTF-8, as base64 where they are not."""
-    if data is None:
-        return {name: None}
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def _meta(batch: StoredBatch, row: int) -> dict[str, Any]:

@@ -1,20 +1,56 @@
-"""Reads of a partition: what a fetch asks for, and its answer in each form. Followed streams are next door."""
+"""Reads of a partition: the parameters of a fetch, and its answer in each form (followed streams: streaming.py).
+
+With ``origins``, an Arrow answer is followed by a second Arrow stream: the producers of the batches, a row for each.
+"""
 
 import asyncio
+from collections.abc import Iterable
 from typing import NamedTuple
 
+import pyarrow as pa
 from aiohttp import web
 
-from ..cluster.model import ReadGuard
-from ..cluster.service import Partition
-from ..partition.commands import Offset
-from ..partition.errors import InvalidRequest, LeaderNotAvailable
-from ..partition.records import STREAM_END, STREAM_START
-from ..partition.segments import Slice
-from . import files, media, origins, wire
-from .call import Call, json_answer, unless_ended
-from .parameters import INT64_MAX, integer
-from .rendering import first_offset, take
+from ...cluster.api import Partition
+from ...cluster.front.front import unless_ended
+from ...cluster.model import ReadGuard
+from ...partition.commands import Offset
+from ...partition.errors import InvalidRequest, LeaderNotAvailable
+from ...partition.log.interface import StoredBatch
+from ...partition.log.segments import Slice
+from ...partition.records.batch import STREAM_END, STREAM_START
+from ..codec import json_codec, media
+from ..codec.parameters import INT64_MAX, integer
+from ..request.call import Call, json_answer
+from . import sendfile
+from .encode import first_offset, take
+
+_ORIGINS = pa.schema(
+    [
+        ("count", pa.int32()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int32()),
+        ("first_sequence", pa.int32()),
+        ("writer_epoch", pa.int64()),
+    ]
+)
+
+
+def origin_stream(batches: Iterable[StoredBatch]) -> bytes:
+    """An Arrow stream of one record batch of the batches' producers."""
+    rows = [
+        (each.count, *((s.pid, s.epoch, s.first_seq) if (s := each.stamp) else (None, None, None)), each.writer_epoch)
+        for each in batches
+    ]
+    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in _ORIGINS]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, _ORIGINS, strict=True)], schema=_ORIGINS
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _ORIGINS) as written:
+        written.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
 
 BYTES_MAX = 64 * 1024 * 1024
 """Greatest max_bytes."""
@@ -22,10 +58,10 @@ WAIT_MS_MAX = 60_000
 """Longest time that a request may wait."""
 
 SHORT_BYTES = 256 * 1024
-"""Arrow answers up to here are sent as ordinary bodies: for them that takes fewer steps."""
+"""Arrow answers up to here are sent as one body, which takes fewer steps than a file."""
 
 READINGS_MAX = 3
-"""How often a fetch is tried whose records are dropped while they are read."""
+"""Tries of a fetch whose records are dropped while they are read."""
 
 BATCHES_PER_TURN = 5000
 """Batches looked up before the event loop gets its turn."""
@@ -37,8 +73,8 @@ _WHOLE = (media.JSON, media.NDJSON, media.ARROW, media.EVENTS)
 _FOLLOWED = (media.NDJSON, media.ARROW, media.EVENTS)
 
 
-class Wanted(NamedTuple):
-    """A fetch as asked for. ``offset`` EARLIEST: log start; None: log end."""
+class FetchRequest(NamedTuple):
+    """The parameters of a fetch. ``offset`` EARLIEST: log start; None: log end."""
 
     form: str
     follow: bool
@@ -52,25 +88,27 @@ class Wanted(NamedTuple):
     guard: ReadGuard | None
 
 
-def read_wanted(call: Call) -> Wanted:
-    """What a fetch asks for. Raises InvalidRequest, NotAcceptable."""
-    given = call.parameters
-    follow = given.query_flag("follow")
-    guard = given.read_guard()
-    wanted = Wanted(
+def read_fetch_request(call: Call) -> FetchRequest:
+    """The parameters of a fetch. Raises InvalidRequest, NotAcceptable."""
+    parameters = call.parameters
+    follow = parameters.query_flag("follow")
+    guard = parameters.read_guard()
+    wanted = FetchRequest(
         form=media.choose(call.accept, _FOLLOWED if follow else _WHOLE),
         follow=follow,
-        offset=_offset(given.query_integer_or("offset", ("earliest", "latest"), "earliest")),
-        max_bytes=given.query_integer("max_bytes", 1, BYTES_MAX, 1_048_576),
-        min_bytes=given.query_integer("min_bytes", 0, BYTES_MAX, 1),
-        max_wait_ms=given.query_integer("max_wait_ms", 0, WAIT_MS_MAX, 0),
-        meta=given.query_flag("meta"),
-        origins=given.query_flag("origins"),
-        local=given.query_flag("local"),
+        offset=_offset(parameters.query_integer_or("offset", ("earliest", "latest"), "earliest")),
+        max_bytes=parameters.query_integer("max_bytes", 1, BYTES_MAX, 1_048_576),
+        min_bytes=parameters.query_integer("min_bytes", 0, BYTES_MAX, 1),
+        max_wait_ms=parameters.query_integer("max_wait_ms", 0, WAIT_MS_MAX, 0),
+        meta=parameters.query_flag("meta"),
+        origins=parameters.query_flag("origins"),
+        local=parameters.query_flag("local"),
         guard=None if guard is None else ReadGuard(*guard),
     )
     if wanted.form == media.ARROW and wanted.meta:
-        raise InvalidRequest("meta: not with Arrow, whose batches are sent as they are stored; origins tells of them")
+        raise InvalidRequest(
+            "meta: not with Arrow, whose batches are sent as they are stored; origins names their producers"
+        )
     if wanted.origins and (wanted.form != media.ARROW or wanted.follow):
         raise InvalidRequest("origins: only with an Arrow answer that does not follow")
     if wanted.form == media.EVENTS:
@@ -78,23 +116,24 @@ def read_wanted(call: Call) -> Wanted:
     return wanted
 
 
-async def fetch_once(call: Call, partition: Partition, wanted: Wanted) -> web.StreamResponse:
+async def fetch_once(call: Call, partition: Partition, wanted: FetchRequest) -> web.StreamResponse:
     """The answer to a fetch that does not follow."""
     for _ in range(READINGS_MAX):
         try:
             return await _read_once(call, partition, wanted)
         except FileNotFoundError:
-            # Trimmed, deleted, or replaced by a checkpoint since it was found: whoever asks again is told.
-            continue
-    raise dropped()
+            continue  # trimmed, deleted, or replaced by a checkpoint since it was found: the next reading says which
+    raise records_gone()
 
 
-def dropped() -> LeaderNotAvailable:
-    """The refusal of a read whose records went while it was answered; asked again, it is told which of them."""
+def records_gone() -> LeaderNotAvailable:
+    """The refusal of a read whose files were removed while it was answered. The client may retry: the refusal of that
+    says which records are gone.
+    """
     return LeaderNotAvailable("the records were dropped, or moved to other files, while they were read")
 
 
-async def _read_once(call: Call, partition: Partition, wanted: Wanted) -> web.StreamResponse:
+async def _read_once(call: Call, partition: Partition, wanted: FetchRequest) -> web.StreamResponse:
     """Raises FileNotFoundError when what was found is dropped before it is read."""
     call.wait_s = wanted.max_wait_ms / 1000
     reading = partition.read(
@@ -114,7 +153,7 @@ async def _read_once(call: Call, partition: Partition, wanted: Wanted) -> web.St
     next_offset = start + len(records)
     headers = slice_headers(found, start, wanted) | {"Stockade-Next-Offset": str(next_offset)}
     if wanted.form == media.NDJSON:
-        body = b"".join(map(wire.dump_line, records))
+        body = b"".join(map(json_codec.dump_line, records))
         return web.Response(body=body, headers=headers, content_type=media.NDJSON)
     answer = {
         "topic": partition.topic,
@@ -128,7 +167,7 @@ async def _read_once(call: Call, partition: Partition, wanted: Wanted) -> web.St
     return json_answer(answer, headers=headers)
 
 
-def slice_headers(found: Slice, start: Offset, wanted: Wanted) -> dict[str, str]:
+def slice_headers(found: Slice, start: Offset, wanted: FetchRequest) -> dict[str, str]:
     """Headers of a fetch, Stockade-Next-Offset aside. ``start`` is the first offset of the answer."""
     is_whole = wanted.form == media.ARROW and found.runs
     return {
@@ -139,33 +178,33 @@ def slice_headers(found: Slice, start: Offset, wanted: Wanted) -> dict[str, str]
     }
 
 
-async def _arrow(call: Call, found: Slice, wanted: Wanted) -> web.StreamResponse:
-    """Whole batches as they lie on disk. A short answer goes out in one piece, a long one from file to socket."""
+async def _arrow(call: Call, found: Slice, wanted: FetchRequest) -> web.StreamResponse:
+    """Whole batches as they are on disk. A short answer goes out in one piece, a long one from file to socket."""
     headers = slice_headers(found, first_offset(found, wanted.offset), wanted) | {
         "Content-Type": media.ARROW,
         "Stockade-Next-Offset": str(found.next_offset),
     }
     end = STREAM_END + (await _origins(found) if wanted.origins else b"")
-    with files.opened(found.runs) as parts:
+    with sendfile.opened(found.runs) as parts:
         if found.size <= SHORT_BYTES:
-            body = b"".join((STREAM_START, *files.pieces(parts), end))
+            body = b"".join((STREAM_START, *sendfile.pieces(parts), end))
             return web.Response(body=body, headers=headers)
         stream = await call.start_stream(200, headers, len(STREAM_START) + found.size + len(end))
         await call.write(STREAM_START)
-        await files.send(call, parts)
+        await sendfile.send(call, parts)
         await call.write(end)
         return stream
 
 
 async def _origins(found: Slice) -> bytes:
-    """Who wrote the batches: perhaps a hundred thousand of them, so other requests get their turn meanwhile."""
+    """The producers of the batches: perhaps a hundred thousand, so other requests get their turn in between."""
     batches = []
     for run in found.runs:
         for batch in run.load():
             batches.append(batch)
             if len(batches) % BATCHES_PER_TURN == 0:
                 await asyncio.sleep(0)
-    return await asyncio.to_thread(origins.stream, batches)
+    return await asyncio.to_thread(origin_stream, batches)
 
 
 def _offset(asked: int | str) -> Offset | None:
@@ -175,6 +214,6 @@ def _offset(asked: int | str) -> Offset | None:
 
 
 def _resumed(call: Call, offset: Offset | None) -> Offset | None:
-    """Where an event stream goes on that was broken off."""
+    """The offset at which an event stream continues that was broken off."""
     last_seen = call.request.headers.get("Last-Event-ID")
     return offset if last_seen is None else integer("Last-Event-ID", last_seen, 0, INT64_MAX) + 1

@@ -1,19 +1,21 @@
-"""Handlers of one partition: append, fetch, find an offset, read the tail, trim, and the history of its slot."""
+"""Handlers of one partition: append, fetch, find an offset, read the tail, trim, and list the tenures of its slot."""
 
-from typing import Any
+from typing import cast
 
 from aiohttp import web
 
-from ..cluster.service import Partition
-from ..partition.errors import StockadeError
-from ..partition.tenures import Tenure
-from . import bodies, shapes, wire
-from .call import Call, json_answer
-from .fetching import dropped, fetch_once, read_wanted
-from .following import follow
-from .receiving import receive_batch
-from .rendering import rows
-from .writing import append_answer, check_message_id, count_refused, read_guards, read_token, store
+from ...cluster.api import Partition
+from ...partition.api.ownership import Fences, FenceTenure
+from ...partition.api.records import Offsets, Trimmed
+from ...partition.api.topics import Mode
+from ...partition.errors import StockadeError
+from ...partition.state.fence import Tenure
+from ..codec import json_codec, schemas
+from ..request.call import Call, json_answer
+from .append import append_answer, check_message_id, read_conditions, read_token, receive_batch, waits_for_verdict
+from .encode import rows
+from .fetch import fetch_once, read_fetch_request, records_gone
+from .streaming import follow
 
 TAIL_MAX = 10_000
 """Most records of a tail."""
@@ -21,18 +23,20 @@ TAIL_MAX = 10_000
 
 async def append(call: Call) -> web.StreamResponse:
     """Append one batch to a partition."""
-    conditions, waits = read_guards(call.parameters)
-    found, batch = await receive_batch(call, conditions.topic_id)
-    check_message_id(found, conditions)
+    conditions = read_conditions(call.parameters)
+    waits = waits_for_verdict(call.parameters)
+    partition, batch = await receive_batch(call, conditions.topic_id)
+    check_message_id(partition, conditions)
+    append = call.front.writes.append(call.id, partition, batch, conditions)
     if not waits:
-        call.finish_later(store(call, found, batch, conditions))
-        return json_answer({"topic": found.topic, "partition": found.partition, "accepted": True}, 202)
-    return append_answer(call, found, await store(call, found, batch, conditions))
+        call.finish_later(append)
+        return json_answer({"topic": partition.topic, "partition": partition.partition, "accepted": True}, 202)
+    return append_answer(call, partition, await append)
 
 
 async def fetch(call: Call) -> web.StreamResponse:
     """Read records."""
-    wanted = read_wanted(call)
+    wanted = read_fetch_request(call)
     partition = await _partition(call)
     if wanted.follow:
         return await follow(call, partition, wanted)
@@ -50,20 +54,11 @@ async def get_offset(call: Call) -> web.StreamResponse:
     else:
         wanted = at if isinstance(at, int) else None
         offset, timestamp_ms, log_start, log_end = await partition.find_offset(wanted)
-    return json_answer(
-        {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "offset": offset,
-            "timestamp_ms": timestamp_ms,
-            "log_start": log_start,
-            "log_end": log_end,
-        }
-    )
+    return json_answer(Offsets(partition.topic, partition.partition, offset, timestamp_ms, log_start, log_end))
 
 
 async def read_tail(call: Call) -> web.StreamResponse:
-    """The last records, with who wrote them. Sent piece by piece: a tail has no bound in bytes."""
+    """The last records with their producers, sent piece by piece: a tail has no bound in bytes."""
     count = call.parameters.query_integer("n", 1, TAIL_MAX, 1)
     partition = await _partition(call)
     found, topic_epoch = await partition.read_tail(count)
@@ -76,56 +71,58 @@ async def read_tail(call: Call) -> web.StreamResponse:
         "topic_epoch": topic_epoch,
     }
     stream = await call.start_stream(200, {"Content-Type": "application/json"})
-    await call.write(wire.dump(head)[:-1] + b',"records":[')
+    await call.write(json_codec.dump(head)[:-1] + b',"records":[')
     separator = b""
     try:
         async for piece in rows(found, start, with_meta=True):
-            await call.write(separator + b",".join(wire.dump(row.record) for row in piece))
+            await call.write(separator + b",".join(json_codec.dump(row.record) for row in piece))
             separator = b","
     except FileNotFoundError as error:
-        raise dropped() from error
+        raise records_gone() from error
     await call.write(b"]}")
     return stream
 
 
 async def trim(call: Call) -> web.StreamResponse:
     """Drop the oldest records."""
-    given = call.parameters
-    topic, number, topic_id, token = given.topic(), given.partition(), given.topic_id(), read_token(given)
-    wanted = shapes.read(await bodies.read_json(call), shapes.TrimBody)
+    parameters = call.parameters
+    topic, number = parameters.topic(), parameters.partition()
+    topic_id, token = parameters.topic_id(), read_token(parameters)
+    wanted = await call.read_json(schemas.TrimBody)
     call.partition = partition = await call.service.partition(topic, number, topic_id)
     before = None if wanted.before == -1 else wanted.before
     try:
         log_start, log_end = await partition.trim(before, topic_id=topic_id, token=token)
     except StockadeError as refusal:
-        count_refused(call, partition, refusal, token)
+        call.front.writes.refused(call.id, partition, refusal, token)
         raise
-    return json_answer({"topic": topic, "partition": number, "log_start": log_start, "log_end": log_end})
+    return json_answer(Trimmed(topic, number, log_start, log_end))
 
 
 async def list_fences(call: Call) -> web.StreamResponse:
-    """Who holds the slot and who held it, the latest first."""
+    """The tenures of the slot, the latest first."""
     partition = await _partition(call)
     fences = [_fence(tenure) for tenure in await partition.fences()]
-    return json_answer({"topic": partition.topic, "partition": partition.partition, "fences": fences})
+    return json_answer(Fences(partition.topic, partition.partition, fences))
 
 
-def _fence(tenure: Tenure) -> dict[str, Any]:
-    return {
-        "grant": tenure.grant_id,
-        "mode": tenure.mode,
-        "epoch": tenure.epoch,
-        "producer_name": tenure.producer_name,
-        "client_id": tenure.client_id,
-        "operation": tenure.operation,
-        "since_ms": tenure.since_ms,
-        "until_ms": tenure.until_ms,
-        "end": tenure.end,
-        "refused": tenure.refused,
-    }
+def _fence(tenure: Tenure) -> FenceTenure:
+    return FenceTenure(
+        tenure.grant_id,
+        cast(Mode, tenure.mode),
+        tenure.epoch,
+        tenure.producer_name,
+        tenure.client_id,
+        tenure.operation,
+        tenure.since_ms,
+        tenure.until_ms,
+        tenure.end,
+        tenure.refused,
+        tenure.wall_ms or None,
+    )
 
 
 async def _partition(call: Call) -> Partition:
-    given = call.parameters
-    call.partition = await call.service.partition(given.topic(), given.partition(), given.topic_id())
+    topic, number, topic_id = call.parameters.topic(), call.parameters.partition(), call.parameters.topic_id()
+    call.partition = await call.service.partition(topic, number, topic_id)
     return call.partition

@@ -1,23 +1,114 @@
-"""Append by key: the server splits one body over the partitions of a topic. Parts are accepted or refused
-each by itself.
+"""Append by key: the server splits one body over the partitions of a topic.
+
+Each part is an append of its own, stored here or sent to the leader of its partition, and accepted or refused by
+itself.
 """
 
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aiohttp import web
+from msgspec import structs
 
-from ..partition.errors import InconsistentTopicId, NotLeaderOrFollower, RequestTimedOut, StockadeError, revive
-from ..partition.partitioner import partition_for_key
-from . import bodies, media, peers, problems, wire
-from .batches import BATCH_BYTES_MAX, FORMS, Columns, body_bytes_max, positions, read_columns
-from .call import DEADLINE_S, Call, json_answer
-from .leading import where_it_is_led
-from .parts import Appender, Part
-from .writing import now_ms, read_guards, refuse_headers
+from ...cluster.front.front import retry_at_leader
+from ...cluster.front.writes import answer_to, leading_partition, now_ms
+from ...cluster.model import Conditions, Leader
+from ...partition.errors import InconsistentTopicId, NotLeaderOrFollower, RequestTimedOut, StockadeError, revive
+from ...partition.partitioner import partition_for_key
+from ...partition.records.batch import Batch, batch_from_columns, stream
+from ..codec import json_codec, media, problems
+from ..request import peers
+from ..request.call import DEADLINE_S, UNKNOWN_LEADER, Call, json_answer, leader_named_by
+from .append import read_conditions, refuse_headers, waits_for_verdict
+from .decode import BATCH_BYTES_MAX, FORMS, Columns, body_bytes_max, positions, read_columns
+
+_NOT_OF_A_PART = ("topic", "partition")
+
+
+class Part(NamedTuple):
+    """The outcome of a part: ``fields`` of its result (offsets, or a problem), and the leader that decided."""
+
+    fields: dict[str, Any]
+    leader: Leader
+
+    @property
+    def problem(self) -> dict[str, Any] | None:
+        """The problem document; None when the part was stored."""
+        return self.fields.get("problem")
+
+
+@dataclass(frozen=True)
+class Appender:
+    """Appends parts of one request to the partitions of a topic."""
+
+    call: Call
+    topic: str
+    conditions: Conditions
+    received_ms: int
+    batch_bytes_max: int
+
+    async def append(self, partition: int, columns: Columns) -> Part:
+        """Append one part. Never raises a refusal: it is the part's answer."""
+        try:
+            batch = batch_from_columns(*columns, now_ms=self.received_ms, batch_bytes_max=self.batch_bytes_max)
+            return await retry_at_leader(
+                self.call,
+                lambda: self._store(partition, batch),
+                lambda moved: self._forward(moved, partition, batch),
+            )
+        except NotLeaderOrFollower as moved:
+            return Part({"problem": problems.document(moved)}, leader_named_by(moved))
+        except StockadeError as refusal:
+            return Part({"problem": problems.document(refusal)}, UNKNOWN_LEADER)
+
+    async def _store(self, partition: int, batch: Batch) -> Part:
+        call, conditions = self.call, self.conditions
+        found = await leading_partition(call.service, self.topic, partition, conditions.topic_id)
+        appended = await call.front.writes.append(call.id, found, batch, conditions)
+        leader = found.leader()
+        return Part(_of_a_part(structs.asdict(answer_to(appended, found, leader.term))), leader)
+
+    async def _forward(self, moved: NotLeaderOrFollower, partition: int, batch: Batch) -> Part:
+        message = peers.Message(
+            "POST",
+            f"/v1/topics/{self.topic}/partitions/{partition}/records{self._query()}",
+            {"Content-Type": media.ARROW, "Accept": media.JSON} | self.call.credentials() | self._fence(),
+            b"".join(stream([batch.message])),
+        )
+        upstream = await self.call.context.peers.reach(moved.fields["leader"], message, DEADLINE_S)
+        try:
+            document = json_codec.parse(await peers.whole_body(upstream, DEADLINE_S))
+        except json_codec.NotJson as error:
+            raise peers.lost(message.method, str(upstream.url.origin())) from error
+        headers = upstream.headers
+        term = headers.get("Stockade-Leader-Term", "0")
+        leader = Leader(None, headers.get("Stockade-Leader") or None, int(term) if term.isdecimal() else 0)
+        if upstream.status != 200:
+            return Part({"problem": document}, leader)
+        return Part(_of_a_part(document), leader)
+
+    def _query(self) -> str:
+        topic_id = self.conditions.topic_id
+        return "" if topic_id is None else f"?topic_id={topic_id}"
+
+    def _fence(self) -> dict[str, str]:
+        token = self.conditions.token
+        if token is None:
+            return {}
+        return {
+            "Stockade-Fence-Grant": token.grant_id,
+            "Stockade-Fence-Epoch": str(token.epoch),
+            "Stockade-Session": token.session,
+        }
+
+
+def _of_a_part(answer: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if name not in _NOT_OF_A_PART}
+
 
 PARTS_AT_ONCE = 32
 """Parts of one request that are under way at one time."""
@@ -26,15 +117,15 @@ TOPICS_REMEMBERED_MAX = 10_000
 
 
 class Layout(NamedTuple):
-    """What must be known of a topic to split a batch."""
+    """What a split needs to know of a topic."""
 
     topic_id: int
     partitions: int
     batch_bytes_max: int
 
 
-class Turns:
-    """Gives the keyless records of each request to another partition of the topic."""
+class SpreadTurns:
+    """Round robin: the keyless records of each request go to the next partition of the topic."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[int, int] = OrderedDict()
@@ -49,23 +140,23 @@ class Turns:
         return turn
 
 
-class KeyedAppend:
-    """The handler. One for an application: it remembers whose turn it is."""
+class AppendByKey:
+    """The handler. One for an application: it remembers the partition of the last keyless records."""
 
     def __init__(self) -> None:
-        self._turns = Turns()
+        self._turns = SpreadTurns()
 
-    async def __call__(self, call: Call) -> web.StreamResponse:
+    async def append_by_key(self, call: Call) -> web.StreamResponse:
         """Append, the server choosing partitions by key."""
-        given = call.parameters
-        topic = given.topic()
-        refuse_headers(given, "the server chooses the partition, so there can be no")
-        conditions, waits = read_guards(given)
-        form = bodies.check_type(call, FORMS)
+        parameters = call.parameters
+        topic = parameters.topic()
+        refuse_headers(parameters, "the server chooses the partition, so there can be no")
+        conditions, waits = read_conditions(parameters), waits_for_verdict(parameters)
+        form = call.body_type(FORMS)
         layout = await _find_layout(call, topic)
         batch_bytes_max = BATCH_BYTES_MAX if isinstance(layout, StockadeError) else layout.batch_bytes_max
         bytes_max = body_bytes_max(batch_bytes_max)
-        body = await bodies.read(call, bytes_max)
+        body = await call.read(bytes_max)
         received_ms = now_ms()
         columns = read_columns(form, body, now_ms=received_ms, bytes_max=bytes_max)
         if isinstance(layout, StockadeError):
@@ -106,17 +197,17 @@ def _answer(call: Call, topic: str, places: dict[int, list[int]], parts: Sequenc
         return json_answer({"topic": topic, "results": results, "partial": bool(refused)})
     problem: dict[str, Any] = refused[0]
     if not all(document["no_side_effects"] for document in refused):
-        problem = problems.document(RequestTimedOut("what became of some parts is not known"))
+        problem = problems.document(RequestTimedOut("the outcome of some parts is unknown"))
     call.context.metrics.refused(problem["code"])
     return problems.answer(problem | {"instance": call.id, "results": results})
 
 
 async def _find_layout(call: Call, topic: str) -> Layout | StockadeError:
-    """Asked of the service, or of the node that it names. A refusal must wait until the shape of the body was
-    judged.
+    """From the service, or from the leader that it names. A refusal is returned: it must wait until the shape of the
+    body was judged.
     """
     try:
-        return await where_it_is_led(
+        return await retry_at_leader(
             call, lambda: _known_layout(call, topic), lambda moved: _ask_layout(call, topic, moved)
         )
     except StockadeError as refusal:
@@ -131,7 +222,7 @@ async def _known_layout(call: Call, topic: str) -> Layout:
 async def _ask_layout(call: Call, topic: str, moved: NotLeaderOrFollower) -> Layout:
     message = peers.Message("GET", f"/v1/topics/{topic}", {"Accept": media.JSON} | call.credentials())
     upstream = await call.context.peers.reach(moved.fields["leader"], message, DEADLINE_S)
-    document = wire.parse(await peers.whole_body(upstream, DEADLINE_S))
+    document = json_codec.parse(await peers.whole_body(upstream, DEADLINE_S))
     if upstream.status != 200:
         raise revive(document["code"], document["detail"], problems.own_fields(document))
     return Layout(document["topic_id"], len(document["partitions"]), document["config"]["max_batch_bytes"])

@@ -1,6 +1,6 @@
 """From files to a client without passing through Python objects: the kernel copies from its page cache to the socket.
 
-Nothing of a file is in the memory of the node, whatever the client's pace; a client that takes nothing for a while is
+No byte of a file is in the memory of the node, however slow the client is; a client that takes nothing for STALL_S is
 cut off.
 """
 
@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..partition.log import Run
-from .call import STALL_S, Call
+from ...partition.log.interface import Run
+from ..request.call import STALL_S, Call
 
 PIECE_BYTES = 1024 * 1024
 """Bytes that are sent, or read, before the event loop gets its turn."""
@@ -81,7 +81,7 @@ class _Sending:
         self._file, self._position, self._left = self._waiting.pop()
         self._finished: asyncio.Future[None] = self._loop.create_future()
         self._has_moved = False
-        self._watch = self._loop.call_later(STALL_S, self._look)
+        self._watch = self._loop.call_later(STALL_S, self._check_progress)
 
     async def done(self) -> None:
         """Returns when all is with the kernel. Raises OSError, and TimeoutError when nothing is taken for STALL_S."""
@@ -117,10 +117,10 @@ class _Sending:
         else:
             self._finished.set_result(None)
 
-    def _look(self) -> None:
-        """Called from time to time: has the client taken anything since?"""
+    def _check_progress(self) -> None:
+        """Called every STALL_S: a client that has taken nothing since is cut off."""
         if self._has_moved:
             self._has_moved = False
-            self._watch = self._loop.call_later(STALL_S, self._look)
+            self._watch = self._loop.call_later(STALL_S, self._check_progress)
         elif not self._finished.done():
             self._finished.set_exception(TimeoutError("the client takes nothing"))

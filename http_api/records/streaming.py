@@ -1,7 +1,6 @@
-"""Followed streams: records as they are committed, until the client goes away, the node stops, or a problem
-ends them.
+"""Followed streams: records as they are committed, until the client goes away, the node stops, or a problem ends them.
 
-One piece is in memory at a time, and the next is read only when the client has taken the last.
+One piece is in memory at a time; the next is read only when the client has taken the last one.
 """
 
 import asyncio
@@ -9,31 +8,29 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from ..cluster.service import Partition
-from ..partition.commands import Offset
-from ..partition.errors import StockadeError, ThrottlingQuotaExceeded
-from ..partition.records import STREAM_START
-from ..partition.segments import Slice
-from . import files, media, problems, wire
-from .call import Call, unless_ended
-from .fetching import Wanted, dropped, slice_headers
-from .metrics import OBSERVATION
-from .rendering import first_offset, rows
+from ...cluster.api import Partition
+from ...cluster.front.front import unless_ended
+from ...partition.commands import Offset
+from ...partition.errors import StockadeError
+from ...partition.log.segments import Slice
+from ...partition.records.batch import STREAM_START
+from ..codec import json_codec, media, problems
+from ..request.call import Call
+from ..request.metrics import OBSERVATION
+from . import sendfile
+from .encode import first_offset, rows
+from .fetch import FetchRequest, records_gone, slice_headers
 
 SILENCE_MS = 15_000
-"""Longest time without a word on an event stream: then it gets a comment line."""
-FOLLOWERS_MAX = 10_000
-"""Followed streams of a node at one time; beyond it they are THROTTLING_QUOTA_EXCEEDED."""
+"""Longest time without bytes on an event stream: then it gets a comment line."""
 
 
-async def follow(call: Call, partition: Partition, wanted: Wanted) -> web.StreamResponse:
+async def follow(call: Call, partition: Partition, wanted: FetchRequest) -> web.StreamResponse:
     """Answer with the records from ``wanted.offset`` on, without end. Raises refusals only before the first
     byte.
     """
-    context = call.context
-    if context.followers >= FOLLOWERS_MAX:
-        raise ThrottlingQuotaExceeded("the node has too many followers", retry_after_ms=1000)
-    context.followers += 1
+    in_flight = call.front.in_flight
+    in_flight.take(followers=1)
     try:
         found = await partition.read(
             wanted.offset,
@@ -45,10 +42,10 @@ async def follow(call: Call, partition: Partition, wanted: Wanted) -> web.Stream
         )
         return await _stream(call, partition, wanted, found)
     finally:
-        context.followers -= 1
+        in_flight.give_back(followers=1)
 
 
-async def _stream(call: Call, partition: Partition, wanted: Wanted, found: Slice) -> web.StreamResponse:
+async def _stream(call: Call, partition: Partition, wanted: FetchRequest, found: Slice) -> web.StreamResponse:
     call.request[OBSERVATION].is_stream = True
     start = first_offset(found, wanted.offset)
     headers = slice_headers(found, start, wanted) | {"Content-Type": wanted.form, "Cache-Control": "no-cache"}
@@ -61,12 +58,12 @@ async def _stream(call: Call, partition: Partition, wanted: Wanted, found: Slice
             start = found.next_offset
             found = await unless_ended(call, _next(partition, wanted, start))
     except (StockadeError, FileNotFoundError) as error:
-        refusal = error if isinstance(error, StockadeError) else dropped()
-        await call.write(farewell(wanted.form, problems.document(refusal, call.id)))
+        refusal = error if isinstance(error, StockadeError) else records_gone()
+        await call.write(problems.stream_end(wanted.form, problems.document(refusal, call.id)))
     return stream
 
 
-async def _next(partition: Partition, wanted: Wanted, start: Offset) -> Slice:
+async def _next(partition: Partition, wanted: FetchRequest, start: Offset) -> Slice:
     return await partition.read(
         start,
         max_bytes=wanted.max_bytes,
@@ -77,19 +74,8 @@ async def _next(partition: Partition, wanted: Wanted, start: Offset) -> Slice:
     )
 
 
-def farewell(form: str, problem: dict[str, Any]) -> bytes:
-    """The last words of a followed stream that a problem ends. An Arrow stream has none: it just lacks its
-    end.
-    """
-    if form == media.NDJSON:
-        return wire.dump_line({"problem": problem})
-    if form == media.EVENTS:
-        return b"event: problem\ndata: " + wire.dump(problem) + b"\n\n"
-    return b""
-
-
-class _Form(Protocol):
-    """How a stream is written. ``send`` with no records is called when there was silence for a while."""
+class _StreamFormat(Protocol):
+    """How a stream is written. ``send`` gets no records after SILENCE_MS without any."""
 
     def __init__(self, call: Call, with_meta: bool) -> None: ...
 
@@ -110,7 +96,7 @@ class _Lines:
 
     async def send(self, found: Slice, start: Offset) -> None:
         async for piece in rows(found, start, with_meta=self._with_meta):
-            await self._call.write(b"".join(wire.dump_line(row.record) for row in piece))
+            await self._call.write(b"".join(json_codec.dump_line(row.record) for row in piece))
 
 
 class _Events:
@@ -140,14 +126,14 @@ class _Arrow:
         await self._call.write(STREAM_START)
 
     async def send(self, found: Slice, start: Offset) -> None:
-        with files.opened(found.runs) as parts:
-            for piece in files.pieces(parts):
+        with sendfile.opened(found.runs) as parts:
+            for piece in sendfile.pieces(parts):
                 await self._call.write(piece)
                 await asyncio.sleep(0)
 
 
 def _event(record: dict[str, Any]) -> bytes:
-    return b"id: %d\ndata: %b\n\n" % (record["offset"], wire.dump(record))
+    return b"id: %d\ndata: %b\n\n" % (record["offset"], json_codec.dump(record))
 
 
-_FORMS: dict[str, type[_Form]] = {media.NDJSON: _Lines, media.EVENTS: _Events, media.ARROW: _Arrow}
+_FORMS: dict[str, type[_StreamFormat]] = {media.NDJSON: _Lines, media.EVENTS: _Events, media.ARROW: _Arrow}

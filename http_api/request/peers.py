@@ -1,7 +1,7 @@
-"""The connections of a node to the HTTP ports of the others: the way to a leader, wherever it is.
+"""Connections of a node to the HTTP ports of the others, by which it reaches leaders.
 
-What was surely not sent is LEADER_NOT_AVAILABLE; a mutating request that was sent, but whose answer did not
-come, is an unknown outcome and never anything else.
+A request that was surely not sent is LEADER_NOT_AVAILABLE. A mutating request that was sent and not answered has an
+unknown outcome, and never another.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from typing import NamedTuple
 import aiohttp
 from yarl import URL
 
-from ..partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
-from . import wire
+from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
+from ..codec import json_codec
 
 HOPS_MAX = 3
-"""Nodes asked, one after the other, before a request is given up."""
+"""Nodes that are asked one after the other before a request fails."""
 CONNECT_S = 2.0
-"""Time to connect to another node, the wait for a free place among CONNECTIONS_MAX included."""
+"""Time to connect to another node, the wait for one of CONNECTIONS_MAX included."""
 CONNECTIONS_MAX = 4096
 """Connections to other nodes, followed streams included."""
 
@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 
 class Peers:
-    """``open`` it on the event loop; everything sent says which node passed it on."""
+    """``open`` it on the event loop. Each request that it sends names the node that forwards it."""
 
     def __init__(self, node_id: str) -> None:
         self._node_id = node_id
@@ -58,8 +58,7 @@ class Peers:
             await self._session.close()
 
     async def reach(self, leader: str | None, message: Message, deadline_s: float) -> aiohttp.ClientResponse:
-        """The answer of the node that leads: of ``leader`` (a base URL), or of whom it names. To be closed by
-        the caller.
+        """The answer of the node that leads: ``leader`` (a base URL), or the one that it names. The caller closes it.
 
         Raises LeaderNotAvailable, RequestTimedOut.
         """
@@ -92,7 +91,7 @@ class Peers:
 
 
 async def whole_body(upstream: aiohttp.ClientResponse, timeout_s: float) -> bytes:
-    """The body of an answer. If it does not come whole, the answer did not come."""
+    """The body of an answer. An answer whose body does not come whole counts as not received."""
     try:
         async with asyncio.timeout(timeout_s):
             return await upstream.read()
@@ -101,7 +100,7 @@ async def whole_body(upstream: aiohttp.ClientResponse, timeout_s: float) -> byte
 
 
 def lost(method: str, leader: str) -> LeaderNotAvailable | RequestTimedOut:
-    """What a request is whose answer did not come: an unknown outcome, if it could change something."""
+    """The refusal of a request whose answer did not come: an unknown outcome, if the request could change something."""
     if method in _MUTATING:
         return RequestTimedOut(f"{leader} did not answer")
     return LeaderNotAvailable(f"{leader} did not answer")
@@ -113,8 +112,8 @@ async def _hint(upstream: aiohttp.ClientResponse, deadline: float) -> str | None
         if (upstream.content_length or 0) > _HINT_BYTES_MAX:
             return None
         async with asyncio.timeout_at(deadline):
-            document = wire.parse(await upstream.read())
-    except (aiohttp.ClientError, TimeoutError, OSError, wire.NotJson):
+            document = json_codec.parse(await upstream.read())
+    except (aiohttp.ClientError, TimeoutError, OSError, json_codec.NotJson):
         return None
     finally:
         upstream.close()

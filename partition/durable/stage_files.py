@@ -1,7 +1,7 @@
-"""The files of stages: one message each, whole and final from the beginning.
+"""The files of stages: one message each, written once.
 
-As with the log's segments, writing syncs nothing: the node's write-ahead log is the durable thing, a checkpoint syncs
-the files, and a file goes only when a checkpoint that does without it is durable.
+As with the log's segments, writing syncs nothing: a stage is durable in the node's write-ahead log, a checkpoint syncs
+the files, and a file is removed only when a checkpoint without it is durable.
 """
 
 import os
@@ -11,10 +11,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from .checksum import crc32
-from .image import FileExtent, ImageDamaged
-from .segment_files import remove, write_all
-from .stages import Stage
+from ..log.fsutil import write_all
+from ..log.image import FileExtent, ImageDamaged
+from ..log.segment_files import remove
+from ..records.checksum import crc32
+from ..state.stages import Stage
 
 _SUFFIX = ".stage"
 _NAME = re.compile(r"[0-9]{20}\.stage")
@@ -38,7 +39,7 @@ class DiskStageFiles:
         """Bytes of files that go with the next checkpoint."""
 
     def begin(self, directory: Path, files: Sequence[FileExtent] = ()) -> None:
-        """Go on with these files of a directory, which are there and durable."""
+        """Use a directory in which these files are already durable."""
         self._directory = directory
         self._sizes = {_number(file): file.size for file in files}
         self._unsynced, self._dropped, self.reclaimable = set(), [], 0
@@ -62,21 +63,21 @@ class DiskStageFiles:
         return message
 
     def drop(self, number: int) -> None:
-        """The message is not needed any more."""
+        """The message is no longer needed: its file goes with the next checkpoint."""
         self._unsynced.discard(number)
         self._dropped.append(self._path(number))
         self.reclaimable += self._sizes.pop(number)
 
     def extents(self) -> tuple[FileExtent, ...]:
-        """The files as they are now, and as they stay."""
+        """The present files, all of them final."""
         return tuple(FileExtent(self._path(number).name, size, True) for number, size in sorted(self._sizes.items()))
 
     def sync(self) -> Callable[[], None]:
-        """What makes the present files durable; it may be called in a thread."""
+        """A call that makes the present files durable, for a thread."""
         return partial(_sync, [self._path(number) for number in sorted(self._unsynced)])
 
     def stored(self) -> Callable[[], None]:
-        """What may be done when a checkpoint of the present state is durable."""
+        """A call that removes dropped files, for when a checkpoint of the present state is durable."""
         return partial(self._forget, set(self._unsynced), list(self._dropped), self.reclaimable)
 
     def _forget(self, synced: set[int], dropped: list[Path], size: int) -> None:
@@ -88,24 +89,23 @@ class DiskStageFiles:
             self._unsynced -= synced
 
     def _path(self, number: int) -> Path:
-        assert self._directory is not None, "nobody has begun these files"
+        assert self._directory is not None, "begin comes first"
         return self._directory / f"{number:020d}{_SUFFIX}"
 
 
-def check(directory: Path, files: Sequence[FileExtent], stages: Sequence[Stage]) -> None:
-    """Compare the files of an image with the stages of its state. Raises ImageDamaged."""
+def check(directory: Path, files: Sequence[FileExtent], stages: Sequence[Stage], *, reads: bool = False) -> None:
+    """Compare the files of an image with the stages of its state: ``reads`` them, and compares their CRCs, too.
+
+    Raises ImageDamaged.
+    """
     expected = {stage.number: stage.length for stage in stages if not stage.is_appended}
     if {_number(file): file.size for file in files} != expected:
         raise ImageDamaged(f"the files of stages in {directory} are not those of its state")
     for file in files:
         if not (directory / file.name).exists() or (directory / file.name).stat().st_size < file.size:
             raise ImageDamaged(f"{directory / file.name} is missing or shorter than {file.size} bytes")
-
-
-def inspect(directory: Path, stages: Sequence[Stage]) -> None:
-    """Read every file and compare it with its stage's CRC. Raises ImageDamaged."""
     for stage in stages:
-        if not stage.is_appended:
+        if reads and not stage.is_appended:
             path = directory / f"{stage.number:020d}{_SUFFIX}"
             if not _is_whole(path.read_bytes()[: stage.length], stage):
                 raise ImageDamaged(f"{path} does not have the bytes of stage {stage.name}")

@@ -1,7 +1,7 @@
-"""What a state machine hands over for a checkpoint: its state as bytes, and the files whose beginnings belong to it.
+"""An image is what a checkpoint is made of: a machine's state as bytes, and the files whose beginnings belong to it.
 
-Values only; nothing here reads or writes a file. A machine with files of its own goes on appending to them while a
-checkpoint is made: what belongs to the image is the first bytes of each, and those never change again.
+Values only; nothing here reads or writes a file. A machine goes on appending to its files while a checkpoint is made:
+the first bytes of each file belong to the image, and they never change again.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,14 @@ import msgspec
 
 
 class ImageDamaged(Exception):
-    """A captured state, or a file that belongs to it, is not what it was when it was captured. The text says which,
-    for people.
-    """
+    """A captured state, or a file of its image, has changed since it was captured. The text says which, for people."""
 
 
 class FileExtent(msgspec.Struct, frozen=True):
     """The first ``size`` bytes of the file ``name`` (in the machine's directory); they are final.
 
     ``is_sealed``: nothing is ever appended to the file. Only such a file may be shared with another folder by a hard
-    link: what is not sealed goes on growing, in whichever folder it is.
+    link: another file goes on growing in both.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Index of one segment: where each batch lies, and when it came. Pure: segments.py writes its bytes.
+"""Index of one segment: the position of each batch, and its timestamps. Pure: segments.py writes its bytes.
 
-Each entry ends with a check of the file up to there, so a file cut behind any entry can be verified in one go.
+Each entry ends with a checksum of the file up to there, so a file cut behind any entry can be verified in one step.
 """
 
 import struct
@@ -8,9 +8,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from .checksum import crc32
-from .commands import Append, Offset, Stamp
-from .log import Run, StoredBatch
+from ..commands import Append, Offset, Stamp
+from ..records.checksum import crc32
+from .interface import Run, StoredBatch
 
 ENTRY = struct.Struct("<QQqqqqQIIIihxxI")
 """One batch in 80 bytes, little-endian: base offset, position, producer id (-1: none), timestamp, greatest timestamp,
@@ -34,10 +34,10 @@ class IndexDamaged(Exception):
 class SegmentIndex:
     """Batches of the segment file ``segment``, packed as they are on disk: no Python object for each batch.
 
-    ``next_offset`` and ``size`` are where the next batch begins: its offset, and its position in the file.
-    ``index_size`` is the size of the index file. ``synced`` is kept for whoever syncs the files: up to which size that
-    was done. ``greatest_timestamp_ms`` is that of a record, ``last_timestamp_ms`` when the last batch was received; -1
-    while there is none. The entries of a segment that is full need not stay in memory (``seal``).
+    The next batch begins at the offset ``next_offset`` and the position ``size`` of the file; ``synced <= size`` bytes
+    of the file are durable. ``index_size`` is the size of the index file in bytes. ``greatest_timestamp_ms`` is that of
+    a record, ``last_timestamp_ms`` when the last batch was received; -1 while there is none. The entries of a full
+    segment need not stay in memory (``seal``).
     """
 
     def __init__(self, segment: str, base_offset: Offset, size: int) -> None:
@@ -88,20 +88,20 @@ class SegmentIndex:
         return self._load(self)
 
     def seal(self, load: "Callable[[SegmentIndex], bytes]") -> None:
-        """The segment is full: from now on ``load`` is asked for the entries whenever they are needed."""
+        """The segment is full: from now on ``load`` reads the entries when they are needed."""
         self._entries, self._load = None, load
 
     def __len__(self) -> int:
         return self._count
 
     def take_unwritten(self) -> bytes:
-        """The end of the index file that nobody has taken yet: whoever takes it writes it."""
+        """The end of the index file that was not taken before, for the caller to write."""
         assert self._entries is not None, "the index of a full segment is written"
         start, self._written = self._written, len(self._entries)
         return bytes(memoryview(self._entries)[start:])
 
     def add(self, command: Append, writer_epoch: int) -> None:
-        """Enter the batch that comes behind the others."""
+        """Add the next batch."""
         assert self._entries is not None, "a full segment does not grow"
         stamp, length = command.stamp, len(command.message)
         self.greatest_timestamp_ms = max(self.greatest_timestamp_ms, command.max_timestamp_ms)
@@ -126,7 +126,7 @@ class SegmentIndex:
         self.size += length
 
     def batch(self, number: int) -> StoredBatch:
-        """The batch at a place of the index, from 0."""
+        """The batch of this number, from 0."""
         fields = ENTRY.unpack_from(self.entries, number * ENTRY.size)
         base, position, pid, timestamp_ms, max_timestamp_ms, _, writer_epoch, count, length, crc, seq, epoch, _ = fields
         stamp = None if pid < 0 else Stamp(pid, epoch, seq)
@@ -144,7 +144,7 @@ class SegmentIndex:
         )
 
     def run(self, offset: Offset, room: int, *, at_least_one: bool) -> Run | None:
-        """The batches from the one that ends behind ``offset``, as many as have ``room`` bytes; None: none.
+        """The batches from the first with ``next_offset > offset`` on, up to ``room`` bytes; None: none.
 
         Takes O(log n) and makes no batch.
         """
@@ -162,17 +162,17 @@ class SegmentIndex:
         return Run(base_offset, next_offset, self.segment, start, length, partial(self._batches, first, behind))
 
     def find(self, offset: Offset) -> int:
-        """Place of the first batch that ends behind ``offset``; ``len`` if there is none."""
+        """Number of the first batch with ``next_offset > offset``; ``len`` if there is none."""
         return bisect_right(range(len(self)), offset, key=self._end)
 
     def find_timestamp(self, timestamp_ms: int, first: int) -> int:
-        """Place of the first batch from ``first`` on with a record at or after ``timestamp_ms``; ``len``: none."""
-        if first and self._greatest(first - 1) >= timestamp_ms:  # what is greatest so far was before
+        """Number of the first batch from ``first`` on with a record at or after ``timestamp_ms``; ``len``: none."""
+        if first and self._greatest(first - 1) >= timestamp_ms:  # an earlier batch has such a record: no bisection
             return next((n for n in range(first, len(self)) if self.max_timestamp_ms(n) >= timestamp_ms), len(self))
         return bisect_left(range(len(self)), timestamp_ms, lo=first, key=self._greatest)
 
     def max_timestamp_ms(self, number: int) -> int:
-        """Greatest timestamp of a record in the batch at a place."""
+        """Greatest timestamp of a record in the batch of this number."""
         (timestamp_ms,) = _MAX_TIMESTAMP.unpack_from(self.entries, number * ENTRY.size)
         return int(timestamp_ms)
 

@@ -1,6 +1,6 @@
-"""What the machine needs of a log of batches, and a log in memory for tests.
+"""The log of batches as the machine uses it, and a log in memory for tests.
 
-A log only stores: what may be appended was decided before it is asked.
+A log only stores: the machine decides which batches are appended.
 """
 
 import sys
@@ -9,9 +9,9 @@ from typing import Protocol
 
 import msgspec
 
-from .commands import Append, Offset, Stamp
-from .errors import OffsetOutOfRange
-from .rows import timestamps
+from ..commands import Append, Offset, Stamp
+from ..errors import OffsetOutOfRange
+from .timestamps import timestamps
 
 
 class StoredBatch(msgspec.Struct, frozen=True):
@@ -41,9 +41,9 @@ class StoredBatch(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Consecutive batches that lie together: ``length`` bytes at ``position`` of the file ``segment``.
+    """Consecutive batches, adjacent in one file: ``length`` bytes at ``position`` of the file ``segment``.
 
-    ``load`` makes the batches one by one; who only passes the bytes on need not call it.
+    ``load`` makes the batches one by one; a caller that only sends the bytes on need not call it.
     """
 
     base_offset: Offset
@@ -57,9 +57,9 @@ class Run(msgspec.Struct, frozen=True):
 class Slice(msgspec.Struct, frozen=True):
     """Whole, consecutive batches of a log, and where the log began and ended when they were looked up.
 
-    ``next_offset`` is where to continue reading: the end of the last batch, or the offset asked for when
-    there is none. ``stale`` says that no leader was asked. ``fetch`` gets the messages of batches, and raises
-    OSError, also when the log was erased meanwhile.
+    ``next_offset`` is where to continue reading: the end of the last batch, or the requested offset when there is none.
+    ``stale``: the read was not linearizable. ``fetch`` reads the messages of batches, and raises OSError, also when the
+    log was erased meanwhile.
     """
 
     runs: list[Run]
@@ -92,7 +92,7 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class Log(Protocol):
-    """Batches at dense offsets. ``log_start`` is the first one kept, ``log_end`` the next to be given."""
+    """Batches at dense offsets: records have the offsets ``log_start <= offset < log_end``."""
 
     @property
     def log_start(self) -> Offset:
@@ -105,7 +105,7 @@ class Log(Protocol):
         ...
 
     def append(self, command: Append, writer_epoch: int) -> Offset:
-        """Store the batch at log_end; answers its base offset. After an OSError the log must not be used."""
+        """Store the batch at log_end; returns its base offset. After an OSError the log must not be used."""
         ...
 
     def trim(self, before: Offset) -> None:
@@ -132,7 +132,7 @@ class Log(Protocol):
 
 
 class MemoryLog:
-    """Implements ``Log`` with lists, slowly and plainly: the twin that SegmentLog is compared with."""
+    """Implements ``Log`` with lists: the model that SegmentLog is compared with."""
 
     def __init__(self) -> None:
         self.log_start: Offset = 0

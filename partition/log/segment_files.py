@@ -1,8 +1,8 @@
 """The files of segments: their names, their bytes, how they are opened again and how they are verified.
 
-A segment ``00000000000000000000.arrow``, named by its first offset, is an Arrow IPC stream: the schema, then
-messages. Beside it the ``.index`` has one entry of fixed size a batch (index.py), written when a checkpoint needs it.
-Whoever finds other bytes than were written raises ImageDamaged; an error of the disk stays an OSError.
+A segment ``00000000000000000000.arrow``, named by its first offset, is an Arrow IPC stream: the schema, then messages.
+Beside it the ``.index`` has one entry of fixed size for each batch (index.py), written when a checkpoint needs it.
+Bytes other than those that were written raise ImageDamaged; an error of the disk stays an OSError.
 """
 
 import os
@@ -15,20 +15,18 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from .checksum import crc32
-from .commands import Offset
+from ..commands import Offset
+from ..records.batch import STREAM_START
+from ..records.checksum import crc32
+from .fsutil import write_all
 from .image import FileExtent, ImageDamaged
 from .index import IndexDamaged, SegmentIndex
-from .log import StoredBatch
-from .records import STREAM_START
+from .interface import StoredBatch
 
 _DATA, _INDEX = ".arrow", ".index"
 _NAME = re.compile(r"[0-9]{20}\.arrow")
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _EXTEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-
-PIECES_MAX = 1024
-"""What the kernel takes in one write (IOV_MAX)."""
 
 
 class Writers(NamedTuple):
@@ -94,7 +92,7 @@ def files_of(segment: SegmentIndex) -> tuple[Path, Path]:
 
 
 def extents(segments: Sequence[SegmentIndex]) -> tuple[FileExtent, ...]:
-    """What is final now: two files a segment, in the order of offsets. All but the last one are sealed."""
+    """The present, final bytes: two files for each segment, in the order of offsets. All but the last are sealed."""
     found = []
     for segment in segments:
         data, index = files_of(segment)
@@ -120,7 +118,7 @@ def reopen(directory: Path, files: Sequence[FileExtent]) -> list[SegmentIndex]:
 
 
 def remove_others(directory: Path, files: Sequence[FileExtent]) -> None:
-    """Remove whatever is in the directory but these."""
+    """Remove all other files of the directory."""
     kept = {file.name for file in files}
     remove(path for path in list(directory.iterdir()) if path.name not in kept)
 
@@ -138,14 +136,10 @@ def open_segments(directory: Path, files: Sequence[FileExtent]) -> Iterator[Segm
         expected = segment.next_offset
 
 
-def inspect(segment: SegmentIndex) -> None:
-    """Read every batch and compare it with the CRC that it had. Raises ImageDamaged."""
-    for _ in inspected(segment):
-        pass
-
-
 def inspected(segment: SegmentIndex) -> Iterator[int]:
-    """The same, one batch after the other; gives the length of each."""
+    """Read every batch and compare it with the CRC that it had, step by step: yields the length of each batch after
+    that. Raises ImageDamaged.
+    """
     with Path(segment.segment).open("rb") as file:
         if file.read(len(STREAM_START)) != STREAM_START:
             raise ImageDamaged(f"{segment.segment} does not begin with the schema")
@@ -157,7 +151,9 @@ def inspected(segment: SegmentIndex) -> Iterator[int]:
 
 
 def inspected_on_disk(segment: SegmentIndex) -> Iterator[int]:
-    """The same for a segment in use, from its files alone: it may run in a thread. The index is verified first."""
+    """Like ``inspected`` for a segment in use, from its files alone, so it may run in a thread. The index is verified
+    first.
+    """
     directory = Path(segment.segment).parent
     for found in open_segments(directory, extents([segment])):
         yield from inspected(found)
@@ -166,7 +162,7 @@ def inspected_on_disk(segment: SegmentIndex) -> Iterator[int]:
 class Unsynced:
     """Files whose bytes may not be on disk yet. Calling it syncs them; it may be called in a thread, once.
 
-    The files are opened at once, so that they may be removed or replaced before.
+    The files are opened now, so they may be removed or replaced before the call.
     """
 
     def __init__(self, segments: Iterable[SegmentIndex]) -> None:
@@ -196,10 +192,10 @@ class Unsynced:
 
 
 def early_sync(writers: Writers) -> Callable[[], None] | None:
-    """What makes the messages written so far durable: to be called in a thread, once, perhaps after the files were
-    closed. Raises OSError there. None if no descriptor is to be had for it.
+    """A call that makes the messages written so far durable: for a thread, once, even after the files were closed. It
+    raises OSError. None if no descriptor is free for it.
 
-    Nobody relies upon it. It leaves less for the sync of a checkpoint, which holds up every other sync of the disk.
+    Durability does not depend on it: it leaves less for the sync of a checkpoint, which delays all others on the disk.
     """
     try:
         descriptor = os.dup(writers.messages)
@@ -234,17 +230,6 @@ def read_messages(batches: Sequence[StoredBatch]) -> list[bytes]:
     return messages
 
 
-def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
-    """Write them one behind the other; a short write is followed by another, which says what is wrong."""
-    for first in range(0, len(pieces), PIECES_MAX):
-        some = pieces[first : first + PIECES_MAX]
-        written = os.writev(descriptor, some)
-        if written < sum(map(len, some)):
-            rest = memoryview(b"".join(some))[written:]
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-
-
 def _open(directory: Path, data: FileExtent, index: FileExtent) -> SegmentIndex:
     if not _NAME.fullmatch(data.name) or index.name != data.name.removesuffix(_DATA) + _INDEX:
         raise ImageDamaged(f"{data.name!r} and {index.name!r} are not the files of a segment")
@@ -258,7 +243,7 @@ def _open(directory: Path, data: FileExtent, index: FileExtent) -> SegmentIndex:
     except IndexDamaged as error:
         raise ImageDamaged(f"{directory / index.name}: {error}") from error
     if segment.size != data.size:
-        raise ImageDamaged(f"{directory / index.name} tells of {segment.size} bytes, the image of {data.size}")
+        raise ImageDamaged(f"{directory / index.name} describes {segment.size} bytes, the image {data.size}")
     segment.synced = segment.size
     return segment
 

@@ -1,9 +1,11 @@
 """The log of one partition on disk: segment files and their indexes (segment_files.py).
 
-Appending syncs nothing: the node's write-ahead log is the durable thing. A checkpoint takes the segments as they are at
-one moment, and syncs them; after a restart the log begins as the last checkpoint knew it, and the commands since are
-applied again. So a file may not go before a checkpoint that does without it is durable. An OSError of a write leaves a
-torn file; it propagates, and the node stops.
+Appending syncs nothing: an append is durable in the node's write-ahead log. A checkpoint takes the segments as they are
+at one moment, and syncs them; after a restart the log begins as the last checkpoint has it, and the commands since are
+applied again. So a file is removed only when a checkpoint without it is durable. An OSError of a write leaves a torn
+file; it propagates, and the node stops.
+
+A search by timestamp bisects the indexes of the segments, and decodes one batch.
 """
 
 import sys
@@ -13,26 +15,68 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
-from . import segment_files, times
-from .commands import Append, Offset
-from .errors import OffsetOutOfRange
+from ..commands import Append, Offset
+from ..errors import OffsetOutOfRange
+from . import segment_files
+from .fsutil import write_all
 from .image import FileExtent, Image, ImageDamaged
 from .index import SegmentIndex
-from .log import Run, Slice, StoredBatch
+from .interface import Run, Slice, StoredBatch
 from .segment_files import Writers, read_messages
+from .timestamps import first_row_since, greatest_timestamp
+
+Fetch = Callable[[Sequence[StoredBatch]], list[bytes]]
+
+
+def find(
+    segments: Sequence[SegmentIndex], log_start: Offset, timestamp_ms: int | None, fetch: Fetch
+) -> tuple[Offset, int | None]:
+    """First record from ``log_start`` on at or after ``timestamp_ms`` (None: with the greatest timestamp), and its
+    timestamp; (-1, None) when there is none.
+    """
+    wanted = _greatest(segments, log_start, fetch) if timestamp_ms is None else timestamp_ms
+    for batch in _candidates(segments, log_start, wanted):
+        row = first_row_since(fetch([batch])[0], wanted, max(0, log_start - batch.base_offset))
+        if row is not None:
+            return batch.base_offset + row[0], row[1]
+    return -1, None
+
+
+def _candidates(segments: Sequence[SegmentIndex], log_start: Offset, wanted: int) -> Iterator[StoredBatch]:
+    """Batches with a record at or after ``wanted``, which may lie before log_start."""
+    for segment in segments:
+        number = segment.find(log_start)
+        while (number := segment.find_timestamp(wanted, number)) < len(segment):
+            yield segment.batch(number)
+            number += 1
+
+
+def _greatest(segments: Sequence[SegmentIndex], log_start: Offset, fetch: Fetch) -> int:
+    """Greatest timestamp of a record from log_start on; -1: there is none."""
+    greatest = -1
+    for segment in segments:
+        if segment.base_offset >= log_start:
+            greatest = max(greatest, segment.greatest_timestamp_ms)
+            continue
+        first = segment.find(log_start)
+        cut = segment.batch(first)
+        greatest = max(greatest, greatest_timestamp(fetch([cut])[0], log_start - cut.base_offset))
+        greatest = max([greatest, *map(segment.max_timestamp_ms, range(first + 1, len(segment)))])
+    return greatest
+
 
 __all__ = ["SEGMENT_BYTES_MAX", "SegmentLog", "Slice", "StoredBatch"]
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
-"""Size in bytes beyond which a segment does not grow, unless its only batch is larger."""
+"""Bytes beyond which a segment does not grow, unless its only batch is larger."""
 UNWRITTEN_BYTES_MAX = 1024 * 1024
-"""Bytes of appended batches at which they are written without being told to."""
+"""Bytes of appended batches at which they are written without a call of ``flush``."""
 
 
 class SegmentLog:
-    """Implements ``log.Log``. Nothing can be appended before ``start`` or ``restore`` gave it a directory.
+    """Implements ``interface.Log``. Nothing can be appended before ``start`` or ``restore`` gave it a directory.
 
-    Holds two open files at most, none before the first append, and one more for each early sync that is to be done.
+    Holds two open files at most, none before the first append, and one more for each early sync under way.
     """
 
     def __init__(self, segment_bytes_max: int = SEGMENT_BYTES_MAX) -> None:
@@ -47,11 +91,7 @@ class SegmentLog:
         self.reclaimable: int = 0
         """Bytes of files that go with the next checkpoint."""
         self.unsynced_bytes: int = 0
-        """Bytes of batches that were written, and that no sync was begun of."""
-
-    def start(self, directory: Path) -> None:
-        """Begin an empty log in an empty directory."""
-        self._begin(directory, [], 0)
+        """Bytes of batches that were written to files since the last sync began."""
 
     def restore(self, directory: Path, files: Sequence[FileExtent], log_start: Offset, log_end: Offset) -> None:
         """Be the log that was captured with these files. Raises ImageDamaged."""
@@ -60,7 +100,7 @@ class SegmentLog:
             raise ImageDamaged(f"offset {log_start} is not in the first segment of {directory}")
         if log_end != (segments[-1].next_offset if segments else log_start):
             raise ImageDamaged(f"the segments of {directory} do not end at offset {log_end}")
-        self._begin(directory, segments, log_start)
+        self.begin(directory, segments, log_start)
 
     def capture(self, state: bytes) -> Image:
         """An image of this ``state`` and of the segments as they are now."""
@@ -91,7 +131,7 @@ class SegmentLog:
         return self._segments[:-1]
 
     def append(self, command: Append, writer_epoch: int) -> Offset:
-        """Store the batch at log_end; answers its base offset."""
+        """Store the batch at log_end; returns its base offset."""
         segment = self._segments[-1] if self._segments else None
         if segment is None or segment.size + len(command.message) > self._segment_bytes_max:
             segment = self._roll()
@@ -107,13 +147,13 @@ class SegmentLog:
         return base_offset
 
     def flush(self) -> None:
-        """Write what was appended to its file; reading does it, too. An OSError is for whoever applies commands: it
-        calls this before anybody is told of them.
+        """Write the appended batches to their file; every read does it too. A group calls this after a run of applies,
+        before it answers their proposals, and an OSError stops the node.
         """
         messages, size, self._unwritten, self._unwritten_bytes = self._unwritten, self._unwritten_bytes, [], 0
         if messages:
             assert self._writers is not None
-            segment_files.write_all(self._writers.messages, messages)
+            write_all(self._writers.messages, messages)
             self.unsynced_bytes += size
 
     def trim(self, before: Offset) -> None:
@@ -128,8 +168,8 @@ class SegmentLog:
             self.reclaimable += segment.size + segment.index_size
 
     def retained_from(self, wall_ms: int, retention_ms: int, retention_bytes: int) -> Offset:
-        """First offset to be kept when what was received more than ``retention_ms`` before ``wall_ms`` has not to be,
-        nor more than ``retention_bytes`` altogether (-1: any). Whole segments only; the last one goes by age alone.
+        """First offset within the retention: received at most ``retention_ms`` before ``wall_ms``, and at most
+        ``retention_bytes`` altogether (-1: no bound). Whole segments are dropped; the last one by age alone.
         """
         keep = self._log_start
         size = sum(segment.size for segment in self._segments)
@@ -149,26 +189,26 @@ class SegmentLog:
         return self._slice(offset, max_bytes)
 
     def tail(self, count: int) -> Slice:
-        """The batches that hold the last ``count`` records, whatever their size."""
+        """The batches that hold the last ``count`` records, of any size."""
         return self._slice(max(self.log_start, self.log_end - count), sys.maxsize)
 
     def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
-        """First record at or after ``timestamp_ms`` (None: the greatest there is), and its timestamp."""
+        """First record at or after ``timestamp_ms`` (None: with the greatest timestamp), and its timestamp."""
         self.flush()
-        return times.find(self._segments, self._log_start, timestamp_ms, read_messages)
+        return find(self._segments, self._log_start, timestamp_ms, read_messages)
 
     def close(self) -> None:
-        """Close the files. Reading goes on; appending must not. Repeating it does nothing."""
+        """Close the files. Reads are still possible, appends are not. Idempotent."""
         self.flush()
         writers, self._writers = self._writers, None
         if writers is not None:
             writers.close()
 
     def _complete(self) -> None:
-        """Write what was appended to both files of the last segment."""
+        """Write the appended batches to both files of the last segment."""
         self.flush()
         if self._writers is not None:
-            segment_files.write_all(self._writers.entries, [self._segments[-1].take_unwritten()])
+            write_all(self._writers.entries, [self._segments[-1].take_unwritten()])
 
     def _slice(self, offset: Offset, max_bytes: int) -> Slice:
         self.flush()
@@ -177,7 +217,7 @@ class SegmentLog:
         return Slice(runs, self.log_start, self.log_end, next_offset, read_messages)
 
     def _runs(self, offset: Offset, room: int) -> Iterator[Run]:
-        """The first batch from ``offset`` on, and those after it that fit: a run a segment."""
+        """The first batch from ``offset`` on, and those after it that fit: one run for each segment."""
         first = bisect_right(self._segments, offset, key=attrgetter("next_offset"))
         for number in range(first, len(self._segments)):
             segment = self._segments[number]
@@ -191,7 +231,7 @@ class SegmentLog:
 
     def _roll(self) -> SegmentIndex:
         """Begin the next segment."""
-        assert self._directory is not None, "nobody has started this log"
+        assert self._directory is not None, "start or restore comes first"
         self._complete()
         self.close()
         log_end = self.log_end
@@ -201,13 +241,14 @@ class SegmentLog:
         self._segments.append(segment)
         return segment
 
-    def _begin(self, directory: Path, segments: list[SegmentIndex], log_start: Offset) -> None:
+    def begin(self, directory: Path, segments: Sequence[SegmentIndex] = (), log_start: Offset = 0) -> None:
+        """Use a directory in which there are these segments, and nothing else of a log."""
         self.close()
-        self._directory, self._segments, self._log_start = directory, segments, log_start
+        self._directory, self._segments, self._log_start = directory, list(segments), log_start
         self._dropped, self.reclaimable, self.unsynced_bytes = [], 0, 0
 
     def _forget(self, dropped: list[Path], size: int) -> None:
-        """Remove the first files to go, ``size`` bytes together, unless another directory took the place of theirs."""
+        """Remove the first dropped files, ``size`` bytes together, unless the log was restored in another directory."""
         if self._dropped[: len(dropped)] == dropped:
             segment_files.remove(dropped)
             del self._dropped[: len(dropped)]

@@ -1,9 +1,9 @@
-"""What the rows of a stored message say of time. The message must have come from records.py."""
+"""Timestamps of the rows of a stored message, which must have come from batch.py."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .records import SCHEMA, decode_batch
+from ..records.batch import SCHEMA, decode_batch
 
 _TIMESTAMP = SCHEMA.get_field_index("timestamp")
 

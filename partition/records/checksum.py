@@ -1,6 +1,6 @@
 """CRC-32 (IEEE 802.3), the values of ``zlib.crc32`` at four times the speed.
 
-Every byte that is stored is summed up several times on its way to three disks: it shows in the rate of large batches.
+Every stored byte is summed several times on its way to three disks, which limits the rate of large batches.
 """
 
 from isal.isal_zlib import crc32

@@ -1,8 +1,8 @@
-"""The little of Arrow's IPC metadata that must be known *before* Arrow decodes a record batch.
+"""The part of Arrow's IPC metadata that must be known *before* Arrow decodes a record batch.
 
-Arrow decompresses while it reads, so a small message may claim gigabytes. The sizes are read here from the
-message's flatbuffer and from the length prefixes of its buffers. Only metadata that Arrow has verified may
-come here (``pyarrow.ipc.read_message`` does that); nothing here decodes a column.
+Arrow decompresses while it reads, so a small message may claim gigabytes. The sizes are read here from the message's
+flatbuffer and from the length prefixes of its buffers. Only metadata that Arrow has verified may come here
+(``pyarrow.ipc.read_message`` does that); nothing here decodes a column.
 """
 
 import struct

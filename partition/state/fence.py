@@ -1,26 +1,68 @@
-"""The slot of a partition and the tokens that pass it (SEMANTICS 6.2): the server-side half of "one writer at
-a time".
+"""The slot of a partition and the fencing tokens that pass it (SEMANTICS 6.2): one writer at a time.
 
-The controller decides who owns the slot; what counts here is only what was installed. ``topic_epoch`` never
-goes down.
+The controller decides which grants hold the slot; a write is judged by the grants that were installed here, and by
+nothing else. ``topic_epoch`` never goes down.
+
+The tenures of former holders, and why they ended, are kept for people who ask why their write was refused. They are
+replicated state too: every replica computes every refusal, so all of them count alike.
 """
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
-from .commands import ClearFence, InstallFence, InstallSeats, SlotState, Token
-from .errors import (
-    FencingTokenRequired,
-    InvalidFencingToken,
-    ProducerBusy,
-    ProducerFenced,
-    StockadeError,
-)
-from .slots import Seat
-from .tenures import Tenure, Tenures
+import msgspec
+
+from ..api.topics import Mode, SlotHolder
+from ..commands import ClearFence, InstallFence, InstallSeats, SharedHolder, SlotState, Token
+from ..errors import FencingTokenRequired, InvalidFencingToken, ProducerBusy, ProducerFenced, StockadeError
+
+TENURES_MAX = 100
+"""Ended tenures remembered by a partition; the oldest is forgotten first."""
+
+
+class Tenure(msgspec.Struct, frozen=True, array_like=True):
+    """The time in which a grant held the slot, alone or shared. ``refused`` counts the writes that came under its token
+    after its end.
+
+    ``until_ms`` and ``end`` are None while the grant holds the slot. ``wall_ms`` is its beginning on the wall clock of
+    the controller's leader; 0: not known.
+    """
+
+    grant_id: str
+    mode: str
+    epoch: int
+    producer_name: str
+    client_id: str | None
+    operation: str
+    since_ms: int
+    until_ms: int | None = None
+    end: str | None = None
+    refused: int = 0
+    wall_ms: int = 0
+
+
+class Tenures:
+    """Ended tenures by grant, the oldest first; at most TENURES_MAX."""
+
+    def __init__(self) -> None:
+        self.ended: dict[str, Tenure] = {}
+
+    def end(self, tenure: Tenure, until_ms: int, end: str) -> None:
+        """Remember a tenure that ended at ``until_ms`` for the reason ``end``."""
+        self.ended.pop(tenure.grant_id, None)
+        self.ended[tenure.grant_id] = msgspec.structs.replace(tenure, until_ms=until_ms, end=end)
+        if len(self.ended) > TENURES_MAX:
+            del self.ended[next(iter(self.ended))]
+
+    def refused(self, grant_id: str) -> None:
+        """Count a refused write under this grant, if the end of its tenure is remembered."""
+        tenure = self.ended.get(grant_id)
+        if tenure is not None:
+            self.ended[grant_id] = msgspec.structs.replace(tenure, refused=tenure.refused + 1)
+
 
 GRANTS_REMEMBERED_MAX = 1024
-"""Grants of which a process remembers which topic they say that they are for."""
+"""Grant ids whose topic a process remembers."""
 
 
 @lru_cache(GRANTS_REMEMBERED_MAX)
@@ -35,16 +77,16 @@ def is_of_other_topic(grant_id: str, topic_id: int) -> bool:
 class Fence:
     """Slot and fencing epoch of one partition.
 
-    ``slot`` is the exclusive grant in force; without one, ``seats`` are those that share the slot, by grant.
-    ``topic_epoch`` and ``grant_index`` are the latest place in the order of grants that was installed or cleared here;
-    what is at or before it comes too late.
+    ``slot`` is the exclusive grant in force; without one, ``sharing`` are the holders that share the slot, by grant.
+    (``topic_epoch``, ``grant_index``) is the latest decision that was installed or cleared here; commands at or before
+    it come too late.
     """
 
     def __init__(self) -> None:
         self.topic_epoch: int = 0
         self.grant_index: int = 0
         self.slot: InstallFence | None = None
-        self.seats: dict[str, Seat] = {}
+        self.sharing: dict[str, SharedHolder] = {}
         self.tenures: Tenures = Tenures()
 
     def judge(self, token: Token | None, require_fence: bool) -> StockadeError | None:
@@ -53,21 +95,44 @@ class Fence:
             return self._judge_without_token(require_fence)
         if token.epoch > self.topic_epoch:
             return InvalidFencingToken(current_epoch=self.topic_epoch)
+        holder = self.slot or self.sharing.get(token.grant_id)
+        is_holder = holder is not None and (token.grant_id, token.session) == (holder.grant_id, holder.session)
         if token.epoch < self.topic_epoch:
-            return self._fenced(token, "superseded")
-        holder = self.slot or self.seats.get(token.grant_id)
-        if holder is None:
-            return self._fenced(token, "slot_free")
-        if token.grant_id != holder.grant_id or token.session != holder.session:
-            return self._fenced(token, "other_session")
-        return None
+            return self._fenced(token, "wrong_epoch" if is_holder else "superseded")
+        if is_holder:
+            return None
+        return self._fenced(token, "slot_free" if holder is None else "other_session")
+
+    @property
+    def holder(self) -> SlotHolder | None:
+        """The exclusive holder, as it is told to others; None: there is none. How long its session lasts is known up to
+        its ttl.
+        """
+        slot = self.slot
+        if slot is None:
+            return None
+        return SlotHolder(
+            slot.grant_id,
+            cast(Mode, slot.mode),
+            slot.producer_name,
+            slot.client_id,
+            slot.now_ms,
+            slot.wall_ms or None,
+            slot.ttl_ms or None,
+            slot.operation,
+        )
+
+    @property
+    def mode(self) -> str | None:
+        """How the slot is held; None: it is free."""
+        return self.slot.mode if self.slot is not None else "Shared" if self.sharing else None
 
     def holds(self, grant_id: str | None) -> bool:
-        """Whether a grant has the slot, or a seat."""
-        return grant_id in self.seats or (self.slot is not None and self.slot.grant_id == grant_id)
+        """Whether a grant holds the slot, alone or shared."""
+        return grant_id in self.sharing or (self.slot is not None and self.slot.grant_id == grant_id)
 
     def install(self, command: InstallFence) -> SlotState:
-        """Seat a grant that is later than all before it. Repeating it changes nothing."""
+        """Give the slot to a grant that is later than all before it. Repeating it changes nothing."""
         if self._is_later(command):
             self._empty(command.now_ms, command.ends)
             self._advance(command)
@@ -76,31 +141,32 @@ class Fence:
         return SlotState(done=holds, topic_epoch=self.topic_epoch)
 
     def share(self, command: InstallSeats) -> SlotState:
-        """Let these share the slot, if that was decided later than all before it. Repeating it changes nothing."""
+        """Let these holders share the slot, if that was decided later than all before it. Repeating changes nothing."""
         if self._is_later(command):
-            seats = {seat.grant_id: seat for seat in command.seats}
-            self._empty(command.now_ms, command.ends, keep=seats)
+            sharing = {holder.grant_id: holder for holder in command.seats}
+            self._empty(command.now_ms, command.ends, keep=sharing)
             self._advance(command)
-            self.seats = seats
+            self.sharing = sharing
         done = (command.epoch, command.grant_index) == (self.topic_epoch, self.grant_index)
         return SlotState(done=done, topic_epoch=self.topic_epoch)
 
     def clear(self, command: ClearFence) -> SlotState:
-        """End a grant and the earlier ones: who leaves late must not evict who came after."""
+        """End a grant and the earlier ones; a release that arrives late does not evict a later holder."""
         if (command.epoch, command.grant_index) >= (self.topic_epoch, self.grant_index):
             self._empty(command.now_ms, command.ends)
             self._advance(command)
         return SlotState(done=True, topic_epoch=self.topic_epoch)
 
     def present(self) -> list[Tenure]:
-        """Who holds the slot now, the earliest first."""
+        """Tenures of the present holders, the earliest first."""
         slot = self.slot
         if slot is not None:
             fields = (slot.grant_id, slot.mode, slot.epoch, slot.producer_name, slot.client_id)
-            return [Tenure(*fields, operation=slot.operation, since_ms=slot.now_ms)]
+            return [Tenure(*fields, operation=slot.operation, since_ms=slot.now_ms, wall_ms=slot.wall_ms)]
+        epoch = self.topic_epoch
         return [
-            Tenure(s.grant_id, "Shared", self.topic_epoch, s.producer_name, s.client_id, "acquire", s.now_ms)
-            for s in self.seats.values()
+            Tenure(s.grant_id, "Shared", epoch, s.producer_name, s.client_id, "acquire", s.now_ms, wall_ms=s.wall_ms)
+            for s in self.sharing.values()
         ]
 
     def _is_later(self, command: InstallFence | InstallSeats) -> bool:
@@ -109,13 +175,13 @@ class Fence:
     def _advance(self, command: InstallFence | InstallSeats | ClearFence) -> None:
         self.topic_epoch, self.grant_index = command.epoch, command.grant_index
 
-    def _empty(self, now_ms: int, ends: str, keep: dict[str, Seat] | None = None) -> None:
-        """Whoever is here is over, except for ``keep``."""
+    def _empty(self, now_ms: int, ends: str, keep: dict[str, SharedHolder] | None = None) -> None:
+        """End the tenures of the present holders, except for those in ``keep``."""
         for tenure in self.present():
             if keep is None or tenure.grant_id not in keep:
                 self.tenures.end(tenure, now_ms, ends)
         self.slot = None
-        self.seats = {}
+        self.sharing = {}
 
     def _judge_without_token(self, require_fence: bool) -> StockadeError | None:
         if self.slot is None:
@@ -125,30 +191,22 @@ class Fence:
             holder_mode=self.slot.mode,
             current_epoch=self.topic_epoch,
             queue_len=0,
+            holder=self._holder_fields(),
         )
 
+    def _holder_fields(self) -> dict[str, Any] | None:
+        holder = self.holder
+        return msgspec.to_builtins(holder) if holder is not None else None
+
     def _fenced(self, token: Token, reason: str) -> ProducerFenced:
-        """Says who holds the slot now, and what became of the caller's own grant, as far as it is remembered."""
+        """The refusal names the holder of the slot, and when and why the caller's own tenure ended, if remembered."""
         self.tenures.refused(token.grant_id)
         return ProducerFenced(
             current_epoch=self.topic_epoch,
             reason=reason,
-            holder=_holder(self.slot),
+            holder=self._holder_fields(),
             ended=_ended(self.tenures.ended.get(token.grant_id)),
         )
-
-
-def _holder(slot: InstallFence | None) -> dict[str, Any] | None:
-    if slot is None:
-        return None
-    return {
-        "grant": slot.grant_id,
-        "mode": slot.mode,
-        "producer_name": slot.producer_name,
-        "client_id": slot.client_id,
-        "since_ms": slot.now_ms,
-        "operation": slot.operation,
-    }
 
 
 def _ended(tenure: Tenure | None) -> dict[str, Any] | None:

@@ -5,12 +5,11 @@ For tests: ``check`` walks the whole log.
 
 import sys
 
-from .checksum import crc32
-from .commands import SEQUENCE_MODULUS, Offset, Stamp
-from .log import Log, StoredBatch
+from ..commands import SEQUENCE_MODULUS, Offset, Stamp
+from ..log.interface import Log, StoredBatch
+from ..records.checksum import crc32
 from .machine import PartitionMachine
-from .producers import Producers
-from .sequences import CACHE_BATCHES, Entry, Run
+from .producers import CACHE_BATCHES, Entry, Producers, SequenceRun
 
 
 def check(machine: PartitionMachine) -> None:
@@ -20,6 +19,7 @@ def check(machine: PartitionMachine) -> None:
     _check_epochs(machine, batches)
     _check_sequences(batches, machine.producers.max_dropped_pid, machine.log_start)
     _check_producers(machine.producers, machine.config.max_producers, batches)
+    _check_deadlines(machine)
 
 
 def _check_log(log: Log, batches: list[StoredBatch]) -> None:
@@ -43,7 +43,7 @@ def _check_epochs(machine: PartitionMachine, batches: list[StoredBatch]) -> None
     epochs = [*(batch.writer_epoch for batch in batches), machine.topic_epoch]
     assert epochs == sorted(epochs), "a fencing epoch went down"
     if machine.slot is not None:
-        assert not machine.fence.seats, "an exclusive holder shares the slot"
+        assert not machine.fence.sharing, "an exclusive holder shares the slot"
         assert (machine.slot.epoch, machine.slot.grant_index) == (machine.topic_epoch, machine.fence.grant_index)
 
 
@@ -66,6 +66,14 @@ def _check_sequences(batches: list[StoredBatch], max_dropped_pid: int, log_start
         last[pid] = epoch, (first_seq + batch.count) % SEQUENCE_MODULUS
 
 
+def _check_deadlines(machine: PartitionMachine) -> None:
+    """``due_ms <= deadline`` of each thing that may be forgotten next: a command that brings that time looks."""
+    idle = [entry.last_used_ms + machine.config.producer_ttl_ms for entry in machine.producers.entries.values()][:1]
+    named = [batch.deadline_ms for batch in machine.message_ids.batches.values()][:1]
+    staged = [stage.expires_ms for stage in machine.stages.stages.values() if not stage.kept]
+    assert all(machine.due_ms <= deadline_ms for deadline_ms in (*idle, *named, *staged))
+
+
 def _check_producers(producers: Producers, max_producers: int, batches: list[StoredBatch]) -> None:
     """Bounded, in order of use, and every remembered batch is in the log as remembered."""
     entries = producers.entries
@@ -85,12 +93,12 @@ def _check_entry(pid: int, entry: Entry, stored: dict[int, StoredBatch]) -> None
     _check_run(pid, entry.run, stored)
 
 
-def _cached_end(run: Run) -> Offset:
+def _cached_end(run: SequenceRun) -> Offset:
     """Offset behind the last remembered batch."""
     return run.cache[-1].last_offset + 1 if run.cache else 0
 
 
-def _check_run(pid: int, run: Run, stored: dict[int, StoredBatch]) -> None:
+def _check_run(pid: int, run: SequenceRun, stored: dict[int, StoredBatch]) -> None:
     assert (run.records == 0) == (run.last_seq == -1) == (not run.cache)
     assert len(run.cache) <= CACHE_BATCHES
     kept = min(stored, default=_cached_end(run))
@@ -101,6 +109,5 @@ def _check_run(pid: int, run: Run, stored: dict[int, StoredBatch]) -> None:
         assert batch.stamp == Stamp(pid, run.epoch, cached.first_seq)
         assert batch.next_offset - 1 == cached.last_offset
         assert cached.last_seq == (cached.first_seq + batch.count - 1) % SEQUENCE_MODULUS
-        assert cached.timestamp_ms == batch.timestamp_ms
     if run.cache:
         assert run.cache[-1].last_seq == run.last_seq

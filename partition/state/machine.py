@@ -1,8 +1,8 @@
 """The state machine of one partition: the only place that accepts or refuses a write (SEMANTICS 3, 5.8).
 
-It owns the order of the checks and delegates each of them. It has no clock, no randomness and no IO but the
-log that it was given, so replicas that apply the same commands hold the same state. ``apply`` returns
-refusals and never raises them.
+It owns the order of the checks and delegates each of them. It has no clock, no randomness and no IO but the log that it
+was given, so replicas that apply the same commands hold the same state. ``apply`` returns refusals and never raises
+them.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .commands import (
+from ..commands import (
     Append,
     Appended,
     AppendStage,
@@ -39,11 +39,12 @@ from .commands import (
     Trimmed,
     decode_command,
 )
-from .config import PartitionConfig
-from .errors import (
+from ..config import PartitionConfig
+from ..errors import (
     InconsistentTopicId,
     InvalidRequest,
     NotFound,
+    NotOwner,
     OffsetMismatch,
     OffsetOutOfRange,
     ProducerFenced,
@@ -51,19 +52,15 @@ from .errors import (
     ThrottlingQuotaExceeded,
     TopicSealed,
 )
-from .fence import Fence, is_of_other_topic
-from .log import Log
-from .message_ids import MESSAGE_IDS_MAX, MessageIds, Named
-from .producers import UNKNOWN_FIELDS, Producers
+from ..log.interface import Log
+from .fence import Fence, Tenure, is_of_other_topic
+from .message_ids import MESSAGE_IDS_MAX, MessageIds, StoredMessageId
+from .producers import NO_BATCH, Entry, Producers, Repeated
 from .readers import Readers
-from .sequences import CachedBatch, Entry, Repeated
 from .stages import MemoryStageFiles, Stages
-from .switches import has_defect
-from .tenures import Tenure
 
 __all__ = ["PartitionConfig", "PartitionMachine"]
 
-_ACCEPTS_ANY_EPOCH = has_defect("epoch-check")
 _TOKENLESS = (PutStage, ChangeStages)
 _STORING = (Append, PutStage, AppendStage)
 
@@ -75,7 +72,7 @@ class PartitionMachine:
     """
 
     def __init__(self, config: PartitionConfig, log: Log) -> None:
-        """``config`` counts until the first Configure is applied, and must be the same on every replica."""
+        """``config`` is in force until the first Configure is applied, and must be equal on every replica."""
         self.config: PartitionConfig = config
         self.config_order: int = -1
         self.clock_ms: int = 0
@@ -85,6 +82,8 @@ class PartitionMachine:
         self.readers: Readers = Readers()
         self.message_ids: MessageIds = MessageIds()
         self.stages: Stages = Stages(MemoryStageFiles())
+        self.due_ms: float = 0
+        """Nothing is forgotten before: a lower bound of the deadlines of producers, message ids and stages."""
         self._handlers: dict[type[Command], Callable[[Any], Result | StockadeError]] = {
             InstallFence: self.fence.install,
             InstallSeats: self.fence.share,
@@ -103,7 +102,7 @@ class PartitionMachine:
 
     @property
     def topic_epoch(self) -> int:
-        """Fencing epoch of the partition; never goes down."""
+        """Fencing epoch of the partition: it never goes down."""
         return self.fence.topic_epoch
 
     @property
@@ -113,7 +112,7 @@ class PartitionMachine:
 
     @property
     def log_start(self) -> Offset:
-        """First offset kept."""
+        """First offset of the log."""
         return self.log.log_start
 
     @property
@@ -126,73 +125,56 @@ class PartitionMachine:
         return self.producers.entries.get(pid)
 
     def tenures(self) -> list[Tenure]:
-        """Who holds the slot and who held it, the latest first."""
+        """Tenures of the present and the former holders of the slot, the latest first."""
         return [*reversed(self.fence.present()), *reversed(self.fence.tenures.ended.values())]
 
     def has_due(self, now_ms: int) -> bool:
         """Whether something would be forgotten if a command brought this time."""
-        return (
-            self.producers.has_idle(now_ms, self.config.producer_ttl_ms)
-            or self.message_ids.has_due(now_ms)
-            or self.stages.has_due(now_ms)
-        )
+        return self._first_deadline_ms() <= now_ms
 
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
         """Apply one committed command. Raises only when the bytes are no command or the disk fails."""
         decoded = decode_command(command)
         if isinstance(decoded, Append):
-            return self._append(decoded)
+            self._pass_time(decoded.now_ms)
+            return self._judge_writer(decoded, decoded.count) or self._store(decoded, decoded.timestamp_ms)
         return self._handlers[type(decoded)](decoded)
 
     def _pass_time(self, now_ms: int) -> None:
-        """The clock never goes back; what is due goes before the command is judged (SEMANTICS 8)."""
-        if now_ms <= self.clock_ms:
-            return
-        self.clock_ms = now_ms
+        """Advance the lease clock, which never goes back. What is due is forgotten before the command is judged
+        (SEMANTICS 8).
+        """
+        if now_ms > self.clock_ms:
+            self.clock_ms = now_ms
+            if now_ms >= self.due_ms:
+                self._forget_due()
+
+    def _forget_due(self) -> None:
+        now_ms = self.clock_ms
         self.producers.forget_idle(now_ms, self.config.producer_ttl_ms, self.fence.holds)
         self.message_ids.forget_due(now_ms)
         self.stages.forget_due(now_ms)
+        self.due_ms = self._first_deadline_ms()
 
-    def _append(self, command: Append) -> Result | StockadeError:
-        self._pass_time(command.now_ms)
-        refusal = self._judge_writer(command, command.count)
-        return refusal if refusal is not None else self._append_of_writer(command)
+    def _first_deadline_ms(self) -> float:
+        ttl_ms = self.config.producer_ttl_ms
+        return min(self.producers.due_ms(ttl_ms), self.message_ids.due_ms, self.stages.due_ms)
 
-    def _append_of_writer(self, command: Append) -> Result | StockadeError:
-        """Append for somebody who may write."""
-        stamp = command.stamp
-        if stamp is not None:
-            verdict = self.producers.judge(stamp, command.count, self.config, self.log)
-            if isinstance(verdict, Repeated):
-                return self._duplicate(verdict.batch)
-            if verdict is not None:
-                return verdict
-        if command.message_id is not None:
-            named = self._judge_message_id(command.message_id)
-            if named is not None:
-                return named
-        if command.if_log_end not in (None, self.log_end):
-            return OffsetMismatch(log_end=self.log_end)
-        return self._store(command)
-
-    def _store(self, command: Append) -> Appended:
-        base_offset = self.log.append(command, self.topic_epoch)
-        last_offset = base_offset + command.count - 1
-        if command.stamp is not None:
-            self.producers.store(
-                command.stamp, command.count, base_offset, command.timestamp_ms, self.clock_ms, command.token
-            )
-        if command.message_id is not None:
-            deadline_ms = self.clock_ms + self.config.dedupe_window_ms
-            named = Named(base_offset, last_offset, command.timestamp_ms, deadline_ms)
-            self.message_ids.store(command.message_id, named)
-        return Appended(base_offset, last_offset, False, self.log_start, command.timestamp_ms)
+    def _expect(self, deadline_ms: float) -> None:
+        """Lower ``due_ms`` to the deadline of something that is now remembered."""
+        self.due_ms = min(self.due_ms, deadline_ms)
 
     def _judge_writer(self, command: Append | AppendStage, count: int) -> StockadeError | None:
-        refusal = self._judge_topic(command) or self._judge_fence(command, count)
-        if refusal is not None or self.config.writer_group is None:
+        """Refusal of a write of ``count`` records by its topic, its fencing token, or the owner of its resource."""
+        refusal = self._judge_topic(command) or self.fence.judge(command.token, self.config.require_fence)
+        if refusal is None and self.config.writer_group is not None:
+            refusal = self.readers.judge(self.config.writer_group, command.fence_epoch)
+        if command.stamp is None or not isinstance(refusal, ProducerFenced | NotOwner):
             return refusal
-        return self.readers.judge(self.config.writer_group, command.fence_epoch)
+        if isinstance(refusal, NotOwner) and (command.fence_epoch or 0) > refusal.fields["fence_epoch"]:
+            return refusal  # an owner that was not installed here yet: an earlier attempt may still be stored
+        outcome = self.producers.outcome(command.stamp, count) if count else NO_BATCH.fields()
+        return type(refusal)(**refusal.fields, outcome=outcome)
 
     def _judge_topic(self, command: Append | Trim | PutStage | ChangeStages | AppendStage) -> StockadeError | None:
         topic_id = self.config.topic_id
@@ -204,12 +186,33 @@ class PartitionMachine:
             return TopicSealed(log_end=self.log_end)
         return None
 
-    def _judge_fence(self, command: Append | AppendStage, count: int) -> StockadeError | None:
-        refusal = None if _ACCEPTS_ANY_EPOCH else self.fence.judge(command.token, self.config.require_fence)
-        if isinstance(refusal, ProducerFenced) and command.stamp is not None:
-            outcome = self.producers.outcome(command.stamp, count) if count else UNKNOWN_FIELDS
-            return ProducerFenced(**refusal.fields, outcome=outcome)
-        return refusal
+    def _store(self, command: Append, received_ms: int) -> Result | StockadeError:
+        """Store the batch of a writer that may write, unless its sequence number, its message id or the end of the log
+        forbids it. ``received_ms``: the timestamp of its records that have none of their own.
+        """
+        stamp, message_id, log_start = command.stamp, command.message_id, self.log.log_start
+        if stamp is not None:
+            verdict = self.producers.judge(stamp, command.count, self.config, self.log)
+            if isinstance(verdict, Repeated):
+                known = verdict.batch
+                if known is None:
+                    return Appended(None, None, True, log_start, None)
+                return Appended(known.base_offset, known.last_offset, True, log_start, known.timestamp_ms)
+            if verdict is not None:
+                return verdict
+        if message_id is not None and (named := self._judge_message_id(message_id)) is not None:
+            return named
+        if command.if_log_end is not None and command.if_log_end != self.log.log_end:
+            return OffsetMismatch(log_end=self.log.log_end)
+        base_offset = self.log.append(command, self.fence.topic_epoch)
+        last_offset = base_offset + command.count - 1
+        if stamp is not None:
+            self.producers.store(stamp, command, base_offset, self.clock_ms, received_ms)
+        if message_id is not None:
+            deadline_ms = self.clock_ms + self.config.dedupe_window_ms
+            self.message_ids.store(message_id, StoredMessageId(base_offset, last_offset, received_ms, deadline_ms))
+            self._expect(deadline_ms)
+        return Appended(base_offset, last_offset, False, log_start, received_ms)
 
     def _judge_message_id(self, message_id: str) -> Appended | StockadeError | None:
         if not self.config.dedupe_window_ms:
@@ -219,17 +222,13 @@ class PartitionMachine:
             return Appended(named.base_offset, named.last_offset, True, self.log_start, named.timestamp_ms)
         wait_ms = self.message_ids.wait_ms(self.clock_ms)
         if wait_ms is not None:
-            text = f"{MESSAGE_IDS_MAX} message ids are remembered here already"
+            text = f"the partition remembers {MESSAGE_IDS_MAX} message ids already"
             return ThrottlingQuotaExceeded(text, retry_after_ms=wait_ms)
         return None
 
-    def _duplicate(self, batch: CachedBatch | None) -> Appended:
-        if batch is None:
-            return Appended(None, None, True, self.log_start, None)
-        return Appended(batch.base_offset, batch.last_offset, True, self.log_start, batch.timestamp_ms)
-
     def _put_stage(self, command: PutStage) -> Staged | StockadeError:
         self._pass_time(command.now_ms)
+        self._expect(self.clock_ms + command.ttl_ms)
         return self._judge_topic(command) or self.stages.put(command, self.clock_ms)
 
     def _change_stages(self, command: ChangeStages) -> StagesChanged | NotEnrolled | StockadeError:
@@ -240,7 +239,7 @@ class PartitionMachine:
         return self.stages.change(command.keep, command.delete)
 
     def _append_stage(self, command: AppendStage) -> Result | StockadeError:
-        """The verdict is that of an append of the same batch, once: what was appended is known by its name."""
+        """Append a stage's batch, with the verdict of an append; a stage that was appended is a duplicate."""
         self._pass_time(command.now_ms)
         stage = self.stages.stages.get(command.name)
         refusal = self._judge_writer(command, stage.count if stage is not None else 0)
@@ -251,13 +250,15 @@ class PartitionMachine:
         if stage.base_offset is not None:
             last_offset = stage.base_offset + stage.count - 1
             return Appended(stage.base_offset, last_offset, True, self.log_start, stage.timestamp_ms)
-        result = self._append_of_writer(self.stages.append_of(stage, command))
+        result = self._store(self.stages.append_of(stage, command), stage.answered_ms)
         if isinstance(result, Appended) and not result.duplicate:
             self.stages.appended(stage, result, self.clock_ms)
+            self._expect(self.clock_ms + stage.ttl_ms)
         return result
 
     def _install_producer(self, command: InstallProducer) -> ProducerInstalled:
         self._pass_time(command.now_ms)
+        self._expect(self.clock_ms + self.config.producer_ttl_ms)
         return ProducerInstalled(self.producers.install(command, self.config.max_producers, self.clock_ms))
 
     def _trim(self, command: Trim) -> Trimmed | StockadeError:
@@ -290,5 +291,6 @@ class PartitionMachine:
             self.config = msgspec.structs.replace(command.config, sealed=is_sealed)
             self.config_order = command.order
             self.producers.make_room(self.config.max_producers)
+            self.due_ms = 0
         self._pass_time(command.now_ms)
         return Configured(self.config_order)

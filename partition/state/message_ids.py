@@ -1,20 +1,22 @@
-"""Names of batches, remembered for a while so that a repeated batch is recognised (SEMANTICS 5.8, A10).
+"""Message ids of batches, remembered for ``dedupe_window_ms`` so that a repetition is recognised (SEMANTICS 5.8, A10).
 
-"A while" is measured on the lease clock, which goes on only as commands say: replicas forget alike.
+The window is measured on the lease clock, in the commands, so every replica forgets the same ids.
 """
 
 from collections import OrderedDict
+from math import inf
 
 import msgspec
 
-from .commands import Offset
+from ..commands import Offset
 
 MESSAGE_IDS_MAX = 100_000
-"""Ids remembered by a partition. Beyond it batches with an id are refused: to forget one early would store it twice."""
+"""Ids remembered by a partition. Further batches with an id are refused: forgetting an id early would let a repetition
+be stored twice."""
 
 
-class Named(msgspec.Struct, frozen=True, array_like=True):
-    """A stored batch: its offsets, its moment of receipt, and until when its name is remembered."""
+class StoredMessageId(msgspec.Struct, frozen=True, array_like=True):
+    """A stored batch: its offsets, its moment of receipt, and until when its id is remembered."""
 
     base_offset: Offset
     last_offset: Offset
@@ -23,32 +25,33 @@ class Named(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MessageIds:
-    """Batches by name, in the order in which they were stored."""
+    """Batches by id, in the order in which they were stored."""
 
     def __init__(self) -> None:
-        self.batches: OrderedDict[str, Named] = OrderedDict()
+        self.batches: OrderedDict[str, StoredMessageId] = OrderedDict()
 
-    def find(self, message_id: str, now_ms: int) -> Named | None:
-        """The batch of this name, if it is remembered."""
+    def find(self, message_id: str, now_ms: int) -> StoredMessageId | None:
+        """The batch with this id, if it is remembered."""
         named = self.batches.get(message_id)
         return named if named is not None and named.deadline_ms > now_ms else None
 
-    def has_due(self, now_ms: int) -> bool:
-        """Whether the oldest is over."""
-        return bool(self.batches) and next(iter(self.batches.values())).deadline_ms <= now_ms
+    @property
+    def due_ms(self) -> float:
+        """The deadline of the oldest; infinity when there is none."""
+        return next(iter(self.batches.values())).deadline_ms if self.batches else inf
 
     def forget_due(self, now_ms: int) -> None:
-        """Drop what is over, from the oldest on."""
-        while self.has_due(now_ms):
+        """Forget ids whose deadline has come, from the oldest on."""
+        while self.due_ms <= now_ms:
             self.batches.popitem(last=False)
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """None when there is room for one more; otherwise until when there is none, at most."""
+        """How long it takes at most until there is room for one more id; None: there is room."""
         if len(self.batches) < MESSAGE_IDS_MAX:
             return None
         return next(iter(self.batches.values())).deadline_ms - now_ms
 
-    def store(self, message_id: str, named: Named) -> None:
+    def store(self, message_id: str, named: StoredMessageId) -> None:
         """Remember a batch that was stored."""
         self.batches.pop(message_id, None)
         self.batches[message_id] = named

@@ -1,27 +1,27 @@
-"""Consumer groups on one partition: who may read under guard, and where each group continues (SEMANTICS 5.5, 5.10).
+"""Consumer groups on one partition: the owner that guarded reads need, and positions (SEMANTICS 5.5, 5.10).
 
-The controller decides who owns the partition as a resource; what counts here is the fence_epoch that was installed,
-which never goes down.
+The controller decides which session owns the partition as a resource; guarded requests are judged by the fence_epoch
+that was installed here, which never goes down.
 """
 
 import msgspec
 
-from .commands import CommitPosition, InstallReader, Offset, PositionCommitted, ReaderInstalled
-from .errors import NotOwner, OffsetOutOfRange, StockadeError, ThrottlingQuotaExceeded
+from ..commands import CommitPosition, InstallReader, Offset, PositionCommitted, ReaderInstalled
+from ..errors import NotOwner, OffsetOutOfRange, StockadeError, ThrottlingQuotaExceeded
 
 GROUPS_MAX = 10_000
 """Groups that may have a position on one partition."""
 
 
 class Reader(msgspec.Struct, frozen=True, array_like=True):
-    """The fence of a group: its epoch, and whether somebody owns it."""
+    """The fence of a group: its epoch, and whether the partition has an owner in it."""
 
     fence_epoch: int
     owned: bool
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where a group continues: the next offset it wants, and what it noted beside."""
+    """Where a group continues: the next offset to read, and metadata of the group's own."""
 
     offset: Offset
     metadata: str | None
@@ -35,22 +35,22 @@ class Readers:
         self.positions: dict[str, Position] = {}
 
     def install(self, command: InstallReader) -> ReaderInstalled:
-        """Raise a group's fence. What comes late changes nothing."""
+        """Raise a group's fence. A late install changes nothing."""
         known = self.fences.get(command.group, Reader(0, False))
-        # Of one epoch, having an owner comes before having none.
+        # In one epoch, owned comes before ownerless.
         if (command.fence_epoch, not command.owned) > (known.fence_epoch, not known.owned):
             known = self.fences[command.group] = Reader(command.fence_epoch, command.owned)
         return ReaderInstalled(known.fence_epoch)
 
     def judge(self, group: str, fence_epoch: int | None) -> NotOwner | None:
-        """Refusal of something that only the owner of the partition in this group may do."""
+        """Refusal of a request that only the owner of the partition in this group may make; None accepts it."""
         known = self.fences.get(group, Reader(0, False))
         if known.owned and known.fence_epoch == fence_epoch:
             return None
         return NotOwner(fence_epoch=known.fence_epoch, group=group)
 
     def commit(self, command: CommitPosition, log_start: Offset, log_end: Offset) -> PositionCommitted | StockadeError:
-        """Remember a position. A group that never owned the partition needs no fence; one that is named must hold."""
+        """Remember a position. Without a fence_epoch only for a group that never owned the partition."""
         group = command.group
         is_guarded = group in self.fences or command.fence_epoch is not None
         refusal = self.judge(group, command.fence_epoch) if is_guarded else None
@@ -59,6 +59,8 @@ class Readers:
         if command.offset > log_end:
             return OffsetOutOfRange(command.offset, log_start, log_end)
         if group not in self.positions and len(self.positions) >= GROUPS_MAX:
-            return ThrottlingQuotaExceeded(f"over {GROUPS_MAX} groups have a position here", retry_after_ms=60_000)
+            return ThrottlingQuotaExceeded(
+                f"{GROUPS_MAX} groups have a position on this partition already", retry_after_ms=60_000
+            )
         self.positions[group] = Position(command.offset, command.metadata)
         return PositionCommitted()

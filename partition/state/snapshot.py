@@ -1,30 +1,72 @@
 """A partition's replicated state as bytes, for checkpoints: equal on replicas that applied the same commands.
 
-The bytes have a magic word, the version of their layout and a CRC; everything else is MessagePack. Where the log's
-batches lie is not part of it: that is a matter of each replica's files.
+The bytes are a magic word, the version of their layout and a CRC-32, then MessagePack. The log's batches are not part
+of them: they are in each replica's segment files.
 """
 
+import struct
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import msgspec
 
-from .commands import InstallFence, Offset, ProducerId
-from .config import PartitionConfig
-from .image import ImageDamaged
+from ..commands import InstallFence, Offset, ProducerId, SharedHolder
+from ..config import PartitionConfig
+from ..log.image import ImageDamaged
+from ..records.checksum import crc32
+from .fence import Tenure
 from .machine import PartitionMachine
-from .message_ids import Named
+from .message_ids import StoredMessageId
+from .producers import Entry
 from .readers import Position, Reader
-from .sealed import Sealed
-from .sequences import Entry
-from .slots import Seat
 from .stages import Stage
-from .tenures import Tenure
+
+_HEADER = struct.Struct("<4sHxxI")
+"""Magic, version, CRC-32 of the rest."""
+_State = TypeVar("_State", bound=msgspec.Struct)
+
+
+class Sealed(Generic[_State]):
+    """The bytes of one kind of state, under a magic word and a CRC-32. ``owner`` (partition, controller) names the
+    machine in messages.
+    """
+
+    def __init__(
+        self, kind: type[_State], magic: bytes, version: int, owner: str, encoder: msgspec.msgpack.Encoder
+    ) -> None:
+        self._magic = magic
+        self._version = version
+        self._owner = owner
+        self._encoder = encoder
+        self._decoder = msgspec.msgpack.Decoder(kind)
+
+    def encode(self, state: _State) -> bytes:
+        """Bytes of a state."""
+        body = self._encoder.encode(state)
+        return _HEADER.pack(self._magic, self._version, crc32(body)) + body
+
+    def decode(self, data: bytes) -> _State:
+        """Inverse of encode. Raises ImageDamaged for any other bytes."""
+        if len(data) < _HEADER.size:
+            raise ImageDamaged(f"the state of the {self._owner} is cut off")
+        magic, version, crc = _HEADER.unpack_from(data)
+        body = memoryview(data)[_HEADER.size :]
+        if magic != self._magic or version != self._version:
+            raise ImageDamaged(
+                f"the state is not that of a {self._owner}, or it was written by another version of this software"
+            )
+        if crc32(body) != crc:
+            raise ImageDamaged(f"the state of the {self._owner} does not have its CRC")
+        try:
+            return self._decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise ImageDamaged(f"the state of the {self._owner} cannot be read: {error}") from error
 
 
 class State(msgspec.Struct, frozen=True):
-    """Everything that decides future answers, in the order in which the machine keeps it: ``producers`` the least
-    recently used first, ``message_ids`` and ``tenures`` the oldest first.
+    """Everything that future verdicts depend on. ``producers`` are the least recently used first, ``message_ids`` and
+    ``tenures`` the oldest first.
     """
 
     config: PartitionConfig
@@ -35,12 +77,12 @@ class State(msgspec.Struct, frozen=True):
     topic_epoch: int
     grant_index: int
     slot: InstallFence | None
-    seats: list[Seat]
+    seats: list[SharedHolder]
     tenures: list[Tenure]
     producers: dict[ProducerId, Entry]
     max_dropped_pid: ProducerId
     max_dropped_order: int
-    message_ids: dict[str, Named]
+    message_ids: dict[str, StoredMessageId]
     fences: dict[str, Reader]
     positions: dict[str, Position]
     stages: list[Stage] = []
@@ -62,7 +104,7 @@ def encode(machine: PartitionMachine) -> bytes:
         topic_epoch=machine.fence.topic_epoch,
         grant_index=machine.fence.grant_index,
         slot=machine.fence.slot,
-        seats=list(machine.fence.seats.values()),
+        seats=list(machine.fence.sharing.values()),
         tenures=list(machine.fence.tenures.ended.values()),
         producers=dict(machine.producers.entries),  # an ordered dictionary would be encoded in another order
         max_dropped_pid=machine.producers.max_dropped_pid,
@@ -82,9 +124,10 @@ def put_back(machine: PartitionMachine, state: State) -> None:
     if state.config.topic_id != topic_id:
         raise ImageDamaged(f"the state is of topic {state.config.topic_id}, not of {topic_id}")
     machine.config, machine.config_order, machine.clock_ms = state.config, state.config_order, state.clock_ms
+    machine.due_ms = 0
     fence, producers = machine.fence, machine.producers
     fence.topic_epoch, fence.grant_index, fence.slot = state.topic_epoch, state.grant_index, state.slot
-    fence.seats = {seat.grant_id: seat for seat in state.seats}
+    fence.sharing = {holder.grant_id: holder for holder in state.seats}
     fence.tenures.ended = {tenure.grant_id: tenure for tenure in state.tenures}
     producers.entries = OrderedDict(state.producers)
     producers.max_dropped_pid = state.max_dropped_pid

@@ -1,19 +1,20 @@
 """Stages: batches that are stored beside the log, by name, until an append by reference moves them into it.
 
-A stage is as durable as a record, and no reader sees it. It never changes: it is appended at most once, and then stays
-as a note of where its records went, so a repeated append is answered with the offsets of the first. It is forgotten
-when its time is over on the partition's clock, unless somebody keeps it: what is kept stays until it is deleted.
+A stage is as durable as a record, and no reader sees it. Its bytes never change: it is appended at most once, and then
+its offsets are remembered, so a repeated append is answered with the offsets of the first. A stage is forgotten when it
+expires on the partition's lease clock; one that a producer keeps does not expire, and stays until it is deleted.
 
-Pure: the bytes are kept by whoever implements StageFiles.
+Pure: the bytes of stages are in StageFiles.
 """
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Protocol
 
 import msgspec
 
-from .commands import Append, Appended, AppendStage, Offset, PutStage, Staged, StagesChanged
-from .errors import NotFound, StageAlreadyExists, StockadeError, ThrottlingQuotaExceeded
+from ..commands import Append, Appended, AppendStage, Offset, PutStage, Staged, StagesChanged
+from ..errors import NotFound, StageAlreadyExists, StockadeError, ThrottlingQuotaExceeded
 
 STAGES_MAX = 4096
 """Stages of a partition, with those that were appended and are remembered."""
@@ -23,9 +24,11 @@ _RETRY_AFTER_MS = 1000
 
 
 class Stage(msgspec.Struct, frozen=True, array_like=True):
-    """One stage. ``digest`` tells the bytes that a client sent from others; ``length`` and ``crc`` are those of the
-    message, in the file of this ``number``. ``expires_ms`` is on the partition's clock and does not count while the
-    stage is ``kept``. ``appended``: where its records went.
+    """One stage. ``digest`` distinguishes the bytes that a client sent from others; ``length`` and ``crc`` are those of
+    the message, in the file of this ``number``. ``expires_ms`` is on the partition's lease clock and is ignored while
+    the stage is ``kept``. ``base_offset`` and ``timestamp_ms`` are what its append answered, None before it.
+    ``received_ms`` is when the stage was received, which its records without a timestamp have; where a version of the
+    past did not keep that, it is the greatest timestamp of its records.
     """
 
     name: str
@@ -40,6 +43,12 @@ class Stage(msgspec.Struct, frozen=True, array_like=True):
     kept: bool = False
     base_offset: Offset | None = None
     timestamp_ms: int | None = None
+    received_ms: int | None = None
+
+    @property
+    def answered_ms(self) -> int:
+        """The timestamp that its append answers: its records without one of their own have it."""
+        return self.max_timestamp_ms if self.received_ms is None else self.received_ms
 
     @property
     def is_appended(self) -> bool:
@@ -48,10 +57,10 @@ class Stage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StageFiles(Protocol):
-    """Keeps the bytes of stages, each under a number that is never used again."""
+    """The messages of stages, each under a number that is never used again."""
 
     def write(self, number: int, message: bytes) -> None:
-        """Store a message. After an OSError it must not be used."""
+        """Store a message. After an OSError the files must not be used."""
         ...
 
     def read(self, stage: Stage) -> bytes:
@@ -59,7 +68,7 @@ class StageFiles(Protocol):
         ...
 
     def drop(self, number: int) -> None:
-        """The message is not needed any more."""
+        """The message is no longer needed."""
         ...
 
 
@@ -83,7 +92,7 @@ class MemoryStageFiles:
 
 
 class Stages:
-    """The stages of one partition, by name, in the order in which they came."""
+    """The stages of one partition, by name, in the order in which they were stored."""
 
     def __init__(self, files: StageFiles, stages_max: int = STAGES_MAX, bytes_max: int = STAGED_BYTES_MAX) -> None:
         self.files = files
@@ -91,16 +100,17 @@ class Stages:
         self.next_number: int = 0
         self._stages_max, self._bytes_max = stages_max, bytes_max
         self._bytes = 0
-        self._due_ms: int | None = None  # nothing is over before; None: nothing ever is
+        self.due_ms: float = inf
+        """No stage expires before: a lower bound of their deadlines."""
 
     def put(self, command: PutStage, now_ms: int) -> Staged | StockadeError:
-        """Store a stage. The same bytes again change nothing, not even its time; other bytes are refused."""
+        """Store a stage. The same bytes again change nothing, not even when it expires; other bytes are refused."""
         known = self.stages.get(command.name)
         if known is not None:
             return Staged(new=False) if known.digest == command.digest else StageAlreadyExists(stage=command.name)
         size = len(command.message)
         if len(self.stages) >= self._stages_max or self._bytes + size > self._bytes_max:
-            text = f"more than {self._stages_max} stages, or {self._bytes_max} bytes of them, would be here"
+            text = f"the partition holds at most {self._stages_max} stages and {self._bytes_max} bytes of them"
             return ThrottlingQuotaExceeded(text, retry_after_ms=_RETRY_AFTER_MS)
         stage = Stage(
             command.name,
@@ -112,6 +122,7 @@ class Stages:
             command.max_timestamp_ms,
             command.ttl_ms,
             now_ms + command.ttl_ms,
+            received_ms=command.received_ms,
         )
         self.files.write(stage.number, command.message)
         self.next_number += 1
@@ -120,7 +131,7 @@ class Stages:
         return Staged(new=True)
 
     def change(self, keep: Sequence[str], delete: Sequence[str]) -> StagesChanged | NotFound:
-        """Let some not expire, if all of them are here, and forget others, as far as they are here."""
+        """Keep some stages, if all of them exist, and forget others, where they exist."""
         missing = next((name for name in keep if name not in self.stages), None)
         if missing is not None:
             return NotFound(f"there is no stage {missing}", what="stage")
@@ -147,14 +158,14 @@ class Stages:
         )
 
     def delete(self, names: Sequence[str]) -> None:
-        """Forget these, as far as they are here."""
+        """Forget the stages of these names that exist."""
         for name in names:
             stage = self.stages.pop(name, None)
             if stage is not None and not stage.is_appended:
                 self._release(stage)
 
     def appended(self, stage: Stage, appended: Appended, now_ms: int) -> None:
-        """Its records are in the log now: what stays of it is a note, for as long again as it was to live."""
+        """The stage's records are in the log: drop its message, and remember its offsets for its ttl once more."""
         self._release(stage)
         self._set(
             msgspec.structs.replace(
@@ -165,30 +176,26 @@ class Stages:
             )
         )
 
-    def has_due(self, now_ms: int) -> bool:
-        """Whether the time of one may be over."""
-        return self._due_ms is not None and self._due_ms <= now_ms
-
     def forget_due(self, now_ms: int) -> None:
-        """Forget what is over and not kept."""
-        if self.has_due(now_ms):
+        """Forget expired stages."""
+        if self.due_ms <= now_ms:
             self.delete([stage.name for stage in self._mortal() if stage.expires_ms <= now_ms])
-            self._due_ms = min((stage.expires_ms for stage in self._mortal()), default=None)
+            self.due_ms = min((stage.expires_ms for stage in self._mortal()), default=inf)
 
     def put_back(self, stages: Sequence[Stage], next_number: int) -> None:
         """Be what was captured."""
         self.stages = {stage.name: stage for stage in stages}
         self.next_number = next_number
         self._bytes = sum(stage.length for stage in stages if not stage.is_appended)
-        self._due_ms = min((stage.expires_ms for stage in self._mortal()), default=None)
+        self.due_ms = min((stage.expires_ms for stage in self._mortal()), default=inf)
 
     def _mortal(self) -> Iterator[Stage]:
         return (stage for stage in self.stages.values() if not stage.kept)
 
     def _set(self, stage: Stage) -> None:
         self.stages[stage.name] = stage
-        if not stage.kept and (self._due_ms is None or stage.expires_ms < self._due_ms):
-            self._due_ms = stage.expires_ms
+        if not stage.kept:
+            self.due_ms = min(self.due_ms, stage.expires_ms)
 
     def _release(self, stage: Stage) -> None:
         self.files.drop(stage.number)

@@ -1,8 +1,9 @@
-"""Checkpoints on disk: what all of a group's log up to an index came to, so that a restart need not apply it again.
+"""Checkpoints on disk: the state of a group's machine at an index, so that a restart need not apply the log before it.
 
 Each group has a folder. In it, ``checkpoint`` is one file, replaced as a whole, and ``files-<generation>`` is the
-folder of the machine's own files, of which the checkpoint counts the beginnings. A checkpoint fetched from another node
-comes with the next generation; the rename of ``checkpoint`` is what makes it count. Everything here blocks.
+folder of the machine's own files; the checkpoint names them, and how many bytes of each belong to it. A checkpoint
+copied from another node comes with the next generation; the rename of ``checkpoint`` brings it into force. Everything
+here blocks.
 """
 
 import shutil
@@ -11,13 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from ..partition.checksum import crc32
-from .configuration import Configuration
-from .durable import make_directory, write_durably
-from .machine import FileExtent
-from .origin import Origin
-from .refusal import DiskRefused
-from .wal_files import sync_directory
+from ...partition.log.fsutil import make_directory, sync_directory, write_durably
+from ...partition.records.checksum import crc32
+from ..log.configuration import Configuration
+from ..log.origin import Origin
+from ..machine import FileExtent
+from ..wal.errors import DiskRefused
 
 _MAGIC = b"STOCKDCP"
 _VERSION = 1
@@ -30,7 +30,7 @@ class CheckpointDamaged(DiskRefused):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What ``term`` and ``configuration`` were at ``index``, the machine's state there, and where its files are."""
+    """The log's term and configuration at ``index``, the machine's state there, and its files (their generation)."""
 
     group_id: int
     index: int
@@ -42,18 +42,18 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> Origin:
-        """What a log builds upon that goes on from here."""
+        """The origin of a log that continues this checkpoint."""
         return Origin(self.index, self.term, self.configuration)
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """The content of a checkpoint's file."""
+    """The content of the file ``checkpoint``."""
     body = msgspec.msgpack.encode(checkpoint)
     return _HEADER.pack(_MAGIC, _VERSION, crc32(body), len(body)) + body
 
 
 def decode(content: bytes | bytearray) -> Checkpoint:
-    """The checkpoint in a file. Raises ValueError, which says what is wrong."""
+    """The inverse of ``encode``. Raises ValueError, whose text says what is wrong."""
     if len(content) < _HEADER.size:
         raise ValueError(f"it ends after {len(content)} bytes")
     magic, version, crc, length = _HEADER.unpack_from(content)
@@ -77,29 +77,17 @@ class CheckpointStore:
         self._root = root
         make_directory(root)
 
-    def group_ids(self) -> set[int]:
-        """The groups that have a folder."""
-        return {int(path.name, 16) for path in self._root.glob("?" * 16)}
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no group has a checkpoint: a folder alone promises nothing."""
-        return not any(self.path(group_id).exists() for group_id in self.group_ids())
-
     def folder(self, group_id: int) -> Path:
-        """A group's folder."""
         return self._root / f"{group_id:016x}"
 
     def path(self, group_id: int) -> Path:
-        """The file of a group's checkpoint."""
         return self.folder(group_id) / "checkpoint"
 
     def files(self, group_id: int, generation: int) -> Path:
-        """The folder of a machine's files."""
         return self.folder(group_id) / f"files-{generation}"
 
     def read(self, group_id: int) -> Checkpoint | None:
-        """A group's checkpoint, None if it has none. Raises CheckpointDamaged."""
+        """A group's checkpoint; None if it has none. Raises CheckpointDamaged."""
         path = self.path(group_id)
         try:
             checkpoint = decode(path.read_bytes())
@@ -112,14 +100,14 @@ class CheckpointStore:
         return checkpoint
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Make it the group's checkpoint. The bytes of its files must be on disk; here their names are made so."""
+        """Make it the group's checkpoint, durably. The bytes of its files must be on disk; their names may not be."""
         folder = self.folder(checkpoint.group_id)
         for directory in (self.files(checkpoint.group_id, checkpoint.generation), folder, self._root):
             sync_directory(directory)
         write_durably(self.path(checkpoint.group_id), encode(checkpoint))
 
     def begin(self, group_id: int, generation: int) -> Path:
-        """An empty folder for the files of a generation; what it held, if anything, goes."""
+        """Make an empty folder for the files of a generation; its old content is removed."""
         directory = self.files(group_id, generation)
         if directory.exists():
             shutil.rmtree(directory)
@@ -127,7 +115,7 @@ class CheckpointStore:
         return directory
 
     def tidy(self, group_id: int, generation: int | None) -> None:
-        """Remove everything but the checkpoint and the files of this generation."""
+        """Remove all of the group's folder but the checkpoint and the files of this generation."""
         kept = {self.path(group_id).name, f"files-{generation}"}
         folder = self.folder(group_id)
         for path in folder.iterdir() if folder.exists() else ():
@@ -135,13 +123,13 @@ class CheckpointStore:
                 remove(path)
 
     def erase(self, group_id: int) -> None:
-        """Remove all there is of a group; the checkpoint first."""
+        """Remove the group's folder; the checkpoint first, since it must not outlive its files."""
         self.path(group_id).unlink(missing_ok=True)
         shutil.rmtree(self.folder(group_id), ignore_errors=True)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it; perhaps somebody removes it already."""
+    """Remove a file, or a folder with its content; another thread may be removing the folder at the same time."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,10 +1,11 @@
-"""Who belongs to a group: voters and learners, each with the incarnation of its disk, and the steps between two such.
+"""The configuration of a group (its voters and learners), and the changes between two of them.
 
-Pure values. A member is a node *with the disk that it had when it was taken in*: a node whose disk was wiped comes back
-with another incarnation and is, to every count of copies or votes, somebody else. So what a disk forgot can never be
-taken for what it promised, and Raft's argument holds as it stands: a wiped member is one that never comes back.
+Pure values. A member is a node *with the disk that it had when it joined the group*: a node whose disk was wiped comes
+back with another incarnation and is another member to every count of copies or votes. So a wiped disk never passes for
+one that keeps its promises, and Raft's argument holds as it stands: a wiped member is a member that never comes back.
 
-Every step changes the set of voters by one at most, so any majority of the one configuration meets any of the next.
+Every change adds or removes one voter at most, so every majority of a configuration intersects every majority of the
+next one.
 """
 
 from collections.abc import Mapping
@@ -18,23 +19,22 @@ CONFIGURATION = b"\x02"
 """The first byte of a log entry that holds a configuration (pysyncobj's MEMBERSHIP)."""
 
 
-class Refused(Exception):
-    """A change that makes no sense for this configuration. The text says why."""
+class InvalidChange(Exception):
+    """The change cannot be applied to this configuration; the text says why."""
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """Node ids with the incarnations of their disks. Learners get the log, and count for nothing until promoted."""
+    """Node ids with the incarnations of their disks. Learners get the log; they neither vote nor count for commits."""
 
     voters: dict[str, int] = msgspec.field(default_factory=dict)
     learners: dict[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def members(self) -> dict[str, int]:
-        """Voters and learners."""
         return self.voters | self.learners
 
     def entry(self) -> bytes:
-        """The payload of the log entry that puts this configuration in force."""
+        """The payload of the log entry that brings this configuration into force."""
         return CONFIGURATION + msgspec.msgpack.encode(self)
 
     @classmethod
@@ -43,18 +43,18 @@ class Configuration(msgspec.Struct, frozen=True):
         return msgspec.msgpack.decode(payload[len(CONFIGURATION) :], type=cls)
 
 
-FOUNDING = Configuration()
-"""What a joining node knows: nothing. With it a node neither votes nor campaigns."""
+NO_MEMBERS = Configuration()
+"""The configuration of a joining node, without members: with it a node neither votes nor campaigns."""
 
 
-def founded_by(founders: Mapping[str, int]) -> Configuration:
-    """The first configuration of a group. All founders must be told the same one; empty for whoever joins later."""
+def founding_configuration(founders: Mapping[str, int]) -> Configuration:
+    """The first configuration of a group: the same on each founder, and empty on a node that joins later."""
     return Configuration(dict(founders))
 
 
 @dataclass(frozen=True, slots=True)
 class AddLearner:
-    """Take in a node. Its leader promotes it to voter by itself once it has caught up."""
+    """Add a node. The leader promotes it to voter once it has caught up."""
 
     node_id: str
     incarnation: int
@@ -62,14 +62,14 @@ class AddLearner:
 
 @dataclass(frozen=True, slots=True)
 class RemoveMember:
-    """Let a voter or learner go. A leader may name itself: it steps down when that is committed."""
+    """Remove a voter or learner. A leader may remove itself: it steps down when the change is committed."""
 
     node_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Demote:
-    """A voter's disk was wiped: it becomes a learner with its new disk. Leaders do this by themselves."""
+    """Make a voter whose disk was wiped a learner with its new disk. Leaders propose this by themselves."""
 
     node_id: str
     incarnation: int
@@ -77,7 +77,7 @@ class Demote:
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """A learner has caught up: it becomes a voter. Leaders do this by themselves."""
+    """Make a learner that has caught up a voter. Leaders propose this by themselves."""
 
     node_id: str
 
@@ -87,39 +87,39 @@ Change = AddLearner | RemoveMember | Demote | Promote
 
 @dataclass(frozen=True, slots=True)
 class ChangeRefused:
-    """The change was surely not begun: ``reason`` says why, in words for people."""
+    """The change was surely not appended: ``reason`` says why, in words for people."""
 
     reason: str
 
 
-def changed(configuration: Configuration, change: Change) -> Configuration:
-    """The configuration after a change. Raises Refused with the reason if it does not apply."""
+def apply_change(configuration: Configuration, change: Change) -> Configuration:
+    """The configuration after a change. Raises Refused with the reason if the change is invalid."""
     voters, learners = dict(configuration.voters), dict(configuration.learners)
     node_id = change.node_id
     match change:
         case AddLearner(_, incarnation):
             if node_id in voters:
-                raise Refused(f"{node_id} is a voter already")
+                raise InvalidChange(f"{node_id} is a voter already")
             if learners.get(node_id) == incarnation:
-                raise Refused(f"{node_id} is a learner already")
+                raise InvalidChange(f"{node_id} is a learner already")
             if len(voters) + len({*learners, node_id}) > MEMBERS_MAX:
-                raise Refused(f"a group has {MEMBERS_MAX} members at most")
+                raise InvalidChange(f"a group has {MEMBERS_MAX} members at most")
             learners[node_id] = incarnation
         case RemoveMember():
             if node_id not in configuration.members:
-                raise Refused(f"{node_id} is no member")
+                raise InvalidChange(f"{node_id} is no member")
             if [*voters] == [node_id]:
-                raise Refused(f"{node_id} is the only voter")
+                raise InvalidChange(f"{node_id} is the only voter")
             voters.pop(node_id, None)
             learners.pop(node_id, None)
         case Demote(_, incarnation):
             if voters.pop(node_id, incarnation) == incarnation:
-                raise Refused(f"{node_id} is no voter with another disk")
+                raise InvalidChange(f"{node_id} is no voter with another disk")
             if not voters:
-                raise Refused(f"{node_id} is the only voter")
+                raise InvalidChange(f"{node_id} is the only voter")
             learners[node_id] = incarnation
         case Promote():
             if node_id not in learners:
-                raise Refused(f"{node_id} is no learner")
+                raise InvalidChange(f"{node_id} is no learner")
             voters[node_id] = learners.pop(node_id)
     return Configuration(voters, learners)

@@ -1,33 +1,112 @@
-"""One group's journal: what pysyncobj expects of a journal, kept in the log that all groups of the node share.
+"""One group's log: entries, current term and vote, stored in the write-ahead log that all groups of the node share.
 
-It holds terms, locations and configurations in memory and payloads never: those are read back through the shared log.
-It begins at an origin: the founding of the group, or a checkpoint, which holds all that came before it. The commit
-index is not kept: after a restart it is the origin, and what a leader has proved since.
+``GroupLog`` is also the journal that pysyncobj expects. It holds terms, locations and configurations in memory, and
+never payloads: those are read back through the write-ahead log. It begins at an origin: the founding of the group, or a
+checkpoint, which covers all entries before it. The commit index is not stored: after a restart it is the origin's
+index, and then what a leader proves.
 """
 
+from bisect import bisect_right
 from collections import deque
 from typing import Any
 
+from ..ports import Log
+from ..wal.records import Location, LogEntry, RecoveredGroup
 from .configuration import CONFIGURATION, Configuration
-from .history import Configurations
-from .origin import FIRST_INDEX, FOUNDED_BY_NOBODY, NEVER_LEFT, Left, Origin, going_on
-from .ports import Log
-from .terms import Terms
-from .wal_records import Entry, Location, RecoveredGroup
+from .origin import FIRST_INDEX, NO_TOMBSTONE, ORIGIN_OF_JOINER, GroupTombstone, Origin, continuation
+
+
+class TermRuns:
+    """Terms by index, from a first index on, as runs of equal terms: few numbers, however long the log is.
+
+    term_at(index) <= term_at(index + 1)
+    """
+
+    def __init__(self, index: int, term: int) -> None:
+        self._starts = [index]
+        self._terms = [term]
+
+    @property
+    def last(self) -> int:
+        return self._terms[-1]
+
+    def add(self, index: int, term: int) -> None:
+        if term != self._terms[-1]:
+            self._starts.append(index)
+            self._terms.append(term)
+
+    def at(self, index: int) -> int:
+        return self._terms[-1] if index >= self._starts[-1] else self._terms[bisect_right(self._starts, index) - 1]
+
+    def run_start(self, index: int) -> int:
+        """The first index with the term of ``index``."""
+        return self._starts[bisect_right(self._starts, index) - 1]
+
+    def run_above(self, index: int, term: int) -> int:
+        """The smallest index such that every term from it up to ``index`` is above ``term``."""
+        run = bisect_right(self._starts, index) - 1
+        while run > 0 and self._terms[run - 1] > term:
+            run -= 1
+        return self._starts[run]
+
+    def truncate(self, from_index: int) -> None:
+        """Drop the terms from ``from_index`` on, which is not the first."""
+        while self._starts[-1] >= from_index:
+            self._starts.pop()
+            self._terms.pop()
+
+    def begin_at(self, index: int) -> None:
+        """Drop the terms before ``index``."""
+        run = bisect_right(self._starts, index)
+        self._starts[:run], self._terms[:run] = [index], [self._terms[run - 1]]
+
+
+class ConfigurationHistory:
+    """The configuration at the log's origin, and those in its entries. Each is in force from its index on."""
+
+    def __init__(self, index: int, configuration: Configuration) -> None:
+        self._known = [(index, configuration)]
+
+    @property
+    def latest(self) -> tuple[int, Configuration]:
+        """Index and configuration of the one in force, committed or not."""
+        return self._known[-1]
+
+    def at(self, index: int) -> Configuration:
+        """The configuration in force at ``index``, which is not before the first."""
+        return next(known for begins, known in reversed(self._known) if begins <= index)
+
+    def since(self, index: int) -> list[Configuration]:
+        """The configuration in force at ``index``, which is not before the first, and all later ones."""
+        return [self.at(index), *(known for begins, known in self._known if begins > index)]
+
+    def add(self, index: int, configuration: Configuration) -> None:
+        """The entry at ``index`` holds this one."""
+        self._known.append((index, configuration))
+
+    def truncate(self, from_index: int) -> None:
+        """Drop the configurations from ``from_index`` on; the first one is before that."""
+        while self._known[-1][0] >= from_index:
+            self._known.pop()
+
+    def begin_at(self, index: int, configuration: Configuration) -> None:
+        """Make ``configuration``, at ``index``, the first one."""
+        self._known = [(index, configuration), *[each for each in self._known if each[0] > index]]
+
 
 NO_OP = b"\x01"
 """pysyncobj's no-op, as its constructor would write it at index 1."""
 FORGOTTEN = "?"
-"""In place of a vote: perhaps there was one, for nobody knows whom, so there will be none in that term."""
+"""In place of the id voted for: an erased replica may have voted in this term, so this one must not."""
 ENTRIES_MAX = 8192
-"""Entries in one message."""
+"""The most entries in one message."""
 
 
-class Journal:
+class GroupLog:
     """Entries, configurations, current term and vote of one group.
 
-    ``base_index`` is the last entry that is gone: its term is known, its payload is not. It is never above the origin:
-    entries below the origin may stay for followers that lack them.
+    ``base_index`` is the last entry that is gone: its term is known, its payload is not. Entries up to the origin may
+    stay for followers that lack them: base_index <= origin.index <= last_index and durable_index <= last_index.
     """
 
     def __init__(
@@ -35,54 +114,59 @@ class Journal:
         group_id: int,
         log: Log,
         recovered: RecoveredGroup,
-        origin: Origin = FOUNDED_BY_NOBODY,
-        left: Left = NEVER_LEFT,
+        origin: Origin = ORIGIN_OF_JOINER,
+        tombstone: GroupTombstone = NO_TOMBSTONE,
     ) -> None:
-        """``recovered`` is what the log holds, ``left`` what a replica that was erased here had promised.
+        """``recovered`` is the group's part of ``log``; ``tombstone`` is that of a replica that was erased here.
 
-        Raises ValueError if what the log holds does not follow the origin.
+        Raises ValueError if the recovered entries do not follow the origin.
         """
         self._group_id = group_id
         self._log = log
         self.term: int = recovered.term
         self.voted_for = recovered.voted_for
-        if left.term >= self.term:
-            self.term, self.voted_for = left.term, FORGOTTEN if left.term else None
-        self._left = left
+        if tombstone.term >= self.term:
+            self.term, self.voted_for = tombstone.term, FORGOTTEN if tombstone.term else None
+        self._tombstone = tombstone
         self.origin: Origin = origin
-        """What this log builds upon. Everything up to it is committed."""
+        """origin.index <= commit index"""
         self._state_lsn = 0
+        self._last_lsn = 0
+        """Of the last record of this group that is not undone."""
         self._begin(origin.index, origin.term, origin.configuration)
         self._recover(recovered.entries)
         self._durable_index = self.last_index
 
     def _begin(self, index: int, term: int, configuration: Configuration) -> None:
-        """No entries, from ``index`` on, whose term may not be on disk: no vote of that term has left this node."""
+        """Begin without entries. The term of ``index`` may not be on disk: this node has sent no vote of that term."""
         if term > self.term:
             self.setCurrentTerm(term, None)
         self.base_index: int = index
         self.last_index: int = index  # on disk or not
         self._locations: list[Location] = []
-        self._terms = Terms(index, term)
-        self._configurations = Configurations(index, configuration)
+        self._terms = TermRuns(index, term)
+        self._configurations = ConfigurationHistory(index, configuration)
         self._unsynced: deque[tuple[int, int]] = deque()
+        self._last_lsn = self._state_lsn
         self._durable_index = index
 
-    def _recover(self, entries: list[Entry]) -> None:
-        """Take in what the log holds, as far as it goes on from the origin."""
-        found = going_on(entries, self.origin)
+    def _recover(self, entries: list[LogEntry]) -> None:
+        """Take over the recovered entries, as far as they continue the origin."""
+        found = continuation(entries, self.origin)
         if found is None:
             if entries:
                 self._log.reset(self._group_id, self.origin.index, self.origin.term)
             return
         self.base_index, base_term, kept = found
         self.last_index = self.base_index
-        self._terms = Terms(self.base_index, base_term)
+        self._terms = TermRuns(self.base_index, base_term)
         for entry in kept:
             self._check_order(entry.index, entry.term)
-            self._place(entry.index, entry.term, entry.location)
+            self._locations.append(entry.location)
+            self.last_index = entry.index
+            self._terms.add(entry.index, entry.term)
             if entry.index > self.origin.index and entry.type == CONFIGURATION[0]:
-                self._configurations.add(entry.index, self._log.read(entry.location))
+                self._configurations.add(entry.index, Configuration.of_entry(self._log.read(entry.location)))
         if self.last_term > self.term:
             raise ValueError(
                 f"group {self._group_id}: an entry of term {self.last_term}, but the current term is {self.term}"
@@ -90,23 +174,22 @@ class Journal:
 
     @property
     def last_term(self) -> int:
-        """Term of the last entry."""
         return self._terms.last
 
     @property
     def end(self) -> tuple[int, int]:
-        """Term and index of the last entry: the longer of two journals is that with the later end."""
+        """(term, index) of the last entry. Of two logs, the one with the greater end is more up to date."""
         return self.last_term, self.last_index
 
     @property
     def promised_end(self) -> tuple[int, int]:
-        """No journal may be supported whose end is before this."""
-        return max(self.end, (self._left.last_term, self._left.last_index))
+        """This node may vote only for a candidate with end >= promised_end."""
+        return max(self.end, (self._tombstone.last_term, self._tombstone.last_index))
 
-    def leave(self) -> Left:
-        """What has to be remembered of this journal when it is erased."""
+    def tombstone(self) -> GroupTombstone:
+        """What has to be remembered of this log when it is erased."""
         last_term, last_index = self.promised_end
-        return Left(self.term, last_term, last_index)
+        return GroupTombstone(self.term, last_term, last_index)
 
     @property
     def durable_index(self) -> int:
@@ -118,25 +201,25 @@ class Journal:
 
     @property
     def configuration(self) -> Configuration:
-        """The configuration in force: the latest in the journal, committed or not."""
+        """The configuration in force: the latest in the log, committed or not."""
         return self._configurations.latest[1]
 
     @property
     def configuration_index(self) -> int:
-        """Where it lies. While that is not committed, the configuration is being changed."""
+        """Its index. commit_index < configuration_index: a membership change is in flight."""
         return self._configurations.latest[0]
 
     def configuration_at(self, index: int) -> Configuration:
-        """The configuration in force at ``index``, which must not lie before the origin."""
+        """The configuration in force at ``index >= origin.index``."""
         return self._configurations.at(index)
 
     def configurations_since(self, index: int) -> list[Configuration]:
-        """The one in force at ``index``, which must not lie before the origin, and all that follow."""
+        """The configuration in force at ``index >= origin.index``, and all later ones."""
         return self._configurations.since(index)
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing has ever happened in this group here."""
+        """Whether this node has no entry and no term of the group."""
         return self.last_index == FIRST_INDEX and self.term == 0
 
     @property
@@ -146,26 +229,27 @@ class Journal:
 
     @property
     def unsynced(self) -> bool:
-        """Whether something of this group is not on disk yet."""
-        return max(self._state_lsn, self._unsynced[-1][0] if self._unsynced else 0) > self._log.durable_lsn
+        """Whether an entry, the term or the vote of this group is not on disk yet."""
+        return self._last_lsn > self._log.durable_lsn
 
     def term_at(self, index: int) -> int:
-        """Term of the entry at ``index``, which must be in the journal."""
+        """Term of the entry at ``index``: base_index <= index <= last_index."""
         assert self.base_index <= index <= self.last_index, index
         return self._terms.at(index)
 
     def run_start(self, index: int) -> int:
-        """The first index of the run of equal terms that ``index`` lies in."""
+        """The first index with the term of ``index``."""
         return self._terms.run_start(index)
 
     def conflict(self, prev_index: int, prev_term: int) -> int | None:
-        """None if (``prev_index``, ``prev_term``) is in the journal, else the index the leader should send next.
+        """None if the log matches at (``prev_index``, ``prev_term``), else the index the leader should send next.
 
-        What lies below the base is committed, so every leader has it: it always matches.
+        Entries up to the base are committed, so every leader has them: they always match.
 
-        What cannot match is skipped in whole runs of a term, so that repair costs a message a term and not a message an
-        entry: the leader starts after what is missing here, or before the runs whose terms are above ``prev_term``. An
-        answer of ``prev_index + 1`` says that the term here is below ``prev_term``: it is the leader's run to skip.
+        Entries that cannot match are skipped in whole runs of a term, so that repair costs a message a term and not a
+        message an entry: the leader starts after the end of this log, or before the runs whose terms are above
+        ``prev_term``. An answer of ``prev_index + 1`` says that the term here is below ``prev_term``: the leader has to
+        skip its own run of that term.
         """
         assert prev_index >= FIRST_INDEX, "nothing comes before the first entry"
         if prev_index < self.base_index:
@@ -178,7 +262,7 @@ class Journal:
         return prev_index + 1 if term < prev_term else self._terms.run_above(prev_index, prev_term)
 
     def read(self, from_index: int, bytes_max: int) -> list[tuple[int, int, bytes]]:
-        """(index, term, payload) from ``from_index`` on: at least one, and as many as ``bytes_max`` allows."""
+        """(index, term, payload) of entries from ``from_index`` on: one at least, then up to ``bytes_max`` bytes."""
         assert from_index > self.base_index, from_index
         entries: list[tuple[int, int, bytes]] = []
         size = 0
@@ -192,7 +276,7 @@ class Journal:
         return entries
 
     def payload_at(self, index: int) -> bytes:
-        """The payload of the entry at ``index``, above the base."""
+        """The payload of the entry at ``index > base_index``."""
         assert index > self.base_index, index
         return self._log.read(self._locations[index - self.base_index - 1])
 
@@ -202,19 +286,20 @@ class Journal:
         self._log.truncate(self._group_id, from_index)
         del self._locations[from_index - self.base_index - 1 :]
         self.last_index = from_index - 1
-        self._terms.cut(from_index)
-        self._configurations.cut(from_index)
+        self._terms.truncate(from_index)
+        self._configurations.truncate(from_index)
         while self._unsynced and self._unsynced[-1][1] >= from_index:
             self._unsynced.pop()
+        self._last_lsn = max(self._state_lsn, self._unsynced[-1][0] if self._unsynced else 0)
         self._durable_index = min(self._durable_index, from_index - 1)
 
     def checkpointed(self, index: int) -> None:
-        """A checkpoint at ``index``, of what is committed and here, is on disk: it is the origin from now on."""
+        """A checkpoint at ``index``, which this node has applied, is on disk: it is the origin from now on."""
         if index > self.origin.index:
             self._rebase(Origin(index, self.term_at(index), self.configuration_at(index)))
 
     def compact(self, index: int) -> None:
-        """Forget the entries up to ``index``, which must not lie beyond the origin. They are read no more."""
+        """Drop the entries up to ``index <= origin.index``. They must not be read any more."""
         assert index <= self.origin.index, index
         if index > self.base_index:
             del self._locations[: index - self.base_index]
@@ -224,7 +309,7 @@ class Journal:
     def install(self, origin: Origin) -> None:
         """A checkpoint of another node is on disk: it is the origin from now on.
 
-        What follows its last entry here stays if that entry is here, too; otherwise the whole journal goes.
+        Entries after it stay if the log has the entry at (origin.index, origin.term); otherwise all of them go.
         """
         assert origin.index > self.origin.index, origin
         if self.base_index <= origin.index <= self.last_index and self.term_at(origin.index) == origin.term:
@@ -235,7 +320,7 @@ class Journal:
             self._begin(origin.index, origin.term, origin.configuration)
 
     def _rebase(self, origin: Origin) -> None:
-        """Build upon this origin, which lies within the journal."""
+        """Make this the origin; it lies within the log."""
         self._configurations.begin_at(origin.index, origin.configuration)
         self.origin = origin
 
@@ -243,54 +328,48 @@ class Journal:
         if index != self.last_index + 1 or term < self.last_term:
             raise ValueError(f"group {self._group_id}: entry {(term, index)} cannot follow {self.end}")
 
-    def _place(self, index: int, term: int, location: Location) -> None:
-        self._locations.append(location)
-        self.last_index = index
-        self._terms.add(index, term)
-
-    # What follows is the contract of pysyncobj, by its names; positions are list positions.
+    # From here on: the journal that pysyncobj expects, by its names. A position is an index minus base_index.
 
     def add(self, command: bytes, idx: int, term: int) -> None:
         """Append an entry."""
         self._check_order(idx, term)
-        lsn, location = self._log.append(self._group_id, idx, term, command)
-        self._place(idx, term, location)
-        self._unsynced.append((lsn, idx))
+        self._last_lsn, location = self._log.append(self._group_id, idx, term, command)
+        self._locations.append(location)
+        self.last_index = idx
+        self._terms.add(idx, term)
+        self._unsynced.append((self._last_lsn, idx))
         if command.startswith(CONFIGURATION):
-            self._configurations.add(idx, command)
+            self._configurations.add(idx, Configuration.of_entry(command))
 
     def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802
-        """Drop the entries from this position on."""
         self.truncate(position + self.base_index)
 
     def setCurrentTerm(self, term: int, voted_for: str | None) -> None:  # noqa: N802
         """Save term and vote; ``state_is_durable`` says when they are on disk."""
         self.term, self.voted_for = term, voted_for
-        self._state_lsn = self._log.save_vote(self._group_id, term, voted_for)
+        self._state_lsn = self._last_lsn = self._log.save_vote(self._group_id, term, voted_for)
 
     def getCurrentTerm(self) -> int:  # noqa: N802
-        """The saved term."""
         return self.term
 
     def getVotedForNodeId(self) -> str | None:  # noqa: N802
-        """The saved vote."""
         return self.voted_for
 
     def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802
-        """Not kept: see above."""
+        """The commit index is not stored."""
 
     def getRaftCommitIndex(self) -> int:  # noqa: N802
-        """What is surely committed after a restart."""
+        """The index known to be committed after a restart."""
         return self.origin.index
 
     def onOneSecondTimer(self) -> None:  # noqa: N802
-        """Nothing is done by the clock."""
+        """pysyncobj calls this once a second; there is nothing to do."""
 
     def _destroy(self) -> None:
-        """The shared log outlives the group."""
+        """pysyncobj calls this at its end; the write-ahead log outlives the group."""
 
     def __len__(self) -> int:
-        """Of the entry at the base, which is position 0, pysyncobj wants to see index and term only."""
+        """The entry at the base counts as position 0: pysyncobj reads its index and term only."""
         return self.last_index - self.base_index + 1
 
     def __getitem__(self, position: int | slice) -> Any:

@@ -1,8 +1,8 @@
-"""The codec of everything that nodes say to each other over the Raft port: length-capped binary frames.
+"""The codec of all messages between nodes: length-capped binary frames.
 
-A frame is: length of what follows (u32), kind (u8), group id (u32), body; all little-endian. Frames that
-belong to no group (calls, hellos, pings) carry group 0. Reading never runs what the bytes say, nor allocates
-beyond the caps below; a frame that ``encode`` cannot have produced raises FrameError, nothing else.
+A frame is: length of the rest (u32), kind (u8), group id (u32), body; all little-endian. Frames that belong to no group
+(calls, hellos, pings) carry group 0. Decoding never executes anything that the bytes name, nor allocates beyond the
+caps below. A frame that ``encode`` cannot have produced raises InvalidFrame, and no other exception.
 """
 
 import struct
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .messages import (
+from ..messages import (
     AppendAck,
     AppendEntries,
     Call,
@@ -24,10 +24,10 @@ from .messages import (
     Ping,
     PreVote,
     PreVoteReply,
+    Quiesce,
     Refusal,
     Reply,
     RequestVote,
-    Rest,
     TimeoutNow,
     VoteReply,
     Wake,
@@ -41,7 +41,7 @@ ENTRIES_MAX = 65_536
 U64_MAX = (1 << 64) - 1
 
 
-class FrameError(Exception):
+class InvalidFrame(Exception):
     """Not a frame of this protocol, or a message that does not fit in one."""
 
 
@@ -56,16 +56,16 @@ _VERSION = struct.Struct("<H")
 
 @lru_cache(maxsize=256)
 def _columns(count: int) -> struct.Struct:
-    """Terms, then lengths, of ``count`` entries: packed in one call, several times faster than one by one."""
+    """Terms, then lengths, of ``count`` entries. One call packs all of them, several times faster than one by one."""
     return struct.Struct(f"<{count}Q{count}I")
 
 
 def _encode_append(message: AppendEntries) -> bytes:
     first, entries = message.prev_index + 1, message.entries
     if len(entries) > ENTRIES_MAX:
-        raise FrameError(f"{len(entries)} entries in one message, at most {ENTRIES_MAX} are allowed")
+        raise InvalidFrame(f"{len(entries)} entries in one message, at most {ENTRIES_MAX} are allowed")
     if [index for index, _, _ in entries] != list(range(first, first + len(entries))):
-        raise FrameError(f"the entries after {message.prev_index} are not consecutive")
+        raise InvalidFrame(f"the entries after {message.prev_index} are not consecutive")
     payloads = [payload for _, _, payload in entries]
     head = _APPEND.pack(
         message.term, message.commit_index, message.prev_index, message.prev_term, message.round, len(entries)
@@ -77,14 +77,14 @@ def _encode_append(message: AppendEntries) -> bytes:
 def _decode_append(body: bytes) -> AppendEntries:
     term, commit_index, prev_index, prev_term, round_, count = _APPEND.unpack_from(body)
     if count > ENTRIES_MAX:
-        raise FrameError(f"{count} entries in one message, at most {ENTRIES_MAX} are allowed")
+        raise InvalidFrame(f"{count} entries in one message, at most {ENTRIES_MAX} are allowed")
     if prev_index + count > U64_MAX:
-        raise FrameError(f"{count} entries after {prev_index} would have indexes beyond u64")
+        raise InvalidFrame(f"{count} entries after {prev_index} would have indexes beyond u64")
     columns = _columns(count)
     values = columns.unpack_from(body, _APPEND.size)
     ends = list(accumulate(values[count:], initial=_APPEND.size + columns.size))
     if ends[-1] != len(body):
-        raise FrameError(f"entries end at byte {ends[-1]} of a message of {len(body)} bytes")
+        raise InvalidFrame(f"entries end at byte {ends[-1]} of a message of {len(body)} bytes")
     payloads = [body[start:end] for start, end in pairwise(ends)]
     entries = list(zip(count_from(prev_index + 1), values, payloads, strict=False))
     return AppendEntries(term, commit_index, prev_index, prev_term, round_, entries)
@@ -106,7 +106,7 @@ def _encode_reply(message: Reply) -> bytes:
 def _decode_reply(body: bytes) -> Reply:
     call_id, ok = _REPLY.unpack_from(body)
     if body[_CALL.size] > 1:
-        raise FrameError(f"{body[_CALL.size]} is not a truth value")
+        raise InvalidFrame(f"{body[_CALL.size]} is not a boolean")
     return Reply(call_id, body[_REPLY.size :], ok)
 
 
@@ -123,7 +123,7 @@ def _decode_hello(body: bytes) -> Hello:
     _, cluster_bytes, node_bytes, incarnation = _HELLO.unpack_from(body)
     split = _HELLO.size + cluster_bytes
     if split + node_bytes != len(body):
-        raise FrameError(f"ids end at byte {split + node_bytes} of a hello of {len(body)} bytes")
+        raise InvalidFrame(f"ids end at byte {split + node_bytes} of a hello of {len(body)} bytes")
     return Hello(version, body[_HELLO.size : split].decode(), body[split:].decode(), incarnation)
 
 
@@ -136,7 +136,7 @@ def _decode_refusal(body: bytes) -> Refusal:
 
 
 class _Fixed:
-    """Codec of a message whose fields are numbers and truth values, packed in the order of its class."""
+    """Codec of a message whose fields are integers and booleans, packed in the order of the class."""
 
     def __init__(self, message_class: type[Any], layout: str) -> None:
         self._class = message_class
@@ -147,8 +147,8 @@ class _Fixed:
 
     def decode(self, body: bytes) -> Any:
         values = self._struct.unpack(body)
-        if self._struct.pack(*values) != body:  # a truth value that is neither 0 nor 1
-            raise FrameError(f"not the bytes of any {self._class.__name__}")
+        if self._struct.pack(*values) != body:  # a boolean that is neither 0 nor 1
+            raise InvalidFrame(f"not the bytes of any {self._class.__name__}")
         return self._class(*values)
 
 
@@ -161,7 +161,7 @@ _FIXED = {
     TimeoutNow: (7, _Fixed(TimeoutNow, "Q")),
     Ping: (12, _Fixed(Ping, "")),
     Offer: (13, _Fixed(Offer, "QQQQQ")),
-    Rest: (14, _Fixed(Rest, "QQ")),
+    Quiesce: (14, _Fixed(Quiesce, "QQ")),
     Wake: (15, _Fixed(Wake, "Q")),
 }
 _ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
@@ -186,35 +186,24 @@ assert _DECODERS.keys() == {kind for kind, _ in _ENCODERS.values()}
 def encode(group_id: int, message: Message) -> bytes:
     """The frame of a message.
 
-    Raises FrameError if it is longer than FRAME_BYTES_MAX, has more than ENTRIES_MAX entries, if its entries
-    are not consecutive, or if something does not fit: u32 for the group, u64 for terms and indexes, 255 bytes
-    of UTF-8 for ids.
+    Raises InvalidFrame if it is longer than FRAME_BYTES_MAX, has more than ENTRIES_MAX entries, if its entries are not
+    consecutive, or if a field does not fit: u32 for the group, u64 for terms and indexes, 255 bytes of UTF-8 for ids.
     """
     kind, encoder = _ENCODERS[type(message)]
     try:
         body = encoder(message)
         header = _HEADER.pack(_HEADER.size - _LENGTH_BYTES + len(body), kind, group_id)
     except struct.error as error:
-        raise FrameError(f"{type(message).__name__} does not fit in a frame: {error}") from error
+        raise InvalidFrame(f"{type(message).__name__} does not fit in a frame: {error}") from error
     if len(header) + len(body) > FRAME_BYTES_MAX:
-        raise FrameError(f"a frame of {len(header) + len(body)} bytes, at most {FRAME_BYTES_MAX} are allowed")
+        raise InvalidFrame(f"a frame of {len(header) + len(body)} bytes, at most {FRAME_BYTES_MAX} are allowed")
     return header + body
-
-
-def _decode(kind: int, body: bytes) -> Message:
-    decoder = _DECODERS.get(kind)
-    if decoder is None:
-        raise FrameError(f"unknown kind of frame: {kind}")
-    try:
-        return decoder(body)
-    except (struct.error, UnicodeDecodeError) as error:
-        raise FrameError(f"malformed frame of kind {kind}: {error}") from error
 
 
 class FrameReader:
     """Cuts a stream of bytes into messages; each byte is copied a bounded number of times.
 
-    ``frame_bytes_max`` may be changed between messages: a peer that has not said hello deserves less.
+    ``frame_bytes_max`` may be changed between messages: a peer that has not sent its hello may only send short frames.
     """
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
@@ -223,7 +212,7 @@ class FrameReader:
         self._needed = _HEADER.size
 
     def feed(self, data: bytes) -> Iterator[tuple[int, Message]]:
-        """Yield (group id, message) for each frame that ``data`` completes. A FrameError ends its use."""
+        """Yield (group id, message) for each frame that ``data`` completes. It ends with its first InvalidFrame."""
         if self._partial:
             self._partial += data
             if len(self._partial) < self._needed:
@@ -233,16 +222,23 @@ class FrameReader:
         position = 0
         while (needed := self._frame_bytes(data, position)) <= len(data) - position:
             _, kind, group_id = _HEADER.unpack_from(data, position)
-            yield group_id, _decode(kind, data[position + _HEADER.size : position + needed])
+            decoder = _DECODERS.get(kind)
+            if decoder is None:
+                raise InvalidFrame(f"unknown kind of frame: {kind}")
+            try:
+                message = decoder(data[position + _HEADER.size : position + needed])
+            except (struct.error, UnicodeDecodeError) as error:
+                raise InvalidFrame(f"malformed frame of kind {kind}: {error}") from error
+            yield group_id, message
             position += needed
         self._partial += data[position:]
         self._needed = needed
 
     def _frame_bytes(self, data: bytes, position: int) -> int:
-        """Length of the frame at ``position``; of its header alone while that is incomplete."""
+        """Bytes of the frame at ``position``; those of its header alone while the header is incomplete."""
         if len(data) - position < _HEADER.size:
             return _HEADER.size
         frame_bytes = _LENGTH_BYTES + int.from_bytes(data[position : position + _LENGTH_BYTES], "little")
         if not _HEADER.size <= frame_bytes <= self.frame_bytes_max:
-            raise FrameError(f"a frame of {frame_bytes} bytes, at most {self.frame_bytes_max} are allowed")
+            raise InvalidFrame(f"a frame of {frame_bytes} bytes, at most {self.frame_bytes_max} are allowed")
         return frame_bytes

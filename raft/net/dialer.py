@@ -1,21 +1,26 @@
-"""Keeps a connection to each node that this one dials: again and again, at the address that is known last."""
+"""Keeps a connection to each node that this node dials: dials again, at its last known address, after each failure."""
 
 import asyncio
 import logging
 from collections.abc import Callable
-
-from .connection import Connection
 
 _log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 
 
-class Dialler:
-    """One task for each node that is dialled. ``connection`` makes the protocol of a new connection to a node."""
+class Dialled(asyncio.Protocol):
+    """A connection, as its dialer sees it."""
 
-    def __init__(self, connection: Callable[[str], Connection], timeout_s: float, reconnect_s: float) -> None:
-        """A dial is given up after ``timeout_s``; the next begins ``reconnect_s`` after the last connection broke."""
+    closed: asyncio.Event
+    """Set when it is lost."""
+
+
+class Dialer:
+    """One task for each dialled node. ``connection`` makes the asyncio protocol of a new connection to a node."""
+
+    def __init__(self, connection: Callable[[str], Dialled], timeout_s: float, reconnect_s: float) -> None:
+        """A dial times out after ``timeout_s``; the next begins ``reconnect_s`` after the last connection was lost."""
         self._connection = connection
         self._timeout_s = timeout_s
         self._reconnect_s = reconnect_s
@@ -23,41 +28,40 @@ class Dialler:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def dial(self, peer: str, address: Address) -> None:
-        """Dial a node from now on. A connection that there is stays; the next goes to ``address``."""
+        """Dial a node from now on. An open connection stays; the next goes to ``address``."""
         self._addresses[peer] = address
         if peer not in self._tasks:
-            self._tasks[peer] = asyncio.get_running_loop().create_task(self._keep(peer))
+            self._tasks[peer] = asyncio.get_running_loop().create_task(self._stay_connected(peer))
 
     def leave(self, peer: str) -> None:
-        """Dial a node no more, and give up the dial under way; a connection that there is stays."""
+        """Stop dialling a node, and cancel the dial under way; an open connection stays."""
         task = self._tasks.pop(peer, None)
         if task is not None:
             task.cancel()
 
     async def stop(self) -> None:
-        """Dial nobody any more."""
+        """Stop dialling all nodes."""
         tasks = list(self._tasks.values())
         for peer in list(self._tasks):
             self.leave(peer)
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _keep(self, peer: str) -> None:
-        """Keep a connection to ``peer``, for ever."""
+    async def _stay_connected(self, peer: str) -> None:
         while True:
             try:
                 connection = await self._connect(peer)
             except OSError as error:
                 _log.debug("cannot reach %s: %s", peer, error)
-            except Exception:  # a bug, but none that may part two nodes for ever
-                _log.exception("dialling %s broke", peer)
+            except Exception:  # a bug, which must not separate two nodes for ever
+                _log.exception("dialling %s failed", peer)
             else:
-                await connection.gone.wait()
+                await connection.closed.wait()
             await asyncio.sleep(self._reconnect_s)
 
-    async def _connect(self, peer: str) -> Connection:
-        made: list[Connection] = []
+    async def _connect(self, peer: str) -> Dialled:
+        made: list[Dialled] = []
 
-        def make() -> Connection:
+        def make() -> Dialled:
             made.append(self._connection(peer))
             return made[-1]
 
@@ -65,7 +69,7 @@ class Dialler:
             async with asyncio.timeout(self._timeout_s):
                 _, connection = await asyncio.get_running_loop().create_connection(make, *self._addresses[peer])
         except (asyncio.CancelledError, TimeoutError):
-            for connection in made:  # uvloop closes it without a word
+            for connection in made:  # uvloop closes it without calling connection_lost
                 connection.connection_lost(None)
             raise
         return connection

@@ -1,24 +1,24 @@
-"""Who is admitted as the other end of a connection between nodes. Certificates are tls.py's."""
+"""Which node is admitted as the other end of a connection. tls.py judges certificates."""
 
 import ipaddress
 import logging
 from collections.abc import Container
 
-from .messages import Hello
+from ..messages import Hello
 
 _log = logging.getLogger(__name__)
 
-COMPLAINTS_MAX = 100
-"""Complaints remembered so that each is logged once."""
+REJECTIONS_MAX = 100
+"""Rejections remembered so that each is logged once."""
 STRANGER_CHARS_MAX = 300
 """Characters of a stranger's text that get into a log."""
 
 
-def fault_of(hello: Hello, mine: Hello, dialled: str | None, peers: Container[str]) -> str | None:
-    """Why the sender of ``hello`` is not who should be at the other end of a connection, if so.
+def hello_fault(hello: Hello, mine: Hello, dialled: str | None, peers: Container[str]) -> str | None:
+    """Why the sender of ``hello`` must not be at the other end of a connection; None if it may be.
 
-    ``mine`` is this node's own hello, ``dialled`` the id of the node it dialled (None: it was dialled), ``peers``
-    the ids of the nodes it knows. Of a pair, the node with the larger id dials.
+    ``mine`` is this node's own hello, ``dialled`` the id of the node that this node dialled (None: it was dialled),
+    ``peers`` the ids of the nodes that it knows. Of a pair, the node with the larger id dials.
     """
     if hello.version != mine.version:
         return f"it speaks version {hello.version} of the protocol, {mine.node_id} speaks {mine.version}"
@@ -34,7 +34,7 @@ def fault_of(hello: Hello, mine: Hello, dialled: str | None, peers: Container[st
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address. Of host names, only ``localhost`` is trusted to be one."""
+    """Whether only this machine can reach an address. The only host name that counts as loopback is ``localhost``."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -42,26 +42,26 @@ def is_loopback(host: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """What a stranger said, fit for a log: one line of plain characters, not long."""
+    """Another node's text, fit for a log: one line of plain characters, STRANGER_CHARS_MAX of them at most."""
     line = text[:STRANGER_CHARS_MAX].encode("unicode_escape").decode()
     return line if len(text) <= STRANGER_CHARS_MAX else line + " ..."
 
 
-class Complaints:
-    """Logs each complaint once: a refused node tries again several times a second."""
+class RejectionLog:
+    """Logs each rejection once: a rejected node tries again several times a second."""
 
     def __init__(self) -> None:
-        self._made: set[str] = set()
+        self._logged: set[str] = set()
 
-    def tell(self, complaint: str) -> None:
-        """Log it, unless that was done since the last ``clear``."""
-        if complaint in self._made:
+    def add(self, rejection: str) -> None:
+        """Log a rejection, unless it was logged since the last ``clear``."""
+        if rejection in self._logged:
             return
-        if len(self._made) >= COMPLAINTS_MAX:
+        if len(self._logged) >= REJECTIONS_MAX:
             self.clear()
-        self._made.add(complaint)
-        _log.warning(complaint)
+        self._logged.add(rejection)
+        _log.warning(rejection)
 
     def clear(self) -> None:
-        """Something changed for the better: what is wrong after this is worth telling again."""
-        self._made.clear()
+        """A node was admitted: the same rejection after this is news, and is logged again."""
+        self._logged.clear()

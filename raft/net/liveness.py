@@ -1,68 +1,68 @@
-"""Signs of life between nodes: one to every peer each period; a peer that gives none for a while is silent.
+"""Liveness of the other nodes: a heartbeat to every peer each period; a peer of which nothing arrives is silent.
 
-Groups at rest send nothing: the pulses of a node stand for the heartbeats of the leaders on it. Sans-IO: clock and
-timers are given, so that a simulator can drive it.
+Quiescent groups send nothing: the heartbeats of a node stand for those of the leaders on it. No IO here: clock and
+timers are parameters, so that a simulator can drive them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from .ports import Timer
+from ..ports import Timer
 
 STALL_S = 0.05
-"""A timer that is later than this has not fired late by chance: this node itself stood still."""
+"""If a timer fires later than this, this node itself was paused."""
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds that decide how a node and its peers keep in touch; the nodes of a cluster should agree on them."""
+class LivenessTimeouts:
+    """Seconds; the nodes of a cluster should agree on them."""
 
-    pulse_s: float = 0.15
-    """Period of the signs of life."""
+    heartbeat_s: float = 0.15
+    """Period of the heartbeats."""
     silent_s: float = 0.6
-    """A peer that gave none for so long is silent: nobody waits for it any more."""
+    """A peer of which nothing arrived for so long is silent: calls to it end, and its leaderships are challenged."""
     dead_s: float = 3.0
     """A connection on which nothing arrived for so long is dropped."""
     reconnect_s: float = 0.2
-    """So long after a connection was lost the next is dialled."""
+    """From the loss of a connection to the next dial."""
 
 
-DEFAULT_TIMES = Times()
+DEFAULT_TIMES = LivenessTimeouts()
 
 
 class Owner(Protocol):
-    """What a node does with pulses."""
+    """Sends the heartbeats and gets the events."""
 
-    def pulse(self, awake_at: float) -> None:
-        """It is time for a sign of life to everybody. This node is not known to have stood still since ``awake_at``."""
+    def send_heartbeats(self, awake_at: float) -> None:
+        """Send a heartbeat to every peer. ``awake_at`` is the end of this node's last known pause."""
         ...
 
     def last_heard(self, node_id: str) -> float:
-        """When something arrived of a connected peer."""
+        """When the last bytes of a connected peer arrived."""
         ...
 
-    def silenced(self, node_id: str) -> None:
+    def fell_silent(self, node_id: str) -> None:
         """A connected peer fell silent."""
         ...
 
     def heard_again(self, node_id: str) -> None:
-        """A peer that was silent is not any more."""
+        """A silent peer was heard again."""
         ...
 
 
-class Pulses:
-    """Which peers are silent. Nobody is blamed for the time in which this node stood still."""
+class Liveness:
+    """Which peers are silent: now - max(last_heard, awake_at) >= silent_s. A pause of this node blames no peer."""
 
     silent: set[str]
-    """The connected peers that gave no sign of life for a while. Do not change it."""
+    """The connected peers that are silent. Do not change it."""
 
     def __init__(
         self,
         owner: Owner,
         time: Callable[[], float],
         call_at: Callable[[float, Callable[[], None]], Timer],
-        times: Times,
+        times: LivenessTimeouts,
     ) -> None:
         self.silent = set()
         self._owner = owner
@@ -75,12 +75,12 @@ class Pulses:
         self._awake_at = float("-inf")
 
     def start(self) -> None:
-        """Give signs of life from now on."""
+        """Send heartbeats from now on."""
         self._due = self._time()
-        self._pulse()
+        self._beat()
 
     def stop(self) -> None:
-        """Fall silent."""
+        """Send no more heartbeats."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -89,26 +89,26 @@ class Pulses:
         self._peers[node_id] = None
 
     def down(self, node_id: str) -> None:
-        """A peer is no longer connected: whether it was silent does not matter any more."""
+        """A peer is disconnected, and so no longer silent."""
         del self._peers[node_id]
         self.silent.discard(node_id)
 
     def heard_at(self, node_id: str) -> float:
-        """When a connected peer gave its last sign of life; minus infinity for others.
+        """When the last bytes of a connected peer arrived; minus infinity for others.
 
-        While this node stood still, everybody may have given some: that counts as if they did.
+        Bytes may have arrived unread while this node was paused: the end of the pause counts as if they had.
         """
         if node_id not in self._peers:
             return float("-inf")
         return max(self._owner.last_heard(node_id), self._awake_at)
 
-    def _pulse(self) -> None:
+    def _beat(self) -> None:
         now = self._time()
         if now - self._due > STALL_S:
             self._awake_at = now
-        self._due = now + self._times.pulse_s
-        self._timer = self._call_at(self._due, self._pulse)
-        self._owner.pulse(self._awake_at)
+        self._due = now + self._times.heartbeat_s
+        self._timer = self._call_at(self._due, self._beat)
+        self._owner.send_heartbeats(self._awake_at)
         for node_id in list(self._peers):
             is_silent = now - self.heard_at(node_id) >= self._times.silent_s
             if node_id in self._peers and is_silent != (node_id in self.silent):
@@ -117,7 +117,7 @@ class Pulses:
     def _turn(self, node_id: str, is_silent: bool) -> None:
         if is_silent:
             self.silent.add(node_id)
-            self._owner.silenced(node_id)
+            self._owner.fell_silent(node_id)
         else:
             self.silent.discard(node_id)
             self._owner.heard_again(node_id)

@@ -1,7 +1,7 @@
 """Mutual TLS between nodes: which certificates count, and the encryption of one connection as bytes in, bytes out.
 
-The operating system's authorities never count, host names neither: a certificate stands for a node because an
-authority of this cluster signed the node's URI in it. Nothing here touches a socket or a clock.
+Neither the operating system's authorities nor host names count: a certificate stands for a node because an authority of
+this cluster signed the node's URI in it. Nothing here touches a socket or a clock.
 """
 
 import ssl
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 _FIRST_BYTES, _SECOND_BYTES = (b"", b"\x16", b"\x15"), (b"", b"\x03")
-"""How TLS begins: with a record of the handshake or an alert, and the major version."""
+"""TLS begins with a record of the handshake or an alert, and the major version."""
 _READ_BYTES = 1 << 14
 
 
 def node_uri(cluster_id: str, node_id: str) -> str:
-    """What a node's certificate carries as a subject alternative name of kind URI. Ids hold no slash: unambiguous."""
+    """The subject alternative name of kind URI in a node's certificate. Ids contain no slash, so it is unambiguous."""
     return f"stockade://{cluster_id}/{node_id}"
 
 
 def looks_like_tls(data: bytes) -> bool:
-    """Whether the first bytes of a connection are TLS. A frame that begins like this is too long for a stranger."""
+    """Whether the first bytes of a connection are TLS. A frame that begins so is longer than HELLO_BYTES_MAX."""
     return data[:3] == b"\x16\x03\x01"
 
 
 class TlsFault(Exception):
-    """Why a connection, or this node's own files, cannot be trusted: for people."""
+    """Why a connection, or this node's own files, cannot be trusted; the text is for people."""
 
 
 class NotTls(TlsFault):
@@ -41,10 +41,10 @@ class TlsFiles:
 
 
 class Tls:
-    """What a node needs to encrypt its connections: TLS 1.3 only, a certificate asked of both ends."""
+    """The TLS settings of a node's connections: TLS 1.3 only, certificates of both ends required."""
 
     def __init__(self, files: TlsFiles, cluster_id: str, node_id: str) -> None:
-        """Read the files, and try them: a node that no other would accept does not start.
+        """Read the files, and try a handshake: a node that no other node would accept does not start.
 
         Raises TlsFault with the name of the file that is wrong (``ca``, ``certificate`` or ``key``).
         """
@@ -56,7 +56,6 @@ class Tls:
             raise TlsFault(f"certificate: {_list(names)}, not {node_uri(cluster_id, node_id)}")
 
     def session(self, *, dialled: bool) -> "TlsSession":
-        """The encryption of a new connection, which this node dialled or accepted."""
         return TlsSession(self._dialling if dialled else self._accepting, dialled=dialled)
 
     def _names_seen_by_others(self) -> frozenset[str]:
@@ -71,7 +70,7 @@ class Tls:
 
 
 class TlsSession:
-    """The encryption of one connection. What it asks to be sent is fetched with ``outgoing`` and ``seal``."""
+    """The encryption of one connection. ``outgoing`` and ``seal`` return the bytes to send."""
 
     def __init__(self, context: ssl.SSLContext, *, dialled: bool) -> None:
         self.established: bool = False
@@ -84,9 +83,7 @@ class TlsSession:
         self._shake_hands()
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes of the other end; what they say, decrypted. Raises TlsFault: ``outgoing`` then tells the other
-        end why.
-        """
+        """Decrypt bytes of the other end. Raises TlsFault; ``outgoing`` then has the alert for the other end."""
         if self._is_first and (data[:1] not in _FIRST_BYTES or data[1:2] not in _SECOND_BYTES):
             raise NotTls("it does not speak TLS")
         self._is_first = self._is_first and not data
@@ -97,11 +94,11 @@ class TlsSession:
             raise TlsFault(_explain(error)) from error
 
     def outgoing(self) -> bytes:
-        """What TLS itself has to say: parts of the handshake, alerts."""
+        """The bytes that TLS itself has to send: parts of the handshake, alerts."""
         return self._to_send.read()
 
     def seal(self, data: bytes) -> bytes:
-        """Encrypt; the bytes to send, with whatever is outgoing. Not before the session is established."""
+        """Encrypt ``data``; the bytes to send include those of ``outgoing``. The session must be established."""
         unsealed = memoryview(data)
         while unsealed:
             unsealed = unsealed[self._tls.write(unsealed) :]
@@ -127,7 +124,7 @@ class TlsSession:
 
 
 def certificate_fault(names: frozenset[str] | None, cluster_id: str, node_id: str) -> str | None:
-    """Why a certificate with these names is not that of the node, if so. None: without TLS a hello is just believed."""
+    """Why a certificate with these URIs is not the node's; None if it is, or if there is no TLS (``names`` is None)."""
     if names is None or node_uri(cluster_id, node_id) in names:
         return None
     return f"it says that it is node {node_id!r} of {cluster_id!r}, but its certificate {_list(names)}"

@@ -1,17 +1,20 @@
-"""What a node remembers after a stop of any kind: reads the write-ahead log's files and brings them in order.
+"""Recovery: what the write-ahead log's files hold after a stop of any kind.
 
-Recovery reads, and then cuts what the last flush left unfinished; being killed within it and running it again
-changes nothing. It never drops a record that was reported durable: where one is damaged it raises WalCorrupt.
-One case cannot be told from a cut: damage to the very last flush, after which nothing was written.
+Recovery reads all records, and then truncates the last file where its intact records end. A process that is killed
+during a recovery, and recovers again, finds the same. Recovery never drops a record that was reported durable: where
+one is damaged it raises WalCorrupt. It cannot tell one case from an unfinished flush: damage to the very last flush,
+after which nothing was written.
 """
 
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from .wal_files import numbers_in, path_of, remove_before
-from .wal_identity import Identity, path_in
-from .wal_records import (
+from .errors import WalCorrupt
+from .file_set import WalIdentity, identity_path, spares_in
+from .files import numbers_in, path_of, remove_before
+from .records import (
     ENTRY,
     ERASE,
     FILE_HEADER_BYTES,
@@ -20,30 +23,29 @@ from .wal_records import (
     RESET,
     TRUNCATE,
     VOTE,
-    Entry,
     FileHeader,
     Location,
+    LogEntry,
     Record,
     RecoveredGroup,
-    WalCorrupt,
     decode_file_header,
     decode_record,
     locate,
     parts_of,
 )
-from .wal_spares import spares_in
 
 
 def recover(directory: Path) -> "Recovery":
-    """Read all files and cut a torn tail. Raises WalCorrupt rather than lose a record that was on disk.
+    """Read all files and truncate a torn tail. Raises WalCorrupt rather than lose a record that was on disk.
 
-    An empty directory becomes a new log. One that was a log once and has lost files, or its identity, is refused.
+    An empty directory becomes a new log. A log that has lost files, or its identity, is refused.
     """
-    identity, numbers = Identity.read(directory), numbers_in(directory)
+    identity, numbers = WalIdentity.read(directory), numbers_in(directory)
     if identity is None:
         if numbers or spares_in(directory):
-            raise WalCorrupt(path_in(directory), 0, "the file is missing, so nobody knows which log this is")
-        identity = Identity.create(directory)
+            raise WalCorrupt(identity_path(directory), 0, "the file is missing, so it is unknown which log this is")
+        identity = WalIdentity(identity_path(directory), 1 + secrets.randbelow((1 << 63) - 1), 1, 0)
+        identity.save()
     if numbers and numbers[-1] > identity.last:
         _drop_unused(directory, numbers.pop(), identity)
     recovery = Recovery(identity)
@@ -56,8 +58,8 @@ def recover(directory: Path) -> "Recovery":
     return recovery
 
 
-def _drop_unused(directory: Path, number: int, identity: Identity) -> None:
-    """The process died creating this file. Records are written only when the identity counts it, so it has none."""
+def _drop_unused(directory: Path, number: int, identity: WalIdentity) -> None:
+    """The process died while it created this file. It holds no records: they come after the identity names the file."""
     path = path_of(directory, number)
     if _was_used(memoryview(path.read_bytes())):
         raise WalCorrupt(path, 0, f"the log should end with file {identity.last}: its identity is older")
@@ -65,7 +67,7 @@ def _drop_unused(directory: Path, number: int, identity: Identity) -> None:
 
 
 def _was_used(view: memoryview) -> bool:
-    """Whether something was written after the header. A file without one was new: it holds zeros."""
+    """Whether something was written after the header. A file without a header was new: it holds zeros."""
     header = decode_file_header(view[:FILE_HEADER_BYTES])
     if header is None:
         return bool(bytes(view[FILE_HEADER_BYTES:]).strip(b"\0"))
@@ -74,9 +76,9 @@ def _was_used(view: memoryview) -> bool:
 
 
 class Recovery:
-    """What the files read so far hold: the groups, the last file's number (0: none) and where its records end."""
+    """What the files read so far hold: the groups, the number of the last file, and where its records end."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: WalIdentity) -> None:
         self.identity = identity
         self.groups: dict[int, RecoveredGroup] = {}
         self.number: int = identity.first - 1
@@ -85,10 +87,10 @@ class Recovery:
         """Bytes of each file."""
 
     def read(self, path: Path, number: int, *, is_last: bool) -> None:
-        """Read the next file; if it is the last, cut it where its records end and make that durable."""
+        """Read the next file; if it is the last, truncate it durably where its records end."""
         with path.open("r+b") as file:
             if is_last:
-                _forget_cached_pages(file.fileno())
+                _drop_cached_pages(file.fileno())
             view = memoryview(file.read())  # not mapped: a disk that fails under a mapping kills the process (D11)
             header = self._check_header(path, number, decode_file_header(view[:FILE_HEADER_BYTES]))
             self.number, self.end = number, self._read_records(path, view, header)
@@ -120,21 +122,22 @@ class Recovery:
             raise WalCorrupt(path, self.end, f"a record is damaged or missing; they ended at {identity.last_end}")
 
     def _read_records(self, path: Path, view: memoryview, header: FileHeader) -> int:
-        """Apply every record up to the first that is not intact; answers where that is."""
+        """Apply every record up to the first that is not intact; returns where that one begins."""
         position = FILE_HEADER_BYTES
         while (record := decode_record(view, position, header)) is not None:
             payload = position + RECORD_HEADER_BYTES
-            said = bytes(view[payload : payload + (record.length if record.kind == VOTE else min(1, record.length))])
-            fault = self._apply(record, locate(header.number, position, record.length), said)
+            length = record.length if record.kind == VOTE else min(1, record.length)
+            content = bytes(view[payload : payload + length])
+            fault = self._apply(record, locate(header.number, position, record.length), content)
             if fault is not None:
                 raise WalCorrupt(path, position, fault)
             position = payload + record.length
         return position
 
-    def _apply(self, record: Record, location: Location, said: bytes) -> str | None:
-        """Apply one record; answers why it cannot follow those before it, if so.
+    def _apply(self, record: Record, location: Location, content: bytes) -> str | None:
+        """Apply one record; returns why it cannot follow those before it, None if it can.
 
-        ``said`` is the whole payload of a vote, the first byte of any other.
+        ``content`` is the whole payload of a vote, and the first byte of any other payload.
         """
         if record.kind == ERASE:
             self.groups.pop(record.group_id, None)
@@ -144,7 +147,7 @@ class Recovery:
         if record.kind == ENTRY:
             if entries and record.index != entries[-1].index + 1:
                 return f"entry {record.index} of group {record.group_id} follows entry {entries[-1].index}"
-            entries.append(Entry(record.index, record.term, location, said[0] if said else 0))
+            entries.append(LogEntry(record.index, record.term, location, content[0] if content else 0))
             if record.term > group.term:
                 group.term, group.voted_for, group.state_file = record.term, None, parts_of(location)[0]
         elif record.kind == TRUNCATE:
@@ -153,15 +156,15 @@ class Recovery:
             entries.clear()
             group.covered = max(group.covered, record.index)
         elif record.kind == VOTE:
-            group.term, group.voted_for, group.state_file = record.term, said.decode() or None, parts_of(location)[0]
+            group.term, group.voted_for, group.state_file = record.term, content.decode() or None, parts_of(location)[0]
             group.covered = max(group.covered, record.index)
         else:
             return f"a record of the unknown kind {record.kind}: a newer version of this software wrote it"
         return None
 
 
-def _forget_cached_pages(fd: int) -> None:
-    """Have the file read from the disk itself.
+def _drop_cached_pages(fd: int) -> None:
+    """Make the next read of the file come from the disk itself.
 
     After a failed fdatasync the kernel's cache may hold records, marked clean, that never reached the disk.
     """
@@ -170,7 +173,7 @@ def _forget_cached_pages(fd: int) -> None:
 
 
 def _records_within(view: memoryview, position: int, header: FileHeader) -> Iterator[Record]:
-    """The intact records of this file, from ``position`` on, wherever they begin."""
+    """The intact records of this file that begin at ``position`` or anywhere after it."""
     data, needle = bytes(view[position:]), MARKER.pack(header.marker)
     found = data.find(needle)
     while found >= 0:

@@ -1,7 +1,7 @@
 """``stockade pipeline export``: a topic into files; as a script, examples/pipeline_export.py.
 
-Into Parquet it is a stream: it goes on where the checkpoint says, and the files of a micro-batch count once, because
-the folder's own log (``rows/_spark_metadata``) lists them. Read that folder with Spark, which knows the log.
+An export to Parquet is a stream: it continues at its checkpoint, and the files of a micro-batch count once, because the
+folder's own log (``rows/_spark_metadata``) lists them. Read the folder with Spark, which uses this log.
 """
 
 import argparse
@@ -10,16 +10,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .lines import files
+from pyspark.errors import PySparkException
+
+from .lines import LoadRefused, files
+from .reporting import Progress, summary
 from .session import session
-from .telling import Progress, summary
 
 FORMATS = ("parquet", "delta", "iceberg", "text")
 PERIOD_S = 1
 
 
 class Exported(NamedTuple):
-    """What an export came to. ``parts``: micro-batches, or files of text."""
+    """The result of an export. ``parts``: micro-batches, or text files."""
 
     rows: int
     parts: int
@@ -27,7 +29,7 @@ class Exported(NamedTuple):
 
 
 class ExportRefused(ValueError):
-    """The records cannot be exported like this."""
+    """The records cannot be exported in this format."""
 
 
 def export(
@@ -40,9 +42,9 @@ def export(
     follow: bool = False,
     on_batch: Callable[[int], None] = lambda rows: None,
 ) -> Exported:
-    """Write what the topic holds and was not written yet; with ``follow``, go on until the query is stopped.
+    """Write the records of the topic that were not written yet; with ``follow``, go on until the query is stopped.
 
-    ``options`` are those of the source, ``url`` among them; ``on_batch`` is told the rows written so far.
+    ``options`` are those of the source, with ``url``; ``on_batch`` is called with the rows written so far.
     """
     started = time.monotonic()
     wanted = {"subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true", **options}
@@ -64,19 +66,19 @@ def export(
 def _started(writer: Any, folder: str, form: str) -> Any:
     try:
         return writer.start(folder)
-    except Exception as error:  # as it comes from Java: PySpark has no class for it
+    except Exception as error:  # from Java: PySpark has no class for it
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             raise ExportRefused(f"this Spark cannot write {form}: its package is not installed") from error
         raise
 
 
 def exported(spark: Any, folder: str) -> Any:
-    """What was written to a folder so far, each row once."""
+    """The rows written to a folder so far, each once."""
     return spark.read.parquet(f"{folder}/rows")
 
 
 def restore(spark: Any, topic: str, folder: Path, options: Mapping[str, str]) -> Exported:
-    """Write the files that ``load`` made records of, byte for byte, with the names that they had.
+    """Write the files that ``load`` has read, byte for byte, under their names.
 
     Raises ExportRefused for records that are not lines of files.
     """
@@ -96,7 +98,7 @@ def restore(spark: Any, topic: str, folder: Path, options: Mapping[str, str]) ->
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:
-    """All of a file or nothing, and nowhere but in this folder."""
+    """Write a whole file or nothing, and only into this folder."""
     if name in ("", ".", "..") or Path(name).name != name:
         raise ExportRefused(f"{name!r} is not the name of a file")
     unfinished = folder / f".{name}.unfinished"
@@ -109,10 +111,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write a topic into files, exactly once.")
     parser.add_argument("topic")
     parser.add_argument("folder")
-    parser.add_argument("--url", required=True, help="base URL of a node, or of several between commas")
+    parser.add_argument("--url", required=True, help="base URL of a node, or several separated by commas")
     parser.add_argument("--format", choices=FORMATS, default="parquet")
     parser.add_argument("--follow", action="store_true", help="go on until stopped")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the source")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the source")
     given = parser.parse_args(arguments)
     options = {"url": given.url, **dict(each.split("=", 1) for each in given.option)}
     spark = session("stockade export")
@@ -125,3 +127,14 @@ def main(arguments: list[str] | None = None) -> int:
         )
     summary({"topic": given.topic, "folder": given.folder, **done._asdict()})
     return 0
+
+
+REFUSALS = (PySparkException, ExportRefused, LoadRefused)
+_ENDINGS = ("Error", "Refused", "DataLost")
+
+
+def why(error: Exception) -> str:
+    """The most useful line of a message: that of the last Python exception in it, or else the first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if line.split(":")[0].split(".")[-1].endswith(_ENDINGS)]
+    return named[-1] if named else next(iter(lines), "Spark gives no reason")

@@ -1,29 +1,68 @@
-"""Text files as records, and back: every byte of every line, whatever its encoding, in the order of the file.
+"""Text files as records, and back: every byte of every line, in any encoding, in the order of the file.
 
-Key is the file's name, value the line without its end. Headers say where it belongs: ``line`` (from 1 on, decimal),
-and ``end``, only on a last line that has no line feed behind it. Without them the number of line feeds would be lost.
-A file without any byte has no lines, and so no records.
+The key is the file's name, the value the line without its LF. Header ``line`` is the line's number, from 1 on, in
+decimal; header ``end`` marks a last line without an LF, which would otherwise be lost. An empty file has no records.
 """
 
+from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 _MARK = b"\xef\xbb\xbf"
-"""Spark drops this mark of UTF-8 at the start of a file, and nothing else; it is put back."""
+"""The byte order mark of UTF-8, which Spark drops at the start of a file; it is put back."""
 _MISSING = (0, -1, len(_MARK), len(_MARK) - 1)
-"""Bytes by which a file may be longer than its lines: there is the mark or not, and a last line feed or not."""
+"""Bytes by which a file may be longer than its lines: with or without the mark, and with or without a last LF."""
+_NEVER_READ = ("_metadata", "_common_metadata")
+"""Prefixes of names that Spark reserves for Parquet: it lists such files, and does not read them."""
+
+
+class LoadRefused(ValueError):
+    """The files cannot be loaded."""
+
+
+def text(spark: Any, path: str, **options: str) -> Any:
+    """Spark's text source over every file of PATH; raises LoadRefused, with their names, if Spark leaves files out."""
+    # With this option Spark 4.3 takes names that begin with . or _. Spark 4.2 does not know it.
+    rows = spark.read.options(ignoredPathSegmentRegex="", **options).text(path)
+    listed = {PurePosixPath(unquote(urlsplit(url).path)) for url in rows.inputFiles()}
+    left_out = _left_out(spark, path, {file for file in listed if not file.name.startswith(_NEVER_READ)})
+    if left_out:
+        raise LoadRefused(
+            f"a load would leave out {', '.join(left_out)}: it takes the files of a folder, but not of its sub-folders,"
+            " and names that begin with . or _ from Spark 4.3 on; name what to load by a pattern, as in 'FOLDER/*.log'"
+        )
+    return rows
+
+
+def _left_out(spark: Any, path: str, taken: set[PurePosixPath]) -> list[str]:
+    """Names of files that ``path`` matches, are not empty, and are not ``taken``; of a sub-folder only its own name."""
+    context = spark.sparkContext
+    pattern = context._jvm.org.apache.hadoop.fs.Path(path)  # as Spark sees it: on any of Hadoop's file systems
+    system = pattern.getFileSystem(context._jsc.hadoopConfiguration())
+    names = set()
+    for start in system.globStatus(pattern) or []:
+        root = PurePosixPath(start.getPath().toUri().getPath())
+        below = system.listFiles(start.getPath(), True)  # True: with all sub-folders
+        while below.hasNext():
+            status = below.next()
+            file = PurePosixPath(status.getPath().toUri().getPath())
+            if status.getLen() and file not in taken:
+                first, *deeper = file.relative_to(root).parts or ("",)
+                names.add(f"{root / first}{'/' if deeper else ''}")
+    return sorted(names)
 
 
 def records(spark: Any, path: str) -> Any:
     """The lines of the files of a folder, or of one file: columns key, value, headers; lines of a file in order."""
+    # Spark gives file names as in a URL, and url_decode turns a plus into a space.
     # Lines end with a line feed alone; Spark would cut at a carriage return as well, and drop it.
-    text = spark.read.option("lineSep", "\n").text(path)
-    rows = text.select(
+    rows = text(spark, path, lineSep="\n").select(
         F.col("value").cast("binary").alias("value"),
-        F.col("_metadata.file_name").alias("file"),
+        F.expr("url_decode(replace(_metadata.file_name, '+', '%2B'))").alias("file"),
         F.col("_metadata.file_size").alias("size"),
         F.col("_metadata.file_block_start").alias("block"),
         F.monotonically_increasing_id().alias("place"),
@@ -42,7 +81,7 @@ def records(spark: Any, path: str) -> Any:
 
 
 def files(rows: Any) -> Any:
-    """(name, content) of each file of which these rows (key, value, headers) are the lines. A file fits into memory."""
+    """(name, content) of each file whose lines these rows (key, value, headers) are. Each file must fit into memory."""
     line = F.expr("filter(headers, h -> h.key = 'line')[0].value").cast("string").cast("long")
     end = F.when(F.expr("exists(headers, h -> h.key = 'end')"), F.lit(b"")).otherwise(F.lit(b"\n"))
     each = rows.select(
@@ -54,8 +93,8 @@ def files(rows: Any) -> Any:
 
 
 def _checked() -> Any:
-    """How many bytes of a file are not in its lines. Fails for files that Spark did not read as they are."""
-    odd = F.concat(F.col("file"), F.lit(" is not text as it is: a compressed file, or one that was changed meanwhile"))
+    """The bytes of a file that are not in its lines. Fails for files that Spark did not read byte by byte."""
+    odd = F.concat(F.col("file"), F.lit(" cannot be read byte by byte: it is compressed, or was changed meanwhile"))
     return F.when(F.col("missing").isin(*_MISSING), F.col("missing")).otherwise(F.raise_error(odd).cast("long"))
 
 

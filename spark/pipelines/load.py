@@ -1,7 +1,7 @@
 """``stockade pipeline load``: files or a table of Spark's into a topic; as a script, examples/pipeline_load.py.
 
-The rows go through the exactly-once sink under the name of the load: the same name is the same load, which is written
-once however often it is run.
+The rows go through the exactly-once sink under the name of the load: a load with the same name is written once, however
+often it runs.
 """
 
 import argparse
@@ -15,15 +15,14 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from . import lines
+from .reporting import Progress, summary, watched
 from .session import session
-from .telling import Progress, summary
-from .watch import watched
 
 FORMATS = ("text", "json", "parquet", "table")
 
 
 class Loaded(NamedTuple):
-    """What a load came to."""
+    """The result of a load."""
 
     rows: int
     bytes: int
@@ -33,15 +32,15 @@ class Loaded(NamedTuple):
 def source(spark: Any, path: str, form: str) -> Any:
     """The rows to load: columns key, value, and headers where there are any.
 
-    text: a record a line (lines.py). parquet, table: columns of these names are taken as they are; without a column
-    ``value``, each row becomes a JSON object. json: a record a line, which must be JSON.
+    text: each line is a record (lines.py). parquet, table: columns with these names are taken; without a column
+    ``value``, each row becomes a JSON object. json: each line is a record and must be JSON.
     """
     if form == "text":
         return lines.records(spark, path)
     if form == "json":
         odd = F.concat(F.lit("not JSON: "), F.left("value", F.lit(80)))
         valid = F.when(F.expr("try_parse_json(value) is not null"), F.col("value")).otherwise(F.raise_error(odd))
-        rows = spark.read.text(path).where("length(trim(value)) > 0")
+        rows = lines.text(spark, path).where("length(trim(value)) > 0")
         return rows.select(F.lit(None).cast("binary").alias("key"), valid.cast("binary").alias("value"))
     frame = spark.table(path) if form == "table" else spark.read.parquet(path)
     if "value" not in frame.columns:
@@ -53,14 +52,14 @@ def source(spark: Any, path: str, form: str) -> Any:
 
 
 def name_of(path: str, form: str, topic: str) -> str:
-    """The name of a load that was given none: the same files into the same topic are the same load."""
+    """The default name of a load: the same path, format and topic are the same load."""
     return "load-" + hashlib.sha256(json.dumps([path, form, topic]).encode()).hexdigest()[:16]
 
 
 def load(rows: Any, topic: str, name: str, options: Mapping[str, str]) -> Loaded:
-    """Write the rows, all or none, unless it was done under this name before.
+    """Write the rows, all or none, unless a load with this name was done before.
 
-    ``options`` are those of the sink, ``url`` among them.
+    ``options`` are those of the sink, with ``url``.
     """
     started = time.monotonic()
     seen = Observation(f"load {name} {time.monotonic_ns()}")
@@ -76,10 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Load files or a table into a topic, exactly once.")
     parser.add_argument("path", help="file, folder, or name of a table")
     parser.add_argument("topic")
-    parser.add_argument("--url", required=True, help="base URL of a node, or of several between commas")
+    parser.add_argument("--url", required=True, help="base URL of a node, or several separated by commas")
     parser.add_argument("--format", choices=FORMATS, default="text")
-    parser.add_argument("--name", help="of this load; by default made of path, format and topic")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the sink")
+    parser.add_argument("--name", help="name of this load; by default made of path, format and topic")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the sink")
     given = parser.parse_args(arguments)
     spark = session("stockade load")
     options = {"url": given.url, **dict(each.split("=", 1) for each in given.option)}

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ..source import StockadeSource
+from ..data_source import StockadeSource
 
 LOCAL = {
     "spark.ui.enabled": "false",
@@ -17,14 +17,14 @@ LOCAL = {
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.log.level": "ERROR",
 }
-"""Settings of a local session. Under spark-submit what was submitted holds."""
+"""Settings of a local session. Under spark-submit the submitted settings hold."""
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 PARTITIONS_PER_CORE = 4
-"""Of a shuffle under spark-submit, unless it was told how many: Spark's own 200 are for data of another size."""
+"""Partitions of a shuffle under spark-submit, unless they are set: Spark's default of 200 suits larger data."""
 
 
 def session(name: str, cores: int | None = None) -> Any:
-    """A session that runs already, or one that spark-submit describes, or a local one on ``cores`` (None: all)."""
+    """The active session, the one that spark-submit describes, or a new local one on ``cores`` (None: all)."""
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
@@ -36,8 +36,8 @@ def session(name: str, cores: int | None = None) -> Any:
 
 
 def _submitted(spark: Any) -> Any:
-    """Spark does not look for data sources in what --py-files brought, and the process that plans a stream's batches
-    does not get those files: both are told where this package is.
+    """Register the data source and set PYTHONPATH: Spark does not look for data sources in --py-files, and the process
+    that plans a stream's batches does not get these files.
     """
     spark.sparkContext.environment["PYTHONPATH"] = _home()
     spark.dataSource.register(StockadeSource)
@@ -48,12 +48,12 @@ def _submitted(spark: Any) -> Any:
 
 
 def _home() -> str:
-    """Where this package is imported from: a folder, or ``stockade.zip``."""
+    """The folder, or ``stockade.zip``, from which this package is imported."""
     return str(Path(__file__).absolute().parents[3])
 
 
 def _let_workers_find_us() -> None:
-    """Python workers of a local session are this Python, and see this package."""
+    """Let the Python workers of a local session run this Python and find this package."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -1,38 +1,40 @@
-"""Makes what tasks have staged part of the log, exactly once, whoever dies over it.
+"""Commits the stages of a batch exactly once, even if drivers crash at any moment.
 
-The decision which stages a batch is made of is one record of the sink's control partition, appended on condition that
-nothing was appended since its writer read it. Everything after that follows from the record: whoever comes next does
-the same, and a stage that is in the log already is not appended again. docs/spark-sink.md argues why that is enough.
+The decision which stages a batch has is one record of the sink's control partition, appended on condition that nothing
+was appended since its writer read the partition. All later steps follow from this record: the next driver repeats them,
+and the partition does not append a stage twice. docs/spark-sink.md argues why that is enough.
 
-Free of Spark. Every call of the store may have happened, or not, when this dies; nothing is kept in between.
+Without Spark. When the driver crashes, each call of the store may or may not have taken effect; the committer itself
+has no state that must survive.
 """
 
 from collections.abc import Iterable, Sequence, Set
 from itertools import groupby
 
-from ...client.blocking_writer import Pair
+from ...client.blocking.writer import Pair
 from ...partition.errors import InvalidProducerEpoch, NotFound, ProducerFenced, UnknownTopicOrPartition
+from ...partition.internal_names import INTERNAL_TOPIC_PREFIX
 from .history import History, Manifest, Piece, done_record, history, manifest_record, run_record
 from .store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, StageLost, Store
 
 CONTROL_CONFIG = {"max_batch_bytes": 16 * 1024 * 1024}
 TRIM_EVERY = 100
-"""Records of the control partition beyond which the old ones are dropped."""
+"""When the control partition has more records than this, the old ones are trimmed."""
 _SEQUENCES = 1 << 31
 
 
 def control_topic(sink: str) -> str:
-    """The topic whose one partition has a sink's decisions."""
-    return f"stockade-sink.{sink}"
+    """The topic whose only partition has a sink's decisions."""
+    return f"{INTERNAL_TOPIC_PREFIX}{sink}"
 
 
 def stage_prefix(sink: str) -> str:
-    """With what the names of a sink's stages begin."""
+    """The prefix of the names of a sink's stages."""
     return f"{sink}~"
 
 
 class SinkCommitter:
-    """Commits batches of one run of one query. ``takeover``: even if the sink belongs to another query."""
+    """Commits batches of one run of one query. ``takeover``: also if the sink belongs to another query."""
 
     def __init__(self, store: Store, sink: str, query: str, run: str, *, takeover: bool = False) -> None:
         self._store = store
@@ -42,7 +44,8 @@ class SinkCommitter:
         self._is_new = False
 
     def commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
-        """Have batch ``batch`` in the log, in the form in which it was decided first: False if that is not ``pieces``.
+        """Commit a batch in the form in which it was first decided. Returns False if these are other pieces than
+        ``pieces``.
 
         Raises SinkRefused, StageLost, DecidedStageLost.
         """
@@ -68,9 +71,9 @@ class SinkCommitter:
         return now.manifest == wanted
 
     def _enter(self, topics: Set[str]) -> Pair:
-        """Be the present run: from now on every older one is refused. A run that was replaced does not get here.
+        """Become the present run: every partition refuses older ones from now on. Raises RunRetired for a replaced run.
 
-        Whoever comes next knows from then on in which topics this one may have left stages.
+        The record that announces this run has the topics in which it may leave stages, for later runs.
         """
         now = self._first_look()
         pair = self._store.init_producer(f"spark-sink:{self._sink}", self._run)
@@ -88,7 +91,7 @@ class SinkCommitter:
             return self._read()
 
     def _read(self) -> History:
-        """The sink's history, if this run may go on with it."""
+        """The sink's history. Raises RunRetired, OtherQuery if this run must not continue it."""
         now = history(*self._store.read(self._control, 0))
         if self._run in now.retired:
             raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}")
@@ -100,11 +103,11 @@ class SinkCommitter:
         return now
 
     def _append(self, now: History, record: bytes) -> None:
-        """Append behind what was read, or not at all: the next look tells."""
+        """Append after the records that were read, or not at all; the next read shows which."""
         self._store.append_at(self._control, 0, record, now.end)
 
     def _decided(self, now: History, batch: int) -> Manifest | None:
-        """The decision on a batch. One on a later batch means that the checkpoint is older than the sink."""
+        """The decision on a batch, None if there is none. Raises CheckpointWentBack if a later batch was decided."""
         decided = now.manifest
         if decided is None or decided.query != self._query or decided.batch < batch:
             return None
@@ -116,7 +119,7 @@ class SinkCommitter:
         return decided
 
     def _keep(self, pieces: Sequence[Piece], pair: Pair) -> None:
-        """Nothing may expire once it can be decided on."""
+        """Mark the stages as kept: after a decision they must not expire."""
         for (topic, partition), names in _by_partition(pieces):
             try:
                 self._store.keep_stages(topic, partition, names, pair)
@@ -124,7 +127,7 @@ class SinkCommitter:
                 raise StageLost(f"{topic}/{partition}: {refusal.detail}; it was staged too long ago") from refusal
 
     def _decide(self, wanted: Manifest) -> History:
-        """Decide on a batch, unless somebody has."""
+        """Decide on a batch, unless another driver has."""
         while True:
             now = self._read()
             if now.run != self._run:
@@ -134,7 +137,7 @@ class SinkCommitter:
             self._append(now, manifest_record(now, wanted))
 
     def _finish(self, now: History, pair: Pair) -> None:
-        """Carry out the last decision, if that is not done."""
+        """Carry out the last decision, unless it is done."""
         if now.manifest is None or now.done:
             return
         try:
@@ -147,7 +150,7 @@ class SinkCommitter:
             self._store.trim(self._control, 0, now.decided_at)
 
     def _roll(self, manifest: Manifest, pair: Pair) -> None:
-        """Append every stage, in order. This run alone may, so its own sequence numbers are the ones that come next."""
+        """Append every stage, in order. Only this run may append, so its own sequence numbers are next."""
         sequences = self._store.next_sequences(pair)
         for piece in manifest.pieces:
             place = piece.topic, piece.partition
@@ -155,13 +158,13 @@ class SinkCommitter:
             if self._store.append_stage(*place, piece.stage, pair, sequence):
                 sequences[place] = (sequence + piece.records) % _SEQUENCES
                 continue
-            # By this run or an earlier one: only the cluster knows which numbers that used up.
+            # This run or an earlier one has appended it: only the cluster knows the sequence numbers used.
             if not any(seen.appended for seen in self._store.stages(*place, piece.stage) if seen.name == piece.stage):
                 raise NotFound(f"{piece.stage} was a duplicate, and is gone", what="stage")
             sequences = self._store.next_sequences(pair)
 
     def _explain(self, before: History, refusal: NotFound) -> None:
-        """A decided stage is not there: either somebody finished the decision, or its rows are lost."""
+        """A decided stage is gone: another driver has finished the decision, or its rows are lost."""
         now = self._read()
         if (now.decided_at, now.done) == (before.decided_at, False):
             raise DecidedStageLost(f"sink {self._sink}: {refusal.detail}, and its rows are not in the log") from refusal
@@ -169,7 +172,7 @@ class SinkCommitter:
             raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}") from refusal
 
     def _mark_done(self, decided: History) -> None:
-        """Say that the decision is carried out, unless somebody has, or has even decided again."""
+        """Record that the decision is carried out, unless another driver has, or has decided again."""
         assert decided.manifest is not None
         now = self._read()
         while now.decided_at == decided.decided_at and not now.done:
@@ -181,7 +184,7 @@ class SinkCommitter:
             self._store.delete_stages(topic, partition, names, pair)
 
     def _sweep(self, own: Sequence[Piece], now: History, pair: Pair) -> None:
-        """Delete what an earlier run kept and did not decide on, or did not delete. Nothing is undecided now."""
+        """Delete kept stages that earlier runs left. Every decision is carried out by now."""
         mine = {piece.stage for piece in own}
         for topic in now.topics:
             for partition in range(self._partitions(topic)):
@@ -205,7 +208,7 @@ def _by_partition(pieces: Iterable[Piece]) -> list[tuple[tuple[str, int], list[s
 
 
 def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:
-    """Append stages without a decision: if this dies over it, some of them are in the log, and nobody adds the rest."""
+    """Append stages without a decision: after a crash some may be in the log, and the rest are not appended."""
     pair = store.init_producer(None, nonce)
     sequences: dict[tuple[str, int], int] = {}
     for topic, partition, stage, records in pieces:

@@ -1,6 +1,7 @@
-"""What a sink has decided: the records of its control partition, and what they add up to. Pure, free of Spark.
+"""The history of a sink: the records of its control partition, and the state that they add up to. Pure, without Spark.
 
-Each record is appended only behind everything its writer has read, so the records are one history, whoever wrote them.
+A record is appended only directly after the last one that its writer has read, so the records of all drivers are one
+history.
 """
 
 import json
@@ -9,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 RUNS_REMEMBERED = 100
-"""Runs that were replaced, and are refused by name."""
+"""Replaced runs that the history remembers, to refuse them."""
 
 
 class Piece(NamedTuple):
-    """A stage as a task made it: ``records`` rows for one partition of a topic."""
+    """A stage of a task: ``records`` rows for one partition of a topic."""
 
     topic: str
     partition: int
@@ -23,7 +24,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What batch ``batch`` of ``query`` is made of, in this order. Written once, and never changed."""
+    """The stages of batch ``batch`` of ``query``, in order. Written once, never changed."""
 
     query: str
     batch: int
@@ -32,8 +33,8 @@ class Manifest:
 
 @dataclass(frozen=True)
 class History:
-    """The sum of the records. ``query`` and ``run`` are who announced itself last, ``retired`` whom it replaced.
-    ``topics`` are all that stages of the sink may be in.
+    """The state after all records. ``query`` and ``run`` announced themselves last; ``retired`` are the replaced runs.
+    Stages of the sink may be in any of ``topics``.
 
     ``manifest`` is the last decision, at offset ``decided_at``; ``done``: all of it is in the log. ``end`` is where the
     next record goes, ``start`` the first one kept.
@@ -50,7 +51,7 @@ class History:
     end: int = 0
 
     def and_record(self, offset: int, value: bytes) -> "History":
-        """With one more record."""
+        """The state after one more record."""
         record = json.loads(value)
         after = replace(self, end=offset + 1)
         if record["kind"] == "done":
@@ -65,7 +66,7 @@ class History:
 
 
 def history(records: Iterable[tuple[int, bytes]], end: int) -> History:
-    """The sum of all records of a control partition that ends at ``end``."""
+    """The state after all records of a control partition whose log end is ``end``."""
     summed: History | None = None
     for offset, value in records:
         summed = (summed or History(start=offset)).and_record(offset, value)

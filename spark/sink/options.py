@@ -1,29 +1,29 @@
-"""The options of a write. Pure, and free of Spark."""
+"""The options of a write. Pure, without Spark."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ...client.access import Access
-from ..options import OptionsError, _access, _flag, _Given, _urls
+from ...client.config import Credentials
+from ..options import GivenOptions, OptionsError, credentials, flag, urls
 
 NAMES = ("url", "authToken", "tlsCa", "tlsCertificate", "tlsKey", "topic", "sink", "takeover", "delivery")
 OF_SPARK = ("checkpointlocation", "path", "queryname")
-"""Options that Spark hands on and that mean nothing here."""
+"""Options that Spark passes on; the sink ignores them."""
 _SINK = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Where to write, and on what terms. docs/spark.md has the table of options.
+    """The options of a write. docs/spark-sink.md has their table.
 
-    ``topic`` None: each row names its own. ``sink`` None: a streaming query is its own, a batch has none.
+    ``topic`` None: each row names its topic. ``sink`` None: a stream has its query's id as sink, a batch has no sink.
     """
 
     urls: tuple[str, ...]
-    access: Access
+    access: Credentials
     topic: str | None
     sink: str | None
     takeover: bool
@@ -32,16 +32,14 @@ class WriteOptions:
 
 def parse_write_options(options: Mapping[str, str], mode: Literal["batch", "stream"]) -> WriteOptions:
     """Raises OptionsError with every fault at once; an unknown option is one."""
-    given = _Given({name: value for name, value in options.items() if name.lower() not in OF_SPARK})
-    known = {name.lower() for name in NAMES}
-    unknown = sorted({name.lower() for name in options} - known - set(OF_SPARK))
-    given.faults += [f"unknown option {name} of a write; known are {', '.join(NAMES)}" for name in unknown]
+    given = GivenOptions({name: value for name, value in options.items() if name.lower() not in OF_SPARK})
+    given.refuse_unknown(NAMES, "write")
     parsed = WriteOptions(
-        urls=given.take(_urls, "url", ""),
-        access=_access(given),
+        urls=given.take(urls, "url", ""),
+        access=credentials(given),
         topic=given.take(_topic, "topic", None),
         sink=given.take(_sink, "sink", None),
-        takeover=given.take(_flag, "takeover", "false"),
+        takeover=given.take(flag, "takeover", "false"),
         is_exactly_once=given.take(_delivery, "delivery", "exactly-once"),
     )
     if not parsed.is_exactly_once and parsed.sink is not None:

@@ -1,7 +1,7 @@
-"""Rows of Spark as batches of topics: which columns mean what, and which partition each row goes to. Free of Spark.
+"""Rows of Spark as batches of topics: which columns mean what, and which partition each row goes to. Without Spark.
 
 Columns are those of Spark's Kafka connector: ``value``, and if they are there ``key``, ``headers``, ``topic``,
-``partition``, and ``timestamp``; others are passed over.
+``partition``, and ``timestamp``; other columns are ignored.
 """
 
 import time
@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
         pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-"""As partition.records has it, which needs more than pyarrow."""
+"""The same as in partition.records, which needs more than pyarrow."""
 
 
 class Group(NamedTuple):
@@ -37,8 +37,8 @@ class RowsRefused(ValueError):
 
 
 class Router:
-    """Shares rows out. ``partitions_of`` tells how many partitions a topic has; ``first`` is where rows without a key
-    go first: each batch of them goes to one partition, and the next batch to the next one.
+    """Chooses a partition for each row. ``partitions_of`` returns how many partitions a topic has. Rows without a key
+    of the first batch go to partition ``first``, those of the next batch to the next partition.
     """
 
     def __init__(self, topic: str | None, partitions_of: Callable[[str], int], first: int) -> None:
@@ -56,7 +56,7 @@ class Router:
         self._next += 1
 
     def _topics(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array | None]]:
-        """Topics, and the places of their rows; None: all rows."""
+        """Topics, each with the indexes of its rows; None means all rows."""
         if self._topic is not None:
             yield self._topic, None
             return
@@ -64,7 +64,7 @@ class Router:
         if names is None or names.null_count:
             raise RowsRefused("every row needs a topic: give the option topic, or a column topic without nulls")
         for name in pc.unique(names).to_pylist():
-            yield name, _places(pc.equal(names, name))
+            yield name, _indexes(pc.equal(names, name))
 
     def _of_topic(self, topic: str, rows: pa.RecordBatch, wanted: pa.Array | None) -> Iterator[Group]:
         count = self._partitions_of(topic)
@@ -74,10 +74,10 @@ class Router:
         for partition in sorted(pc.unique(targets).to_pylist()):
             if not 0 <= partition < count:
                 raise RowsRefused(f"topic {topic} has partitions 0 to {count - 1}, and a row names {partition}")
-            yield Group(topic, partition, _taken(rows, _places(pc.equal(targets, partition))))
+            yield Group(topic, partition, _taken(rows, _indexes(pc.equal(targets, partition))))
 
     def _targets(self, keys: pa.Array, count: int) -> pa.Array:
-        """Each row's partition, as its key says: as the server, and every client, have it."""
+        """The partition of each row by its key, with the same hash as the server and every client."""
         default = pa.scalar(self._next % count, pa.int32())
         if keys.null_count == len(keys) or count == 1:
             return pa.repeat(default, len(keys))
@@ -115,8 +115,8 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     return batch.column(name) if name in batch.schema.names else None
 
 
-def _places(mask: pa.Array) -> pa.Array | None:
-    """Where it is true; None: everywhere."""
+def _indexes(mask: pa.Array) -> pa.Array | None:
+    """The indexes where it is true; None if it is true everywhere."""
     return None if pc.all(mask).as_py() else pc.indices_nonzero(mask)
 
 

@@ -1,6 +1,6 @@
-"""What a task does with its rows: gathers them by partition, and hands them over piece by piece. Free of Spark.
+"""What a task does with its rows: gathers them by partition, and stages or appends them piece by piece. Without Spark.
 
-Holds at most one piece for each partition that it meets.
+It holds at most one piece for each partition.
 """
 
 import uuid
@@ -9,27 +9,27 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ...client.blocking_writer import BlockingWriter, Pair
+from ...client.blocking.writer import BlockingWriter, Pair
 from .history import Piece
 from .rows import Group, Router, stream
 
 ROWS_MAX = 50_000
 _FILL = 0.9
-"""How much of max_batch_bytes a piece is filled with; what Arrow adds must fit too."""
+"""The share of max_batch_bytes that rows fill; the rest is for what Arrow adds."""
 
-Hand = Callable[[str, int, pa.RecordBatch], None]
-"""Hands the rows of one piece over, for a topic's partition."""
+WritePiece = Callable[[str, int, pa.RecordBatch], None]
+"""Stages or appends the rows of one piece to a partition of a topic."""
 
 
 class Shape(NamedTuple):
-    """What must be known of a topic."""
+    """The facts about a topic that a task needs."""
 
     partitions: int
     batch_bytes_max: int
 
 
 class Topics:
-    """Shapes of topics, asked for once."""
+    """Caches the shapes of topics."""
 
     def __init__(self, writer: BlockingWriter) -> None:
         self._writer = writer
@@ -43,15 +43,15 @@ class Topics:
 
 
 class Gatherer:
-    """Gathers rows until they are a piece."""
+    """Gathers rows into pieces."""
 
-    def __init__(self, topics: Topics, hand: Hand) -> None:
+    def __init__(self, topics: Topics, write: WritePiece) -> None:
         self._topics = topics
-        self._hand = hand
+        self._write = write
         self._rows: dict[tuple[str, int], list[pa.RecordBatch]] = {}
 
     def add(self, group: Group) -> None:
-        """Add rows of one partition; hand over what is full."""
+        """Add rows of one partition; write pieces that are full."""
         place = group.topic, group.partition
         room = int(self._topics.shape(group.topic).batch_bytes_max * _FILL)
         for rows in _cut(group.rows, room):
@@ -64,14 +64,14 @@ class Gatherer:
             self._rows.setdefault(place, []).append(rows)
 
     def finish(self) -> None:
-        """Hand over the rest."""
+        """Write the remaining rows."""
         for place in sorted(self._rows):
             self._flush(place)
 
     def _flush(self, place: tuple[str, int]) -> None:
         rows = self._rows.pop(place, [])
         if rows:
-            self._hand(*place, pa.concat_batches(rows))
+            self._write(*place, pa.concat_batches(rows))
 
 
 def gather(batches: Iterable[pa.RecordBatch], router: Router, gatherer: Gatherer) -> None:
@@ -85,16 +85,16 @@ def gather(batches: Iterable[pa.RecordBatch], router: Router, gatherer: Gatherer
 def stage_rows(
     batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, prefix: str, task: int
 ) -> tuple[Piece, ...]:
-    """Stage rows; what they became, in order. No two attempts of a task meet: the names are new each time."""
+    """Stage rows; return the pieces, in order. Each attempt of a task uses new names, so attempts never collide."""
     pieces: list[Piece] = []
     attempt = uuid.uuid4().hex
 
-    def hand(name: str, partition: int, rows: pa.RecordBatch) -> None:
+    def write(name: str, partition: int, rows: pa.RecordBatch) -> None:
         stage = f"{prefix}{task}~{attempt}~{len(pieces)}"
         writer.put_stage(name, partition, stage, stream(rows))
         pieces.append(Piece(name, partition, stage, len(rows)))
 
-    _gather(batches, writer, topic, task, hand)
+    _gather(batches, writer, topic, task, write)
     return tuple(pieces)
 
 
@@ -103,22 +103,22 @@ def append_rows(batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic
     sequences: dict[tuple[str, int], int] = {}
     pair: list[Pair] = []
 
-    def hand(name: str, partition: int, rows: pa.RecordBatch) -> None:
+    def write(name: str, partition: int, rows: pa.RecordBatch) -> None:
         if not pair:
             pair.append(writer.init_producer(None, uuid.uuid4().hex))
         sequence = sequences.get((name, partition), 0)
         writer.append(name, partition, stream(rows), pair[0], sequence)
         sequences[name, partition] = (sequence + len(rows)) % (1 << 31)
 
-    _gather(batches, writer, topic, task, hand)
+    _gather(batches, writer, topic, task, write)
 
 
 def _gather(
-    batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, task: int, hand: Hand
+    batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, task: int, write: WritePiece
 ) -> None:
     topics = Topics(writer)
     router = Router(topic, lambda name: topics.shape(name).partitions, task)
-    gather(batches, router, Gatherer(topics, hand))
+    gather(batches, router, Gatherer(topics, write))
 
 
 def _cut(rows: pa.RecordBatch, room: int) -> Iterator[pa.RecordBatch]:

@@ -1,13 +1,13 @@
-"""What the committer needs of a cluster, and its refusals. Free of Spark and of any library."""
+"""The interface between the committer and a cluster, and the committer's refusals. Without Spark or any library."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ...client.blocking_writer import Pair, StageSeen
+from ...client.blocking.writer import Pair, StageSeen
 
 
 class SinkRefused(Exception):
-    """This driver must not go on: somebody else may, or the checkpoint is not the one that it was."""
+    """This driver must not go on: another driver took over, or its checkpoint is not the latest."""
 
 
 class RunRetired(SinkRefused):
@@ -15,26 +15,26 @@ class RunRetired(SinkRefused):
 
 
 class OtherQuery(SinkRefused):
-    """The sink belongs to another query: a new checkpoint, or a name that is used twice."""
+    """The sink belongs to another query: the checkpoint is new, or the name is used twice."""
 
 
 class CheckpointWentBack(SinkRefused):
-    """The checkpoint wants to write a batch again that the sink has left behind."""
+    """The checkpoint is older than the sink: a batch comes again after a later one was decided."""
 
 
 class StageLost(Exception):
-    """A stage is gone before it was decided: the batch has to be computed anew, which a restart does."""
+    """A stage is gone before it was decided. A restart computes the batch again."""
 
 
 class DecidedStageLost(Exception):
-    """A stage is gone that was decided on: somebody deleted it. Its rows are lost."""
+    """A decided stage was deleted. Its rows are lost."""
 
 
 class Store(Protocol):
-    """client.blocking_writer.BlockingWriter, or a model of it."""
+    """client.blocking.writer.BlockingWriter, or a model of it."""
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
-        """Create a topic, or find it."""
+        """Create a topic, unless it exists."""
         ...
 
     def shape(self, name: str) -> tuple[int, int]:
@@ -50,7 +50,7 @@ class Store(Protocol):
         ...
 
     def stages(self, topic: str, partition: int, prefix: str) -> list[StageSeen]:
-        """Stages whose names begin so."""
+        """Stages whose names begin with ``prefix``."""
         ...
 
     def keep_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:

@@ -1,7 +1,7 @@
 """``writeStream.format("stockade")`` and ``write.format("stockade")``: what Spark calls, in tasks and on the driver.
 
-Spark runs ``write`` in a task and ``commit`` in a process of the driver's, each with a copy of the writer; what they
-have to tell each other goes with the commit messages.
+Spark runs ``write`` in a task and ``commit`` in a process of the driver's, each with a copy of the writer; they
+communicate by commit messages.
 """
 
 import uuid
@@ -18,7 +18,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ...client.blocking_writer import BlockingWriter
+from ...client.blocking.reader import BlockingClient
+from ...client.blocking.writer import BlockingWriter
 from .committer import SinkCommitter, append_all, stage_prefix
 from .history import Piece
 from .options import WriteOptions, parse_write_options
@@ -31,7 +32,7 @@ _NAMED_BATCH = "batch"
 
 @dataclass
 class Staged(WriterCommitMessage):  # type: ignore[misc]
-    """What a task has staged; ``query`` and ``run`` tell the driver who it is."""
+    """The pieces that a task has staged, and the query and run to which they belong."""
 
     query: str
     run: str
@@ -58,7 +59,7 @@ class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             return Staged(query, run, task, stage_rows(iterator, writer, self._options.topic, prefix, task))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Decide what the batch is made of, unless that was decided before, and carry it out."""
+        """Decide on the stages of the batch, unless that was done before, and carry the decision out."""
         staged = _in_order(messages)
         if not staged or not self._options.is_exactly_once:
             return
@@ -68,11 +69,11 @@ class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             committer.commit(batchId, _pieces(staged))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Decides nothing: the batch may have been decided already, and if not, it comes again. Stages expire."""
+        """Does nothing: the batch may be decided already; if not, it comes again. Its stages expire."""
 
 
 class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Writes one batch; under the name of a sink exactly once, however often it is run."""
+    """Writes one batch; with a sink's name exactly once, however often it runs."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -90,7 +91,7 @@ class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
             return Staged(_NAMED_BATCH, self._job, task, pieces)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make it part of the topics."""
+        """Append the staged rows to their topics."""
         pieces = _pieces(_in_order(messages))
         if not self._options.is_exactly_once:
             return
@@ -101,22 +102,27 @@ class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 SinkCommitter(writer, self._options.sink, _NAMED_BATCH, self._job).commit(0, pieces)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Decides nothing. Stages expire."""
+        """Does nothing: the stages expire."""
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StockadeStreamWriter:
-    """A writer of one streaming query. Raises OptionsError, and ValueError for a schema that cannot be written."""
+    """A writer of one streaming query. Raises OptionsError, and ValueError for a schema that cannot be written.
+
+    Spark asks for one for each micro-batch, so this does not connect: a running stream waits for its cluster.
+    """
     parsed = parse_write_options(options, "stream")
     _check_schema(parsed, schema)
     return StockadeStreamWriter(parsed)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StockadeBatchWriter:
-    """A writer of one batch. Raises as stream_writer."""
+    """A writer of one batch. Raises as stream_writer, and ClusterUnreachable."""
     if overwrite:
         raise ValueError('a topic cannot be overwritten: use mode("append")')
     parsed = parse_write_options(options, "batch")
     _check_schema(parsed, schema)
+    with closing(BlockingClient(parsed.urls, parsed.access)) as client:
+        client.connect()
     return StockadeBatchWriter(parsed)
 
 

@@ -1,7 +1,7 @@
-"""Filters that make a read shorter: on topic, partition, offset and timestamp. Pure, and free of Spark.
+"""Filters on topic, partition, offset and timestamp that shorten a read. Without Spark.
 
-A filter is taken over only when what remains to be read is exactly what it lets through. Times may come in any order in
-a log, so a lower bound of them moves the start, and Spark still has to look at every row.
+The source accepts a filter only if the shortened read returns exactly the rows that pass it. Timestamps may be in any
+order in a log, so a lower bound only moves the start, and Spark still applies the filter to every row.
 """
 
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from .ranges import Range
+from .planning.ranges import Range
 
 
 @dataclass
-class Narrowed:
-    """What the filters leave: None means everything. ``offsets`` is half-open; ``since_ms`` is Unix time."""
+class AcceptedFilters:
+    """The ranges that the accepted filters leave; None means all. Offsets are half-open; ``since_ms`` is Unix time."""
 
     topics: set[str] | None = None
     partitions: set[int] | None = None
@@ -23,7 +23,7 @@ class Narrowed:
     since_ms: int | None = None
 
     def take(self, kind: str, column: tuple[str, ...], value: Any) -> bool:
-        """Take a filter of a kind (the name of Spark's class) over; whether Spark need not apply it any more."""
+        """Accept a filter; ``kind`` is the name of Spark's class. Returns False if Spark must still apply it."""
         if value is None or value == ():
             return False
         match kind, column:
@@ -41,7 +41,7 @@ class Narrowed:
         return True
 
     def cut(self, ranges: Iterable[Range]) -> list[Range]:
-        """What of the ranges can pass, times aside."""
+        """The parts of the ranges that pass, without regard to time."""
         kept = []
         for each in ranges:
             if self.topics is not None and each.topic not in self.topics:
@@ -69,6 +69,6 @@ def _both(known: set[Any] | None, more: set[Any]) -> set[Any]:
 
 
 def _milliseconds(moment: datetime) -> int:
-    """Rounded down, and one less: a bound that is a little too low costs nothing. Without a zone it is UTC."""
+    """Milliseconds, rounded down, minus 1: a lower bound may be too low. A time without zone is UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000) - 1

@@ -1,4 +1,4 @@
-"""Topics as a stream: what Spark asks of a source of micro-batches, answered by progress.py."""
+"""Topics as a stream of micro-batches; progress.py decides which records each has."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -10,24 +10,28 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from . import progress
-from .options import ReadOptions
-from .ranges import Topics, available, split
+from ...client.blocking.reader import BlockingClient
+from ..options import short
+from .planning import progress
+from .planning.options import ReadOptions
+from .planning.ranges import Topics, available, split
 from .tasks import client_of, read_task, tasks_of
 from .topics import Found, look, starts
 
 
 class StockadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Offsets are progress.Progress. The reader that plans lives on the driver; a copy without state reads."""
+    """Spark's offsets are progress.Progress. One reader plans on the driver; copies without state read."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._target: Topics | None = None
+        self._was_connected = False
 
+    @short
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins."""
-        with closing(client_of(self._options)) as client:
+        """The first offsets of a query without a checkpoint."""
+        with closing(self._client()) as client:
             seen = look(client, self._options.selection).seen
             return progress.beginning(starts(client, self._options, seen), seen)
 
@@ -37,21 +41,21 @@ class StockadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is the end, also of partitions and topics that come later."""
+        """Make the present log ends the end of the query; it ignores later partitions and topics."""
         self._target = self._look().seen
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next micro-batch; ``start`` when there is nothing to read."""
+        """The end of the next micro-batch; ``start`` if there is nothing to read."""
         seen = self._target if self._target is not None else self._look().seen
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return progress.advance(start, seen, rows_max, fail=self._options.fail_on_data_loss)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The logs' ends, for the query's progress."""
+        """The log ends, for the query's progress."""
         return progress.ends(self._look().seen)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The same for the same offsets, however often they are read, while the logs have the records."""
+        """The tasks between two offsets: the same each time, while the logs have the records."""
         ranges = progress.ranges(start, end)
         if not ranges:
             return []
@@ -65,6 +69,17 @@ class StockadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(partition.value, self._options, to_arrow_schema(self._schema, timezone="UTC"))
 
     def _look(self) -> Found:
-        """A topic that is missing is data loss, which progress.py and ranges.py judge."""
-        with closing(client_of(self._options)) as client:
+        """The topics now; progress.py and ranges.py treat a missing one as data loss."""
+        with closing(self._client()) as client:
             return look(client, self._options.selection, must_exist=False)
+
+    def _client(self) -> BlockingClient:
+        """A client. Raises ClusterUnreachable soon if the query begins without a cluster.
+
+        Later clients of the query wait for ``delivery_timeout_ms``.
+        """
+        client = client_of(self._options)
+        if not self._was_connected:
+            client.connect()
+            self._was_connected = True
+        return client

@@ -1,4 +1,4 @@
-"""What a task is given, and how it turns that into rows: the part that runs on executors."""
+"""Tasks: the range that each reads, the nodes that it asks, and how it makes rows. Runs on executors."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -6,30 +6,30 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..client.blocking import BlockingClient
-from ..client.config import BOOTSTRAP_URLS_MAX
-from .columns import ORIGIN_NAMES, rows
-from .fetch import read_range
-from .options import ReadOptions
-from .ranges import Range
+from ...client.blocking.reader import BlockingClient
+from ...client.config import BOOTSTRAP_URLS_MAX
+from .planning.options import ReadOptions
+from .planning.ranges import Range
+from .rows.columns import ORIGIN_NAMES, rows
+from .rows.fetch import read_range
 
 
 class Task(NamedTuple):
-    """Rows to be read, and whom to ask for them, in this order."""
+    """A range to read, and the base URLs of nodes to ask for it, in this order."""
 
     wanted: Range
     nodes: tuple[str, ...]
 
 
 def client_of(options: ReadOptions, nodes: Iterable[str] = ()) -> BlockingClient:
-    """A client that begins with ``nodes``, and otherwise with those of the options."""
+    """A client that starts with ``nodes``, or else with the URLs of the options."""
     return BlockingClient(tuple(nodes) or options.urls, options.access)
 
 
 def tasks_of(
     ranges: Iterable[Range], leaders: Mapping[tuple[str, int], str | None], options: ReadOptions
 ) -> list[Task]:
-    """A task for each range. It asks the leader that holds its records first, then everybody else we know of."""
+    """A task for each range. It asks the partition's leader first, then all other known nodes."""
     made = []
     for wanted in ranges:
         known = [leaders.get((wanted.topic, wanted.partition)), *leaders.values(), *options.urls]

@@ -1,26 +1,25 @@
-"""What a read is about, as the cluster has it now: topics, incarnations, bounds, leaders, offsets of times."""
+"""Asks the cluster about the topics of a read: ids, log bounds, leaders, offsets of timestamps."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ..client.blocking import BlockingClient
-from ..partition.errors import UnknownTopicOrPartition
-from .narrow import Narrowed
-from .options import ReadOptions, Selection
-from .places import EARLIEST, LATEST, Place
-from .ranges import DataLost, Range, Seen, available
+from ...client.blocking.reader import BlockingClient
+from ...partition.errors import UnknownTopicOrPartition
+from .filters import AcceptedFilters
+from .planning.options import EARLIEST, LATEST, OffsetSpec, ReadOptions, Selection
+from .planning.ranges import DataLost, Range, Seen, available
 
 
 class Found(NamedTuple):
-    """What was found: ``seen`` by topic, and ``leaders`` (base URLs) by topic and partition."""
+    """The topics found: ``seen`` by topic, and ``leaders`` (base URLs) by topic and partition."""
 
     seen: dict[str, Seen]
     leaders: dict[tuple[str, int], str | None]
 
 
 def look(client: BlockingClient, selection: Selection, *, must_exist: bool = True) -> Found:
-    """Ask the cluster. Raises UnknownTopicOrPartition if ``must_exist`` and a topic that was named does not."""
+    """Ask the cluster. Raises UnknownTopicOrPartition if ``must_exist`` and a named topic does not exist."""
     seen: dict[str, Seen] = {}
     leaders: dict[tuple[str, int], str | None] = {}
     for name in names(client, selection):
@@ -40,7 +39,7 @@ def look(client: BlockingClient, selection: Selection, *, must_exist: bool = Tru
 
 
 def names(client: BlockingClient, selection: Selection) -> list[str]:
-    """The topics that are meant, ascending."""
+    """The selected topics, ascending."""
     if selection.pattern is None:
         return sorted(selection.topics)
     pattern = re.compile(selection.pattern)
@@ -48,14 +47,14 @@ def names(client: BlockingClient, selection: Selection) -> list[str]:
 
 
 def starts(client: BlockingClient, options: ReadOptions, seen: Mapping[str, Seen]) -> dict[str, dict[int, int]]:
-    """The first offset to be read, by topic and partition. Raises DataLost, ValueError."""
-    _check_strangers(options.starting, seen)
+    """The first offset to read, by topic and partition. Raises DataLost, ValueError."""
+    _check_named(options.starting, seen)
     return {topic: {p: _start(client, options, topic, now, p) for p in now.bounds} for topic, now in seen.items()}
 
 
 def stops(client: BlockingClient, options: ReadOptions, seen: Mapping[str, Seen]) -> dict[str, dict[int, int]]:
-    """The offset behind the last one to be read, by topic and partition."""
-    _check_strangers(options.ending, seen)
+    """The offset after the last one to read, by topic and partition."""
+    _check_named(options.ending, seen)
     return {
         topic: {p: _resolved(client, options.ending, topic, now, p, now.bounds[p][1]) or 0 for p in now.bounds}
         for topic, now in seen.items()
@@ -74,21 +73,21 @@ def _start(client: BlockingClient, options: ReadOptions, topic: str, now: Seen, 
 
 
 def _resolved(
-    client: BlockingClient, place: Place, topic: str, now: Seen, partition: int, late: int | None
+    client: BlockingClient, spec: OffsetSpec, topic: str, now: Seen, partition: int, late: int | None
 ) -> int | None:
-    """The offset of a place; ``late`` when it is a time behind the last record."""
-    number = place.of(topic, partition)
-    if place.by == "timestamp":
+    """The offset that ``spec`` has for a partition; ``late`` if it is a time after the last record."""
+    number = spec.of(topic, partition)
+    if spec.by == "timestamp":
         found = client.offset_at(topic, partition, number, now.topic_id)
         return late if found is None else found
     log_start, log_end = now.bounds[partition]
     return {EARLIEST: log_start, LATEST: log_end}.get(number, number)
 
 
-def _check_strangers(place: Place, seen: Mapping[str, Seen]) -> None:
-    strangers = place.strangers({topic: now.bounds for topic, now in seen.items()})
-    if strangers:
-        raise ValueError(f"{place.option} names {', '.join(strangers)}, which the query does not read")
+def _check_named(spec: OffsetSpec, seen: Mapping[str, Seen]) -> None:
+    unread = spec.unread({topic: now.bounds for topic, now in seen.items()})
+    if unread:
+        raise ValueError(f"{spec.option} names {', '.join(unread)}, which the query does not read")
 
 
 def _check_assigned(name: str, wanted: frozenset[int] | None, count: int) -> None:
@@ -97,8 +96,10 @@ def _check_assigned(name: str, wanted: frozenset[int] | None, count: int) -> Non
         raise UnknownTopicOrPartition(f"assign names {name}/{missing[0]}, and {name} has {count} partitions")
 
 
-def planned(client: BlockingClient, options: ReadOptions, seen: Mapping[str, Seen], narrowed: Narrowed) -> list[Range]:
-    """The records of a batch read, a range a partition that has some. Raises DataLost, ValueError."""
+def planned(
+    client: BlockingClient, options: ReadOptions, seen: Mapping[str, Seen], filters: AcceptedFilters
+) -> list[Range]:
+    """The ranges of a batch read, one for each partition with records. Raises DataLost, ValueError."""
     begin, end = starts(client, options, seen), stops(client, options, seen)
     wanted = [
         Range(topic, p, begin[topic][p], end[topic][p], now.topic_id)
@@ -106,11 +107,11 @@ def planned(client: BlockingClient, options: ReadOptions, seen: Mapping[str, See
         for p in sorted(now.bounds)
     ]
     there = available(wanted, seen, fail=options.fail_on_data_loss)
-    return [each for each in _since(client, narrowed.cut(there), narrowed.since_ms) if each.start < each.end]
+    return [each for each in _since(client, filters.cut(there), filters.since_ms) if each.start < each.end]
 
 
 def _since(client: BlockingClient, ranges: Iterable[Range], since_ms: int | None) -> Iterator[Range]:
-    """Without what lies before the first record of that time: all of it is older."""
+    """Move the start of each range to the first record at or after ``since_ms``: all before it is older."""
     for each in ranges:
         if since_ms is None:
             yield each

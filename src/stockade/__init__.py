@@ -1,7 +1,8 @@
-"""Stockade: a replicated, partitioned log in which one writer at a time is a promise the server keeps.
+"""Stockade: a replicated, partitioned log whose server enforces that a partition has one writer at a time.
 
-The public names of the client. They are imported when first used, so that a command or a Spark worker loads only what
-it needs; nothing of the server is ever imported from here.
+The public names of the client; `stockade.model`, `stockade.errors`, `stockade.sync`, `stockade.otel` and
+`stockade.testing` have the others. Each is imported at its first use, so a command or a Spark worker loads only what it
+needs; none imports the server, except `stockade.testing`.
 """
 
 from importlib import import_module
@@ -10,43 +11,41 @@ from typing import TYPE_CHECKING
 from .partition.version import VERSION
 
 if TYPE_CHECKING:
-    from .client.admin import Client as Client
-    from .client.batches import Receipt as Receipt
-    from .client.batches import Record as Record
-    from .client.blocking import BlockingClient as BlockingClient
-    from .client.config import ClientConfig as ClientConfig
-    from .client.config import InvalidConfig as InvalidConfig
-    from .client.consumer import Consumer as Consumer
-    from .client.delivery import Delivery as Delivery
-    from .client.fencing import Fence as Fence
-    from .client.fencing import Session as Session
-    from .client.outcomes import Failure as Failure
-    from .client.owning import Ownership as Ownership
-    from .client.pieces import ConsumedRecord as ConsumedRecord
-    from .client.pieces import Piece as Piece
-    from .client.producer import Producer as Producer
-    from .client.reading import Reading as Reading
-    from .partition.errors import StockadeError as StockadeError
+    from .client.api.client import Client
+    from .client.api.conditions import Conditions
+    from .client.blocking.reader import BlockingClient
+    from .client.config import ClientConfig, InvalidConfig
+    from .client.consumer.consumer import Consumer
+    from .client.consumer.reader import Reading
+    from .client.consumer.records import ConsumedRecord, Piece
+    from .client.producer.delivery import Delivery
+    from .client.producer.producer import Producer
+    from .client.producer.queue.batch import Receipt, Record
+    from .client.producer.results import Failure
+    from .client.session.held import Ownership
+    from .client.session.session import Fence, Session
+    from .partition.errors import StockadeError
 
 __version__ = VERSION
 
 _HOMES = {
-    "BlockingClient": "client.blocking",
-    "Client": "client.admin",
+    "BlockingClient": "client.blocking.reader",
+    "Client": "client.api.client",
     "ClientConfig": "client.config",
-    "ConsumedRecord": "client.pieces",
-    "Consumer": "client.consumer",
-    "Delivery": "client.delivery",
-    "Failure": "client.outcomes",
-    "Fence": "client.fencing",
+    "Conditions": "client.api.conditions",
+    "ConsumedRecord": "client.consumer.records",
+    "Consumer": "client.consumer.consumer",
+    "Delivery": "client.producer.delivery",
+    "Failure": "client.producer.results",
+    "Fence": "client.session.session",
     "InvalidConfig": "client.config",
-    "Ownership": "client.owning",
-    "Piece": "client.pieces",
-    "Producer": "client.producer",
-    "Reading": "client.reading",
-    "Receipt": "client.batches",
-    "Record": "client.batches",
-    "Session": "client.fencing",
+    "Ownership": "client.session.held",
+    "Piece": "client.consumer.records",
+    "Producer": "client.producer.producer",
+    "Reading": "client.consumer.reader",
+    "Receipt": "client.producer.queue.batch",
+    "Record": "client.producer.queue.batch",
+    "Session": "client.session.session",
     "StockadeError": "partition.errors",
 }
 
@@ -54,6 +53,7 @@ __all__ = [
     "BlockingClient",
     "Client",
     "ClientConfig",
+    "Conditions",
     "ConsumedRecord",
     "Consumer",
     "Delivery",

@@ -1,10 +1,22 @@
-"""Every refusal, to catch: ``from stockade.errors import ProducerFenced``. All are StockadeErrors.
+"""Every refusal of the cluster and the client as an exception: ``from stockade.errors import ProducerFenced``.
 
-What may be done about one is on its class: ``retriable``, ``no_side_effects`` (False: the outcome is unknown).
+All are StockadeErrors, except InvalidConfig, a ValueError. Attributes of the class say what the caller can do:
+``retriable`` (the same request may succeed later), ``no_side_effects`` (False: the outcome is unknown). ``code`` and
+``fields`` are those of the problem document.
 """
 
 from .client.config import InvalidConfig
-from .client.errors import BufferFull, ClientClosed, ClusterUnreachable, UnknownRefusal
+from .client.errors import (
+    BufferFull,
+    ClientClosed,
+    ClientFault,
+    ClusterUnreachable,
+    OtherEventLoop,
+    ProducerAborted,
+    UnknownRefusal,
+    UsedAfterFork,
+)
+from .client.producer.results import ProducerErrors
 from .partition.errors import (
     CorruptMessage,
     FencingTokenRequired,
@@ -18,7 +30,6 @@ from .partition.errors import (
     InvalidProducerIdMapping,
     InvalidRecord,
     InvalidRequest,
-    InvalidTransactionTimeout,
     LeaderNotAvailable,
     MessageTooLarge,
     MethodNotAllowed,
@@ -49,12 +60,13 @@ from .partition.errors import (
 )
 
 __all__ = [
-    "BufferFull", "ClientClosed", "ClusterUnreachable", "CorruptMessage", "FencingTokenRequired", "GenerationFenced",
-    "HeadersTooLarge", "HoldAndWait", "InconsistentTopicId", "InternalError", "InvalidConfig", "InvalidFencingToken",
-    "InvalidProducerEpoch", "InvalidProducerIdMapping", "InvalidRecord", "InvalidRequest", "InvalidTransactionTimeout",
+    "BufferFull", "ClientClosed", "ClientFault", "ClusterUnreachable", "CorruptMessage", "FencingTokenRequired",
+    "GenerationFenced", "HeadersTooLarge", "HoldAndWait", "InconsistentTopicId", "InternalError", "InvalidConfig",
+    "InvalidFencingToken", "InvalidProducerEpoch", "InvalidProducerIdMapping", "InvalidRecord", "InvalidRequest",
     "LeaderNotAvailable", "MessageTooLarge", "MethodNotAllowed", "NotAcceptable", "NotEnoughReplicas", "NotFound",
-    "NotLeaderOrFollower", "NotOwner", "OffsetMismatch", "OffsetOutOfRange", "OutOfOrderSequence", "PermissionDenied",
-    "ProducerBusy", "ProducerFenced", "RequestTimedOut", "SessionExpired", "StageAlreadyExists", "StockadeError",
-    "ThrottlingQuotaExceeded", "TopicAlreadyExists", "TopicSealed", "Unauthenticated", "UnknownProducerId",
-    "UnknownRefusal", "UnknownSession", "UnknownTopicOrPartition", "UnsupportedMediaType", "WaitQueueFull",
+    "NotLeaderOrFollower", "NotOwner", "OffsetMismatch", "OffsetOutOfRange", "OtherEventLoop", "OutOfOrderSequence",
+    "PermissionDenied", "ProducerAborted", "ProducerBusy", "ProducerErrors", "ProducerFenced", "RequestTimedOut",
+    "SessionExpired", "StageAlreadyExists", "StockadeError", "ThrottlingQuotaExceeded", "TopicAlreadyExists",
+    "TopicSealed", "Unauthenticated", "UnknownProducerId", "UnknownRefusal", "UnknownSession",
+    "UnknownTopicOrPartition", "UnsupportedMediaType", "UsedAfterFork", "WaitQueueFull",
 ]  # fmt: skip

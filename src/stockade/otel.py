@@ -1,9 +1,9 @@
 """OpenTelemetry hooks of the client: ``pip install stockade[otel]``.
 
 await otel.send(producer, "orders", b"paid")            # a span that ends with the record's outcome
-producer = Producer(URL, interceptors=[otel.inject])    # or: records just carry the trace in which they are sent
-otel.measure(producer)                                  # counts and durations of what is sent
-with otel.processing(record): ...                       # a span that goes on with the record's trace
+producer = Producer(URL, interceptors=[otel.inject])    # or: each record carries the trace in which it is sent
+otel.measure(producer)                                  # counts records, measures batches
+with otel.processing(record): ...                       # a span that continues the record's trace
 """
 
 from .client.telemetry import inject, measure, processing, send, sent_in

@@ -1,6 +1,6 @@
 """The client for code without an event loop: the names of ``stockade``, blocking."""
 
-from .client.synchronous import Delivery, Fence, Ownership, Producer, Session
-from .client.synchronous_reading import Consumer, GroupReading, Reading
+from .client.blocking.client import Client
+from .client.blocking.facade import Consumer, Delivery, Fence, GroupReading, Ownership, Producer, Reading, Session
 
-__all__ = ["Consumer", "Delivery", "Fence", "GroupReading", "Ownership", "Producer", "Reading", "Session"]
+__all__ = ["Client", "Consumer", "Delivery", "Fence", "GroupReading", "Ownership", "Producer", "Reading", "Session"]

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.chaos.proxies import ProxyServer
+from stockade.chaos.system.proxies import ProxyServer
 
 from .proxied import ProxiedCluster
 

@@ -1,7 +1,7 @@
 """A client process of the tests that holds a slot and writes, one batch after the other, until it is refused for good.
 
 ``python holder.py ORDER``. Prints a line of JSON for whatever it learns. It is stopped and resumed from outside, or at
-a point of its own (partition/switches.py).
+a point of its own (broken_node.py).
 """
 
 import asyncio
@@ -10,14 +10,14 @@ import sys
 
 import msgspec
 
-from stockade.client.admin import Client
+from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
-from stockade.client.fencing import Session
-from stockade.client.model import Mode
 from stockade.client.retry import is_momentary
+from stockade.client.session.session import Session
+from stockade.partition.api.topics import Mode
 from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import StockadeError
-from stockade.partition.records import batch_from_columns
+from stockade.partition.records.batch import batch_from_columns
 
 REFUSALS = 3
 """So often the same batch is tried again after it was refused for good."""

@@ -4,14 +4,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stockade.cli.arena import why_not
-from stockade.partition.switches import CONSENT, CONSENT_VARIABLE, DEFECTS_VARIABLE
+from stockade.cli.chaos_commands.arena import why_not
+
+from .broken_node import program
 
 RUN_TIMEOUT_S = 500
+STOCKADE = (sys.executable, "-m", "stockade")
 
 
 @dataclass(frozen=True)
@@ -65,17 +68,16 @@ def run(mutant: Mutant, folder: Path, *, is_broken: bool) -> Verdict:
         "minutes": mutant.seconds * mutant.rounds / 60,
         "round": mutant.seconds,
     }
-    switches = {DEFECTS_VARIABLE: mutant.defect, CONSENT_VARIABLE: CONSENT} if is_broken else {}
-    return chaos_run(folder, options, switches)
+    return chaos_run(folder, options, program(mutant.defect) if is_broken else STOCKADE)
 
 
-def chaos_run(folder: Path, options: dict[str, Any], environment: dict[str, str]) -> Verdict:
+def chaos_run(folder: Path, options: dict[str, Any], stockade: Sequence[str] = STOCKADE) -> Verdict:
     """`stockade chaos run` with these options; what it says of itself when there is no verdict."""
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
-        [sys.executable, "-m", "stockade", "chaos", "run", *words, "--results", str(folder)],
+        [*stockade, "chaos", "run", *words, "--results", str(folder)],
         cwd=folder.parent,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         timeout=RUN_TIMEOUT_S,

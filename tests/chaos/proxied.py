@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from stockade.chaos.proxies import Mesh, ProxyServer
-from stockade.cli.local_cluster import LocalCluster, LocalNode
+from stockade.chaos.system.proxies import Mesh, ProxyServer
+from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 REQUEST_TIMEOUT_MS = 2_000
 """A node calls the outcome of an append unknown after this time."""

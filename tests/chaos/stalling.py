@@ -11,21 +11,21 @@ from pathlib import Path
 
 import msgspec
 
-from stockade.chaos.evidence import ReplicaLog
-from stockade.chaos.raw import RawNode
-from stockade.chaos.readback import read_back
-from stockade.chaos.waiting import until
-from stockade.chaos.warden import is_stopped
-from stockade.cli.local_cluster import LocalCluster
-from stockade.client.admin import Client
+from stockade.chaos.harness.readback import read_back
+from stockade.chaos.history.evidence import ReplicaLog
+from stockade.chaos.system.raw import RawNode
+from stockade.chaos.system.undo import is_stopped
+from stockade.chaos.system.waiting import until
+from stockade.cli.local_cluster.cluster import LocalCluster
+from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
-from stockade.client.fencing import Session
-from stockade.client.model import Mode
-from stockade.client.transport import Transport
+from stockade.client.session.session import Session
+from stockade.client.transport.http import Transport
+from stockade.partition.api.topics import Mode
 from stockade.partition.commands import Stamp
-from stockade.partition.switches import STOPS_VARIABLE
 
 from . import holder
+from .broken_node import program, stopping
 from .holder import Learnt, Order, write
 
 PATIENCE_S = 90.0
@@ -155,9 +155,9 @@ class Play:
     async def holding(self, name: str, ttl_ms: int) -> AsyncIterator["Holding"]:
         """A client process that holds the slot and writes."""
         order = Order(self.stage.urls, self.topic, name, ttl_ms)
-        environment = os.environ | {STOPS_VARIABLE: str(self.stage.stops), "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
+            *program(stopping(self.stage.stops)),
             holder.__file__,
             msgspec.json.encode(order).decode(),
             stdout=asyncio.subprocess.PIPE,

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from stockade.chaos.checkers import judge
-from stockade.chaos.evidence import Evidence, ReplicaLog
-from stockade.chaos.history import Event, History, operations, record_name
-from stockade.chaos.nodes import ClusterProcesses
-from stockade.chaos.proxies import CutKind
-from stockade.chaos.raw import RawNode
-from stockade.chaos.readback import read_back
-from stockade.chaos.waiting import until
-from stockade.client.admin import Client
+from stockade.chaos.checkers.verdicts import judge
+from stockade.chaos.harness.readback import read_back
+from stockade.chaos.history.evidence import Evidence, ReplicaLog
+from stockade.chaos.history.history import Event, History, operations, record_name
+from stockade.chaos.system.nodes import ClusterProcesses
+from stockade.chaos.system.proxies import CutKind
+from stockade.chaos.system.raw import RawNode
+from stockade.chaos.system.waiting import until
+from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
-from stockade.client.transport import Transport
+from stockade.client.transport.http import Transport
 from stockade.partition.errors import StockadeError
 
 from .proxied import ProxiedCluster

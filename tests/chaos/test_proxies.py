@@ -4,8 +4,9 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from sources import ROOT
 
-from stockade.chaos.proxies import Address, Mesh, ProxyError, ProxyServer
+from stockade.chaos.system.proxies import Address, Mesh, ProxyError, ProxyServer, find_server
 
 pytestmark = pytest.mark.processes
 
@@ -91,5 +92,10 @@ def test_links_within_the_majority_stay_up(server: ProxyServer, target: socket.s
 
 def test_what_the_server_refuses_is_an_error(server: ProxyServer, target: socket.socket) -> None:
     server.create("twice", target.getsockname()[:2])
-    with pytest.raises(ProxyError, match="409"):
+    with pytest.raises(ProxyError, match="already exists"):
         server.create("twice", target.getsockname()[:2])
+
+
+def test_the_server_that_the_tools_set_up_is_found_without_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name, path=None: path and f"{path}/{name}")
+    assert find_server() == ROOT / ".tools" / "bin" / "toxiproxy-server"

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stockade.chaos.disks import LoopDisk, why_not
-from stockade.raft.durable import write_durably
-from stockade.raft.wal import Wal, WalFailed
+from stockade.chaos.system.disks import LoopDisk, why_not
+from stockade.partition.log.fsutil import write_durably
+from stockade.raft.wal.errors import WalFailed
+from stockade.raft.wal.wal import Wal
 
 needs_disks = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 

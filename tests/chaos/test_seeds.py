@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cli.arena import why_not
+from stockade.cli.chaos_commands.arena import why_not
 
 from .mutating import chaos_run
 
@@ -27,5 +27,5 @@ def test_what_is_promised_holds_whatever_strikes(setup: str, tmp_path: Path) -> 
         pytest.skip(reason)
     workloads, faults, seed = RUNS[setup]
     options = {"workload": workloads, "faults": faults, "setup": setup, "seed": seed, "round": SECONDS}
-    verdict = chaos_run(tmp_path / "results", options | {"minutes": SECONDS / 60}, {})
+    verdict = chaos_run(tmp_path / "results", options | {"minutes": SECONDS / 60})
     assert verdict.violations == {} and verdict.operations >= OPERATIONS_MIN, verdict

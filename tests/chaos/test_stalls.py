@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from stockade.chaos.waiting import until
-from stockade.cli.local_cluster import LocalCluster
-from stockade.client.fencing import Session
-from stockade.client.model import AppendAnswer
+from stockade.chaos.system.waiting import until
+from stockade.cli.local_cluster.cluster import LocalCluster
+from stockade.client.session.session import Session
+from stockade.partition.api.records import AppendAnswer
 from stockade.partition.commands import Stamp
 from stockade.partition.errors import ProducerFenced, StockadeError
-from stockade.partition.switches import STOPS_VARIABLE
 
+from .broken_node import program, stopping
 from .holder import Learnt, write
 from .stalling import LONG_TTL_MS, PATIENCE_S, Holding, Play, Stage, assert_certified, assert_true
 
@@ -33,9 +33,8 @@ CONTENDERS = 4
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     stops = tmp_path_factory.mktemp("stops")
-    prefix = ["env", f"{STOPS_VARIABLE}={stops}"]
     data = tmp_path_factory.mktemp("data")
-    with LocalCluster(data, 3, port_base=0, restart=False, prefix=lambda _: prefix) as local:
+    with LocalCluster(data, 3, port_base=0, restart=False, program=program(stopping(stops))) as local:
         yield Stage(local, Path(stops))
 
 

@@ -5,12 +5,12 @@ a reader whose every answer is held against what was acknowledged.
 import asyncio
 from collections.abc import Sequence
 
-from stockade.chaos.history import History
-from stockade.chaos.raw import Page, RawNode
-from stockade.chaos.streams import Stream
-from stockade.chaos.workload import StreamWriter
+from stockade.chaos.history.history import History
+from stockade.chaos.streams.stream import Stream
+from stockade.chaos.streams.writer import StreamWriter
+from stockade.chaos.system.raw import Page, RawNode
 from stockade.client.config import ClientConfig
-from stockade.client.producer import Producer
+from stockade.client.producer.producer import Producer
 from stockade.partition.errors import StockadeError
 
 PAUSE_S = 0.05

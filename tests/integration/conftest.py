@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cli.local_cluster import LocalCluster
+from stockade.cli.local_cluster.cluster import LocalCluster
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import time
 from functools import partial
 from types import TracebackType
 
-from stockade.cli.local_cluster import LocalCluster
+from stockade.cli.local_cluster.cluster import LocalCluster
 
 from .api import Answer, Topic, Writer, call, eventually
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from stockade.cli.local_cluster import ClusterFailed, LocalCluster
-from stockade.cli.local_node import end_of_log
-from stockade.partition.records import SCHEMA
+from stockade.cli.local_cluster.cluster import ClusterFailed, LocalCluster, end_of_log
+from stockade.partition.records.batch import SCHEMA
 
 from .api import ARROW, Topic, Writer, call, eventually, expect
 

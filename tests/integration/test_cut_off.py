@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stockade.cli.local_cluster import LocalCluster, LocalNode
+from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Answer, Topic, Writer, call, eventually, expect
 from .test_failover import node_named, on_every_replica, settled, whole

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from stockade.chaos.checkers import CHECKERS
-from stockade.chaos.demo import Options, plan, run_demo
-from stockade.chaos.history import Event, History, operations, read_history
-from stockade.chaos.report import Run, html, markdown
-from stockade.chaos.zombie import ATTEMPTS
-from stockade.cli.local_cluster import LocalCluster
+from stockade.chaos.checkers.verdicts import CHECKERS
+from stockade.chaos.demo.demo import Options, plan, run_demo
+from stockade.chaos.demo.report import Run, html, markdown
+from stockade.chaos.demo.zombie import ATTEMPTS
+from stockade.chaos.history.history import Event, History, operations, read_history
+from stockade.cli.local_cluster.cluster import LocalCluster
 
 pytestmark = pytest.mark.processes
 
@@ -84,5 +84,5 @@ def test_the_history_file_has_every_acknowledged_record(events: list[Event]) -> 
 
 
 def test_the_report_says_that_it_passed(run: Run) -> None:
-    assert f"Passed: {RECORDS:,} records" in markdown(run)
+    assert f"Passed: every replica has all {RECORDS:,} records" in markdown(run)
     assert "<svg" in html(run)

@@ -1,22 +1,31 @@
 """The examples do what they say, each with two processes that want the same thing."""
 
+import itertools
 import os
 import queue
 import signal
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from stockade.cli.local_cluster import LocalCluster
+from stockade.cli.local_cluster.cluster import LocalCluster
 
 from .api import Topic, call, eventually, expect
+from .usage import check_usage
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LINE_TIMEOUT_S = 60.0
+
+
+def is_of_spark(example: Path) -> bool:
+    """Whether tests/spark runs it: only there Spark is installed."""
+    return example.name.startswith(("pipeline_", "spark_"))
 
 
 class Running:
@@ -45,6 +54,11 @@ class Running:
         """The next line that it prints."""
         return self._lines.get(timeout=LINE_TIMEOUT_S)
 
+    def ends_with(self, words: str) -> None:
+        """Read on to the line with these words. Warnings of the client may precede it: it stood still, too."""
+        while words not in self.line():
+            pass
+
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
@@ -66,9 +80,17 @@ def start(cluster: LocalCluster) -> Iterator[Start]:
         running.append(Running(command, os.environ | {"STOCKADE_URL": urls, "PYTHONPATH": paths} | environment))
         return running[-1]
 
+    # A shell that starts the tests in the background has SIGINT ignored, and so would the examples.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield begin
+    signal.signal(signal.SIGINT, before)
     for each in running:
         each.stop()
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py") if not is_of_spark(path)))
+def test_an_example_explains_itself_and_refuses_wrong_arguments(script: str) -> None:
+    check_usage(EXAMPLES / script)
 
 
 def test_a_leader_that_leaves_is_followed_by_the_one_that_waits_with_a_higher_epoch(start: Start) -> None:
@@ -97,7 +119,7 @@ def test_a_standby_goes_on_where_a_stalled_connector_got_to_and_the_zombie_is_re
     assert two.line() == f"two copies from position {position} with epoch 2"
     eventually(lambda: topic.values(query="offset=0&max_bytes=67108864") == lines)
     one.send(signal.SIGCONT)
-    assert "one was replaced" in one.line()
+    one.ends_with("one was replaced")
     assert one.end() == 1
     assert topic.values(query="offset=0&max_bytes=67108864") == lines
 
@@ -117,3 +139,41 @@ def test_a_job_that_was_begun_and_not_finished_is_done_by_the_next_worker_and_no
     answer = expect(200, call("GET", f"{journal.records(0)}?offset=0&max_bytes=67108864"))
     finished = [record["key"] for record in answer["records"] if record["value"] == "finished"]
     assert finished == [str(offset) for offset in range(len(jobs))]
+
+
+@pytest.mark.timeout(300)
+def test_a_transformation_that_is_killed_and_stalled_at_any_moment_stores_each_word_once(
+    start: Start, cluster: LocalCluster
+) -> None:
+    """Consume, process, produce: the outputs of one input in several partitions, without a transaction."""
+    source, target = Topic(cluster.nodes[0].url, "lines-in"), Topic(cluster.nodes[0].url, "words-out")
+    source.create()
+    chance, lines = Random(7), [f"line{number} is of the {number % 7}. kind" for number in range(2000)]
+    zombies: list[Running] = []
+    names = (f"process-{number}" for number in itertools.count())
+    at_work = start("transform.py", source.name, target.name, next(names))
+    for strike, fault in enumerate([signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL]):
+        assert " transforms from input " in at_work.line()
+        stands_by = start("transform.py", source.name, target.name, next(names))
+        expect(200, source.append("\n".join(lines[500 * strike : 500 * (strike + 1)])))
+        enough = words_stored(target) + chance.randrange(1, 2000)
+        eventually(lambda enough=enough: words_stored(target) >= enough)  # type: ignore[misc]
+        at_work.send(fault)
+        if fault == signal.SIGSTOP:
+            zombies.append(at_work)
+        at_work = stands_by
+    assert " transforms from input " in at_work.line()
+    for zombie in zombies:
+        zombie.send(signal.SIGCONT)
+        zombie.ends_with("was replaced")
+        assert zombie.end() == 1
+    expect(200, source.append("\n".join(lines[1500:])))
+    words = [word for line in lines for word in line.split()]
+    wanted = [[word for word in words if zlib.crc32(word.encode()) % 4 == number] for number in range(4)]
+    eventually(lambda: words_stored(target) >= len(words))
+    assert [target.values(number) for number in range(4)] == wanted
+
+
+def words_stored(target: Topic) -> int:
+    urls = [f"{target.url}/partitions/{number}/offsets?at=latest" for number in range(4)]
+    return sum(expect(200, call("GET", url))["log_end"] for url in urls)

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from functools import partial
 
-from stockade.cli.local_cluster import LocalCluster, LocalNode
+from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Answer, Topic, Writer, call, eventually, expect
 

@@ -6,7 +6,7 @@ import signal
 from functools import partial
 from pathlib import Path
 
-from stockade.cli.local_cluster import LocalCluster, LocalNode
+from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Topic, call, eventually
 

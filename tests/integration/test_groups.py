@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from stockade import ClientConfig, Consumer, Producer
-from stockade.chaos.waiting import until
+from stockade.chaos.system.waiting import until
 from stockade.cli.main import main
-from stockade.client.group import GroupReading
+from stockade.client.consumer.group import GroupReading
 from stockade.partition.errors import NotOwner, SessionExpired, StockadeError
 from stockade.sync import Producer as SyncProducer
 from stockade.testing import Cluster

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cli.local_cluster import LocalCluster, LocalNode
+from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Answer, Topic, call, eventually, expect
 

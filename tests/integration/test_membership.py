@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stockade.cli.local_cluster import LocalCluster, LocalNode
+from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Topic, call, eventually, expect
 from .load import Load

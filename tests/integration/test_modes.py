@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stockade.cli.local_cluster import LocalCluster
+from stockade.cli.local_cluster.cluster import LocalCluster
 
 from .api import Answer, Topic, Writer, call, expect
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from stockade.cli.local_cluster import LocalCluster
+from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.cli.main import main
 
 from .api import Topic, eventually
@@ -69,8 +69,8 @@ def test_orders_that_make_no_sense_say_why(cluster: LocalCluster) -> None:
         (("remove", "n8"), 1, "There is no node n8 (NOT_FOUND)"),
         (("move", "nowhere", "0", "n1"), 1, "UNKNOWN_TOPIC_OR_PARTITION"),
         (("move", "moved", "0", "n1,n2"), 1, "must be odd (INVALID_REQUEST)"),
-        (("transfer",), 2, "TOPIC and PARTITION are needed"),
-        (("transfer", "moved", "0", "--controller"), 2, "TOPIC and PARTITION are needed"),
+        (("transfer",), 2, "give TOPIC and PARTITION"),
+        (("transfer", "moved", "0", "--controller"), 2, "give TOPIC and PARTITION"),
     ]:
         result = ordered(cluster, *words)
         assert (result.exit_code, text in result.stderr) == (code, True), result.output

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stockade.cli.local_cluster import LocalCluster
+from stockade.cli.local_cluster.cluster import LocalCluster
 
 from .api import Answer, Topic, Writer, call, eventually, expect
 

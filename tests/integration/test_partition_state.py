@@ -2,7 +2,7 @@
 
 import signal
 
-from stockade.cli.local_cluster import LocalCluster, LocalNode
+from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Topic, Writer, call, eventually, expect
 

@@ -74,11 +74,43 @@ def test_what_a_session_owns_is_lost_with_it_and_who_waited_is_told(node: Cluste
     asyncio.run(program())
 
 
+def test_two_claimants_of_several_resources_never_hold_a_part_each(node: Cluster) -> None:
+    """Seed 000's race: each of two gets some, and both fail. In one request, one of them gets all."""
+
+    async def program() -> None:
+        async with Client(config(node)) as client, Session(client, "a") as one, Session(client, "b") as other:
+            for _ in range(20):
+                claims = one.own("race", ["1", "2", "3"]), other.own("race", ["3", "2", "1"])
+                answers = await asyncio.gather(*claims, return_exceptions=True)
+                [owned] = [each for each in answers if isinstance(each, list)]
+                assert len(owned) == 3
+                for each in owned:
+                    await each.release()
+
+    asyncio.run(program())
+
+
+def test_a_takeover_of_one_resource_takes_all_that_the_owner_has_unless_it_is_told_not_to(node: Cluster) -> None:
+    with (
+        sync.Client(config(node)) as client,
+        sync.Session(client, "owner") as owner,
+        sync.Session(client, "taker") as taker,
+    ):
+        first, second, third = owner.own("severed", ["1", "2", "3"])
+        assert [each.resource for each in taker.own("severed", ["1"], generation=0, sever="resource")] == ["1"]
+        assert first.wait_lost(PATIENCE_S)
+        assert not second.is_lost
+        taker.own("severed", "2", generation=0)
+        assert second.wait_lost(PATIENCE_S)
+        assert third.wait_lost(PATIENCE_S)
+        assert not owner.own("severed", "4").is_lost, "the session itself lives on"
+
+
 def test_code_without_a_loop_owns_the_same_way(node: Cluster) -> None:
-    with sync.Session("blocking", config(node)) as session:
+    with sync.Client(config(node)) as client, sync.Session(client, "blocking") as session:
         owned = session.own("blocking", "it")
         assert (owned.group, owned.resource, owned.fence_epoch, owned.is_lost) == ("blocking", "it", 1, False)
-        with sync.Session("other", config(node)) as other:
+        with sync.Session(client, "other") as other:
             other.own("blocking", "it", generation=0)
         assert owned.wait_lost(PATIENCE_S)
         assert owned.error is not None

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import NamedTuple
 
 import pytest
 
-from stockade import Client, ClientConfig, Consumer, Producer, Session
-from stockade.cli.local_cluster import LocalCluster
+from stockade import Client, ClientConfig, ConsumedRecord, Consumer, Producer, Session
+from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.partition.errors import FencingTokenRequired, InconsistentTopicId, ProducerBusy, ProducerFenced
 from stockade.testing import Cluster
 
@@ -41,6 +42,25 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         return
     with Cluster() as embedded:
         yield Place(ClientConfig(bootstrap=(embedded.url,)), embedded.fence, embedded.fence_producer)
+
+
+def test_the_tail_gives_the_records_that_a_reader_gives_and_their_writers(place: Place) -> None:
+    async def program() -> None:
+        async with Producer(place.config, name="tailed") as producer, Consumer(place.config) as consumer:
+            await producer.client.create_topic("tailed")
+            odd = [b"\xff\x00", None, "ö".encode(), b""]
+            headers = [[("h", b"\xfe"), ("h", b"text")], None, [("e", b"")], None]
+            await (await producer.send_batch("tailed", 0, odd, keys=odd, headers=headers))
+            read = [record async for record in consumer.read("tailed")]
+            tail = await producer.client.tail("tailed", 0, 10)
+            names = [field.name for field in fields(ConsumedRecord)]
+            assert [[getattr(record, name) for name in names] for record in tail.records] == [
+                [getattr(record, name) for name in names] for record in read
+            ]
+            assert [record.sequence for record in tail.records] == [0, 1, 2, 3]
+            assert {record.producer_id for record in tail.records} == {producer.identity.producer_id}
+
+    asyncio.run(program())
 
 
 def test_verdicts_are_the_same_in_a_test_and_in_production(place: Place) -> None:
@@ -102,5 +122,29 @@ def test_011_a_holder_whose_topic_was_made_anew_is_told_so_takes_it_again_and_wr
             with pytest.raises(InconsistentTopicId):
                 await (await producer.send("anew", b"late", partition=0))
             await asyncio.Event().wait()  # the block is ended, for the topic that it holds is gone
+
+    asyncio.run(program())
+
+
+def test_a_standby_needs_a_producer_name_of_its_own_and_the_leader_it_fenced_says_so(place: Place) -> None:
+    """As docs/python.md has it under Owning: without a name no producer is fenced by the start of another."""
+
+    async def program() -> None:
+        async with Producer(place.config) as leader, Producer(place.config) as standby:
+            await leader.client.create_topic("mirrored")
+            async with leader.exclusive("mirrored", [0]):
+                waiting = asyncio.create_task(write_in_turn(standby))
+                await (await leader.send("mirrored", b"by the leader", partition=0))
+            await waiting
+        async with Producer(place.config, name="mirror") as leader:
+            await (await leader.send("mirrored", b"still alone", partition=0))
+            async with Producer(place.config, name="mirror"):
+                with pytest.raises(ProducerFenced, match="a standby needs a producer name of its own, or none"):
+                    await (await leader.send("mirrored", b"fenced", partition=0))
+                await leader.abort()
+
+    async def write_in_turn(standby: Producer) -> None:
+        async with standby.exclusive("mirrored", [0], mode="WaitForExclusive"):
+            await (await standby.send("mirrored", b"by the standby", partition=0))
 
     asyncio.run(program())

@@ -5,9 +5,9 @@ import socket
 from functools import partial
 from pathlib import Path
 
-from stockade.cli.local_cluster import LocalCluster
-from stockade.raft.frames import PROTOCOL_VERSION, FrameReader, encode
+from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.raft.messages import Hello, Refusal
+from stockade.raft.net.codec import PROTOCOL_VERSION, FrameReader, encode
 
 from .api import Topic, eventually, expect
 

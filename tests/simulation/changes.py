@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection
 
 from simulation.world import World
 
-from stockade.raft.configuration import AddLearner, RemoveMember
-from stockade.raft.group import Group
+from stockade.raft.core.group import Group
+from stockade.raft.log.configuration import AddLearner, RemoveMember
 
 MEMBER_FAULTS = (
     *("checkpoint", "checkpoint", "checkpoint_everywhere"),

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 from simulation.disk import FIRST_INDEX, View
 from simulation.members import Members, is_new_term_settled
 
-from stockade.raft.bundles import commands_of
-from stockade.raft.configuration import CONFIGURATION, Configuration
-from stockade.raft.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
-from stockade.raft.leading import Leading
+from stockade.raft.core.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
+from stockade.raft.core.leader import LeaderState
+from stockade.raft.core.pending import commands_of
+from stockade.raft.log.configuration import CONFIGURATION, Configuration
+from stockade.raft.log.origin import NO_TOMBSTONE
 from stockade.raft.messages import AppendAck, PreVote, PreVoteReply, RaftMessage, RequestVote, VoteReply
-from stockade.raft.origin import NEVER_LEFT
 
 if TYPE_CHECKING:
     from simulation.world import Process, World
@@ -86,7 +86,7 @@ class Seen:
     applied: int = 0
     led_term: int = 0
     is_resting: bool = False
-    leading: Leading | None = None
+    leading: LeaderState | None = None
     streams: dict[str, Stream] = field(default_factory=dict)
 
 
@@ -135,15 +135,15 @@ class Checker:
     def check(self, process: "Process") -> None:
         """After every event of a process, whatever of it changed is compared with the history."""
         for group in process.groups.values():
-            member, seen = group._member, self._seen[group]
-            leading = member.leading
-            led_term = 0 if leading is None else member.term
+            node, seen = group._node, self._seen[group]
+            leading = node.leading
+            led_term = 0 if leading is None else node.term
             applied = len(process.machines[group.group_id].applied)
-            if (member.commit_index, applied, led_term) != (seen.commit_index, seen.applied, seen.led_term):
+            if (node.commit_index, applied, led_term) != (seen.commit_index, seen.applied, seen.led_term):
                 self._check_changes(process, group, seen, led_term)
-            if member.is_resting != seen.is_resting:
-                seen.is_resting = member.is_resting
-                if member.is_resting:
+            if group.is_resting != seen.is_resting:
+                seen.is_resting = group.is_resting
+                if group.is_resting:
                     self._check_rest(process, group)
             if leading is not seen.leading:
                 seen.leading, seen.streams = leading, {}
@@ -164,7 +164,7 @@ class Checker:
     def _check_rest(self, process: "Process", group: Group) -> None:
         last_index = process.log.views[group.group_id].last_index
         self.require(group.commit_index == last_index, f"{process.node_id} rests before {last_index} is committed")
-        leading = group._member.leading
+        leading = group._node.leading
         since = process.time() - self._world.settings.election_timeout_ms_min / 1000
         for follower in leading.followers.values() if leading is not None else ():
             if follower.connected and process.heard_at(follower.node_id) > since:
@@ -184,7 +184,7 @@ class Checker:
             if term < group.term and index >= view.first_index:
                 self.require(view.entry(index) == entry, f"leader {process.node_id} lacks committed entry {index}")
 
-    def _check_streams(self, process: "Process", leading: Leading, streams: dict[str, Stream]) -> None:
+    def _check_streams(self, process: "Process", leading: LeaderState, streams: dict[str, Stream]) -> None:
         """Only a refusal, or a connection that comes or goes, sets back what a leader sends next.
 
         Only its own rounds are answered.
@@ -265,7 +265,7 @@ class Checker:
             return
         durable = self._world.disks[source].durable[group_id]
         name = type(message).__name__
-        kept = self._world.disks[source].left.get(group_id, NEVER_LEFT).term
+        kept = self._world.disks[source].left.get(group_id, NO_TOMBSTONE).term
         self.require(
             max(durable.term, kept) >= message.term, f"{source}: {name} before its term {message.term} was on disk"
         )

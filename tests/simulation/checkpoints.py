@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stockade.raft.configuration import Configuration
-from stockade.raft.group import Group
+from stockade.raft.core.group import Group
+from stockade.raft.log.configuration import Configuration
+from stockade.raft.log.origin import Origin
 from stockade.raft.machine import FileExtent
-from stockade.raft.origin import Origin
 
 if TYPE_CHECKING:
     from simulation.network import Connection
@@ -56,7 +56,7 @@ class Checkpoints:
         self._busy.discard(group.group_id)
         if self._is_open(group):
             self._disk.checkpoints[group.group_id] = checkpoint
-            group.checkpointed(checkpoint.index)
+            group._node.log.checkpointed(checkpoint.index)
             self._compact(group)
 
     def _is_open(self, group: Group) -> bool:
@@ -65,7 +65,7 @@ class Checkpoints:
 
     def _compact(self, group: Group) -> None:
         """Drop some entries that the checkpoint covers, in memory and perhaps on disk; some may stay for followers."""
-        journal, rng = group._member.journal, self._world.rng
+        journal, rng = group._node.log, self._world.rng
         index = rng.choice([journal.origin.index, rng.randint(journal.base_index, journal.origin.index)])
         journal.compact(index)
         is_durable = self._disk.durable[group.group_id].term_at(index) == journal.term_at(index)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from simulation.checkpoints import Checkpoint
 
-from stockade.raft.configuration import CONFIGURATION
-from stockade.raft.origin import Left
-from stockade.raft.wal import Entry, RecoveredGroup
+from stockade.raft.log.configuration import CONFIGURATION
+from stockade.raft.log.origin import GroupTombstone
+from stockade.raft.wal.records import LogEntry, RecoveredGroup
 
 FIRST_INDEX = 2
 """Index 1 is the same everywhere and is not written."""
@@ -27,7 +27,7 @@ class Record:
 
 @dataclass(slots=True)
 class View:
-    """One group, as a sequence of records leaves it. Entry ``index`` is at ``entries[index - first_index]``.
+    """One group, as a sequence of records leaves it. LogEntry ``index`` is at ``entries[index - first_index]``.
 
     What is before the first one was compacted, or overtaken by a checkpoint; the term right before it is known.
     """
@@ -105,7 +105,7 @@ class Disk:
         self.durable: defaultdict[int, View] = defaultdict(View)
         self.checkpoints: dict[int, Checkpoint] = {}
         """The one that counts of each group: durable, since a rename puts it here."""
-        self.left: dict[int, Left] = {}
+        self.left: dict[int, GroupTombstone] = {}
         """What replicas that were erased here had promised."""
         self._erased: dict[int, tuple[int, Checkpoint]] = {}
         """Checkpoints of groups that were erased, each with the place of the record that says so."""
@@ -216,7 +216,7 @@ class Log:
 def _recovered(view: View) -> RecoveredGroup:
     places = zip(view.entries, view.locations, strict=True)
     entries = [
-        Entry(index, term, location, payload[0])
+        LogEntry(index, term, location, payload[0])
         for index, ((term, payload), location) in enumerate(places, view.first_index)
     ]
     return RecoveredGroup(view.term, view.voted_for, entries)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from simulation.disk import FIRST_INDEX, View
 
-from stockade.raft.configuration import Configuration, founded_by
+from stockade.raft.log.configuration import Configuration, founding_configuration
 
 if TYPE_CHECKING:
     from simulation.world import Process, World
@@ -35,7 +35,7 @@ class Members:
     def in_force(self, process: "Process", group_id: int) -> Configuration:
         """The latest configuration in the log of a process, or what its log builds upon."""
         known = configurations(process.log.views[group_id])
-        return known[-1][1] if known else process.groups[group_id]._member.journal.origin.configuration
+        return known[-1][1] if known else process.groups[group_id]._node.log.origin.configuration
 
     def voted(self, group_id: int, term: int, voter: str, candidate: str) -> bool:
         """A vote leaves its node; False if the same voter, with the same disk, voted for somebody else."""
@@ -58,7 +58,7 @@ class Members:
         event, does not decide. A copy on a disk that was lost since has counted, too.
         """
         known = reversed(configurations(leader.log.views[group_id]))
-        before = leader.groups[group_id]._member.journal.origin.configuration
+        before = leader.groups[group_id]._node.log.origin.configuration
         voters = next((its for at, its in known if self._began.get((group_id, at), 0) < index), before).voters
         disks = [self._world.disk(node, incarnation) for node, incarnation in voters.items()]
         return sum(disk is not None and disk.has(group_id, index, entry) for disk in disks), len(voters)
@@ -115,7 +115,7 @@ class Members:
         return any(identity in known.members.items() for known in self._open(group_id))
 
     def _open(self, group_id: int) -> list[Configuration]:
-        committed = self.committed.get(group_id) or founded_by(self._world.founders)
+        committed = self.committed.get(group_id) or founding_configuration(self._world.founders)
         last = self._world.checker.history[group_id].commit_index
         views = [disk.durable[group_id] for disk in self._world.disks.values()]
         views += [process.log.views[group_id] for process in self._world.processes.values()]

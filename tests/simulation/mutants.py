@@ -1,4 +1,4 @@
-"""The engine, broken on purpose: each mutant is a mistake that Raft implementations have made, pysyncobj's among them.
+"""A Raft node, broken on purpose: each mutant is a mistake that Raft implementations have made, pysyncobj's among them.
 
 The checker must catch every one of them, or it would not catch the mistake either.
 """
@@ -10,19 +10,14 @@ from unittest.mock import patch
 
 from simulation.disk import Record
 
-from stockade.raft.bundles import commands_of, entries_of
-from stockade.raft.engine import Engine
-from stockade.raft.follower import Follower
-from stockade.raft.following import Following
-from stockade.raft.gate import Gate
-from stockade.raft.group import Rejected
-from stockade.raft.hibernation import Hibernating
-from stockade.raft.journal import Journal
-from stockade.raft.leading import Leading
+from stockade.raft.core.follower import FollowerState, VoteGate, Voting
+from stockade.raft.core.group import Rejected
+from stockade.raft.core.leader import LeaderState, Progress
+from stockade.raft.core.pending import PendingProposal, ReadBarriers, commands_of, entries_of
+from stockade.raft.core.quiescence import Quiescence
+from stockade.raft.core.raft_node import RaftNode
+from stockade.raft.log.group_log import GroupLog
 from stockade.raft.messages import AppendAck, AppendEntries, RequestVote
-from stockade.raft.ports import Proposal
-from stockade.raft.proposals import Barriers
-from stockade.raft.voting import Voting
 
 Mutant = Callable[[], Any]
 
@@ -30,118 +25,123 @@ Mutant = Callable[[], Any]
 def acks_of_any_term() -> Any:
     """D1: an ack that was on its way when the term changed counts for the new one."""
 
-    def on_ack(engine: Engine, node_id: str, ack: AppendAck) -> None:
-        if engine.leading is not None:
-            engine.leading.answered(node_id, ack, engine._ports.clock())
+    def on_ack(node: RaftNode, node_id: str, ack: AppendAck) -> None:
+        if node.leading is not None:
+            node.leading.answered(node_id, ack, node._ports.time())
 
-    return patch.object(Engine, "_on_ack", on_ack)
+    return patch.object(RaftNode, "_on_ack", on_ack)
 
 
 def refusals_of_another_term_name_their_round() -> Any:
     """The refusal of an old message counts as an answer in the term that its sender leads when it arrives."""
-    refuse = Following._refuse
+    refuse = FollowerState._refuse
 
-    def naming(following: Following, node_id: str, next_index: int, round_: int) -> None:
+    def naming(following: FollowerState, node_id: str, next_index: int, round_: int) -> None:
         refuse(following, node_id, next_index, round_ or following._refused_round)  # type: ignore[attr-defined]
 
-    on_append = Following.on_append
+    on_append = FollowerState.on_append
 
-    def remembering(following: Following, node_id: str, message: AppendEntries) -> None:
+    def remembering(following: FollowerState, node_id: str, message: AppendEntries) -> None:
         following._refused_round = message.round  # type: ignore[attr-defined]
         on_append(following, node_id, message)
 
-    return patch.multiple(Following, _refuse=naming, on_append=remembering)
+    return patch.multiple(FollowerState, _refuse=naming, on_append=remembering)
 
 
 def success_rewinds() -> Any:
     """D2, first half: a success ack sets next_index back over what is in flight."""
-    matched = Follower.matched
+    matched = Progress.matched
 
-    def rewinding(follower: Follower, index: int) -> None:
+    def rewinding(follower: Progress, index: int) -> None:
         matched(follower, index)
         follower.next_index = index + 1
 
-    return patch.object(Follower, "matched", rewinding)
+    return patch.object(Progress, "matched", rewinding)
 
 
 def truncates_what_matches() -> Any:
     """D2, second half: whatever follows prev_index is cut, even if it is the same."""
-    store = Following._store
+    on_append = FollowerState.on_append
 
-    def cutting(following: Following, message: AppendEntries, commit_index: int) -> None:
-        if message.entries and message.prev_index < following._journal.last_index:
-            following._journal.truncate(message.prev_index + 1)
-        store(following, message, commit_index)
+    def cutting(following: FollowerState, node_id: str, message: AppendEntries) -> None:
+        log = following._log
+        matches = log.conflict(message.prev_index, message.prev_term) is None
+        if message.entries and matches and message.term == following._node.term and message.prev_index < log.last_index:
+            log.truncate(message.prev_index + 1)
+        on_append(following, node_id, message)
 
-    return patch.object(Following, "_store", cutting)
+    return patch.object(FollowerState, "on_append", cutting)
 
 
 def commits_what_is_not_verified() -> Any:
     """D3: a follower commits up to its own end, not up to what the leader has verified."""
-    learn = Engine.learn_commit
+    learn = RaftNode.learn_commit
 
-    def learn_all(engine: Engine, known_index: int, leader_index: int) -> None:
-        learn(engine, min(leader_index, engine.journal.last_index), leader_index)
+    def learn_all(node: RaftNode, known_index: int, leader_index: int) -> None:
+        learn(node, min(leader_index, node.log.last_index), leader_index)
 
-    return patch.object(Engine, "learn_commit", learn_all)
+    return patch.object(RaftNode, "learn_commit", learn_all)
 
 
 def forgets_the_vote() -> Any:
     """D16: a restart forgets term and vote."""
-    init = Journal.__init__
+    init = GroupLog.__init__
 
-    def forgetful(journal: Journal, group_id: int, log: Any, recovered: Any) -> None:
+    def forgetful(journal: GroupLog, group_id: int, log: Any, recovered: Any) -> None:
         recovered.voted_for = None
         recovered.term = recovered.entries[-1].term if recovered.entries else 0
         init(journal, group_id, log, recovered)
 
-    return patch.object(Journal, "__init__", forgetful)
+    return patch.object(GroupLog, "__init__", forgetful)
 
 
 def acks_before_the_disk() -> Any:
     """A follower acks what is only in memory."""
-    acknowledge = Following.acknowledge
+    acknowledge = FollowerState.acknowledge
 
-    def early(following: Following, *, beat: bool) -> None:
-        with patch.object(Journal, "durable_index", property(lambda journal: journal.last_index)):
+    def early(following: FollowerState, *, beat: bool) -> None:
+        with patch.object(GroupLog, "durable_index", property(lambda journal: journal.last_index)):
             acknowledge(following, beat=beat)
 
-    return patch.object(Following, "acknowledge", early)
+    return patch.object(FollowerState, "acknowledge", early)
 
 
 def leader_counts_its_memory() -> Any:
     """A leader counts itself before its own disk has the entry."""
-    majority = Leading.majority_index
+    majority = LeaderState.majority_index
 
-    def early(leading: Leading) -> int:
-        with patch.object(Journal, "durable_index", property(lambda journal: journal.last_index)):
+    def early(leading: LeaderState) -> int:
+        with patch.object(GroupLog, "durable_index", property(lambda journal: journal.last_index)):
             return majority(leading)
 
-    return patch.object(Leading, "majority_index", early)
+    return patch.object(LeaderState, "majority_index", early)
 
 
 def votes_before_the_disk() -> Any:
     """Votes, and what speaks for a new term, leave at once."""
-    return patch.object(Gate, "post", lambda gate, node_id, message: gate._send(node_id, message))
+    return patch.object(VoteGate, "post", lambda gate, node_id, message: gate._send(node_id, message))
 
 
 def commits_old_terms() -> Any:
     """Entries of an older term are committed by counting copies (figure 8 of the Raft paper)."""
 
-    def advance(engine: Engine, leading: Leading) -> None:
-        engine._SyncObj__raftCommitIndex = max(engine.commit_index, leading.majority_index())
+    replicate = RaftNode._replicate
 
-    return patch.object(Engine, "_advance_commit", advance)
+    def advancing(node: RaftNode, leading: LeaderState) -> None:
+        node._SyncObj__raftCommitIndex = max(node.commit_index, leading.majority_index())
+        replicate(node, leading)
+
+    return patch.object(RaftNode, "_replicate", advancing)
 
 
 def minority_commits() -> Any:
     """One copy too few is counted."""
 
-    def majority_index(leading: Leading) -> int:
-        indexes = sorted([*(f.match_index for f in leading.followers.values()), leading._journal.durable_index])
+    def majority_index(leading: LeaderState) -> int:
+        indexes = sorted([*(f.match_index for f in leading.followers.values()), leading._log.durable_index])
         return indexes[min(leading._majority_others + 1, len(indexes) - 1)]
 
-    return patch.object(Leading, "majority_index", majority_index)
+    return patch.object(LeaderState, "majority_index", majority_index)
 
 
 def votes_twice() -> Any:
@@ -149,7 +149,7 @@ def votes_twice() -> Any:
     on_request_vote = Voting.on_request_vote
 
     def generous(voting: Voting, node_id: str, request: RequestVote) -> None:
-        with patch.object(Engine, "voted_for", None):
+        with patch.object(RaftNode, "voted_for", None):
             on_request_vote(voting, node_id, request)
 
     return patch.object(Voting, "on_request_vote", generous)
@@ -162,14 +162,14 @@ def votes_for_shorter_logs() -> Any:
 
 def keeps_what_was_verified() -> Any:
     """What one leader has verified is acknowledged to the next one."""
-    new_term = Following.new_term
+    new_term = FollowerState.new_term
 
-    def keep(following: Following) -> None:
+    def keep(following: FollowerState) -> None:
         kept = getattr(following, "verified_index", 0)
         new_term(following)
-        following.verified_index = min(kept, following._journal.last_index)
+        following.verified_index = min(kept, following._log.last_index)
 
-    return patch.object(Following, "new_term", keep)
+    return patch.object(FollowerState, "new_term", keep)
 
 
 def truncates_in_memory_only() -> Any:
@@ -177,9 +177,9 @@ def truncates_in_memory_only() -> Any:
 
     @contextmanager
     def mutated() -> Iterator[None]:
-        truncate = Journal.truncate
+        truncate = GroupLog.truncate
 
-        def silent(journal: Journal, from_index: int) -> None:
+        def silent(journal: GroupLog, from_index: int) -> None:
             log: Any = journal._log
 
             def cut(group_id: int, index: int) -> None:
@@ -188,7 +188,7 @@ def truncates_in_memory_only() -> Any:
             with patch.object(log, "truncate", cut):
                 truncate(journal, from_index)
 
-        with patch.object(Journal, "truncate", silent):
+        with patch.object(GroupLog, "truncate", silent):
             yield
 
     return mutated()
@@ -196,77 +196,77 @@ def truncates_in_memory_only() -> Any:
 
 def rejects_what_it_appended() -> Any:
     """On losing the leadership, what was appended is answered as rejected (as pysyncobj's documentation has it)."""
-    return patch("stockade.raft.engine.Unknown", lambda _: Rejected(None, 0))
+    return patch("stockade.raft.core.raft_node.Unknown", lambda _: Rejected(None, 0))
 
 
 def answers_the_wrong_proposal() -> Any:
     """D15: what waits at an index is kept when the leadership is lost, and answered for another's entry."""
-    follow = Engine._follow
+    follow = RaftNode._follow
 
-    def keeping(engine: Engine, term: int, leader: Any) -> None:
-        waiting = dict(engine._SyncObj__commandsWaitingCommit)
-        engine._SyncObj__commandsWaitingCommit.clear()
-        follow(engine, term, leader)
-        engine._SyncObj__commandsWaitingCommit.update(waiting)
+    def keeping(node: RaftNode, term: int, leader: Any) -> None:
+        waiting = dict(node._SyncObj__commandsWaitingCommit)
+        node._SyncObj__commandsWaitingCommit.clear()
+        follow(node, term, leader)
+        node._SyncObj__commandsWaitingCommit.update(waiting)
 
-    return patch.object(Engine, "_follow", keeping)
+    return patch.object(RaftNode, "_follow", keeping)
 
 
 def reads_without_a_round() -> Any:
     """A read trusts the leader's own belief."""
-    check = Barriers.check
+    check = ReadBarriers.check
 
-    def trusting(barriers: Barriers, leading: Leading | None, applied_index: int, refusal: Any) -> None:
-        with patch.object(Leading, "majority_round", lambda _: float("inf")):
+    def trusting(barriers: ReadBarriers, leading: LeaderState | None, applied_index: int, refusal: Any) -> None:
+        with patch.object(LeaderState, "majority_round", lambda _: float("inf")):
             check(barriers, leading, applied_index, refusal)
 
-    return patch.object(Barriers, "check", trusting)
+    return patch.object(ReadBarriers, "check", trusting)
 
 
 def reads_before_its_own_term() -> Any:
     """A new leader serves reads before it has committed an entry of its own term."""
-    add = Barriers.add
+    add = ReadBarriers.add
 
-    def hasty(barriers: Barriers, barrier: Any) -> None:
+    def hasty(barriers: ReadBarriers, barrier: Any) -> None:
         barrier.index = 1
         add(barriers, barrier)
 
-    return patch.object(Barriers, "add", hasty)
+    return patch.object(ReadBarriers, "add", hasty)
 
 
 def never_wakes() -> Any:
     """A follower at rest misses nobody."""
-    wake = Hibernating.wake
+    wake = RaftNode.wake
 
-    def sleeping(member: Hibernating) -> None:
-        if member.leading is not None:
-            wake(member)
+    def sleeping(node: RaftNode) -> None:
+        if node.leading is not None:
+            wake(node)
 
-    return patch.object(Hibernating, "wake", sleeping)
+    return patch.object(RaftNode, "wake", sleeping)
 
 
 def rests_too_early() -> Any:
     """A leader rests although a follower lacks entries."""
 
-    def settled(member: Hibernating, leading: Leading) -> bool:
-        return member.commit_index == member.journal.last_index and not member._beat_is_wanted
+    def settled(quiescence: Quiescence, leading: LeaderState, commit_index: int) -> bool:
+        return commit_index == quiescence._log.last_index and not leading.beat_is_wanted
 
-    return patch.object(Hibernating, "_is_settled", settled)
+    return patch.object(Quiescence, "is_settled", settled)
 
 
 def answers_in_another_order() -> Any:
     """Whoever proposed commands that share an entry gets the answer to another one's."""
 
-    def swapping(*arguments: Any, bundles: bool) -> Iterator[tuple[bytes, list[Proposal]]]:
+    def swapping(*arguments: Any, bundles: bool) -> Iterator[tuple[bytes, list[PendingProposal]]]:
         for payload, proposals in entries_of(*arguments, bundles=bundles):
             yield payload, proposals[::-1]
 
-    return patch("stockade.raft.engine.entries_of", swapping)
+    return patch("stockade.raft.core.raft_node.entries_of", swapping)
 
 
 def applies_the_first_alone() -> Any:
     """Of commands that share an entry, all but one are forgotten."""
-    return patch("stockade.raft.engine.commands_of", lambda payload: commands_of(payload)[:1])
+    return patch("stockade.raft.core.raft_node.commands_of", lambda payload: commands_of(payload)[:1])
 
 
 MUTANTS: tuple[Mutant, ...] = (

@@ -10,9 +10,9 @@ from simulation.checker import Attempt
 from simulation.real_machines import MARK, PARTITION, TOPIC_ID, RealWorld
 from simulation.world import Process
 
-from stockade.cluster import commands as controller
-from stockade.cluster.model import TopicConfig
+from stockade.cluster.controller import commands as controller
 from stockade.partition import commands as partition
+from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import (
     Append,
     Appended,
@@ -24,7 +24,7 @@ from stockade.partition.commands import (
     Token,
 )
 from stockade.partition.errors import OutOfOrderSequence
-from stockade.raft.group import Committed
+from stockade.raft.core.group import Committed
 
 PIDS = (2, 4, 5)
 NODES: list[tuple[str, str | None]] = [("n1", None), ("n2", None), ("n3", None)]

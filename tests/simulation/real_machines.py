@@ -10,16 +10,16 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Protocol
 
-from simulation.world import Machine, Process, Setting, World
+from simulation.world import Process, Remembering, Setting, World
 
-from stockade.cluster import invariants as controller_invariants
-from stockade.cluster.controller import ControllerMachine
-from stockade.partition import invariants as partition_invariants
-from stockade.partition import state
+from stockade.cluster.controller import invariants as controller_invariants
+from stockade.cluster.controller.machine import ControllerMachine
 from stockade.partition.commands import Append, Appended, decode_command
 from stockade.partition.config import PartitionConfig
-from stockade.partition.log import MemoryLog
-from stockade.partition.machine import PartitionMachine
+from stockade.partition.log.interface import MemoryLog
+from stockade.partition.state import invariants as partition_invariants
+from stockade.partition.state import snapshot
+from stockade.partition.state.machine import PartitionMachine
 from stockade.raft.machine import FileExtent, Image
 
 PARTITION, CONTROLLER = 1, 2
@@ -56,7 +56,7 @@ class RealPartition:
 
     def content(self) -> tuple[bytes, object]:
         batches = self.log.read(self.log.log_start, sys.maxsize)
-        return state.encode(self.machine), (batches.batches, batches.messages())
+        return snapshot.encode(self.machine), (batches.batches, batches.messages())
 
     def messages(self) -> list[bytes]:
         """What the log holds, in order."""
@@ -65,7 +65,7 @@ class RealPartition:
     def restored(self) -> "RealPartition":
         """Another one, made of this one's captured bytes and its log."""
         other = RealPartition()
-        state.put_back(other.machine, state.decode(state.encode(self.machine)))
+        snapshot.put_back(other.machine, snapshot.decode(snapshot.encode(self.machine)))
         other.machine.log = other.log = deepcopy(self.log)
         return other
 
@@ -97,7 +97,7 @@ class RealController:
 KINDS: dict[int, type[RealPartition | RealController]] = {PARTITION: RealPartition, CONTROLLER: RealController}
 
 
-class RealMachine(Machine):
+class RealMachine(Remembering):
     """A real machine in the place of the plain one, which goes on remembering what was applied."""
 
     def __init__(self, process: Process, group_id: int) -> None:
@@ -148,7 +148,7 @@ class RealWorld(World):
         """What the machine of a group answered to a command."""
         super().__init__(seed, setting)
 
-    def new_machine(self, process: Process, group_id: int) -> Machine:
+    def new_machine(self, process: Process, group_id: int) -> Remembering:
         return RealMachine(process, group_id)
 
     def answered(self, group_id: int, command: bytes, result: object) -> None:

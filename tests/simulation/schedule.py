@@ -13,7 +13,7 @@ from simulation.real_load import RealLoad
 from simulation.real_machines import RealWorld
 from simulation.world import Process, Setting, World
 
-from stockade.raft.group import Committed, Group
+from stockade.raft.core.group import Committed, Group
 from stockade.raft.settings import RaftSettings
 
 HEAL_S = 6.0
@@ -201,11 +201,11 @@ class Run:
 
     def _is_quiet(self) -> bool:
         """Whether everything that is in a log is on disk, committed and applied everywhere, and no change is left."""
-        if any(group._handovers.waiting for group in self._groups()) or any(self._leaders_changing()):
+        if any(group._transfers.waiting for group in self._groups()) or any(self._leaders_changing()):
             return False
-        if any(group._member.journal.unsynced or not self._is_whole(group) for group in self._groups()):
+        if any(group._node.log.unsynced or not self._is_whole(group) for group in self._groups()):
             return False
-        ends = {(group.group_id, group._member.journal.last_index) for group in self._groups()}
+        ends = {(group.group_id, group._node.log.last_index) for group in self._groups()}
         return len(ends) == len(self.world.group_ids) and all(
             (group.group_id, group.applied_index) in ends for group in self._groups()
         )

@@ -10,8 +10,8 @@ from simulation.checker import Attempt
 from simulation.mutants import acks_of_any_term
 from simulation.world import Process, Setting, World
 
-from stockade.raft.following import InvariantBroken
-from stockade.raft.group import Committed, NotLeader, Outcome, Rejected, Unknown
+from stockade.raft.core.follower import InvariantBroken
+from stockade.raft.core.group import Committed, NotLeader, Outcome, Rejected, Unknown
 from stockade.raft.messages import (
     AppendAck,
     AppendEntries,
@@ -42,11 +42,11 @@ def outcomes(attempts: Iterable[Attempt]) -> set[type | None]:
     return {type(attempt.outcome) for attempt in attempts}
 
 
-def hand_over(world: World, leader: str, heir: str) -> None:
+def transfer_leadership(world: World, leader: str, heir: str) -> None:
     """``leader`` steps down in favour of ``heir``."""
-    member = world.group(leader)._member
-    assert member.leading is not None
-    with patch.object(member.leading, "furthest", return_value=member.leading.followers[heir]):
+    raft_node = world.group(leader)._node
+    assert raft_node.leading is not None
+    with patch.object(raft_node.leading, "furthest", return_value=raft_node.leading.followers[heir]):
         world.group(leader).step_down()
     world.run_until(lambda: heir in world.leaders(), 2.0)
 
@@ -83,7 +83,7 @@ def late_acks_arrive_in_a_later_leadership() -> list[Attempt]:
         world.network.mend(leader, node)
     world.run(0.5)
     (second,) = world.leaders()
-    hand_over(world, second, leader)
+    transfer_leadership(world, second, leader)
     for node in [near, *far[1:]]:
         world.network.hold(leader, node)
     attempts = propose(world, leader, *[f"new {number}" for number in range(30)])
@@ -106,7 +106,7 @@ def test_d2_a_success_ack_never_sets_next_index_back() -> None:
     world, leader, (follower, _) = started()
     propose(world, leader, *"abcdef")
     world.run(0.1)
-    leading = world.group(leader)._member.leading
+    leading = world.group(leader)._node.leading
     assert leading is not None
     before = leading.followers[follower].next_index
     world.group(leader).receive(follower, AppendAck(leading.term, True, 3, 1))
@@ -154,19 +154,19 @@ def test_d3_a_leader_that_comes_back_commits_nothing_of_its_own_tail() -> None:
 
 def test_d3_d7_d9_d10_nothing_is_ever_dropped_from_the_front_of_the_log() -> None:
     world, leader, _ = started()
-    member = world.group(leader)._member
-    member.forceLogCompaction()
+    raft_node = world.group(leader)._node
+    raft_node.forceLogCompaction()
     propose(world, leader, *"abc")
     world.run(5.0)
-    assert (member.journal[0][1], len(member.journal), member.journal.last_index) == (1, 5, 5)
+    assert (raft_node.log[0][1], len(raft_node.log), raft_node.log.last_index) == (1, 5, 5)
     with pytest.raises(InvariantBroken):
-        member._SyncObj__loadDumpFile(clearJournal=True)
+        raft_node._SyncObj__loadDumpFile(clearJournal=True)
 
 
 def test_d4_the_voters_of_a_group_cannot_be_changed() -> None:
     world, leader, _ = started()
     with pytest.raises(Exception, match="dynamicMembershipChange is disabled"):
-        world.group(leader)._member.addNodeToCluster("n9")
+        world.group(leader)._node.addNodeToCluster("n9")
 
 
 def test_d5_an_exception_of_whoever_waits_does_not_apply_an_entry_again() -> None:

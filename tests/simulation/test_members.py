@@ -13,8 +13,8 @@ from simulation.member_mutants import forgets_what_it_had_promised
 from simulation.members import Members
 from simulation.world import Setting, World
 
-from stockade.raft.configuration import AddLearner, ChangeRefused, Configuration, RemoveMember
-from stockade.raft.group import Committed, NotLeader, Rejected
+from stockade.raft.core.group import Committed, NotLeader, Rejected
+from stockade.raft.log.configuration import AddLearner, ChangeRefused, Configuration, RemoveMember
 from stockade.raft.messages import AppendAck, Offer, PreVote, PreVoteReply, RaftMessage, RequestVote, VoteReply
 from stockade.raft.settings import RaftSettings
 
@@ -311,7 +311,7 @@ def left_behind(fetch: Callable[..., None] | None = None) -> tuple[World, str, s
     world.run(0.5)
     world.processes[leader].checkpoints.take(1)
     world.run(0.5)
-    journal = world.group(leader)._member.journal
+    journal = world.group(leader)._node.log
     journal.compact(journal.origin.index)
     if fetch is not None:
         with patch.object(Checkpoints, "fetch", fetch):
@@ -328,7 +328,7 @@ def test_a_follower_that_lacks_what_is_gone_takes_a_checkpoint() -> None:
     world.run(0.5)
     assert isinstance(after[0].outcome, Committed)
     assert commands(world, behind) == commands(world, leader)
-    assert world.group(behind)._member.journal.origin.index == 22
+    assert world.group(behind)._node.log.origin.index == 22
 
 
 def test_a_follower_that_is_offered_a_checkpoint_counts_as_heard_and_confirms_reads() -> None:
@@ -347,7 +347,7 @@ def test_an_offer_commits_nothing_and_promises_nothing() -> None:
     world, leader, (follower, _) = started()
     world.network.hold(leader, follower)
     group, sent = world.group(follower), sent_by(world, follower)
-    with patch.object(group._around, "fetch_checkpoint") as fetch:
+    with patch.object(group._ports, "fetch_checkpoint") as fetch:
         group.receive(leader, Offer(1, 50, 40, 1, 99))
         world.run(0.01)
     assert (group.commit_index, group.applied_index) == (2, 2)
@@ -401,7 +401,7 @@ def a_stale_candidate_asks_a_replica_that_was_erased() -> World:
     change(world, leader, learner(world, "n3"))
     world.run_until(lambda: "n3" in world.group(stale).voters)
     promoted = world.group(leader).configuration
-    index = world.group(leader)._member.journal.configuration_index
+    index = world.group(leader)._node.log.configuration_index
     world.run(0.5)
     world.isolate([stale])
     propose(world, leader, "acknowledged")
@@ -412,7 +412,7 @@ def a_stale_candidate_asks_a_replica_that_was_erased() -> World:
     world.processes["n3"].erase_group(1)
     world.run(0.5)
     change(world, leader, learner(world, "n3"))
-    world.run_until(lambda: world.group("n3")._member.journal.last_index == index)
+    world.run_until(lambda: world.group("n3")._node.log.last_index == index)
     assert world.group("n3").configuration == promoted
     world.isolate(["n3"])
     world.network.mend("n3", stale)

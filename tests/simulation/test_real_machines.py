@@ -11,13 +11,12 @@ from simulation.plan import Plan
 from simulation.real_machines import CONTROLLER, PARTITION, RealWorld
 from simulation.schedule import Run, run_seed
 
-from stockade.partition import state
-from stockade.partition.commands import Appended, InstallFence, SlotState
+from stockade.partition.commands import Append, Appended, InstallFence, SlotState, decode_command
 from stockade.partition.errors import StockadeError
-from stockade.partition.fence import Fence
-from stockade.partition.machine import PartitionMachine
-from stockade.partition.producers import Producers
-from stockade.partition.sequences import Repeated
+from stockade.partition.state import snapshot
+from stockade.partition.state.fence import Fence
+from stockade.partition.state.machine import PartitionMachine
+from stockade.partition.state.producers import Producers, Repeated
 
 SEEDS = 150
 
@@ -70,25 +69,25 @@ def repetitions_are_stored_again() -> Any:
 
 
 def refused_appends_leave_a_trace() -> Any:
-    append = PartitionMachine._append
+    apply = PartitionMachine.apply
 
-    def careless(machine: PartitionMachine, command: Any) -> Any:
-        answer = append(machine, command)
-        if isinstance(answer, StockadeError):
+    def careless(machine: PartitionMachine, index: int, term: int, body: bytes) -> Any:
+        answer, command = apply(machine, index, term, body), decode_command(body)
+        if isinstance(answer, StockadeError) and isinstance(command, Append):
             machine.log.append(command, machine.topic_epoch)
         return answer
 
-    return patch.object(PartitionMachine, "_append", careless)
+    return patch.object(PartitionMachine, "apply", careless)
 
 
 def checkpoints_forget_the_fence() -> Any:
-    put_back = state.put_back
+    put_back = snapshot.put_back
 
-    def forgetful(machine: PartitionMachine, captured: state.State) -> None:
+    def forgetful(machine: PartitionMachine, captured: snapshot.State) -> None:
         put_back(machine, captured)
         machine.fence.topic_epoch = 0
 
-    return patch.object(state, "put_back", forgetful)
+    return patch.object(snapshot, "put_back", forgetful)
 
 
 def replicas_differ() -> Any:

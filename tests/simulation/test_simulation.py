@@ -17,7 +17,7 @@ from simulation.mutants import votes_twice
 from simulation.plan import Plan
 from simulation.schedule import run_seed
 
-from stockade.raft.follower import Follower
+from stockade.raft.core.leader import Progress
 
 SEEDS = 1500
 
@@ -38,7 +38,7 @@ def test_known_accidents_break_nothing(accident: str) -> None:
 def test_a_connection_that_breaks_may_set_back_what_a_leader_sends_next_and_an_ack_may_not() -> None:
     """Seed 9452988: an offer was refused, an older ack came in, and the connection broke before anything was sent."""
     checker, streams = Checker(cast(Any, None)), dict[str, Stream]()
-    follower = Follower("n1", 138, 7, 365, 0.0)
+    follower = Progress("n1", 138, 7, 365, 0.0)
     leading, process = SimpleNamespace(round=365, followers={"n1": follower}), SimpleNamespace(node_id="n3")
 
     def check() -> None:

@@ -22,7 +22,7 @@ from pysyncobj import SyncObj, SyncObjConf
 from pysyncobj.journal import FileJournal
 from simulation.stock import acknowledged, stock_cluster
 
-from stockade.raft.transport import Transport
+from stockade.raft.net.transport import Transport
 
 # The library leaves files open.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

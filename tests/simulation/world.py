@@ -17,16 +17,15 @@ from simulation.checkpoints import NOWHERE, Checkpoints
 from simulation.disk import Disk, Log
 from simulation.network import Network
 
-from stockade.raft.configuration import founded_by
-from stockade.raft.group import Group
-from stockade.raft.journal import Journal
-from stockade.raft.machine import FileExtent, Image
+from stockade.raft.core.group import Group
+from stockade.raft.log.configuration import founding_configuration
+from stockade.raft.log.group_log import GroupLog
+from stockade.raft.log.origin import NO_TOMBSTONE, Origin
+from stockade.raft.machine import FileExtent, Image, Machine
 from stockade.raft.messages import Ping, RaftMessage
-from stockade.raft.origin import NEVER_LEFT, Origin
-from stockade.raft.pulse import Pulses, Times
+from stockade.raft.net.liveness import Liveness, LivenessTimeouts
 from stockade.raft.settings import RaftSettings
-from stockade.raft.wakes import Wakes
-from stockade.raft.wal import RecoveredGroup
+from stockade.raft.wal.records import RecoveredGroup
 
 Call = Callable[[], None]
 TURN_S = 2e-6
@@ -45,7 +44,7 @@ class Timer:
             self.callback()
 
 
-class Machine:
+class Remembering(Machine):
     """Remembers what was applied, and answers with its place and bytes. An image is the name of a list of those."""
 
     def __init__(self, process: "Process") -> None:
@@ -53,6 +52,10 @@ class Machine:
         self.bundles = process.world.bundles
         self._process = process
         self._images = process.world.images
+
+    def start(self, directory: Path) -> None: ...
+
+    def inspect(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None: ...
 
     def capture(self) -> Image:
         self._images.append(tuple(self.applied))
@@ -81,18 +84,18 @@ class Process:
         self.rng = random.Random(world.rng.random()).random
         self.rate = 1 + world.drift * (self.rng() - 0.5)
         self._spent_s = 0.0
-        self._wakes = Wakes()
+        self._wakes: dict[Call, int] = {}
         self.log = Log(world.disks[node_id], lambda delay, call: world.at(delay, call, self))
         self.log.on_durable = self._disk_moved_on
         self.log.on_append = lambda *entry: world.checker.appended(self, *entry)
-        self.machines: dict[int, Machine] = {}
+        self.machines: dict[int, Remembering] = {}
         self.groups: dict[int, Group] = {}
         self.heard: dict[str, float] = {}
         settings = world.settings
-        times = Times(settings.heartbeat_ms / 1000, settings.election_timeout_ms_min / 1000)
-        self.pulses = Pulses(self, self.time, self.call_at, times)
-        self.pulses.start()
-        self._journals: dict[int, Journal] = {}
+        times = LivenessTimeouts(settings.heartbeat_ms / 1000, settings.election_timeout_ms_min / 1000)
+        self.liveness = Liveness(self, self.time, self.call_at, times)
+        self.liveness.start()
+        self._journals: dict[int, GroupLog] = {}
         self.checkpoints = Checkpoints(self)
         self.fetch_checkpoint = self.checkpoints.fetch
         for group_id in world.group_ids:
@@ -103,8 +106,10 @@ class Process:
         machine = self.machines[group_id] = self.world.new_machine(self, group_id)
         is_founder = self.world.founders.get(self.node_id) == self.incarnation
         disk = self.world.disks[self.node_id]
-        left = disk.left.get(group_id, NEVER_LEFT)
-        origin = Origin(configuration=founded_by(self.world.founders if is_founder and not left.term else {}))
+        left = disk.left.get(group_id, NO_TOMBSTONE)
+        origin = Origin(
+            configuration=founding_configuration(self.world.founders if is_founder and not left.term else {})
+        )
         checkpoint = disk.checkpoints.get(group_id)
         if checkpoint is not None:
             machine.restore(NOWHERE, checkpoint.state, checkpoint.files)
@@ -112,7 +117,7 @@ class Process:
         journal = self._journals.get(group_id)
         if journal is None:
             recovered = self.log.recovered.pop(group_id, None) or RecoveredGroup()
-            journal = self._journals[group_id] = Journal(group_id, self.log, recovered, origin, left)
+            journal = self._journals[group_id] = GroupLog(group_id, self.log, recovered, origin, left)
         elif journal.origin.index < origin.index:
             journal.install(origin)
         group = self.groups[group_id] = Group(group_id, machine, journal, self.world.settings, self)
@@ -131,7 +136,7 @@ class Process:
         """Forget a replica, but not what it had promised; the node may join again."""
         self.close_group(group_id)
         disk = self.world.disks[self.node_id]
-        disk.left[group_id] = self._journals.pop(group_id).leave()
+        disk.left[group_id] = self._journals.pop(group_id).tombstone()
         disk.erase(group_id)
         self.log.erase(group_id)
         self.open_group(group_id)
@@ -154,7 +159,7 @@ class Process:
         self.world.at(max(0.0, (when - self.time()) / self.rate + 1e-9), timer.run, self)
         return timer
 
-    def send(self, node_id: str, group_id: int, message: RaftMessage) -> bool:
+    def send(self, group_id: int, node_id: str, message: RaftMessage) -> bool:
         assert self.failure is None
         return self.world.network.send(self.node_id, node_id, group_id, message)
 
@@ -168,28 +173,32 @@ class Process:
         """Each group has a slice of its own here."""
 
     def heard_at(self, node_id: str) -> float:
-        return self.pulses.heard_at(node_id)
+        return self.liveness.heard_at(node_id)
 
     def wake_when_durable(self, wake: Call) -> None:
-        self._wakes.add(wake, self.log.lsn)
+        self._wakes.setdefault(wake, self.log.lsn)
 
     def fail(self, error: BaseException) -> None:
         self.failure = error
         self.world.checker.failed(self, error)
 
     def _disk_moved_on(self) -> None:
-        self._wakes.call(self.log.durable_lsn)
+        due = [wake for wake, lsn in self._wakes.items() if lsn <= self.log.durable_lsn]
+        for wake in due:
+            del self._wakes[wake]
+        for wake in due:
+            wake()
 
     # What the network tells.
 
     def on_up(self, node_id: str) -> None:
         self.heard[node_id] = self.time()
-        self.pulses.up(node_id)
+        self.liveness.up(node_id)
         for group in self.groups.values():
             group.peer_up(node_id, self.world.disks[node_id].incarnation)
 
     def on_down(self, node_id: str) -> None:
-        self.pulses.down(node_id)
+        self.liveness.down(node_id)
         for group in self.groups.values():
             group.peer_down(node_id)
 
@@ -202,16 +211,16 @@ class Process:
             group.receive(node_id, message)
         self.world.after_receive(self, message)
 
-    # What pulses tell.
+    # Events of liveness.
 
-    def pulse(self, awake_at: float) -> None:
+    def send_heartbeats(self, awake_at: float) -> None:
         for peer in self.world.network.peers(self.node_id):
             self.world.network.send(self.node_id, peer, 0, Ping())
 
     def last_heard(self, node_id: str) -> float:
         return self.heard[node_id]
 
-    def silenced(self, node_id: str) -> None:
+    def fell_silent(self, node_id: str) -> None:
         for group in self.groups.values():
             group.peer_silent(node_id)
 
@@ -273,9 +282,9 @@ class World:
     def _draw(self, between: tuple[float, float]) -> float:
         return between[0] + (between[1] - between[0]) * self.rng.random()
 
-    def new_machine(self, process: Process, group_id: int) -> Machine:
+    def new_machine(self, process: Process, group_id: int) -> Remembering:
         """What a group runs."""
-        return Machine(process)
+        return Remembering(process)
 
     def _new_disk(self) -> Disk:
         return Disk(self.rng, lambda: self._draw(self.disk_s))

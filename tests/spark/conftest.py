@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from sources import ROOT
 
-from stockade.cli.local_cluster import LocalCluster
+from stockade.cli.local_cluster.cluster import LocalCluster
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ sys.path[:0] = PATHS
 
 from integration.api import Topic, eventually  # noqa: E402 (run as a script)
 
-from stockade.cli.local_cluster import LocalCluster  # noqa: E402
+from stockade.cli.local_cluster.cluster import LocalCluster  # noqa: E402
 
 from .standalone import standalone  # noqa: E402
 from .surroundings import environment, spark_home  # noqa: E402

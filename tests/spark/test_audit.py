@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from stockade.spark.pipelines import planted, rehearsal
-from stockade.spark.pipelines.audit import CLAIMS, NoEvidence, audit
-from stockade.spark.pipelines.page import page
+from stockade.spark.pipelines.audit import planted, rehearsal
+from stockade.spark.pipelines.audit.audit import CLAIMS, NoEvidence, audit
+from stockade.spark.pipelines.audit.page import page
 
 
 @pytest.mark.timeout(600)
@@ -23,7 +23,8 @@ def test_every_planted_fault_is_found_and_nothing_else(spark: Any, tmp_path: Pat
     found = {each.checker: each.violations for each in audited.findings}
     assert found == {checker: faults.expected[checker] for checker in CLAIMS}
     assert all(found.values()), "a checker that nothing is planted for"
-    summary = page(audited, history, logs)
+    assert all(each.checked for each in audited.findings), "a checker that a rehearsal gives nothing to check"
+    summary = page(audited, history, logs, faults.expected)
     assert all(each.what in summary.replace("&#x27;", "'") for one in audited.findings for each in one.examples)
 
 

@@ -89,7 +89,8 @@ def test_offsets_that_do_not_exist_fail_the_query_unless_told_otherwise(spark: A
 
 
 def test_every_wrong_option_is_named(spark: Any, topic: Topic) -> None:
-    with pytest.raises(Exception, match=r"(?s)unknown option colour.*startingOffsets must be.*minPartitions must be"):
+    every = r"correct the options: .*option colour.*minPartitions must be.*startingOffsets must be.* in a batch read"
+    with pytest.raises(Exception, match=every):
         load(spark, topic, colour="red", startingOffsets="latest", minPartitions="many")
 
 

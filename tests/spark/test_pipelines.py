@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from sources import ROOT
 from stockade.cli.main import main
 from stockade.spark.pipelines import lines
 from stockade.spark.pipelines.export import ExportRefused, export, exported, restore
+from stockade.spark.pipelines.lines import LoadRefused
 from stockade.spark.pipelines.load import Loaded, load, name_of, source
 
 from .topics import append, record
 
 SAMPLES = ROOT / "examples" / "data"
-LOGHUB = ROOT.parent / "shared" / "data" / "loghub"
 
 ODD = {
     "mark.txt": b"\xef\xbb\xbfa\r\n\r\nb\n",
@@ -29,6 +30,9 @@ ODD = {
     "line-feed.txt": b"\n",
     "open.txt": b"x",
     "returns.txt": b"\r\n\r",
+    ".hidden": b"begins with a dot\n",
+    "_under": b"begins with\nan underscore",
+    "sp ace%20+[x]=ä.txt": b"a name that a URL would have to encode\n",
 }
 
 
@@ -39,7 +43,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Real logs, and every oddity of text that there is."""
-    shutil.copytree(LOGHUB if LOGHUB.exists() else SAMPLES, tmp_path / "in", copy_function=shutil.copyfile)
+    shutil.copytree(SAMPLES, tmp_path / "in", copy_function=shutil.copyfile)
     (tmp_path / "in").chmod(0o755)
     for name, content in ODD.items():
         (tmp_path / "in" / name).write_bytes(content)
@@ -72,8 +76,32 @@ def test_files_come_back_byte_for_byte_over_two_topics_and_parquet(
 
 def test_a_compressed_file_is_not_taken_for_its_lines(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "x.gz").write_bytes(gzip.compress(b"line\n" * 1000))
-    with pytest.raises(PySparkException, match=r"x\.gz is not text as it is"):
+    with pytest.raises(PySparkException, match=r"x\.gz cannot be read byte by byte"):
         lines.records(spark, str(tmp_path)).collect()
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_files_whose_names_begin_with_a_dot_or_an_underscore_are_loaded(spark: Any, tmp_path: Path, form: str) -> None:
+    for name in ("plain", ".hidden", "_under"):
+        (tmp_path / name).write_text(f'"{name}"\n')
+    (tmp_path / "_SUCCESS").touch()
+    expected = [b'".hidden"', b'"_under"', b'"plain"']
+    assert sorted(bytes(each.value) for each in source(spark, str(tmp_path), form).collect()) == expected
+    (alone,) = source(spark, str(tmp_path / ".hidden"), form).collect()
+    assert bytes(alone.value) == b'".hidden"'
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_load_that_would_leave_files_out_is_refused_and_names_them(spark: Any, tmp_path: Path, form: str) -> None:
+    for name in ("plain", "half._COPYING_", "_metadata.log", "sub/one", "sub/two", ".git/config", "empty/sub/_SUCCESS"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("" if name.startswith("empty") else "{}\n")
+    left_out = ", ".join(f"{tmp_path}/{name}" for name in (".git/", "_metadata.log", "half._COPYING_", "sub/"))
+    with pytest.raises(LoadRefused, match=re.escape(f"would leave out {left_out}: ")):
+        source(spark, str(tmp_path), form)
+    assert source(spark, f"{tmp_path}/[!._h]*", form).count() == 3  # plain, and the files of a folder that is named
+    with pytest.raises(LoadRefused, match=re.escape(f"would leave out {tmp_path}/half._COPYING_: ")):
+        source(spark, f"{tmp_path}/h*", form)
 
 
 def test_lines_that_are_no_json_are_refused_and_nothing_is_loaded(spark: Any, url: str, tmp_path: Path) -> None:
@@ -138,6 +166,11 @@ def test_the_commands_tell_in_one_line_what_they_refuse(spark: Any, url: str, tm
     assert (missing.exit_code, "UNKNOWN_TOPIC_OR_PARTITION" in missing.stderr) == (1, True)
     bad = stockade("load", str(tmp_path / "bad.json"), "refused", "--format", "json", "--url", url)
     assert (bad.exit_code, "not JSON: {" in bad.stderr, bad.stderr.count("\n")) == (1, True, 1)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "more.json").write_text("{}")
+    partial = stockade("load", str(tmp_path), "refused", "--url", url)
+    assert (partial.exit_code, f"leave out {tmp_path}/sub/:" in partial.stderr) == (1, True)
+    assert partial.stderr.count("\n") == 1
     absent = stockade("export", "refused", str(tmp_path / "out"), "--format", "delta", "--url", url)
     assert (absent.exit_code, "cannot write delta" in absent.stderr, absent.stderr.count("\n")) == (1, True, 1)
     wrong = stockade("audit", str(tmp_path / "bad.json"), str(tmp_path / "bad.json"))

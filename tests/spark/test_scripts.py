@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from integration.api import Topic
+from integration.usage import check_usage
 from sources import ROOT
 
 from stockade.spark.package import write_zip
@@ -43,6 +44,11 @@ def test_what_the_scripts_load_and_export_comes_back_byte_for_byte(url: str, tmp
     assert header == ["topic", "folder", "rows", "parts", "seconds", "rows/s"]
     assert restored[2:4] == ["5", "2"]
     assert {each.name: each.read_bytes() for each in (tmp_path / "out").iterdir()} == ODD
+
+
+@pytest.mark.parametrize("script", ["pipeline_audit.py", "pipeline_export.py", "pipeline_load.py"])
+def test_a_script_explains_itself_and_refuses_wrong_arguments(script: str) -> None:
+    check_usage(EXAMPLES / script)
 
 
 def test_the_notebook_runs_from_its_first_cell_to_its_last(

@@ -59,7 +59,7 @@ def test_a_topic_made_anew_fails_the_stream_or_is_read_from_its_beginning(spark:
     assert call("DELETE", topic.url).status in (200, 204)
     topic.create(partitions=1)
     fill(topic, 0, 0, 4)
-    with pytest.raises(Exception, match="topic anew was deleted and made anew"):
+    with pytest.raises(Exception, match="topic anew was deleted and created again"):
         query.run()
     assert Query(spark, topic, tmp_path, failOnDataLoss=False).run() == [4]
 

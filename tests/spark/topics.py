@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from integration.api import ARROW, Topic, call, expect
 
-from stockade.partition.records import SCHEMA
+from stockade.partition.records.batch import SCHEMA
 
 
 def record(partition: int, offset: int) -> dict[str, Any]:

@@ -1,71 +1,86 @@
-"""A batch on the client's side: records that are numbered, sent, repeated and settled as one. No clock, no IO."""
+"""A batch on the client's side: records that are numbered, sent, repeated and settled together."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from ..partition.commands import Token
-from ..partition.errors import InvalidRecord, MessageTooLarge, StockadeError
-from ..partition.records import RECORDS_MAX, Header, message_from_columns
-from .model import ProducerPair
+from ....partition.api.producers import ProducerPair
+from ....partition.commands import Token
+from ....partition.errors import InvalidRecord, MessageTooLarge, StockadeError
+from ....partition.records.batch import RECORDS_MAX, Header, decode_batch, message_from_columns
+from ...api.conditions import UNCONDITIONAL, Conditions
 
 RECORD_OVERHEAD_BYTES = 24
-"""Reckoned for a record beside its key, value and headers: offsets of four columns and the timestamp."""
+"""Estimate for a record beside its key, value and headers: offsets of four columns and the timestamp."""
 BATCH_OVERHEAD_BYTES = 640
-"""Reckoned for a batch beside its records: metadata and padding of the Arrow message."""
+"""Estimate for a batch beside its records: metadata and padding of the Arrow message."""
 
-_BYTES_OR_NONE = (bytes, type(None))
-_BYTES_OR_NOTHING = frozenset(_BYTES_OR_NONE)
-_TIMESTAMP_MAX = 2**63 - 1
+BytesLike = bytes | bytearray | memoryview
+"""What a key or a value may be; the client copies what can change."""
+
+_BYTES_OR_NOTHING = frozenset((bytes, type(None)))
+TIMESTAMP_MAX = 2**63 - 1
 
 
 class Record(NamedTuple):
-    """One record to send; ``timestamp_ms`` is Unix time."""
+    """One record to send. ``timestamp_ms`` is Unix time, ``value`` None a tombstone.
+
+    ``metadata`` is the application's: it is not sent, and comes back with the outcome.
+    """
 
     key: bytes | None
     value: bytes | None
     timestamp_ms: int
     headers: Sequence[Header] | None = None
+    metadata: object = None
 
-    def checked_size(self) -> int:
-        """``size``. Raises InvalidRecord here, for this record alone, rather than later for the batch that it would
-        spoil.
-        """
-        key, value, timestamp_ms, headers = self
-        if type(value) is bytes and headers is None and timestamp_ms >= 0:
+    def plain_size(self) -> int | None:
+        """``size`` of a record of bytes without headers; None for any other, which goes through `checked`."""
+        key, value, timestamp_ms, headers, _ = self
+        if (
+            type(value) is bytes
+            and headers is None
+            and type(timestamp_ms) is int
+            and 0 <= timestamp_ms <= TIMESTAMP_MAX
+        ):
             if key is None:
                 return RECORD_OVERHEAD_BYTES + len(value)
             if type(key) is bytes:
                 return RECORD_OVERHEAD_BYTES + len(value) + len(key)
-        self.check()
-        return self.size
+        return None
 
-    def check(self) -> None:
-        """Raise InvalidRecord for what makes no record."""
-        if not isinstance(self.value, _BYTES_OR_NONE) or not isinstance(self.key, _BYTES_OR_NONE):
-            given = f"{type(self.key).__name__} and {type(self.value).__name__}"
-            raise InvalidRecord(f"key and value must be bytes or None, not {given}")
-        if self.timestamp_ms < 0:
-            raise InvalidRecord("the timestamp is negative")
+    def checked(self) -> "Record":
+        """This record, with copies of keys and values that could change.
+
+        Raises InvalidRecord now, for this record alone; later the whole batch would fail with it: for a wrong type, a
+        timestamp out of range, or a malformed header.
+        """
+        key, value = frozen_bytes(self.key), frozen_bytes(self.value)
+        _check_bytes(key, value)
+        if not isinstance(self.timestamp_ms, int) or not 0 <= self.timestamp_ms <= TIMESTAMP_MAX:
+            raise InvalidRecord(f"the timestamp must be an integer from 0 to 2**63 - 1, not {self.timestamp_ms!r:.100}")
         for header in self.headers or ():
             is_pair = isinstance(header, tuple | list) and len(header) == 2
             if not (is_pair and isinstance(header[0], str) and isinstance(header[1], bytes)):
                 raise InvalidRecord(f"headers must be pairs of str and bytes, and one is {header!r:.100}")
+        return self._replace(key=key, value=value)
 
     @property
     def size(self) -> int:
-        """Bytes reckoned in a batch."""
+        """Bytes that it counts for in a batch; an estimate."""
         size = RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"")
         return size + _headers_bytes(self.headers) if self.headers else size
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the log said: ``count`` records stored at consecutive offsets.
+    """``count`` records are stored on a majority of the replicas, at consecutive offsets from ``base_offset`` on.
 
-    Offsets are None when the batch is known to be stored but its place is no longer remembered (never 0: that is a
-    valid offset). ``duplicate``: an earlier attempt of the same batch had stored it.
+    ``base_offset`` None: they are stored, and the partition no longer remembers where (0 is an offset).
+    ``duplicate``: an earlier attempt of the same batch had stored it. ``timestamp_ms``: when the leader received the
+    batch (Unix time); None with ``base_offset``. ``metadata``: one for each record, empty when no record has one; only
+    what ``successes`` and watchers give has it.
     """
 
     topic: str
@@ -74,6 +89,7 @@ class Receipt:
     count: int
     duplicate: bool
     timestamp_ms: int | None
+    metadata: tuple[object, ...] = field(default=(), compare=False)
 
     @property
     def offset(self) -> int | None:
@@ -87,28 +103,29 @@ class Receipt:
 
 
 class State(Enum):
-    """Where a batch of the window stands."""
+    """The state of a batch in the window."""
 
-    UNDER_WAY = auto()
-    """An attempt has no answer yet."""
+    IN_FLIGHT = auto()
+    """An attempt was sent and is not answered yet."""
     FAILED = auto()
-    """The last attempt was refused or lost; the batch waits to be sent again, unchanged."""
+    """The last attempt was refused, or its outcome is unknown; the batch waits to be sent again, unchanged."""
     STORED = auto()
-    """Answered; it waits for the batches before it, so that a partition's deliveries settle in order."""
+    """Stored; it waits for the batches before it, so that a partition's deliveries settle in order."""
 
 
 class Batch:
-    """Records of one partition, and what became of them.
+    """Records of one partition, their attempts, and their outcome.
 
-    Columns grow until ``sealed``; when it ``is_due``, it waits for room in flight and not for more records. Once it is
-    numbered, nothing of what is sent changes: producer id, epoch, first sequence number, fence token and bytes are the
-    same in every attempt (SEMANTICS 9.2).
+    Columns grow until the batch is ``sealed``. ``is_due``: it no longer waits for more records, only for room in
+    flight. Once it has a sequence number, every attempt sends the same: producer id, epoch, first sequence number,
+    fencing token and bytes (SEMANTICS 9.2).
     """
 
     __slots__ = (
-        "attempts", "count", "created_s", "first_seq", "headers", "identity", "is_due", "is_final", "is_reported",
-        "keys", "last_error", "maybe_stored", "message", "not_before_s", "outcome", "receipt", "sealed",
-        "sent_as_oldest", "size", "state", "timestamps_ms", "token", "values", "watchers",
+        "attempts", "conditions", "count", "created_s", "first_seq", "headers", "identity", "is_due",
+        "is_final", "is_reported", "keys", "last_error", "maybe_stored", "message", "metadata", "not_before_s",
+        "outcome", "receipt", "sealed", "sent_as_oldest", "size", "state", "timestamps_ms", "token", "values",
+        "watchers",
     )  # fmt: skip
 
     def __init__(self, created_s: float) -> None:
@@ -116,6 +133,7 @@ class Batch:
         self.values: list[bytes | None] = []
         self.timestamps_ms: list[int] = []
         self.headers: list[Sequence[Header] | None] | None = None
+        self.metadata: list[object] | None = None
         self.created_s: float = created_s
         self.count: int = 0
         self.size: int = 0
@@ -125,7 +143,8 @@ class Batch:
         self.first_seq: int = -1
         self.identity: ProducerPair | None = None
         self.token: Token | None = None
-        self.state: State = State.UNDER_WAY
+        self.conditions: Conditions = UNCONDITIONAL
+        self.state: State = State.IN_FLIGHT
         self.attempts: int = 0
         self.not_before_s: float = 0.0
         self.sent_as_oldest: bool = False
@@ -140,15 +159,16 @@ class Batch:
     @classmethod
     def of(
         cls,
-        values: Sequence[bytes | None],
-        keys: Sequence[bytes | None] | None,
+        values: Sequence[BytesLike | None],
+        keys: Sequence[BytesLike | None] | None,
         headers: Sequence[Sequence[Header] | None] | None,
         timestamps_ms: Sequence[int] | None,
         *,
         now_ms: int,
     ) -> Self:
-        """A batch of columns; timestamps not given are ``now_ms``. Raises InvalidRecord for bad lengths, and for what
-        has no size.
+        """A batch of columns of equal length; ``timestamps_ms`` None: ``now_ms`` for each.
+
+        Raises InvalidRecord for columns of unequal length and for values of a wrong type.
         """
         count = len(values)
         if not 1 <= count <= RECORDS_MAX:
@@ -157,30 +177,33 @@ class Batch:
             raise InvalidRecord("keys, values, headers and timestamps are not equally many")
         batch = cls(0.0)
         batch.count = count
-        batch.values = list(values)
-        batch.keys = [None] * count if keys is None else list(keys)
+        batch.values = _bytes_column(values)
+        batch.keys = [None] * count if keys is None else _bytes_column(keys)
         batch.headers = None if headers is None else list(headers)
         batch.timestamps_ms = [now_ms] * count if timestamps_ms is None else list(timestamps_ms)
         try:
             batch.size = RECORD_OVERHEAD_BYTES * count + _bytes_of(batch.values) + _bytes_of(batch.keys)
             batch.size += sum(map(_headers_bytes, batch.headers or ()))
         except (TypeError, ValueError, AttributeError) as error:
-            raise InvalidRecord(
-                f"keys and values must be bytes or None, headers pairs of str and bytes: {error}"
-            ) from error
+            raise InvalidRecord(f"headers must be pairs of str and bytes: {error}") from error
         return batch
 
     @property
-    def is_troubled(self) -> bool:
-        """It failed, and is not settled since: the mute holds also while it is under way again (SEMANTICS 9.4)."""
-        return self.state is State.FAILED or (self.state is State.UNDER_WAY and self.attempts > 1)
+    def is_retrying(self) -> bool:
+        """Whether an attempt has failed and the batch is not settled: the queue stays muted while it is in flight again
+        (SEMANTICS 9.4).
+        """
+        return self.state is State.FAILED or (self.state is State.IN_FLIGHT and self.attempts > 1)
 
     def add(self, record: Record, size: int) -> int:
-        """Put a record behind the others; its position. ``size`` is ``record.size``."""
+        """Append a record; its index. ``size`` is ``record.size``."""
         assert not self.sealed
         if record.headers is not None or self.headers is not None:
             self.headers = self.headers or [None] * self.count
             self.headers.append(record.headers)
+        if record.metadata is not None or self.metadata is not None:
+            self.metadata = self.metadata or [None] * self.count
+            self.metadata.append(record.metadata)
         index = self.count
         self.keys.append(record.key)
         self.values.append(record.value)
@@ -190,10 +213,12 @@ class Batch:
         return index
 
     def extend(self, other: "Batch") -> int:
-        """Put all records of ``other``, which has no headers, behind the others; the position of the first of them."""
+        """Append the records of ``other``, which has no headers; the index of the first of them."""
         assert not self.sealed and other.message is None and other.headers is None
         if self.headers is not None:
             self.headers += [None] * other.count
+        if self.metadata is not None:
+            self.metadata += [None] * other.count
         self.keys += other.keys
         self.values += other.values
         self.timestamps_ms += other.timestamps_ms
@@ -202,15 +227,16 @@ class Batch:
         return self.count - other.count
 
     def check(self, batch_bytes_max: int) -> None:
-        """Raise InvalidRecord, MessageTooLarge here, for these records alone, rather than later for all that travel
-        with them. What cannot be judged at a glance is encoded now, and so travels alone.
+        """Raise InvalidRecord or MessageTooLarge now, for these records alone; later the whole batch would fail.
+
+        Unusual records (headers, odd types, nearly too large) are encoded now, so this batch is not joined with others.
         """
         is_plain = _has_bytes(self.keys) and _has_bytes(self.values) and _has_times(self.timestamps_ms)
         if self.headers is not None or not is_plain or self.size + BATCH_OVERHEAD_BYTES > batch_bytes_max:
             self.encode(batch_bytes_max)
 
     def encode(self, batch_bytes_max: int) -> None:
-        """Seal it, and make the Arrow message of the columns, then dropped. Raises InvalidRecord, MessageTooLarge."""
+        """Seal it: make the Arrow message, and drop the columns. Raises InvalidRecord, MessageTooLarge."""
         assert self.message is None
         message = message_from_columns(self.keys, self.values, self.timestamps_ms, self.headers)
         if len(message) > batch_bytes_max:
@@ -219,24 +245,64 @@ class Batch:
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
 
     def begin_again(self) -> None:
-        """Forget the number and the attempts under it: none of them stored anything, and none can any more."""
+        """Forget the sequence number and its attempts: none of them stored the batch, and none can any more."""
         self.first_seq, self.identity, self.token = -1, None, None
+        self.conditions = self.conditions._replace(fence_epoch=None)
         self.attempts, self.not_before_s = 0, 0.0
-        self.state, self.last_error, self.is_final = State.UNDER_WAY, None, False
+        self.state, self.last_error, self.is_final = State.IN_FLIGHT, None, False
 
     def settle(self, outcome: Receipt | StockadeError) -> None:
-        """Give the final outcome, once, and tell who waits."""
+        """Set the final outcome, once, and call the watchers."""
         assert self.outcome is None
-        self.outcome, self.message = outcome, None
+        self.outcome = outcome
         watchers, self.watchers = self.watchers, []
         for watcher in watchers:
             watcher()
 
+    def records(self) -> list[Record]:
+        """Its records, until it drops them."""
+        keys, values, times, headers = self.keys, self.values, self.timestamps_ms, self.headers
+        if self.message is not None:
+            columns = decode_batch(self.message).columns
+            keys, values, times = columns[0].to_pylist(), columns[1].to_pylist(), columns[2].view("int64").to_pylist()
+            headers = [_pairs(row) for row in columns[3].to_pylist()]
+        nothing = [None] * self.count
+        rows = zip(keys, values, times, headers or nothing, self.metadata or nothing, strict=True)
+        return [Record(*row) for row in rows]
+
+    def drop_records(self) -> None:
+        """Free the memory of what was reported: a failed batch may be kept for ``flush``."""
+        self.message, self.metadata = None, None
+        self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
+
+
+def _pairs(headers: "list[dict[str, Any]] | None") -> list[Header] | None:
+    return None if headers is None else [(header["key"], header["value"]) for header in headers]
+
 
 def too_large(size: int, limit: int) -> MessageTooLarge:
-    """Of records that one batch of the topic cannot hold, ``limit`` being its max_batch_bytes."""
+    """The error of records of ``size`` bytes; ``limit`` is the topic's max_batch_bytes."""
     detail = f"{size:,} bytes; the topic takes {limit:,} at once (max_batch_bytes)"
     return MessageTooLarge(detail, limit=limit, unit="bytes")
+
+
+def frozen_bytes(given: BytesLike | None) -> bytes | None:
+    """A copy of what could change; anything else as it is, for `Record.checked` or `Batch.of` to judge."""
+    return bytes(given) if isinstance(given, bytearray | memoryview) else given
+
+
+def _check_bytes(*given: object) -> None:
+    for each in given:
+        if each is not None and not isinstance(each, bytes):
+            kind = type(each).__name__
+            raise InvalidRecord(f"key and value must be bytes, bytearray, memoryview or None, not {kind}")
+
+
+def _bytes_column(given: Sequence[BytesLike | None]) -> list[bytes | None]:
+    column = [frozen_bytes(each) for each in given]
+    if not _has_bytes(column):
+        _check_bytes(*column)
+    return column
 
 
 def _bytes_of(column: list[bytes | None]) -> int:
@@ -248,7 +314,7 @@ def _has_bytes(column: list[bytes | None]) -> bool:
 
 
 def _has_times(column: list[int]) -> bool:
-    return set(map(type, column)) == {int} and min(column) >= 0 and max(column) <= _TIMESTAMP_MAX
+    return set(map(type, column)) == {int} and min(column) >= 0 and max(column) <= TIMESTAMP_MAX
 
 
 def _headers_bytes(headers: Sequence[Header] | None) -> int:

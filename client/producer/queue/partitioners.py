@@ -1,18 +1,20 @@
-"""Which partition a record goes to when the application does not say. No IO, no clock."""
+"""The partition of a record for which the application names none."""
 
 import zlib
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from ..partition.errors import InvalidRequest, StockadeError
-from ..partition.partitioner import partition_for_key
-from .batches import Record
+from ....partition.errors import InvalidRequest, StockadeError
+from ....partition.partitioner import partition_for_key
+from .batch import Record
 
 
 class Choice(NamedTuple):
-    """What a partitioner may look at. ``current``: the partition whose batch is still open, if there is one.
+    """What a partitioner decides from. ``partitions`` is their number.
 
-    ``closed``: partitions that have halted in this producer. A record that goes to one is refused.
+    ``current``: the partition whose batch still takes records, None if there is none. ``closed``: partitions that have
+    halted in this producer, where a record would be refused. ``failing``: partitions to which the producer is sending a
+    batch again, since they have no leader or do not answer.
     """
 
     topic: str
@@ -20,10 +22,11 @@ class Choice(NamedTuple):
     partitions: int
     current: int | None
     closed: frozenset[int] = frozenset()
+    failing: frozenset[int] = frozenset()
 
 
 class Partitioner(Protocol):
-    """Any callable from a Choice to a partition's number. It may remember; a producer has one of its own."""
+    """Any callable from a Choice to a partition's number. It may have state: each producer has its own."""
 
     def __call__(self, choice: Choice) -> int:
         """The partition, from 0 to ``choice.partitions`` - 1. What it raises fails that record alone."""
@@ -31,9 +34,9 @@ class Partitioner(Protocol):
 
 
 class Sticky:
-    """Whatever the key: fill one batch, then go on to the next partition that is not closed.
+    """Fill one batch, then continue at the next partition that works; the key does not matter (KIP-480).
 
-    The first one depends on ``seed``.
+    Closed partitions are passed over, and failing ones while another one is open. ``seed`` decides the first partition.
     """
 
     def __init__(self, seed: str = "") -> None:
@@ -42,17 +45,17 @@ class Sticky:
 
     def __call__(self, choice: Choice) -> int:
         """The open batch's partition, or the next one."""
-        if choice.current is not None:
+        if choice.current is not None and choice.current not in choice.failing:
             return choice.current
         last = self._last.get(choice.topic, self._first)
-        turns = ((last + turn) % choice.partitions for turn in range(1, choice.partitions + 1))
-        following = (last + 1) % choice.partitions
-        self._last[choice.topic] = next((number for number in turns if number not in choice.closed), following)
+        turns = [(last + turn) % choice.partitions for turn in range(1, choice.partitions + 1)]
+        opened = [number for number in turns if number not in choice.closed] or turns
+        self._last[choice.topic] = next((number for number in opened if number not in choice.failing), opened[0])
         return self._last[choice.topic]
 
 
 class RoundRobin(Sticky):
-    """Whatever the key: one record to each partition in turn."""
+    """One record to each partition in turn; the key does not matter."""
 
     def __call__(self, choice: Choice) -> int:
         """The next partition."""
@@ -60,7 +63,7 @@ class RoundRobin(Sticky):
 
 
 class Murmur2(Sticky):
-    """Equal keys to one partition, as Kafka's default partitioner computes it; records without a key are sticky."""
+    """Equal keys to one partition, computed as Kafka's default partitioner does; records without a key as `Sticky`."""
 
     def __call__(self, choice: Choice) -> int:
         """The key's partition."""
@@ -69,7 +72,7 @@ class Murmur2(Sticky):
 
 
 class Manual:
-    """The application names a partition with every record, or the record is refused."""
+    """Refuse each record for which the application names no partition."""
 
     def __call__(self, choice: Choice) -> int:
         """Raises InvalidRequest."""
@@ -85,7 +88,7 @@ _BY_NAME: dict[str, Callable[[str], Partitioner]] = {
 
 
 def partitioner_of(wanted: str | Partitioner, seed: str) -> Partitioner:
-    """One by its name (murmur2, sticky, round_robin, manual), or the callable as it is. Raises InvalidRequest."""
+    """The partitioner of this name, or the callable itself. Raises InvalidRequest for an unknown name."""
     if not isinstance(wanted, str):
         return wanted
     if wanted not in _BY_NAME:
@@ -94,12 +97,12 @@ def partitioner_of(wanted: str | Partitioner, seed: str) -> Partitioner:
 
 
 def stays_open(partitioner: Partitioner) -> bool:
-    """Whether it sends every record without a key where a batch is open, so that it need not be asked."""
+    """Whether records without a key follow the open batch, so that the partitioner need not be called."""
     return type(partitioner) in (Sticky, Murmur2)
 
 
 def choose(partitioner: Partitioner, choice: Choice) -> int:
-    """The choice, checked. Raises InvalidRequest for one that there is not, or for whatever the partitioner raised."""
+    """The partitioner's choice. Raises InvalidRequest for a partition that does not exist, and for its exceptions."""
     try:
         partition = partitioner(choice)
     except StockadeError:

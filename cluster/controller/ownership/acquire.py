@@ -1,13 +1,14 @@
-"""Who may have what: the checks of an acquire in their order, and what each mode does (SEMANTICS 5.2, 6.1).
+"""The rules of acquire: its checks in their order, and what each mode does (SEMANTICS 5.2, 6.1).
 
 Pure; everything here raises its refusal before anything is changed.
 """
 
-from typing import get_args
+from typing import cast, get_args
 
 import msgspec
 
-from ..partition.errors import (
+from ....partition.api.topics import Mode, SlotHolder
+from ....partition.errors import (
     HoldAndWait,
     InvalidFencingToken,
     InvalidRequest,
@@ -16,15 +17,13 @@ from ..partition.errors import (
     ThrottlingQuotaExceeded,
     UnknownTopicOrPartition,
 )
-from .catalog import Catalog, Topic, group_id
-from .commands import Acquire
-from .grants import Grant
-from .model import Mode
-from .ownership import Ownership
-from .queue import Ticket
+from ..commands import Acquire
+from ..topology.catalog import Catalog, Topic, group_id
+from .grants import Grant, Ticket
+from .slots import Slots
 
 PRODUCER_NAME_CHARACTERS_MAX = 249
-SEATS_PER_PARTITION_MAX = 1_000
+SHARERS_PER_PARTITION_MAX = 1_000
 """Sessions that share a partition."""
 RETRY_AFTER_MS = 1000
 
@@ -78,25 +77,25 @@ def check_resume(topic: Topic, partitions: list[int], resume_epoch: int | None) 
 class _Scene(msgspec.Struct):
     """What an acquire meets: grants of others on its set, the first one for each partition, and tickets that touch it.
 
-    ``seats``: the session's own seats on the set, which count as free.
+    ``own_shared``: the session's own Shared grants on the set, which count as free.
     """
 
     topic: Topic
     holders: list[tuple[int, Grant]]
     sharers: list[tuple[int, Grant]]
-    seats: list[Grant]
+    own_shared: list[Grant]
     tickets: list[Ticket]
 
 
-class Acquiring:
-    """Decides acquires over the state of an Ownership."""
+class AcquireRules:
+    """Decides acquires over the state of the slots."""
 
-    def __init__(self, catalog: Catalog, ownership: Ownership) -> None:
+    def __init__(self, catalog: Catalog, slots: Slots) -> None:
         self._catalog = catalog
-        self._ownership = ownership
+        self._slots = slots
 
-    def acquire(self, index: int, command: Acquire, client_id: str) -> Grant | Ticket:
-        """The grant of the whole set, or a place in line.
+    def acquire(self, index: int, command: Acquire, client_id: str, ttl_ms: int) -> Grant | Ticket:
+        """The grant of the whole set, or a queued ticket. ``client_id`` and ``ttl_ms`` are the session's.
 
         The caller has called check_shape, knows that the session is alive, and promotes afterwards.
         """
@@ -104,25 +103,25 @@ class Acquiring:
         partitions = resolve(topic, command.partitions)
         self._catalog.find(command.topic, command.topic_id)
         held = self._held_already(topic, partitions, command)
-        # The repetition of an acquire that fenced somebody would otherwise be told that its own grant
-        # superseded it.
+        # Without this condition, the retry of an acquire that evicted another grant would be refused because its
+        # own grant superseded it.
         if held is None or held.resume_epoch != command.resume_epoch:
             check_resume(topic, partitions, command.resume_epoch)
         if held is not None:
             return held
-        ticket = self._ownership.queue.of_session(command.session)
+        ticket = self._slots.queue.by_session.get(command.session)
         if ticket is not None and command.mode == "WaitForExclusive" and _is_for(ticket, topic, partitions):
             return ticket
         scene = self._look(topic, partitions, command.session)
         if ticket is not None:
             raise self._hold_and_wait(command.session)
-        return self._decide(
-            _asked(index, topic, partitions, command, client_id, self._ownership.now_ms), command, scene
-        )
+        request = _request(index, topic, partitions, command, self._slots.now_ms)
+        request.client_id, request.ttl_ms = client_id, ttl_ms
+        return self._decide(request, command, scene)
 
     def _held_already(self, topic: Topic, partitions: list[int], command: Acquire) -> Grant | None:
         """The grant that this command asked for before, or that its session has of the same set and name."""
-        for grant in self._ownership.grants.on(group_id(topic.topic_id, partitions[0])):
+        for grant in self._slots.grants.on(group_id(topic.topic_id, partitions[0])):
             mine = (grant.session, grant.producer_name) == (command.session, command.producer_name)
             if mine and grant.partitions == partitions and (not grant.is_shared or command.mode == "Shared"):
                 return grant
@@ -130,10 +129,10 @@ class Acquiring:
 
     def _look(self, topic: Topic, partitions: list[int], session: str) -> _Scene:
         """Raises InvalidRequest for a set that overlaps an exclusive grant of the session."""
-        scene = _Scene(topic, [], [], [], self._ownership.queue.touching(topic.topic_id, partitions))
+        scene = _Scene(topic, [], [], [], self._slots.queue.touching(topic.topic_id, partitions))
         own: dict[str, Grant] = {}
         for partition in partitions:
-            for grant in self._ownership.grants.on(group_id(topic.topic_id, partition)):
+            for grant in self._slots.grants.on(group_id(topic.topic_id, partition)):
                 if grant.session != session:
                     (scene.sharers if grant.is_shared else scene.holders).append((partition, grant))
                 elif grant.is_shared:
@@ -141,66 +140,66 @@ class Acquiring:
                 else:
                     text = "partitions: this session holds some of them under another grant; release it first"
                     raise InvalidRequest(text)
-        scene.seats = list(own.values())
+        scene.own_shared = list(own.values())
         return scene
 
-    def _decide(self, asked: Ticket, command: Acquire, scene: _Scene) -> Grant | Ticket:
+    def _decide(self, request: Ticket, command: Acquire, scene: _Scene) -> Grant | Ticket:
         match command.mode:
             case "Shared":
-                return self._share(asked, scene)
+                return self._share(request, scene)
             case "ExclusiveWithFencing":
-                return self._throw_out(asked, scene)
+                return self._evict(request, scene)
             case "WaitForExclusive" if scene.holders or scene.sharers or scene.tickets:
-                return self._wait(asked)
+                return self._wait(request)
             case _:
                 if scene.holders or scene.sharers or scene.tickets:
-                    raise _busy(asked, scene)
+                    raise _busy(request, scene)
                 self._upgrade(scene)
-                return self._ownership.give(asked, command.mode, "acquire", seat_was_free=True)
+                return self._slots.give(request, command.mode, "acquire", slot_was_free=True)
 
-    def _share(self, asked: Ticket, scene: _Scene) -> Grant:
+    def _share(self, request: Ticket, scene: _Scene) -> Grant:
         if scene.holders or scene.tickets:
-            raise _busy(asked, scene, sharers_matter=False)
-        grants = self._ownership.grants
-        groups = [group_id(asked.topic_id, partition) for partition in asked.partitions]
-        if any(len(grants.seats.get(group, ())) >= SEATS_PER_PARTITION_MAX for group in groups):
-            text = f"{SEATS_PER_PARTITION_MAX} share a partition"
+            raise _busy(request, scene, sharers_matter=False)
+        grants = self._slots.grants
+        groups = [group_id(request.topic_id, partition) for partition in request.partitions]
+        if any(len(grants.sharers.get(group, ())) >= SHARERS_PER_PARTITION_MAX for group in groups):
+            text = f"{SHARERS_PER_PARTITION_MAX} share a partition"
             raise ThrottlingQuotaExceeded(text, retry_after_ms=RETRY_AFTER_MS)
-        return self._ownership.give(asked, "Shared", "acquire", seat_was_free=True)
+        return self._slots.give(request, "Shared", "acquire", slot_was_free=True)
 
-    def _throw_out(self, asked: Ticket, scene: _Scene) -> Grant:
+    def _evict(self, request: Ticket, scene: _Scene) -> Grant:
         for ticket in scene.tickets:
-            self._ownership.leave(ticket, "evicted")
+            self._slots.leave(ticket, "evicted")
         victims = {grant.grant_id: grant for _, grant in (*scene.holders, *scene.sharers)}
         for victim in victims.values():
-            self._ownership.end(victim, "evicted", "evicted")
+            self._slots.end(victim, "evicted", "evicted")
         self._upgrade(scene)
         operation = "eviction" if victims else "acquire"
-        return self._ownership.give(asked, "ExclusiveWithFencing", operation, seat_was_free=not victims)
+        return self._slots.give(request, "ExclusiveWithFencing", operation, slot_was_free=not victims)
 
-    def _wait(self, asked: Ticket) -> Ticket:
-        if self._ownership.grants.of_session(asked.session):
-            raise self._hold_and_wait(asked.session)
-        self._ownership.queue.add(asked)
-        return asked
+    def _wait(self, request: Ticket) -> Ticket:
+        if self._slots.grants.of_session(request.session):
+            raise self._hold_and_wait(request.session)
+        self._slots.queue.add(request)
+        return request
 
     def _upgrade(self, scene: _Scene) -> None:
-        """The session's own seats make room for its exclusive grant. They end whole, as every grant does."""
-        for seat in scene.seats:
-            self._ownership.end(seat, "superseded", "upgraded")
+        """The session's own Shared grants make room for its exclusive one. They end whole, as every grant does."""
+        for grant in scene.own_shared:
+            self._slots.end(grant, "superseded", "upgraded")
 
     def _hold_and_wait(self, session: str) -> HoldAndWait:
-        held = [grant.grant_id for grant in self._ownership.grants.of_session(session)]
-        ticket = self._ownership.queue.of_session(session)
+        held = [grant.grant_id for grant in self._slots.grants.of_session(session)]
+        ticket = self._slots.queue.by_session.get(session)
         return HoldAndWait(held_grants=held, ticket=ticket.ticket_id if ticket is not None else None)
 
 
-def _asked(index: int, topic: Topic, partitions: list[int], command: Acquire, client_id: str, now_ms: int) -> Ticket:
+def _request(index: int, topic: Topic, partitions: list[int], command: Acquire, now_ms: int) -> Ticket:
     ttl_ms = command.ticket_ttl_ms
     return Ticket(
         ticket_id=f"t-{topic.topic_id}-{index}",
         session=command.session,
-        client_id=client_id,
+        client_id="",
         topic=topic.name,
         topic_id=topic.topic_id,
         partitions=partitions,
@@ -215,10 +214,10 @@ def _is_for(ticket: Ticket, topic: Topic, partitions: list[int]) -> bool:
     return (ticket.topic_id, ticket.partitions) == (topic.topic_id, partitions)
 
 
-def _busy(asked: Ticket, scene: _Scene, sharers_matter: bool = True) -> ProducerBusy:
+def _busy(request: Ticket, scene: _Scene, sharers_matter: bool = True) -> ProducerBusy:
     """Names what stands in the way, the worst first."""
     in_the_way = scene.holders or (scene.sharers if sharers_matter else [])
-    partition, holder = in_the_way[0] if in_the_way else (asked.partitions[0], None)
+    partition, holder = in_the_way[0] if in_the_way else (request.partitions[0], None)
     reason = "waiters_present"
     if holder is not None:
         reason = "shared_present" if holder.is_shared else "exclusive_present"
@@ -227,4 +226,19 @@ def _busy(asked: Ticket, scene: _Scene, sharers_matter: bool = True) -> Producer
         holder_mode=holder.mode if holder is not None else None,
         current_epoch=scene.topic.epochs[partition],
         queue_len=len(scene.tickets),
+        holder=msgspec.to_builtins(_slot_holder(holder)) if holder is not None else None,
+    )
+
+
+def _slot_holder(grant: Grant) -> SlotHolder:
+    """As told to others. The leader knows more exactly when the session ends than its ttl from now."""
+    return SlotHolder(
+        grant.grant_id,
+        cast(Mode, grant.mode),
+        grant.producer_name,
+        grant.client_id,
+        grant.at_ms,
+        grant.wall_ms or None,
+        grant.ttl_ms or None,
+        grant.operation,
     )

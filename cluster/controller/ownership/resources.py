@@ -1,17 +1,17 @@
-"""What sessions own in groups: any text, with a generation to claim it by and a fence_epoch that only grows
-(SEMANTICS 6.4). Pure state of the controller's machine.
+"""What sessions own in groups: resources with any name, a generation to claim them by, and a fence_epoch that only
+grows (SEMANTICS 6.4). Pure state of the controller's machine.
 
-A resource is remembered for long when nobody owns it any more, and its fence_epoch for ever, as a floor that all of the
-forgotten ones share: a later owner must have a higher one.
+A resource without an owner is remembered for RESOURCE_TTL_MS. Fence epochs are remembered for ever, as one floor for
+all forgotten resources: a later owner gets ``fence_epoch > floor``.
 """
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ..partition.errors import GenerationFenced, InvalidRequest, NotOwner, ThrottlingQuotaExceeded
-from .group_commands import Disown, Own, Verdict
-from .model import Claim
+from ....partition.errors import GenerationFenced, InvalidRequest, NotOwner, ThrottlingQuotaExceeded
+from ...model import Claim
+from ..commands import Disown, Own, Verdict
 
 RESOURCES_MAX = 1_000_000
 """Of all groups together, whether owned or not."""
@@ -21,14 +21,15 @@ RESOURCE_TTL_MS = 2 * 86_400_000
 CLAIMS_MAX = 10_000
 RETRY_AFTER_MS = 1000
 GENERATION_MAX = (1 << 64) - 1
-"""Whoever claims it keeps it until somebody resets the generation: nothing is higher. The fence_epoch still grows."""
+"""Its owner keeps it until a claim with generation 0 resets it: no generation is higher. The fence_epoch still grows.
+"""
 
 Key = tuple[str, str]
 """Group and resource."""
 
 
 class Resource(msgspec.Struct):
-    """``owner`` is a session, None when nobody owns it, which ``freed_ms`` is the time of then."""
+    """``owner`` is a session; None: no session owns it, since ``freed_ms`` of the lease clock."""
 
     owner: str | None
     generation: int
@@ -78,7 +79,7 @@ class Resources:
         return done
 
     def disown(self, command: Disown) -> Owning:
-        """Give up; what nobody owns is fine. Raises InvalidRequest, NotOwner."""
+        """Give up; a resource without an owner is fine. Raises InvalidRequest, NotOwner."""
         check_names(command.resources)
         for resource in command.resources:
             row = self.find(command.group, resource)
@@ -94,14 +95,14 @@ class Resources:
         return done
 
     def end_session(self, session: str) -> list[Key]:
-        """Everything that a session owns is free; what that was, ascending: a restored replica knows no other order."""
+        """A session loses all it owns; what that was, ascending: a restored replica knows no other order."""
         freed = sorted(self._owned.get(session, ()))
         for key in freed:
             self._free(key)
         return freed
 
     def is_idle(self, group: str, resource: str, now_ms: int) -> bool:
-        """Whether nobody has owned a resource for RESOURCE_TTL_MS. Partitions remember fence_epochs: theirs stay."""
+        """Whether a resource had no owner for RESOURCE_TTL_MS. Never a partition, which remembers its fence_epoch."""
         row = self.find(group, resource)
         return (
             row.owner is None
@@ -122,6 +123,10 @@ class Resources:
     def find(self, group: str, resource: str) -> Resource:
         """A resource; generation and fence_epoch are 0 for one that was never owned."""
         return self.rows.get(group, {}).get(resource, _NEVER_SEEN)
+
+    def of_group(self, group: str) -> list[tuple[str, Resource]]:
+        """Every resource ever owned in a group, ascending."""
+        return sorted(self.rows.get(group, {}).items())
 
     def of_topic(self, topic: str) -> list[Key]:
         """The resources that have names of partitions of a topic, ascending."""

@@ -1,7 +1,7 @@
 """Topics, where their replicas are, and the ids of their Raft groups. Pure state of the controller's machine.
 
-Refusals are raised here and in the machine's other parts, always before anything is changed; the machine's
-apply returns them.
+Refusals are raised here and in the machine's other parts, always before anything is changed; the machine's apply
+returns them.
 """
 
 import re
@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from ..partition.errors import (
+from ....partition.api.topics import TopicConfig
+from ....partition.errors import (
     InconsistentTopicId,
     InvalidRequest,
     NotEnoughReplicas,
@@ -19,11 +20,9 @@ from ..partition.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from ..commands import ChangeTopic, CreateTopic, GroupId, TopicCreated
 from . import placement
-from .commands import CreateTopic, GroupId, TopicCreated
-from .model import TopicConfig
 from .nodes import Nodes
-from .topic_commands import ChangeTopic
 
 CONTROLLER_GROUP: GroupId = 0
 """The Raft group of the controller."""
@@ -37,7 +36,7 @@ A grant holds at least one partition alone, so there are never more grants than 
 REPLICATION_FACTOR_MAX = 7
 REPLICATION_FACTOR_DEFAULT = 3
 RETRY_AFTER_MS = 1000
-"""What a caller is told to wait when a bound of the controller is reached."""
+"""After so long a request that met a bound of the controller may be retried."""
 
 _PARTITION_BITS = 16
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
@@ -56,7 +55,7 @@ def topic_partition(group: GroupId) -> tuple[int, int]:
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """What a topic was created with: the same once more is no other topic, whatever was changed since."""
+    """What a topic was created with: creating it with the same again is a retry, also after the topic was changed."""
 
     partitions: int
     replication_factor: int
@@ -97,7 +96,8 @@ class Catalog:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[int, Topic] = {}
+        self.by_id: dict[int, Topic] = {}
+        """Do not change it. Grants and tickets end before their topic: its id is here as long as they are."""
         self._partitions = 0
 
     def topics(self) -> list[Topic]:
@@ -108,14 +108,10 @@ class Catalog:
         """The present incarnation of a name."""
         return self._by_name.get(name)
 
-    def topic_by_id(self, topic_id: int) -> Topic | None:
-        """None: deleted, or never there."""
-        return self._by_id.get(topic_id)
-
     def locate(self, group: GroupId) -> tuple[Topic, int] | None:
         """Topic and partition of a Raft group; None: deleted, or never there."""
         topic_id, partition = topic_partition(group)
-        topic = self._by_id.get(topic_id)
+        topic = self.by_id.get(topic_id)
         if topic is None or partition >= topic.partitions:
             return None
         return topic, partition
@@ -173,7 +169,7 @@ class Catalog:
     def delete(self, topic: Topic) -> None:
         """The topic is gone."""
         del self._by_name[topic.name]
-        del self._by_id[topic.topic_id]
+        del self.by_id[topic.topic_id]
         self._partitions -= topic.partitions
 
     def find(self, name: str, topic_id: int | None) -> Topic:
@@ -197,7 +193,7 @@ class Catalog:
             self._add(topic)
 
     def _add(self, topic: Topic) -> None:
-        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        self._by_name[topic.name] = self.by_id[topic.topic_id] = topic
         self._partitions += topic.partitions
 
     def _extend(self, topic: Topic, more: int, where: list[placement.Node], nodes: Nodes) -> None:
@@ -222,10 +218,18 @@ def _founders(placements: list[list[str]], nodes: Nodes) -> list[dict[str, int]]
     return [{node_id: nodes.incarnation(node_id) for node_id in replicas} for replicas in placements]
 
 
+RETIRED_FIELDS = frozenset({"durability"})
+"""Fields that TopicConfig had once: logs and checkpoints may have them still, and they change nothing."""
+
+
 def _merged(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
     """Raises InvalidRequest for what is no configuration."""
+    fields = structs.asdict(config)
+    unknown = changes.keys() - fields.keys() - RETIRED_FIELDS
+    if unknown:
+        raise InvalidRequest(f"config: there is no {', '.join(sorted(unknown))}")
     try:
-        return msgspec.convert({**structs.asdict(config), **changes}, TopicConfig)
+        return msgspec.convert({**fields, **changes}, TopicConfig)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"config: {error}") from error
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from ..raft.configuration import Configuration
+from ....raft.log.configuration import Configuration
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -32,8 +32,8 @@ class Remove(msgspec.Struct, frozen=True):
     node_id: str
 
 
-class HandOver(msgspec.Struct, frozen=True):
-    """The leader is the last one to go: somebody who stays must lead first."""
+class TransferLeadership(msgspec.Struct, frozen=True):
+    """The leader is the last one to leave: a voter that stays must lead first."""
 
     node_id: str
 
@@ -48,7 +48,7 @@ class Arrived(msgspec.Struct, frozen=True):
     """The group is what it shall be."""
 
 
-Step = Add | Remove | HandOver | Wait | Arrived
+Step = Add | Remove | TransferLeadership | Wait | Arrived
 
 
 def next_step(now: Configuration, leader: str, target: Sequence[str], reached: Collection[str]) -> Step:
@@ -71,12 +71,12 @@ def _leave(now: Configuration, leader: str, target: Sequence[str], reached: Coll
         return Arrived()
     away = [node_id for node_id in surplus if node_id not in reached]
     if away:
-        return Remove(away[0])  # it helps nobody
+        return Remove(away[0])  # it serves no quorum
     others = [node_id for node_id in surplus if node_id != leader]
     unwell = [node_id for node_id in now.voters if node_id not in reached]
     if others:
-        # Nobody who is well goes while somebody who stays is not.
+        # While a voter that stays is away, none that is reached leaves.
         return Wait(tuple(unwell)) if unwell else Remove(others[0])
     heirs = [node_id for node_id in target if node_id in now.voters]
     here = [node_id for node_id in heirs if node_id in reached]
-    return HandOver(here[0]) if here else Wait(tuple(heirs))
+    return TransferLeadership(here[0]) if here else Wait(tuple(heirs))

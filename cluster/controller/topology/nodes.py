@@ -6,7 +6,7 @@ and nothing is left on it; then its name is remembered, so that it does not come
 
 import msgspec
 
-from ..partition.errors import NotFound, ThrottlingQuotaExceeded
+from ....partition.errors import NotFound, ThrottlingQuotaExceeded
 
 NODES_MAX = 100
 """Nodes of one cluster."""

@@ -1,8 +1,8 @@
 """Which nodes there are, and where each group's replicas are and shall be. Pure state of the controller's machine.
 
 A group that is being moved is placed on all nodes of both ends until its leader reports that it has arrived; only then
-may the nodes at the old end forget it. A move has the version of the command that asked for it, so a report about
-another one is told apart.
+may the nodes at the old end forget it. A move has the version (log index) of the command that asked for it, so a
+report about another move is recognised.
 """
 
 from collections.abc import Iterable
@@ -10,20 +10,21 @@ from typing import assert_never
 
 import msgspec
 
-from ..partition.errors import InvalidRequest, NotEnoughReplicas, NotFound, UnknownTopicOrPartition
-from . import placement
-from .catalog import CONTROLLER_GROUP, REPLICATION_FACTOR_MAX, Catalog, Topic, group_id, topic_partition
-from .commands import Done, GroupId
-from .membership_commands import (
+from ....partition.errors import InvalidRequest, NotEnoughReplicas, NotFound, UnknownTopicOrPartition
+from ..commands import (
     AddNode,
     Arranged,
     CheckMove,
+    Done,
+    GroupId,
     MembershipCommand,
     MoveDone,
     Reassign,
     RegisterNode,
     RemoveNode,
 )
+from . import placement
+from .catalog import CONTROLLER_GROUP, REPLICATION_FACTOR_MAX, Catalog, Topic, group_id, topic_partition
 from .moves import Move
 from .nodes import NodeEntry, Nodes, SavedNodes
 
@@ -31,7 +32,7 @@ CONTROLLERS_GROWN = 3
 """A controller group of one member grows to so many when the nodes are there: alone, it survives nothing."""
 
 
-class SavedMembership(msgspec.Struct, frozen=True):
+class SavedReplicaAssignment(msgspec.Struct, frozen=True):
     """The nodes, who holds the controller group, and the moves in the order in which they were asked for."""
 
     nodes: SavedNodes
@@ -39,7 +40,7 @@ class SavedMembership(msgspec.Struct, frozen=True):
     moves: list[Move]
 
 
-class Membership:
+class ReplicaAssignment:
     """The nodes, and the moves under way by group. ``controllers``: where the controller group is, or is to be."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -52,7 +53,10 @@ class Membership:
         """Apply one command. Raises its refusals before anything is changed."""
         match command:
             case RegisterNode():
-                self._register(index, command)
+                zone, incarnation = command.zone, command.incarnation
+                self.nodes.register(NodeEntry(command.node_id, command.url, command.raft, zone, incarnation))
+                self.controllers = self.controllers or list(command.controllers)
+                self._grow_controllers(index)
             case AddNode(node_id=node_id, url=url, raft=raft, zone=zone):
                 self.nodes.announce(NodeEntry(node_id, url, raft, zone))
             case RemoveNode(node_id=node_id):
@@ -81,22 +85,15 @@ class Membership:
             self.moves.pop(group, None)
         self._drop_idle()
 
-    def save(self) -> SavedMembership:
+    def save(self) -> SavedReplicaAssignment:
         """Everything that decides future answers."""
-        return SavedMembership(self.nodes.save(), self.controllers, list(self.moves.values()))
+        return SavedReplicaAssignment(self.nodes.save(), self.controllers, list(self.moves.values()))
 
-    def load(self, saved: SavedMembership) -> None:
+    def load(self, saved: SavedReplicaAssignment) -> None:
         """Inverse of save, into an empty one."""
         self.nodes.load(saved.nodes)
         self.controllers = saved.controllers
         self.moves = {move.group_id: move for move in saved.moves}
-
-    def _register(self, index: int, command: RegisterNode) -> None:
-        entry = NodeEntry(command.node_id, command.url, command.raft, command.zone, command.incarnation)
-        self.nodes.register(entry)
-        if not self.controllers:
-            self.controllers = list(command.controllers)
-        self._grow_controllers(index)
 
     def _grow_controllers(self, index: int) -> None:
         if len(self.controllers) != 1 or CONTROLLER_GROUP in self.moves:
@@ -191,7 +188,7 @@ class Membership:
         if move.group_id != CONTROLLER_GROUP:
             located = self._catalog.locate(move.group_id)
             assert located is not None, "moves of a deleted topic are forgotten"
-            # Whoever is placed here from now on joins the group as it is.
+            # A replica that is placed from now on joins the group as it is.
             located[0].founders[located[1]] = {}
         self._drop_idle()
 

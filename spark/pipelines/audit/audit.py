@@ -1,6 +1,6 @@
 """``stockade pipeline audit``: judges a chaos history and every replica's log with all checkers, at any size.
 
-As a script: examples/pipeline_audit.py.
+As a script: examples/pipeline_audit.py. Also counts operations over time, for the plot.
 """
 
 import argparse
@@ -9,13 +9,49 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import functions as F  # noqa: N812
+
+from ..reporting import print_line, table
+from ..session import session
 from . import log_checks, order_checks, record_checks
 from .evidence import Evidence, NoEvidence, read, settings
-from .findings import Audited, Finding, Violation
+from .findings import Audited, Finding, Slot, Timeline, Violation
 from .page import page
-from .session import session
-from .telling import table, tell
-from .timeline import timeline
+
+SLOTS = 120
+MARKS_MAX = 200
+"""Events of the nemesis shown: the first ones."""
+NS = 1_000_000_000
+
+
+def timeline(evidence: Evidence) -> Timeline:
+    """Operations over time, in at most SLOTS slots, by how they ended."""
+    ops = evidence.operations
+    first, last = ops.select(F.min("begun_ns"), F.max("begun_ns")).first()
+    if first is None:
+        return Timeline(1.0, [], [])
+    width = max(-(-(last - first + 1) // SLOTS), 1)
+    counts: dict[tuple[int, str], int] = {}
+    for slot, kind, count in _counted(ops, first, width):
+        counts[slot, kind] = count
+    slots = [
+        Slot(*(counts.get((slot, kind), 0) for kind in Slot._fields)) for slot in range((last - first) // width + 1)
+    ]
+    return Timeline(width / NS, slots, _marks(evidence, first, last))
+
+
+def _counted(ops: Any, first: int, width: int) -> list[Any]:
+    slot = F.expr(f"(begun_ns - {first}L) div {width}L").alias("slot")
+    found: list[Any] = ops.groupBy(slot, "type").count().collect()
+    return found
+
+
+def _marks(evidence: Evidence, first: int, last: int) -> list[tuple[float, str]]:
+    within = evidence.marks.where(F.col("t_mono_ns").between(first, last)).orderBy("i").limit(MARKS_MAX)
+    return [
+        ((row["t_mono_ns"] - first) / NS, f"{row['f']}: {row['error'] or ''}".rstrip(": ")) for row in within.collect()
+    ]
+
 
 __all__ = ["CLAIMS", "PASSES", "NoEvidence", "audit", "main"]
 
@@ -26,22 +62,36 @@ CLAIMS = {
     "lost-write": "Every acknowledged record, and every record that was read, is in the log",
     "inconsistent-offset": "One record at each offset: in answers, in reads, and on every replica",
     "duplicate": "No record, and no sequence number of a producer, is at two offsets",
-    "phantom": "Nothing is in the log that nobody sent",
-    "aborted-read": "What was refused for certain is nowhere",
+    "phantom": "Every record in the log was sent",
+    "aborted-read": "A record that was refused for certain is in no log and no read",
     "gap": "Offsets are dense",
     "sequence-order": "Sequence numbers of a producer follow each other without a hole, from 0",
     "nonmonotonic-send": "Of two appends of one client the later one has the higher offset",
     "nonmonotonic-poll": "A consumer never goes back",
     "skipped-poll": "A consumer never passes over a record",
-    "stale-read": "A read shows everything that was acknowledged before it began",
-    "zombie": "Writer epochs never decrease along a log, each is one writer's, and no older one succeeds after a newer",
+    "stale-read": "A read shows every record that was acknowledged before it began",
+    "zombie": "Writer epochs never decrease along a log, each has one writer, and none succeeds after a newer one",
     "epoch-uniqueness": "No fencing epoch is granted twice",
-    "outcome-certificate": "What a refusal certifies about a batch is what the log shows",
+    "outcome-certificate": "The outcome certificate of a refusal agrees with the log",
     "position": "A group's position never goes back, and only the owner sets it",
-    "unseen": "Consumers come to see every acknowledged record",
+    "unseen": "Consumers see every acknowledged record in the end",
     "recovery": "Soon after a fault is healed, appends succeed",
 }
-"""Every checker, and what it holds the cluster to."""
+"""Every checker and its claim."""
+
+_RECORDS = ("lost-write", "inconsistent-offset", "duplicate", "phantom", "gap", "sequence-order", "zombie")
+"""Checkers that examine every record of the logs."""
+_ENDED = {
+    ("append", "ok"): ("nonmonotonic-send", "unseen", "recovery"),
+    ("append", "fail"): ("aborted-read",),
+    ("poll", "ok"): ("nonmonotonic-poll", "skipped-poll", "stale-read"),
+    ("fetch", "ok"): ("stale-read",),
+    ("acquire", "ok"): ("epoch-uniqueness",),
+    ("own", "ok"): ("epoch-uniqueness",),
+    ("commit", "ok"): ("position",),
+    ("position", "ok"): ("position",),
+}
+"""Checkers that examine operations, by operation and end."""
 
 PASSES: dict[str, Callable[[Evidence], Any]] = {
     "records": record_checks.record_checks,
@@ -60,58 +110,73 @@ PASSES: dict[str, Callable[[Evidence], Any]] = {
 
 
 def audit(spark: Any, history: str, logs: str, on_pass: Callable[[str], None] = lambda name: None) -> Audited:
-    """Judge the evidence in these files. ``on_pass`` is told before each pass. Raises NoEvidence."""
+    """Judge the evidence in these files. ``on_pass`` is called before each pass. Raises NoEvidence."""
     with settings(spark):
         return _audited(spark, history, logs, on_pass)
 
 
 def _audited(spark: Any, history: str, logs: str, on_pass: Callable[[str], None]) -> Audited:
     found: list[Violation] = []
-    tally: dict[str, int] = dict.fromkeys(CLAIMS, 0)
+    counts_by_checker: dict[str, int] = dict.fromkeys(CLAIMS, 0)
     seconds = {}
     on_pass("evidence")
     started = time.monotonic()
     evidence = read(spark, history, logs)
-    counts = _counts(evidence)
+    counts, checked = _counts(evidence)
     course = timeline(evidence)
     seconds["evidence"] = time.monotonic() - started
     for name, check in PASSES.items():
         on_pass(name)
         started = time.monotonic()
-        _take(check(evidence), found, tally)
+        _take(check(evidence), found, counts_by_checker)
         seconds[name] = time.monotonic() - started
     evidence.forget()
     findings = [
-        Finding(checker, claim, tally[checker], [each for each in found if each.checker == checker])
+        Finding(
+            checker,
+            claim,
+            counts_by_checker[checker],
+            [each for each in found if each.checker == checker],
+            checked[checker],
+        )
         for checker, claim in CLAIMS.items()
     ]
     return Audited(findings, counts, seconds, course)
 
 
-def _take(violations: Any, found: list[Violation], tally: dict[str, int]) -> None:
-    """Count the violations of a pass, and keep some."""
+def _take(violations: Any, found: list[Violation], counts_by_checker: dict[str, int]) -> None:
+    """Count the violations of a pass, and collect some as examples."""
     kept = violations.limit(EXAMPLES_MAX * len(CLAIMS) + 1).collect()
     if len(kept) <= EXAMPLES_MAX:
         for row in kept:
-            tally[row["checker"]] += 1
+            counts_by_checker[row["checker"]] += 1
             found.append(Violation(*row))
         return
     for row in violations.groupBy("checker").count().collect():
-        tally[row["checker"]] += row["count"]
+        counts_by_checker[row["checker"]] += row["count"]
     for row in kept:
         if sum(each.checker == row["checker"] for each in found) < EXAMPLES_MAX:
             found.append(Violation(*row))
 
 
-def _counts(evidence: Evidence) -> dict[str, int]:
+def _counts(evidence: Evidence) -> tuple[dict[str, int], dict[str, int]]:
+    """The sizes of the evidence by name, and how much of it each checker examines."""
     pieces = evidence.pieces.collect()
-    return {
-        "operations": evidence.operations.count(),
+    ends = evidence.operations.groupBy("f", "type", F.col("outcome").isNotNull().alias("certified")).count().collect()
+    records = evidence.log.count()
+    checked = dict.fromkeys(CLAIMS, 0) | dict.fromkeys(_RECORDS, records)
+    for end in ends:
+        for checker in _ENDED.get((end["f"], end["type"]), ()):
+            checked[checker] += end["count"]
+        checked["outcome-certificate"] += end["count"] * end["certified"]
+    counts = {
+        "operations": sum(end["count"] for end in ends),
         "partitions": len({(row["topic"], row["partition"]) for row in pieces}),
         "replicas": len({(row["topic"], row["partition"], row["replica"]) for row in pieces}),
-        "records in logs": evidence.log.count(),
+        "records in logs": records,
         "records in all replicas": sum(row["records"] for row in pieces),
     }
+    return counts, checked
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -121,16 +186,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("logs", help="logs.parquet")
     parser.add_argument("--html", help="file for a summary page")
     given = parser.parse_args(arguments)
-    audited = audit(session("stockade audit"), given.history, given.logs, lambda name: tell(f"pass: {name}"))
+    audited = audit(session("stockade audit"), given.history, given.logs, lambda name: print_line(f"pass: {name}"))
     table(
-        ["checker", "violations", "claim"],
-        [[each.checker, f"{each.violations:,}", each.claim] for each in audited.findings],
+        ["checker", "checked", "violations", "claim"],
+        [[each.checker, each.checked_words, f"{each.violations:,}", each.claim] for each in audited.findings],
     )
     for finding in audited.findings:
         for violation in finding.examples:
-            tell(f"{finding.checker}: {violation.topic}/{violation.partition}: {violation.what}")
+            print_line(f"{finding.checker}: {violation.topic}/{violation.partition}: {violation.what}")
     counts = ", ".join(f"{count:,} {name}" for name, count in audited.counts.items())
-    tell(f"{counts}; judged in {sum(audited.seconds.values()):.1f} s")
+    print_line(f"{counts}; judged in {sum(audited.seconds.values()):.1f} s")
     if given.html:
         Path(given.html).write_text(page(audited, given.history, given.logs), encoding="utf-8")
     return 1 if audited.violations else 0

@@ -1,7 +1,7 @@
-"""What the audit judges, as DataFrames: operations (an invocation with its end) and the logs that replicas hold.
+"""The input of the audit as DataFrames: operations (an invocation with its end) and the logs of replicas.
 
-The columns of the two files are those of docs/chaos.md. Everything is clustered by topic and partition once, and each
-checker's windows and joins go on from there without moving rows again.
+The columns of the two files are those of docs/chaos.md. All frames are partitioned by topic and partition once, so that
+the windows and joins of checkers need no further shuffle.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ EVENT = [
 ]
 
 PIECE = 1 << 16
-"""Offsets of a piece of a log: where replicas differ, so much is read again."""
+"""Offsets in a piece of a log. Pieces in which replicas differ are read again."""
 
 SETTINGS = {
     # Rows that are clustered by a part of the keys need not move again for all of them.
@@ -30,9 +30,9 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # Pairs need no sorting where a partition's ends are few enough to be held in memory (their size is that on disk).
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
-    # Finding out how to compress columns takes longer than all that is done with them.
+    # Choosing a compression for columns takes longer than all later work on them.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # Violations are few: all parts of a frame are looked at together, not first one, then four, then the others.
+    # Violations are few: read all partitions of a frame at once, not first one, then four, then the others.
     "spark.sql.limit.initialNumPartitions": "10000",
 }
 
@@ -55,7 +55,7 @@ class Evidence(NamedTuple):
     ``log`` has the columns of the file, but for the value, and of each partition one replica's records.
 
     ``pieces`` has a row for each piece of each replica, with a fingerprint of what it holds; ``stored`` is the whole
-    file. ``marks`` is what the nemesis did. ``kept`` is what Spark has in memory for it.
+    file. ``marks`` are the events of the nemesis. ``kept`` are the frames in Spark's cache.
     """
 
     operations: Any
@@ -67,18 +67,18 @@ class Evidence(NamedTuple):
     kept: list[Any]
 
     def keep(self, frame: Any) -> Any:
-        """Have a frame computed now, and not again until ``forget``."""
+        """Compute a frame now and cache it until ``forget``."""
         self.kept.append(_kept(frame))
         return frame
 
     def forget(self) -> None:
-        """Free the memory."""
+        """Remove all frames from the cache."""
         for frame in self.kept:
             frame.unpersist()
 
 
 class NoEvidence(ValueError):
-    """The files are not what an audit needs."""
+    """The files have not the format that an audit needs."""
 
 
 def read(spark: Any, history: str, logs: str) -> Evidence:
@@ -92,7 +92,7 @@ def read(spark: Any, history: str, logs: str) -> Evidence:
 
 
 def _kept(frame: Any) -> Any:
-    """In memory from now on: Spark knows then how large it is, and how it is clustered."""
+    """Cache a frame now, so that Spark knows its size and partitioning."""
     frame.cache().count()
     return frame
 
@@ -109,7 +109,7 @@ def _table(spark: Any, path: str, columns: list[str]) -> Any:
 
 
 def operations_of(events: Any) -> Any:
-    """A row for each invocation: who, what, where, when it began and ended, and how."""
+    """A row for each invocation and its end."""
     begun = events.where("type = 'invoke'").select(
         *PLACE,
         F.col("i").alias("op"),

@@ -1,10 +1,10 @@
-"""What an audit comes to."""
+"""The result of an audit. Without Spark."""
 
 from typing import NamedTuple
 
 
 class Violation(NamedTuple):
-    """One, in words."""
+    """One violation, in words."""
 
     checker: str
     topic: str | None
@@ -14,16 +14,23 @@ class Violation(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What one checker found."""
+    """The result of one checker."""
 
     checker: str
     claim: str
     violations: int
     examples: list[Violation]
+    checked: int = 0
+    """How many operations or records it examined."""
+
+    @property
+    def checked_words(self) -> str:
+        """For people: a verdict on nothing is no good news."""
+        return f"{self.checked:,}" if self.checked or self.violations else "nothing to check"
 
 
 class Slot(NamedTuple):
-    """Operations that began in a piece of the run's time, by how they ended."""
+    """The number of operations that began in one slot of time, by how they ended."""
 
     ok: int
     fail: int
@@ -31,7 +38,7 @@ class Slot(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """The run in slots of ``slot_s`` seconds, and what the nemesis did: (seconds from the start, what)."""
+    """The run in slots of ``slot_s`` seconds, and the events of the nemesis: (seconds since the start, event)."""
 
     slot_s: float
     slots: list[Slot]
@@ -48,5 +55,5 @@ class Audited(NamedTuple):
 
     @property
     def violations(self) -> int:
-        """Of all checkers together."""
+        """Violations of all checkers together."""
         return sum(each.violations for each in self.findings)

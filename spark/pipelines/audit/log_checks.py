@@ -1,4 +1,4 @@
-"""Checkers that walk along the log: holes, sequences, epochs, writers, and whether all replicas hold the same."""
+"""Checkers along the log: holes, sequences, epochs, writers, and differences between replicas."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from .record_checks import records_of
 from .violations import all_of, any_of, violations
 
 SEQUENCES = 1 << 31
-"""Sequence numbers start again at 0 behind the last of so many."""
+"""Sequence numbers are modulo this."""
 PRODUCER = [*PLACE, "producer_id", "producer_epoch"]
 EPOCH = [*PLACE, "writer_epoch"]
 
@@ -24,7 +24,7 @@ _KINDS = (
         "concat('producer ', producer_id, '/', producer_epoch, ' has ', sequence, ', due was ', sequence_due)",
     ),
 )
-"""Checker, condition on a record and the one before it, and what is wrong then."""
+"""(checker, condition on a record and the one before it, violation in words)."""
 
 
 def log_checks(evidence: Evidence) -> Any:
@@ -64,7 +64,7 @@ def _repeated_stamps(log: Any, odd: Any) -> Any:
 
 
 def shared_epochs(evidence: Evidence) -> Any:
-    """zombie: two writers in one epoch that is one's alone, or somebody without a token between an owner's records.
+    """zombie: two writers in one epoch that is one's alone, or a client without a token between an owner's records.
 
     Epoch 0 is the open slot; a later one that its owner has left is open, too, until the next owner. Writers are
     counted, not compared with the one before: one record of a stranger between two of the owner is enough.

@@ -1,4 +1,4 @@
-"""Checkers about who heard what, and when: reads, sends, polls, grants, positions, certificates, recovery."""
+"""Checkers about the order of answers: reads, sends, polls, grants, positions, certificates, recovery."""
 
 from typing import Any
 

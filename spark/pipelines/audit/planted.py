@@ -1,6 +1,6 @@
-"""Every kind of fault, planted once into a rehearsed history, and what the audit has to find of it.
+"""Plants every kind of fault once into a rehearsed history, and says what the audit must find.
 
-Faults at a log's end have a partition of their own, so that each is found for itself.
+Faults at a log's end have a partition of their own, so that each is found by itself.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ _FIRST_OP = 1 << 60
 
 @dataclass
 class Planted:
-    """Events and log rows that are added, and how many violations each checker has to find."""
+    """Events and log rows to add, and how many violations each checker must find."""
 
     size: Size
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -193,7 +193,7 @@ def _late_success(x: Planted, p: int, n: int) -> dict[str, int]:
 
 
 def _granted_twice(x: Planted, p: int, n: int) -> dict[str, int]:
-    # Before its time in the log: a grant of the last epoch would make zombies of everybody else.
+    # Of the first epoch: a grant of the last one would make zombies of all other writers.
     x.op("acquire", "ok", p, n, end={"epoch": 1}, process="thief")
     return {"epoch-uniqueness": 1}
 

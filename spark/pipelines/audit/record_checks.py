@@ -26,7 +26,7 @@ _KINDS = (
         "copies + seen > 0 and failed = 1 and ok = 0 and open = 0",
         "concat(name, ' was refused for certain, and is there')",
     ),
-    ("phantom", "copies > 0 and sends = 0", "concat('nobody sent ', name)"),
+    ("phantom", "copies > 0 and sends = 0", "concat(name, ' was never sent')"),
     (
         "zombie",
         "copies = 1 and epoch_min = epoch_max and stored_epoch <> epoch_min and (ok = 1 or open = 1)",
@@ -42,7 +42,7 @@ _OK, _FAILED, _OPEN = 1, 2, 4
 def record_checks(evidence: Evidence) -> Any:
     """lost-write, duplicate, inconsistent-offset, aborted-read, phantom, and appends stored under another epoch.
 
-    Records are first told apart by a hash of their names, and by few and narrow columns, which is much faster. Those
+    Records are first compared by a hash of their names and by few narrow columns, which is much faster. Those
     that are not plainly well are then judged by their names.
     """
     each = _sent(evidence.operations)
@@ -56,7 +56,7 @@ def record_checks(evidence: Evidence) -> Any:
 
 def _suspects(each: Any) -> Any:
     """Ids of all records that are not plainly well: stored once, where all say that it is, under one epoch, and sent by
-    somebody who was not refused; or neither stored nor read, and never acknowledged.
+    a client that was not refused; or neither stored nor read, and never acknowledged.
     """
     place = F.coalesce("stored_at", "acked_at", "read_at")
     narrow = each.select(

@@ -1,4 +1,4 @@
-"""A made-up history of any size, and logs to it, that keep every promise; planted.py breaks each of them once.
+"""Makes up a history of any size, and logs, without violations; planted.py adds one of each kind.
 
 The audit is tried on these: it must find every planted fault, and nothing else.
 """

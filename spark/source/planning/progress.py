@@ -1,8 +1,8 @@
-"""How far a stream has come, what it takes next, and which records that is. Pure, and free of Spark.
+"""The progress of a stream: how far it is, and which records its next step reads. Pure, without Spark.
 
-A Progress is what Spark keeps as JSON in the checkpoint, and all that a restarted query knows. So it has everything
-that a repetition of a micro-batch needs to read the same records: ``next`` offsets, ``from`` for partitions that were
-new in this step, and the incarnation (``id``) of each topic.
+Spark stores a Progress as JSON in the checkpoint; a restarted query has nothing else. So it has all that is needed to
+repeat a micro-batch with the same records: ``next`` offsets, ``from`` for partitions that were new in this step, and
+the topic id (``id``) of each topic.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Progress = dict[str, dict[str, Any]]
 
 
 def beginning(starts: Mapping[str, Mapping[int, int]], seen: Topics) -> Progress:
-    """Before the first record."""
+    """The progress before the first record."""
     return {
         topic: {"id": now.topic_id, "next": {str(p): starts[topic][p] for p in sorted(now.bounds)}}
         for topic, now in sorted(seen.items())
@@ -23,14 +23,15 @@ def beginning(starts: Mapping[str, Mapping[int, int]], seen: Topics) -> Progress
 
 
 def ends(seen: Topics) -> Progress:
-    """As if everything was read."""
+    """The progress after every record."""
     return beginning({topic: {p: end for p, (_, end) in now.bounds.items()} for topic, now in seen.items()}, seen)
 
 
 def advance(start: Progress, seen: Topics, rows_max: int | None, *, fail: bool) -> Progress:
-    """The next step: up to the logs' ends, but at most ``rows_max`` rows. ``start`` itself when there is nothing.
+    """The next step: up to the log ends, at most ``rows_max`` rows. Returns ``start`` itself if there is nothing to
+    read.
 
-    Raises DataLost if ``fail`` and a topic is gone, or another one has its name.
+    Raises DataLost if ``fail`` and a topic was deleted, or deleted and created again.
     """
     for topic, before in start.items():
         _check_same(topic, before, seen.get(topic), fail)
@@ -46,24 +47,22 @@ def advance(start: Progress, seen: Topics, rows_max: int | None, *, fail: bool) 
 
 
 def ranges(start: Progress, end: Progress) -> list[Range]:
-    """What lies between two steps."""
+    """The records between two steps."""
     found = []
     for topic, step in end.items():
         before = start.get(topic, {})
         known = before.get("next", {}) if before.get("id") == step["id"] else {}
-        begins = {**known, **step.get("from", {})}
+        begins = {**step.get("from", {}), **known}
         for p, stop in step["next"].items():
             found.append(Range(topic, int(p), begins[p], stop, step["id"]))
     return [each for each in found if each.start < each.end]
 
 
 def shares(sizes: Mapping[Any, int], total_max: int) -> dict[Any, int]:
-    """At most ``total_max`` altogether, in proportion to the sizes; nobody who has something gets nothing, while that
-    is possible.
-    """
+    """Divide ``total_max`` in proportion to the sizes. Each size above 0 gets at least 1 while possible."""
     if sum(sizes.values()) <= total_max:
         return dict(sizes)
-    # The longest first: who had to wait because there were too many has become one of them.
+    # The largest first: a partition that had to wait because there were too many becomes one of the largest.
     waiting = sorted((place for place in sizes if sizes[place]), key=lambda place: -sizes[place])[:total_max]
     given = dict.fromkeys(sizes, 0) | dict.fromkeys(waiting, 1)
     room, rest = total_max - len(waiting), sum(sizes[place] - 1 for place in waiting)
@@ -78,7 +77,7 @@ def _check_same(topic: str, before: dict[str, Any], now: Seen | None, fail: bool
     if now is None and fail:
         raise DataLost(f"topic {topic} is gone")
     if now is not None and now.topic_id != before["id"] and fail:
-        raise DataLost(f"topic {topic} was deleted and made anew (topic id {before['id']}, now {now.topic_id})")
+        raise DataLost(f"topic {topic} was deleted and created again (topic id {before['id']}, now {now.topic_id})")
     if now is not None and now.topic_id == before["id"] and fail:
         for p, offset in before["next"].items():
             if int(p) not in now.bounds:
@@ -88,7 +87,7 @@ def _check_same(topic: str, before: dict[str, Any], now: Seen | None, fail: bool
 
 
 def _next_of(start: Progress, topic: str, now: Seen, partition: int, log_start: int) -> int:
-    """Where reading goes on; what is new is read from its first record."""
+    """The next offset of a partition; a new partition is read from its log start."""
     known = _known(start, topic, now).get(str(partition))
     return log_start if known is None else max(int(known), 0)
 

@@ -1,4 +1,4 @@
-"""Which records each task reads: a pure function of where reading starts and ends, and of where the logs do."""
+"""Ranges of offsets for tasks, from the start and end of a read and the bounds of the logs. Pure."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -9,7 +9,7 @@ Bounds = tuple[int, int]
 
 
 class Seen(NamedTuple):
-    """A topic as it was seen: its incarnation, and the bounds of the partitions that are read."""
+    """A topic as the cluster described it: its id, and the bounds of the partitions that are read."""
 
     topic_id: int
     bounds: Mapping[int, Bounds]
@@ -20,7 +20,7 @@ Topics = Mapping[str, Seen]
 
 
 class Range(NamedTuple):
-    """Records ``start`` to ``end`` (not included) of one partition of one incarnation of a topic."""
+    """Records ``start`` to ``end`` (exclusive) of one partition of the topic with this id."""
 
     topic: str
     partition: int
@@ -35,20 +35,22 @@ class Range(NamedTuple):
 
 
 class DataLost(ValueError):
-    """Records were to be read that the logs do not have, or not any more."""
+    """The query must read records that the logs do not have, or no longer have."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; the option failOnDataLoss=false leaves out what is missing")
+        super().__init__(f"{what}; with the option failOnDataLoss=false the query goes on without them")
 
 
 def within(wanted: Range, seen: Topics, *, fail: bool) -> Range | None:
-    """What of ``wanted`` the logs have; None when that is nothing. Raises DataLost when it is not all, if ``fail``."""
+    """The part of ``wanted`` that the logs have, None if they have none. Raises DataLost if ``fail`` and some is
+    missing.
+    """
     now = seen.get(wanted.topic)
     if now is None or wanted.partition not in now.bounds:
         _lost(f"{wanted.place} is gone, and {wanted.start} to {wanted.end} of it were not read yet", fail)
         return None
     if wanted.topic_id is not None and wanted.topic_id != now.topic_id:
-        _lost(f"{wanted.topic} was deleted and made anew before {wanted.place} was read to {wanted.end}", fail)
+        _lost(f"{wanted.topic} was deleted and created again before {wanted.place} was read to {wanted.end}", fail)
         return None
     start, end = now.bounds[wanted.partition]
     if not start <= wanted.start <= wanted.end <= end:
@@ -63,13 +65,13 @@ def _lost(what: str, fail: bool) -> None:
 
 
 def available(wanted: list[Range], seen: Topics, *, fail: bool) -> list[Range]:
-    """Those of the ranges, or of their parts, that have records. Raises DataLost if ``fail`` and some are missing."""
+    """The parts of the ranges that the logs have. Raises DataLost if ``fail`` and some are missing."""
     found = [within(each, seen, fail=fail) for each in wanted]
     return [each for each in found if each is not None and each.start < each.end]
 
 
 def split(ranges: list[Range], count_min: int) -> list[Range]:
-    """Cut ranges so that there are at least ``count_min`` (or one a record), in proportion to their sizes."""
+    """Cut ranges into at least ``count_min`` in proportion to their sizes, or one for each record."""
     total = sum(each.end - each.start for each in ranges)
     return [piece for each in ranges for piece in _pieces(each, count_min, total)]
 

@@ -1,4 +1,4 @@
-"""The columns of a DataFrame read from topics: those of Spark's Kafka connector. Free of Spark.
+"""The columns of a DataFrame read from topics: those of Spark's Kafka connector. Without Spark.
 
 A batch must have exactly the Arrow types that Spark expects, so every column is cast to them; most casts do nothing.
 """
@@ -9,14 +9,14 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .ranges import Range
+from ..planning.ranges import Range
 
 COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 HEADERS = "headers array<struct<key: string, value: binary>>"
 ORIGIN = "producer_id bigint, producer_epoch int, sequence int, writer_epoch bigint"
 ORIGIN_NAMES = ("producer_id", "producer_epoch", "sequence", "writer_epoch")
 CREATE_TIME = 0
-"""timestampType: the time is the record's own, as its producer gave it."""
+"""timestampType: the timestamp is the one that the producer set."""
 
 
 def schema_text(include_headers: bool, include_origin: bool) -> str:
@@ -46,7 +46,7 @@ def rows(target: pa.Schema, source: Range, offset: int, batch: pa.RecordBatch) -
 
 
 def _counted(first: int, count: int) -> pa.Array:
-    """``first``, ``first + 1``, and so on. Made of Python's numbers, this column would cost more than all others."""
+    """``first``, ``first + 1``, and so on. Built from Python integers, this column would cost more than all others."""
     return pc.add(_ascending(1 << count.bit_length()).slice(0, count), pa.scalar(first, pa.int64()))
 
 

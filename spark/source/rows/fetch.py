@@ -1,55 +1,91 @@
-"""Turns answers of the cluster into batches of rows, of the size that Spark likes. Free of Spark.
+"""Fetches a range of offsets and makes Arrow batches of a size that suits Spark. Without Spark.
 
-Rows start exactly at the wanted offset and stop exactly before the end, whatever batches the log is made of.
+Rows start exactly at the first offset and stop exactly before the end, however the log's batches are cut. On
+request they have columns with their origin (producer and writer epoch), which the cluster gives for each batch.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ..client.fetched import Fetched
-from ..partition.errors import InconsistentTopicId, OffsetOutOfRange, UnknownTopicOrPartition
-from .origins import with_origins
-from .ranges import DataLost, Range
+from ....client.api.fetched import Fetched
+from ....partition.errors import InconsistentTopicId, OffsetOutOfRange, UnknownTopicOrPartition
+from ..planning.ranges import DataLost, Range
+
+SEQUENCES = 1 << 31
+"""Sequence numbers of a producer are modulo this."""
+
+
+def with_origins(answer: Fetched) -> Iterator[pa.RecordBatch]:
+    """The batches of an answer, with columns of their origin if the answer has it."""
+    if answer.origins is None:
+        yield from answer.batches
+        return
+    for batch, origin in zip(answer.batches, answer.origins.to_pylist(), strict=True):
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        yield pa.RecordBatch.from_pydict(columns | _columns(batch.num_rows, origin))
+
+
+def _columns(count: int, origin: dict[str, int | None]) -> dict[str, pa.Array]:
+    return {
+        "producer_id": _same(origin["producer_id"], count, pa.int64()),
+        "producer_epoch": _same(origin["producer_epoch"], count, pa.int32()),
+        "sequence": _sequences(origin["first_sequence"], count),
+        "writer_epoch": _same(origin["writer_epoch"], count, pa.int64()),
+    }
+
+
+def _same(value: int | None, count: int, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _sequences(first: int | None, count: int) -> pa.Array:
+    if first is None:
+        return pa.nulls(count, pa.int32())
+    if first + count <= SEQUENCES:
+        return pa.array(range(first, first + count), pa.int32())
+    return pc.cast(pa.array([(first + row) % SEQUENCES for row in range(count)], pa.int64()), pa.int32())
+
 
 FETCH_BYTES_MAX = 8 * 1024 * 1024
-"""Asked for at once. An answer is larger only if its first batch is."""
+"""Most bytes of an answer, unless its first batch is larger."""
 ROWS_MIN = 10_000
-"""Rows of a batch handed to Spark, but for the last: below it, the price of a batch dominates."""
+"""Fewest rows of a batch for Spark, except the last: with fewer, the cost of a batch dominates."""
 BATCH_BYTES = 32 * 1024 * 1024
-"""A batch handed to Spark ends when it has this many bytes, however few rows they are."""
+"""A batch for Spark ends when it has this many bytes, with however few rows."""
 
 
 class Fetcher(Protocol):
-    """What is needed of a client."""
+    """The method of a client that a fetch needs."""
 
     def fetch(
         self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_id: int | None, meta: bool
     ) -> Fetched:
-        """Batches from the one that holds ``offset`` on; with ``meta``, who wrote them."""
+        """Batches from the one that holds ``offset`` on; with ``meta``, also their origins."""
         ...
 
 
 class ShortRead(Exception):
-    """The log ends, or has a hole, where records were promised."""
+    """The log ends, or has a hole, within a planned range."""
 
 
 Piece = tuple[int, pa.RecordBatch]
-"""Offset of the first row, and rows that follow each other."""
+"""Offset of the first row, and consecutive rows."""
 
 
 def read_range(client: Fetcher, wanted: Range, *, meta: bool = False, fail: bool = True) -> Iterator[Piece]:
-    """All rows of a range, in order, coalesced. Raises ShortRead, DataLost, and whatever the client raises.
+    """All rows of a range, in order, coalesced. Raises ShortRead, DataLost, and the errors of the client.
 
-    ``meta``: with columns that say who wrote. Without ``fail``, records that vanished since the range was planned are
-    left out.
+    ``meta``: with columns of their origin. Without ``fail``, the read goes on without records that were deleted since
+    the range was planned.
     """
     return coalesce(read_pieces(client, wanted, meta=meta, fail=fail))
 
 
 def read_pieces(client: Fetcher, wanted: Range, *, meta: bool = False, fail: bool = True) -> Iterator[Piece]:
-    """All rows of a range, in order, cut out of the batches as they come."""
+    """All rows of a range, in order, in the batches of the answers, cut to the range."""
     offset = wanted.start
     while offset < wanted.end:
         try:
@@ -69,7 +105,7 @@ def coalesce(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Join neighbours until they are ROWS_MIN rows or BATCH_BYTES."""
     first, batches, rows, size = 0, list[pa.RecordBatch](), 0, 0
     for offset, batch in pieces:
-        if batches and offset != first + rows:  # something was lost in between
+        if batches and offset != first + rows:  # records in between were lost
             yield first, pa.concat_batches(batches)
             batches, rows, size = [], 0, 0
         if not batches:

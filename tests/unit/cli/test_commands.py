@@ -42,7 +42,7 @@ def test_a_topic_is_altered_and_sealed(at: Operator) -> None:
 
 
 def test_a_setting_that_is_none_is_wrong_usage_and_says_which_there_are(at: Operator) -> None:
-    for setting in ("retention", "colour=red", "retention_ms=long", "durability=paper"):
+    for setting in ("retention", "colour=red", "retention_ms=long", "strict_sequence=paper"):
         done = at.call("topics", "create", "never", "--config", setting)
         assert done.exit_code == 2, setting
     assert "retention_ms" in at.call("topics", "create", "never", "--config", "colour=red").stderr
@@ -57,6 +57,8 @@ def test_offsets_tail_and_trim_tell_where_a_partition_stands(at: Operator) -> No
     assert at.lines("topics", "offsets", "log", "--at", "2990-01-01")[1][-1] == "-1"
     last = at.lines("topics", "tail", "log", "--records", "1")
     assert (last[0], last[2][0], last[2][-1]) == (["log/0:", "offsets", "0..3,", "epoch", "1"], "2", "c")
+    row = at.tells("topics", "tail", "log", "--records", "1")["records"][0]
+    assert (row["offset"], row["key"], row["value"], row["headers"]) == (2, None, "c", [])
     assert at.refused("topics", "trim", "log", "--partition", "0", "--before", "2")[1]["code"] == (
         "FENCING_TOKEN_REQUIRED"
     )
@@ -72,7 +74,10 @@ def test_grants_say_who_holds_what_and_who_held_it(at: Operator, session: str) -
     at.says("topics", "create", "held", "--partitions", "4")
     said = at.says("grants", "acquire", "held", "--session", session, "--partition", "0", "--partition", "1")
     grant, _, epoch, *_ = said.split()
-    assert at.lines("grants", "list", "held")[1] == ["held", "0-1", "nightly", "stockade", "Exclusive", epoch, grant]
+    *shown, since, left, unit, last = at.lines("grants", "list", "held")[1]
+    assert [*shown, last] == ["held", "0-1", "nightly", "stockade", "Exclusive", epoch, grant]
+    assert (since.startswith("20"), 0 < float(left) <= 120, unit) == (True, True, "s")
+    assert "stockade of nightly, Exclusive, epoch" in at.says("topics", "describe", "held")
     [holding] = at.tells("grants", "list")["grants"]
     assert (holding["client_id"], holding["partitions"]) == ("nightly", [0, 1])
     [nightly] = at.tells("sessions", "describe", "nightly")
@@ -102,7 +107,7 @@ def test_sessions_are_opened_renewed_listed_and_ended(at: Operator) -> None:
     assert opened["session"] not in at.says("sessions", "list")
     at.says("sessions", "end", opened["session"])
     code, problem = at.refused("sessions", "renew", opened["session"])
-    assert (code, problem["code"], problem["exit_code"], problem["no_side_effects"]) == (1, "UNKNOWN_SESSION", 1, True)
+    assert (code, problem["code"], problem["exit_code"], problem["no_side_effects"]) == (5, "UNKNOWN_SESSION", 5, True)
     assert problem["hint"]
     assert at.call("sessions", "describe", "renewed").exit_code == 1
 
@@ -112,7 +117,7 @@ def test_a_list_of_groups_says_how_many_it_leaves_out(
 ) -> None:
     for group in ("many-1", "many-2", "many-3"):
         at.says("claim", group, "it", "--session", session)
-    monkeypatch.setattr("stockade.cli.groups.ROWS_MAX", 1)
+    monkeypatch.setattr("stockade.cli.ownership.groups.ROWS_MAX", 1)
     assert at.says("groups", "list", "--prefix", "many-").splitlines()[2:] == ["and 2 more; --prefix chooses"]
     assert at.tells("groups", "list", "--prefix", "many-")["total"] == 3
 
@@ -177,6 +182,16 @@ def test_a_command_runs_only_while_it_owns_a_resource(at: Operator, session: str
     assert at.call("own", "services", "scheduler", "--generation", "0", "--", "true").exit_code == 0
 
 
+def test_several_resources_are_owned_in_one_step_or_not_at_all(at: Operator, session: str) -> None:
+    claimed = at.tells("claim", "shards", "7", "--also", "8", "--session", session)
+    assert [(each["resource"], each["fence_epoch"]) for each in claimed] == [("7", 1), ("8", 1)]
+    assert at.call("own", "shards", "9", "--also", "8", "--", "true").exit_code != 0
+    script = 'test "$STOCKADE_RESOURCE" = 9 && test "${STOCKADE_OWNED#*8}" != "$STOCKADE_OWNED"'
+    taking = ["own", "shards", "9", "--also", "8", "--generation", "0", "--sever", "resource"]
+    assert at.call(*taking, "--", "sh", "-c", script).exit_code == 0
+    assert at.call("sessions", "renew", session).exit_code == 0, "only the resource was taken"
+
+
 def test_a_command_is_ended_when_its_resource_is_taken_over(at: Operator, session: str) -> None:
     claim = ["-m", "stockade", "claim", "services", "worker", "--generation", "0", "--session", session]
     taker = f"import subprocess, sys, time; subprocess.run([sys.executable, *{claim}], check=True); time.sleep(600)"
@@ -239,3 +254,51 @@ def completed(at: Operator, line: str) -> list[str]:
     environment = asked | {"STOCKADE_URL": at.cluster.url}
     done = CliRunner().invoke(main, [], prog_name="stockade", env=environment)
     return [offer.partition(",")[2] for offer in done.stdout.split()]
+
+
+def test_h_is_help_and_json_is_short_for_output_json(at: Operator) -> None:
+    for words in ([], ["topics"], ["topics", "create"], ["hold"], ["chaos", "run"]):
+        assert at.says(*words, "-h") == at.says(*words, "--help")
+    at.says("topics", "create", "short", "--json")
+    assert json.loads(at.says("topics", "describe", "short", "--json")) == at.tells("topics", "describe", "short")
+    at.says("produce", "short", "--json", stdin="one\n")
+    assert json.loads(at.says("consume", "short", "--json"))["value"] == "one"
+    assert json.loads(at.says("topics", "list", "--json", "--output", "table"))["topics"]
+
+
+def test_an_address_without_a_scheme_is_http(at: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = at.cluster.url.removeprefix("http://")
+    at.says("topics", "create", "plain")
+    assert "plain" in at.says("topics", "list", "--url", address)
+    monkeypatch.setenv("STOCKADE_URL", address)  # the client reads it, too
+    assert CliRunner().invoke(main, ["topics", "describe", "plain"]).exit_code == 0
+    assert "plain" in at.says("topics", "list", "--url", f"127.0.0.1:1,{address}/")
+    refused = at.call("topics", "list", "--url", "nonsense")
+    assert (refused.exit_code, "'nonsense' is not a base URL" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["topics", "create", "bad/name"], "Name: not 1 to 249 of letters, digits, '.', '_', '-' (INVALID_REQUEST)."),
+        (["topics", "create", "x", "--partitions", "x"], "'--partitions': 'x' is not a valid whole number."),
+        (["topics", "create", "x", "--config", "retention_ms=x"], "retention_ms: 'x' is not a whole number"),
+        (["topics", "create", "x", "--config", "require_fence=x"], "require_fence: 'x' is not true or false"),
+        (["sessions", "open", "x", "--ttl", "x"], "'--ttl': 'x' is not a valid number."),
+    ],
+)
+def test_bad_input_is_refused_in_plain_words(at: Operator, words: list[str], said: str) -> None:
+    refused = at.call(*words)
+    assert refused.exit_code in {1, 2}
+    assert said in refused.stderr
+
+
+def test_advice_names_options_that_there_are(at: Operator, session: str) -> None:
+    at.says("topics", "create", "advised")
+    at.tells("grants", "acquire", "advised", "--session", session)
+    for words in (["hold", "advised", "--", "true"], ["produce", "advised", "--exclusive"]):
+        refused = at.call(*words, stdin="x\n")
+        assert "take its place with --mode ExclusiveWithFencing (`stockade produce`: --fencing)" in refused.stderr, (
+            refused.output
+        )
+    assert "--mode" in at.says("hold", "--help") and "--fencing" in at.says("produce", "--help")

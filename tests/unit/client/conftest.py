@@ -1,8 +1,31 @@
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
+import uvloop
 
 from .fake_cluster import FakeCluster
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with an event loop runs twice: on asyncio's own, and on uvloop, whose timers and errors differ."""
+    if "asyncio" in vars(metafunc.module):
+        metafunc.parametrize("loop", ["asyncio", "uvloop"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The event loop of ``asyncio.run`` in this test."""
+    name: str = getattr(request, "param", "asyncio")
+    if name == "uvloop":
+        monkeypatch.setattr(asyncio, "run", _run_on_uvloop)
+    return name
+
+
+def _run_on_uvloop(main: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
 
 
 @pytest.fixture

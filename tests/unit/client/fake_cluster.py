@@ -25,7 +25,7 @@ from stockade.partition.errors import (
     StockadeError,
     UnknownSession,
 )
-from stockade.partition.records import stream
+from stockade.partition.records.batch import stream
 
 from .fake_state import FakeState, Grant, Topic
 
@@ -48,8 +48,9 @@ class Fault(Enum):
 
 
 class FakeCluster(FakeState):
-    """``faults`` strike appends, and ``read_faults`` fetches, one each in the order of arrival; ``fault_for`` decides
-    about appends when the list is empty. HOLD waits for ``released``. ``requests`` has (method, path with query).
+    """``faults`` strike appends, and ``read_faults`` fetches, one each in the order of arrival. When the list is empty,
+    ``faults_at`` strike every append to these partitions, and ``fault_for`` decides about the others. HOLD waits for
+    ``released``. ``requests`` has (method, path with query).
     """
 
     def __init__(self) -> None:
@@ -57,6 +58,7 @@ class FakeCluster(FakeState):
         self.nodes: list[str] = []
         self.faults: list[Fault | None] = []
         self.read_faults: list[Fault] = []
+        self.faults_at: dict[int, Fault] = {}
         self.fault_for: Callable[[], Fault | None] = lambda: None
         self.requests: list[tuple[str, str]] = []
         self.released = asyncio.Event()
@@ -130,6 +132,9 @@ class FakeCluster(FakeState):
         app.router.add_get("/v1/tickets/{ticket}", self._get_ticket)
         app.router.add_delete("/v1/tickets/{ticket}", self._delete_ticket)
         app.router.add_delete("/v1/grants/{grant}", self._delete_grant)
+        app.router.add_post("/v1/groups/{group}/own", self._post_own)
+        app.router.add_delete("/v1/groups/{group}/own", self._delete_own)
+        app.router.add_get("/v1/groups/{group}/resources", self._get_resources)
         app.router.add_post(RECORDS, self._post_records)
         app.router.add_get(RECORDS, self._get_records)
         app.router.add_get("/v1/topics/{topic}/partitions/{partition}/offsets", self._get_offsets)
@@ -153,7 +158,10 @@ class FakeCluster(FakeState):
 
     async def _get_cluster(self, _: web.Request) -> web.Response:
         controller = {"leader": self.nodes[0], "leader_node": "n1", "leader_term": 1}
-        nodes = [{"node_id": f"n{i}", "url": url, "zone": None, "alive": True} for i, url in enumerate(self.nodes, 1)]
+        nodes = [
+            {"node_id": f"n{i}", "url": url, "raft_address": "127.0.0.1:9", "zone": None, "alive": True}
+            for i, url in enumerate(self.nodes, 1)
+        ]
         return answer({"cluster_id": "c", "node_id": "n1", "version": "0", "controller": controller, "nodes": nodes})
 
     async def _get_topics(self, _: web.Request) -> web.Response:
@@ -178,7 +186,8 @@ class FakeCluster(FakeState):
     async def _post_producer(self, request: web.Request) -> web.Response:
         body = await request.json()
         name = body["name"]
-        if "producer_id" in body and self.producers[name] != (body["producer_id"], body["producer_epoch"]):
+        pair = body.get("producer_id"), body.get("producer_epoch")
+        if "producer_id" in body and self.producers.get(name, pair) != pair:
             raise ProducerFenced(current_epoch=self.producers[name][1], reason="superseded")
         pid, epoch = self.init_producer(name)
         return answer({"producer_id": pid, "producer_epoch": epoch, "name": name})
@@ -223,9 +232,10 @@ class FakeCluster(FakeState):
         return {**ticket(grant, "granted"), "ticket": name}
 
     async def _delete_ticket(self, request: web.Request) -> web.Response:
-        _, topic, numbers = self.line.pop(request.match_info["ticket"])
-        gone = {"topic": topic.name, "partitions": numbers, "position": None, "grant": None}
-        return answer({"ticket": request.match_info["ticket"], "state": "cancelled", **gone})
+        key = request.match_info["ticket"]
+        if self.line.pop(key, None) is not None:
+            return answer({"ticket": key, "state": "cancelled", "grant": None})
+        return answer({"ticket": key, "state": "granted", "grant": granted(self.grants[key])})
 
     async def _get_ticket(self, request: web.Request) -> web.Response:
         if request.match_info["ticket"] in self.line:
@@ -236,12 +246,36 @@ class FakeCluster(FakeState):
         self.release(request.match_info["grant"])
         return web.Response(status=204)
 
+    async def _post_own(self, request: web.Request) -> web.Response:
+        body, group, session = await request.json(), request.match_info["group"], request.headers["Stockade-Session"]
+        results = self.own(group, session, body["claims"], atomic=body["atomic"], sever=body["sever"])
+        return answer({"group": group, "results": results})
+
+    async def _delete_own(self, request: web.Request) -> web.Response:
+        self.disown(request.match_info["group"], request.headers["Stockade-Session"], request.query["resource"])
+        return web.Response(status=204)
+
+    async def _get_resources(self, request: web.Request) -> web.Response:
+        group = request.match_info["group"]
+        rows = [(name, row) for (each, name), row in sorted(self.owned.items()) if each == group]
+        resources = [
+            {
+                "resource": name,
+                "owned": row.owner is not None,
+                "client_id": row.owner,
+                "generation": row.generation,
+                "fence_epoch": row.fence_epoch,
+            }
+            for name, row in rows
+        ]
+        return answer({"group": group, "resources": resources})
+
     async def _post_records(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        fault = self.faults.pop(0) if self.faults else self.fault_for()
-        await self._before(request, fault)
         topic, partition = request.match_info["topic"], int(request.match_info["partition"])
-        stored = self.append(topic, partition, body, stamp_of(request), token_of(request))
+        fault = self.faults.pop(0) if self.faults else self.faults_at.get(partition) or self.fault_for()
+        await self._before(request, fault)
+        stored = self.append(topic, partition, body, stamp_of(request), token_of(request), **conditions_of(request))
         self._after(request, fault)
         fields = msgspec.structs.asdict(stored)
         return answer({**fields, "topic": topic, "partition": partition, "leader_term": 1})
@@ -313,7 +347,11 @@ class FakeCluster(FakeState):
             "topic_id": topic.topic_id,
             "replication_factor": 1,
             "sealed": False,
-            "config": {"max_batch_bytes": topic.batch_bytes_max, "require_fence": topic.require_fence},
+            "config": {
+                "max_batch_bytes": topic.batch_bytes_max,
+                "require_fence": topic.require_fence,
+                **topic.config,
+            },
             "partitions": [
                 {"partition": number, "topic_epoch": machine.topic_epoch, **leader}
                 for number, machine in enumerate(topic.machines)
@@ -336,6 +374,15 @@ def token_of(request: web.Request) -> Token | None:
     if "Stockade-Fence-Grant" not in headers:
         return None
     return Token(headers["Stockade-Fence-Grant"], int(headers["Stockade-Fence-Epoch"]), headers["Stockade-Session"])
+
+
+def conditions_of(request: web.Request) -> dict[str, Any]:
+    texts = {
+        "if_log_end": request.headers.get("Stockade-If-Log-End"),
+        "fence_epoch": request.query.get("fence_epoch"),
+    }
+    numbers = {name: int(text) for name, text in texts.items() if text is not None}
+    return numbers | {"message_id": request.headers.get("Stockade-Message-Id")}
 
 
 def granted(grant: Grant) -> dict[str, Any]:

@@ -7,27 +7,34 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from stockade.cluster.controller.ownership.resources import Resource, judge, partition_named
 from stockade.partition.commands import (
     Append,
     ClearFence,
     Command,
     InstallFence,
     InstallProducer,
+    InstallReader,
+    InstallSeats,
     NotEnrolled,
+    SharedHolder,
     Stamp,
     Token,
     encode_command,
 )
 from stockade.partition.errors import (
+    GenerationFenced,
+    InvalidProducerIdMapping,
+    NotOwner,
     ProducerBusy,
     StockadeError,
     TopicAlreadyExists,
     UnknownSession,
     UnknownTopicOrPartition,
 )
-from stockade.partition.log import MemoryLog
-from stockade.partition.machine import PartitionConfig, PartitionMachine
-from stockade.partition.records import batch_from_stream, decode_batch
+from stockade.partition.log.interface import MemoryLog
+from stockade.partition.records.batch import batch_from_stream, decode_batch
+from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
 NAMED_PID_FIRST = 1001
 
@@ -39,6 +46,7 @@ class Topic:
     machines: list[PartitionMachine]
     batch_bytes_max: int
     require_fence: bool
+    config: dict[str, Any]
 
 
 @dataclass
@@ -58,12 +66,21 @@ class FakeState:
     sessions: dict[str, int] = field(default_factory=dict)
     grants: dict[str, Grant] = field(default_factory=dict)
     producers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    forgotten: set[int] = field(default_factory=set)
+    """Producer ids of forgotten names."""
+    owned: dict[tuple[str, str], Resource] = field(default_factory=dict)
     line: dict[str, tuple[str, Topic, list[int]]] = field(default_factory=dict)
     """Tickets in line: session, topic, partitions. A free set is given to whoever asks first, which is unfair."""
     index: int = 0
 
     def create(
-        self, name: str, partitions: int = 1, *, require_fence: bool = False, batch_bytes_max: int = 1_048_576
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        require_fence: bool = False,
+        batch_bytes_max: int = 1_048_576,
+        **config: Any,
     ) -> Topic:
         if name in self.topics:
             topic = self.topics[name]
@@ -71,9 +88,9 @@ class FakeState:
                 raise TopicAlreadyExists(topic_id=topic.topic_id)
             return topic
         self.index += 1
-        config = PartitionConfig(self.index, require_fence)
-        machines = [PartitionMachine(config, MemoryLog()) for _ in range(partitions)]
-        self.topics[name] = Topic(name, self.index, machines, batch_bytes_max, require_fence)
+        own = PartitionConfig(self.index, require_fence, **config)
+        machines = [PartitionMachine(own, MemoryLog()) for _ in range(partitions)]
+        self.topics[name] = Topic(name, self.index, machines, batch_bytes_max, require_fence, config)
         return self.topics[name]
 
     def topic(self, name: str) -> Topic:
@@ -92,13 +109,17 @@ class FakeState:
         messages = self.machine(topic, partition).log.read(0, 1 << 40).messages()
         return [value for message in messages for value in decode_batch(message).column("value").to_pylist()]
 
-    def append(self, topic: str, partition: int, body: bytes, stamp: Stamp | None, token: Token | None) -> Any:
+    def append(
+        self, topic: str, partition: int, body: bytes, stamp: Stamp | None, token: Token | None, **conditions: Any
+    ) -> Any:
+        """``conditions``: if_log_end, fence_epoch, message_id."""
         machine = self.machine(topic, partition)
+        if stamp is not None and stamp.pid in self.forgotten:
+            raise InvalidProducerIdMapping
         now_ms = time.time_ns() // 1_000_000
         batch = batch_from_stream(body, now_ms=now_ms, batch_bytes_max=self.topics[topic].batch_bytes_max)
-        command = Append(
-            batch.message, batch.count, batch.crc, now_ms, batch.max_timestamp_ms, None, token=token, stamp=stamp
-        )
+        times = now_ms, batch.max_timestamp_ms
+        command = Append(batch.message, batch.count, batch.crc, *times, None, token=token, stamp=stamp, **conditions)
         answer = self.apply(machine, command)
         if isinstance(answer, NotEnrolled):
             epoch = next(epoch for pid, epoch in self.producers.values() if pid == answer.pid)
@@ -107,12 +128,17 @@ class FakeState:
         return raised(answer)
 
     def init_producer(self, name: str) -> tuple[int, int]:
-        pid, epoch = self.producers.get(name, (NAMED_PID_FIRST + 2 * len(self.producers), -1))
+        fresh = NAMED_PID_FIRST + 2 * (len(self.producers) + len(self.forgotten))
+        pid, epoch = self.producers.get(name, (fresh, -1))
         self.producers[name] = pid, epoch + 1
         for topic in self.topics.values():
             for machine in topic.machines:
                 self.apply(machine, InstallProducer(pid, epoch + 1))
         return self.producers[name]
+
+    def forget_producer(self, name: str) -> None:
+        """Nobody has used the name for days: neither the registry nor any partition knows its id."""
+        self.forgotten.add(self.producers.pop(name)[0])
 
     def open_session(self, ttl_ms: int) -> str:
         self.index += 1
@@ -123,8 +149,13 @@ class FakeState:
         if session not in self.sessions:
             raise UnknownSession()
         held = [grant for grant in self.grants.values() if grant.topic is topic and {*grant.partitions} & {*partitions}]
-        if held and mode != "ExclusiveWithFencing":
-            raise ProducerBusy(reason="exclusive_present", holder_mode=held[0].mode, current_epoch=held[0].epoch)
+        in_the_way = [each for each in held if mode != "Shared" or each.mode != "Shared"]
+        if in_the_way and mode != "ExclusiveWithFencing":
+            first = in_the_way[0]
+            reason = "shared_present" if first.mode == "Shared" else "exclusive_present"
+            raise ProducerBusy(reason=reason, holder_mode=first.mode, current_epoch=first.epoch)
+        if mode == "Shared":
+            return self._share(topic, session, partitions)
         for grant in held:
             self.release(grant.grant_id)
         self.index += 1
@@ -136,16 +167,79 @@ class FakeState:
             self.apply(topic.machines[partition], install)
         return self.grants[grant_id]
 
+    def _share(self, topic: Topic, session: str, partitions: list[int]) -> Grant:
+        self.index += 1
+        grant_id, epoch = (
+            f"g-{topic.topic_id}-{self.index}",
+            max(topic.machines[each].topic_epoch for each in partitions),
+        )
+        self.grants[grant_id] = Grant(grant_id, self.index, session, topic, partitions, epoch, "Shared")
+        self._seat(topic, partitions)
+        return self.grants[grant_id]
+
+    def _seat(self, topic: Topic, partitions: list[int]) -> None:
+        """Install the Shared grants of these partitions."""
+        self.index += 1
+        for partition in partitions:
+            sharing = [each for each in self.grants.values() if each.topic is topic and partition in each.partitions]
+            seats = [SharedHolder(each.grant_id, each.session, "name") for each in sharing]
+            machine = topic.machines[partition]
+            self.apply(machine, InstallSeats(machine.topic_epoch, self.index, seats))
+
     def release(self, grant_id: str) -> None:
         grant = self.grants.pop(grant_id, None)
+        if grant is not None and grant.mode == "Shared":
+            self._seat(grant.topic, grant.partitions)
+            return
         for partition in grant.partitions if grant else ():
             assert grant is not None
             self.apply(grant.topic.machines[partition], ClearFence(grant_id, grant.epoch, grant.index))
 
     def close_session(self, session: str) -> None:
         self.sessions.pop(session, None)
+        self.sever(session)
+
+    def sever(self, session: str) -> None:
+        """Take all that a session holds; it lives on."""
         for grant in [grant for grant in self.grants.values() if grant.session == session]:
             self.release(grant.grant_id)
+        for group, resource in [key for key, row in self.owned.items() if row.owner == session]:
+            self.disown(group, session, resource)
+
+    def own(self, group: str, session: str, claims: list[dict[str, Any]], *, atomic: bool, sever: str) -> list[Any]:
+        if session not in self.sessions:
+            raise UnknownSession()
+        wanted = {
+            each["resource"]: judge(self.owned.get((group, each["resource"])), session, each.get("generation"))
+            for each in claims
+        }
+        refused = [name for name, row in wanted.items() if row is None]
+        if refused and atomic:
+            raise GenerationFenced(resource=refused[0], generation=self.owned[group, refused[0]].generation)
+        for name, row in wanted.items():
+            if row is not None:
+                before = self.owned.get((group, name))
+                if before and before.owner not in (None, session) and sever == "session":
+                    self.sever(str(before.owner))
+                self._install_owner(group, name, row)
+        rows = [(name, self.owned[group, name]) for name in wanted]
+        return [
+            {"resource": n, "granted": r.owner == session, "generation": r.generation, "fence_epoch": r.fence_epoch}
+            for n, r in rows
+        ]
+
+    def disown(self, group: str, session: str, resource: str) -> None:
+        row = self.owned.get((group, resource))
+        if row is None or row.owner != session:
+            raise NotOwner(group=group, resource=resource)
+        self._install_owner(group, resource, Resource(None, row.generation, row.fence_epoch))
+
+    def _install_owner(self, group: str, resource: str, row: Resource) -> None:
+        self.owned[group, resource] = row
+        named = partition_named(resource)
+        if named is not None and named[0] in self.topics:
+            install = InstallReader(group, row.fence_epoch, row.owner is not None)
+            self.apply(self.machine(*named), install)
 
     def take_over(self, topic: str, partition: int = 0) -> None:
         """Somebody else throws the holder out."""

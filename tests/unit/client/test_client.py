@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import stockade
-from stockade.client.admin import Client
+from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClusterUnreachable
-from stockade.client.metadata import Metadata
-from stockade.client.model import PartitionState, Topic, TopicConfig
+from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import TopicAlreadyExists, UnknownTopicOrPartition
 from stockade.partition.version import VERSION
 
@@ -57,38 +56,6 @@ def test_connecting_to_nothing_fails_at_once() -> None:
         async with Client("http://127.0.0.1:9") as client:
             with pytest.raises(ClusterUnreachable):
                 await client.connect()
-
-    asyncio.run(run())
-
-
-def described(name: str, leader: str | None) -> Topic:
-    state = PartitionState(partition=0, leader=leader, leader_node=None, leader_term=1, replicas=[])
-    return Topic(name, 1, 1, False, TopicConfig(), [state])
-
-
-def test_a_description_is_asked_for_once_until_it_is_forgotten() -> None:
-    asked: list[str] = []
-
-    async def describe(name: str) -> Topic:
-        asked.append(name)
-        return described(name, "http://a:1")
-
-    async def run() -> None:
-        metadata = Metadata(describe)
-        await asyncio.gather(*(metadata.topic("t") for _ in range(5)))
-        assert asked == ["t"]
-        assert metadata.leader("t", 0) == "http://a:1"
-        metadata.heard("t", 0, None)
-        metadata.heard("t", 0, "http://b:1")
-        assert metadata.leader("t", 0) == "http://b:1"
-        metadata.doubt("t", 0, "http://a:1")  # it was asked before the other one was heard of
-        assert metadata.leader("t", 0) == "http://b:1"
-        metadata.doubt("t", 0, "http://b:1")
-        assert metadata.leader("t", 0) is None
-        metadata.forget("t")
-        assert metadata.known("t") is None
-        await metadata.topic("t")
-        assert asked == ["t", "t"]
 
     asyncio.run(run())
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stockade.client.config import BOUNDS, ClientConfig, InvalidConfig
+from stockade import BlockingClient, Client, Consumer, Producer
+from stockade.client.config import BOUNDS, DEFAULT_BOOTSTRAP, ClientConfig, InvalidConfig
 
 
 def test_all_faults_are_reported_at_once() -> None:
@@ -36,9 +37,17 @@ def test_a_value_outside_its_bounds_is_refused_and_the_edge_is_not_outside(name:
             assert "is not an integer" not in str(relation)
 
 
+def test_a_size_to_flush_at_that_no_batch_can_reach_is_refused() -> None:
+    full = ClientConfig(flush_records=100, flush_bytes=2_048, batch_records_max=100, batch_bytes_max=2_048)
+    assert (full.flush_records, full.flush_bytes) == (100, 2_048)
+    with pytest.raises(InvalidConfig) as refused:
+        ClientConfig(flush_records=101, flush_bytes=2_049, batch_records_max=100, batch_bytes_max=2_048)
+    assert [fault.partition(":")[0] for fault in refused.value.faults] == ["flush_records", "flush_bytes"]
+
+
 def test_every_number_has_bounds() -> None:
     assert {field.name for field in dataclasses.fields(ClientConfig)} == {
-        *("bootstrap", "on_error", "token", "ca", "certificate", "key"),
+        *("bootstrap", "on_error", "on_busy", "token", "ca", "certificate", "key"),
         *BOUNDS,
     }
 
@@ -46,6 +55,8 @@ def test_every_number_has_bounds() -> None:
 def test_an_unknown_rule_for_errors_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="halt_partition, continue"):
         ClientConfig(on_error="ignore")  # type: ignore[arg-type]
+    with pytest.raises(InvalidConfig, match="on_busy: 'ignore' is none of wait, fail"):
+        ClientConfig(on_busy="ignore")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -62,21 +73,29 @@ def test_values_that_contradict_each_other_are_refused(settings: dict[str, Any])
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "why"),
     [
-        {"acks": 0},
-        {"idempotent": False},
-        {"retries_max": 0},
-        {"inflight_batches_max": 6},
-        {"delivery_timeout_ms": 30_004},
-        {"buffer_bytes_max": 1 << 20, "batch_bytes_max": 2 << 20},
+        ({"acks": 0}, "acks: 0 is not offered: every append is stored by a majority"),
+        ({"acks": 1}, "acks: 1 is not offered"),
+        ({"idempotent": False}, "idempotent: False is not offered: a producer is always idempotent"),
+        ({"retries_max": 0}, "retries_max: 0 is not offered: a batch is repeated until delivery_timeout_ms is over"),
+        ({"inflight_batches_max": 6}, "inflight_batches_max: 6 is not an integer from 1 to 5"),
+        ({"delivery_timeout_ms": 30_004}, "delivery_timeout_ms: less than"),
+        ({"buffer_bytes_max": 1 << 20, "batch_bytes_max": 2 << 20}, "buffer_bytes_max: less than"),
     ],
 )
-def test_112_nothing_that_would_cost_idempotence_or_order_can_be_set_and_nothing_is_quietly_changed(
-    settings: dict[str, Any],
+def test_112_what_would_cost_idempotence_or_order_is_refused_with_its_reason(
+    settings: dict[str, Any], why: str
 ) -> None:
-    with pytest.raises((InvalidConfig, TypeError)):
+    with pytest.raises(InvalidConfig) as invalid:
         ClientConfig(**settings)
+    (fault,) = invalid.value.faults
+    assert fault.startswith(why)
+
+
+def test_112_what_stockade_does_anyway_may_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ClientConfig(acks="all", idempotent=True)
+    assert config == ClientConfig() == dataclasses.replace(config, acks=-1)
 
 
 def test_a_config_is_made_of_one_url_of_several_or_of_a_config() -> None:
@@ -99,3 +118,68 @@ def test_the_documentation_tells_every_default_and_bound_as_it_is() -> None:
         assert f"\n| `{name}` | {getattr(config, name):,} | {least:,} to {greatest:,} | " in page, name
     for field in dataclasses.fields(config):
         assert f"`{field.name}`" in page, field.name
+
+
+@pytest.mark.parametrize(
+    "bootstrap",
+    ["http://a:1,http://b:2", " http://a:1/ , http://b:2 ", ("http://a:1,http://b:2",), ["http://a:1", "http://b:2/"]],
+)
+def test_addresses_mean_the_same_in_one_text_and_in_several(bootstrap: Any) -> None:
+    assert ClientConfig(bootstrap=bootstrap).bootstrap == ("http://a:1", "http://b:2")
+    assert ClientConfig.of(bootstrap) == ClientConfig(bootstrap=bootstrap)
+
+
+@pytest.mark.parametrize(
+    "bootstrap",
+    [
+        "http://a:1 http://b:2",
+        "http://a:1;http://b:2",
+        "http://a:70000",
+        "http://a:x",
+        "http://[::1",
+        "http://a?b",
+        5,
+        (5,),
+    ],
+)
+def test_an_address_that_no_request_could_reach_is_refused_as_one(bootstrap: Any) -> None:
+    with pytest.raises(InvalidConfig) as invalid:
+        ClientConfig(bootstrap=bootstrap)
+    (fault,) = invalid.value.faults
+    assert fault.endswith("is not a base URL such as http://127.0.0.1:7101")
+
+
+def test_without_an_address_the_environment_names_the_cluster_as_it_does_for_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("STOCKADE_URL", raising=False)
+    assert Client().config.bootstrap == DEFAULT_BOOTSTRAP
+    monkeypatch.setenv("STOCKADE_URL", "http://a:1,http://b:2")
+    for each in (Client(), Producer().client, Consumer().client, BlockingClient()):
+        assert each.config.bootstrap == ("http://a:1", "http://b:2")
+    assert ClientConfig(linger_ms=0).bootstrap == ("http://a:1", "http://b:2")
+    assert Client("http://c:3").config.bootstrap == ("http://c:3",)
+
+
+@pytest.mark.parametrize(
+    ("given", "urls"),
+    [
+        ("localhost:7101", ("http://localhost:7101",)),
+        (
+            "[::1]:7101, https://node:1/,127.0.0.1:7102/",
+            ("http://[::1]:7101", "https://node:1", "http://127.0.0.1:7102"),
+        ),
+    ],
+)
+def test_an_address_without_a_scheme_is_http(
+    monkeypatch: pytest.MonkeyPatch, given: str, urls: tuple[str, ...]
+) -> None:
+    assert ClientConfig(bootstrap=given).bootstrap == urls
+    monkeypatch.setenv("STOCKADE_URL", given)
+    assert ClientConfig().bootstrap == urls
+
+
+def test_what_is_no_address_is_refused() -> None:
+    for given in ("nonsense", "localhost:", ":7101", "a b:1"):
+        with pytest.raises(InvalidConfig, match="is not a base URL"):
+            ClientConfig(bootstrap=given)

@@ -19,6 +19,21 @@ def test_a_known_problem_comes_back_as_its_class_with_its_own_fields(code: str) 
     assert error.retriable is BY_CODE[code].retriable
 
 
+def test_a_refusal_that_came_after_effects_says_so_here_too() -> None:
+    """An acquire whose grant was made, and then ended by another one."""
+    error = refusal_of(403, problem("PRODUCER_FENCED", 403, no_side_effects=False, reason="evicted"))
+    assert (type(error), error.no_side_effects) == (ProducerFenced, False)
+    assert with_fields(error, outcome=None).no_side_effects is False
+    assert ProducerFenced().no_side_effects is True
+
+
+def test_an_error_says_what_to_do_next_as_the_problem_does() -> None:
+    said = ProducerFenced(reason="identity", current_epoch=3)
+    error = refusal_of(403, problem("PRODUCER_FENCED", 403, reason="identity", current_epoch=3, hint=said.hint))
+    assert (error.hint, "hint" in error.fields) == (said.hint, False)
+    assert "name" in error.hint
+
+
 @pytest.mark.parametrize("status", [403, 409])
 def test_an_unknown_code_with_403_or_409_is_final_whatever_it_claims(status: int) -> None:
     error = refusal_of(status, problem("NEWS", status, retriable=True, no_side_effects=True, since=3))

@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from stockade.cluster.catalog import group_id, topic_partition
-from stockade.cluster.commands import (
+from stockade.cluster.controller.commands import (
     Acquire,
     CancelTicket,
+    ChangeTopic,
     CloseSession,
     Command,
     CreateTopic,
     DeleteTopic,
+    Disown,
+    FenceTopic,
     GrantState,
     GroupId,
     InitProducer,
     OpenSession,
+    Own,
     Release,
     Result,
     Tick,
@@ -26,16 +29,17 @@ from stockade.cluster.commands import (
     TopicCreated,
     encode_command,
 )
-from stockade.cluster.controller import ControllerMachine
-from stockade.cluster.group_commands import Disown, Own
-from stockade.cluster.invariants import Ratchet, check
-from stockade.cluster.model import Claim, Mode, TopicConfig
-from stockade.cluster.topic_commands import ChangeTopic, FenceTopic
-from stockade.cluster.work import Work
+from stockade.cluster.controller.invariants import Ratchet, check
+from stockade.cluster.controller.machine import ControllerMachine
+from stockade.cluster.controller.ownership.fence_installs import Work
+from stockade.cluster.controller.ownership.grants import Grant
+from stockade.cluster.controller.topology.catalog import group_id, topic_partition
+from stockade.cluster.model import Claim
 from stockade.partition import commands
+from stockade.partition.api.topics import Mode, TopicConfig
 from stockade.partition.errors import ProducerBusy, StockadeError
-from stockade.partition.log import MemoryLog
-from stockade.partition.machine import PartitionConfig, PartitionMachine
+from stockade.partition.log.interface import MemoryLog
+from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
 NODES: list[tuple[str, str | None]] = [("n1", None), ("n2", None), ("n3", None)]
 TTL_MS = 10_000
@@ -201,20 +205,32 @@ class Driver:
         name: str | None,
         pair: tuple[int, int] | None = None,
         nonce: str | None = None,
-        timeout_ms: int = 60_000,
     ) -> Result | StockadeError:
-        return self.do(InitProducer(now_ms=self.now_ms, name=name, timeout_ms=timeout_ms, pair=pair, nonce=nonce))
+        return self.do(InitProducer(now_ms=self.now_ms, name=name, pair=pair, nonce=nonce))
 
     def epochs(self, name: str = "t") -> list[int]:
-        topic = self.machine.topic(name)
+        topic = self.machine.catalog.topic(name)
         assert topic is not None
         return topic.epochs
 
+    def grant(self, grant_id: str) -> GrantState | None:
+        """A live grant."""
+        return self._state(self.machine.slots.grants.by_id.get(grant_id))
+
+    def holder(self, group: GroupId) -> GrantState | None:
+        """The exclusive grant of a partition."""
+        return self._state(self.machine.slots.grants.holders.get(group))
+
+    def _state(self, grant: Grant | None) -> GrantState | None:
+        state = self.machine.slots.state(grant) if grant is not None else None
+        assert state is None or isinstance(state, GrantState)
+        return state
+
     def holders(self, name: str = "t") -> list[str | None]:
         """Session that holds each partition."""
-        topic = self.machine.topic(name)
+        topic = self.machine.catalog.topic(name)
         assert topic is not None
-        holders = [self.machine.holder(group) for group in topic.groups()]
+        holders = [self.holder(group) for group in topic.groups()]
         return [holder.session if holder is not None else None for holder in holders]
 
 
@@ -234,7 +250,7 @@ class House(Driver):
 
     def tell(self, work: Work) -> Command | None:
         """What the partition's answer to this work gives to report."""
-        answer = self.partition(work.group_id).apply(0, 1, commands.encode_command(work.command()))
+        answer = self.partition(work.group_id).apply(0, 1, commands.encode_command(work.command))
         return work.report(answer, self.now_ms)  # type: ignore[arg-type]
 
     def settle(self) -> None:
@@ -248,7 +264,7 @@ class House(Driver):
         self, grant: GrantState | None, partition: int, stamp: commands.Stamp | None = None
     ) -> commands.Result | StockadeError:
         """One batch for topic "t", with the token of this grant, or without."""
-        topic = self.machine.topic("t")
+        topic = self.machine.catalog.topic("t")
         assert topic is not None
         token = token_of(grant, partition) if grant is not None else None
         batch = commands.Append(b"x", 1, zlib.crc32(b"x"), 0, 0, token=token, stamp=stamp)

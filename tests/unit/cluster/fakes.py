@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stockade.raft.configuration import Configuration
-from stockade.raft.group import Committed, NotLeader, Outcome, Rejected, Unknown
-from stockade.raft.machine import CheckpointedMachine, Machine
+from stockade.raft.core.group import Committed, NotLeader, Outcome, Rejected, Unknown
+from stockade.raft.log.configuration import Configuration
+from stockade.raft.machine import Machine
 
 
 class FakeGroup:
@@ -23,6 +23,7 @@ class FakeGroup:
         self.leading = True
         self.lose: list[bool] = []
         self.proposed: list[bytes] = []
+        self.on_applied: Callable[[FakeGroup], None] | None = None
         self._index = 1
         self._term = 1
 
@@ -63,6 +64,8 @@ class FakeGroup:
             return Unknown(None)
         self._index += 1
         result = self.machine.apply(self._index, self._term, command)
+        if self.on_applied is not None:
+            self.on_applied(self)
         return Unknown(self._index) if lost else Committed(self._index, self._term, result)
 
     def step_down(self) -> None:
@@ -82,15 +85,16 @@ class FakeHost:
         self.incarnation = 11
         self.incarnations: dict[str, int] = {}
         self.peers: dict[str, tuple[str, int]] = {}
-        self.on_call: Callable[[str, bytes], Awaitable[bytes]] | None = None
         self.connected: set[str] = set()
         self.calls: list[str] = []
         self.departed: set[int] = set()
         self._scratch = scratch
 
+    def serve(self, handler: Callable[[str, bytes], Awaitable[bytes]]) -> None:
+        """No node calls this one."""
+
     def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> FakeGroup:
-        if isinstance(machine, CheckpointedMachine):
-            machine.start(Path(tempfile.mkdtemp(dir=self._scratch)))
+        machine.start(Path(tempfile.mkdtemp(dir=self._scratch)))
         group = FakeGroup(group_id, founders, machine)
         self.groups[group_id] = group
         return group
@@ -100,7 +104,7 @@ class FakeHost:
         if erase:
             self.departed.add(group_id)
 
-    async def forget_departures(self, is_gone: Callable[[int], bool]) -> None:
+    async def forget_tombstones(self, is_gone: Callable[[int], bool]) -> None:
         self.departed = {group for group in self.departed if not is_gone(group)}
 
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:

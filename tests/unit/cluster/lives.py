@@ -3,7 +3,7 @@
 import random
 from itertools import islice
 
-from stockade.cluster.commands import Enrol, RenewSession
+from stockade.cluster.controller.commands import Enrol, RenewSession
 
 from .driver import MODES, House
 
@@ -20,7 +20,7 @@ def random_life(seed: int, steps: int = 300) -> House:
 
 
 def random_step(house: House, rng: random.Random, topic: str, session: str) -> None:
-    found = house.machine.topic(topic)
+    found = house.machine.catalog.topic(topic)
     match rng.randrange(11):
         case 0 if found is None or rng.random() < 0.7:
             house.topic(topic, partitions=3)

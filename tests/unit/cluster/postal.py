@@ -7,8 +7,8 @@ import random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from stockade.cluster.commands import Command, GroupId
-from stockade.cluster.work import Work
+from stockade.cluster.controller.commands import Command, GroupId
+from stockade.cluster.controller.ownership.fence_installs import Work
 
 from .driver import House
 

@@ -2,19 +2,9 @@
 
 from msgspec.structs import replace
 
-from stockade.cluster.commands import (
-    Enrol,
-    Enrolled,
-    FenceProducer,
-    GroupId,
-    ProducerState,
-    Result,
-)
-from stockade.cluster.registry import Row
-from stockade.partition.errors import (
-    ProducerFenced,
-    StockadeError,
-)
+from stockade.cluster.controller.commands import Enrol, Enrolled, FenceProducer, GroupId, ProducerState, Result
+from stockade.cluster.controller.producers import ProducerRow
+from stockade.partition.errors import ProducerFenced, StockadeError
 
 from .driver import Driver
 
@@ -32,7 +22,7 @@ def fenced(epoch: int) -> ProducerFenced:
     return ProducerFenced(reason="identity", current_epoch=epoch)
 
 
-def row_of(driver: Driver) -> Row:
+def row_of(driver: Driver) -> ProducerRow:
     return driver.machine.registry.rows["w"]
 
 

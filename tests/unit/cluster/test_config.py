@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from sources import ROOT
 
-from stockade.cli.authority import make_certificates
-from stockade.cluster.config import ConfigError, NodeConfig, check, load, parse_address
-from stockade.cluster.sections import TlsSection
+from stockade.cli.node.authority import make_certificates
+from stockade.cluster.config import ConfigError, NodeConfig, TlsSection, check, load, parse_address
 
 TLS = {"ca": "ca.crt", "certificate": "n1.crt", "key": "n1.key"}
 

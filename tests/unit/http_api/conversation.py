@@ -16,11 +16,11 @@ from jsonschema import Draft202012Validator
 from multidict import CIMultiDict
 from yarl import URL
 
+from stockade.cluster.front.front import Rights
 from stockade.http_api.app import NO_TOKENS, HttpServer, start_http
-from stockade.http_api.pages import asset
-from stockade.http_api.tokens import Tokens
+from stockade.http_api.handlers.system import asset
 
-from .fake import FakeCluster, FakeService
+from .fake_cluster import FakeCluster, FakeService
 
 JSON = {"Content-Type": "application/json"}
 TEXT = {"Content-Type": "text/plain"}
@@ -84,7 +84,7 @@ class Conversation:
 
 
 @asynccontextmanager
-async def nodes(count: int, tokens: Tokens = NO_TOKENS) -> AsyncIterator[list[Conversation]]:
+async def nodes(count: int, tokens: Rights = NO_TOKENS) -> AsyncIterator[list[Conversation]]:
     """A cluster of ``count`` nodes n1, n2, …; n1 leads the controller."""
     cluster = FakeCluster()
     async with AsyncExitStack() as stack:
@@ -93,7 +93,7 @@ async def nodes(count: int, tokens: Tokens = NO_TOKENS) -> AsyncIterator[list[Co
         for number in range(count):
             service = FakeService(cluster, f"n{number + 1}")
             server = await start_http(service, "127.0.0.1", 0, tokens)
-            server._context.leader_wait_s = 0
+            server.front.leader_wait_s = 0
             stack.push_async_callback(server.close)
             session = await stack.enter_async_context(_session())
             found.append(Conversation(service, server, session, server.port))

@@ -15,23 +15,11 @@ from typing import Any
 
 import msgspec
 
-from stockade.cluster.model import (
-    ClusterInfo,
-    Conditions,
-    GrantInfo,
-    Leader,
-    Mode,
-    NodeInfo,
-    PartitionInfo,
-    Position,
-    ProducerPair,
-    ReadGuard,
-    SessionInfo,
-    TicketInfo,
-    TopicConfig,
-    TopicInfo,
-    TopicSummary,
-)
+from stockade.cluster.model import CommittedPosition, Conditions, Leader, ReadGuard
+from stockade.partition.api.cluster import Cluster, Node
+from stockade.partition.api.ownership import Grant, SessionInfo, Ticket
+from stockade.partition.api.producers import ProducerPair
+from stockade.partition.api.topics import Mode, PartitionState, Topic, TopicConfig, TopicSummary
 from stockade.partition.commands import (
     Append,
     Appended,
@@ -59,22 +47,22 @@ from stockade.partition.errors import (
     UnknownSession,
     UnknownTopicOrPartition,
 )
-from stockade.partition.machine import PartitionConfig, PartitionMachine
-from stockade.partition.records import Batch
-from stockade.partition.segments import SegmentLog, Slice
-from stockade.partition.tenures import Tenure
+from stockade.partition.log.segments import SegmentLog, Slice
+from stockade.partition.records.batch import Batch
+from stockade.partition.state.fence import Tenure
+from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
-from .listing import FakeListing
-from .operating import FakeOperating
-from .owning import FakeOwning
-from .staging import FakeStaging
-from .submitting import FakeSubmitting
+from .fake_lists import FakeListing
+from .fake_members import FakeOperating
+from .fake_ownership import FakeOwning
+from .fake_stages import FakeStaging
+from .fake_submits import FakeSubmitting
 
 TERM = 6
 
 
 @dataclass
-class Topic:
+class FakeTopic:
     name: str
     topic_id: int
     replication_factor: int | None
@@ -90,12 +78,12 @@ class FakeCluster:
 
     urls: dict[str, str] = field(default_factory=dict)
     controller: str | None = "n1"
-    topics: dict[str, Topic] = field(default_factory=dict)
+    topics: dict[str, FakeTopic] = field(default_factory=dict)
     sessions: dict[str, SessionInfo] = field(default_factory=dict)
-    grants: dict[str, GrantInfo] = field(default_factory=dict)
+    grants: dict[str, Grant] = field(default_factory=dict)
     holders: dict[str, str] = field(default_factory=dict)
     producers: dict[str, ProducerPair] = field(default_factory=dict)
-    tickets: dict[str, TicketInfo] = field(default_factory=dict)
+    tickets: dict[str, Ticket] = field(default_factory=dict)
     expired: set[str] = field(default_factory=set)
     owned: dict[tuple[str, str], tuple[str | None, int, int]] = field(default_factory=dict)
     orders: list[tuple[Any, ...]] = field(default_factory=list)
@@ -112,7 +100,7 @@ class FakeCluster:
     def __post_init__(self) -> None:
         self.may_store.set()
 
-    def partition_config(self, topic: Topic) -> PartitionConfig:
+    def partition_config(self, topic: FakeTopic) -> PartitionConfig:
         config = topic.config
         return PartitionConfig(
             topic.topic_id,
@@ -127,7 +115,7 @@ class FakeCluster:
         directory = Path(self.disk.name) / f"{topic_id}-{partition}"
         directory.mkdir()
         log = SegmentLog(1 << 20)
-        log.start(directory)
+        log.begin(directory)
         self.logs.append(log)
         return log
 
@@ -157,7 +145,7 @@ class FakeCluster:
 class FakePartition(FakeSubmitting, FakeStaging):
     """One partition as one node reaches it."""
 
-    def __init__(self, cluster: FakeCluster, node_id: str, topic: Topic, partition: int) -> None:
+    def __init__(self, cluster: FakeCluster, node_id: str, topic: FakeTopic, partition: int) -> None:
         self.cluster = cluster
         self.node_id = node_id
         self.topic = topic.name
@@ -206,7 +194,7 @@ class FakePartition(FakeSubmitting, FakeStaging):
         log = self.machine.log
         start = log.log_end if offset is None else log.log_start if offset == -1 else offset
         if not log.log_start <= start <= log.log_end:
-            raise OffsetOutOfRange(start, log.log_start, log.log_end)
+            raise OffsetOutOfRange(start, log.log_start, log.log_end, stale=local)
         if log.log_end == start and max_wait_ms and min_bytes:
             await self._wait(max_wait_ms / 1000)
             if not local:
@@ -229,10 +217,10 @@ class FakePartition(FakeSubmitting, FakeStaging):
         assert isinstance(trimmed, Trimmed)
         return trimmed.log_start, trimmed.log_end
 
-    async def position(self, group: str) -> Position:
+    async def position(self, group: str) -> CommittedPosition:
         self._check_leading()
         known = self.machine.readers.positions.get(group)
-        return Position(None, None) if known is None else Position(known.offset, known.metadata)
+        return CommittedPosition(None, None) if known is None else CommittedPosition(known.offset, known.metadata)
 
     async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
         self._check_leading()
@@ -278,9 +266,18 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
         self.missing: str | None = None
         self.bug: Exception | None = None
 
-    def cluster(self) -> ClusterInfo:
-        nodes = [NodeInfo(node_id, url, "127.0.0.1:1", None, True) for node_id, url in self.shared.urls.items()]
-        return ClusterInfo("c-1", self.node_id, "0.1.0", self.controller(), nodes)
+    def at_controller(self) -> "FakeService":
+        return self
+
+    @property
+    def sessions(self) -> "FakeService":
+        return self
+
+    topics = resources = producers = members = lists = sessions
+
+    def cluster(self) -> Cluster:
+        nodes = [Node(node_id, url, "127.0.0.1:1", None, True) for node_id, url in self.shared.urls.items()]
+        return Cluster("c-1", self.node_id, "0.1.0", self.controller().info, nodes)
 
     def ready(self) -> str | None:
         return self.missing
@@ -319,18 +316,19 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
         found = sorted(self.shared.topics.values(), key=lambda topic: topic.name)
         return [TopicSummary(topic.name, topic.topic_id, len(topic.machines)) for topic in found]
 
-    async def get_topic(self, name: str) -> TopicInfo:
+    async def get_topic(self, name: str) -> Topic:
         self._check_controlling()
         topic = self._topic(name)
+        leaders = [self.shared.leader(node_id) for node_id in topic.leaders]
         partitions = [
-            PartitionInfo(k, self.shared.leader(topic.leaders[k]), ["n1"], machine.topic_epoch, _mode(machine))
-            for k, machine in enumerate(topic.machines)
+            PartitionState(k, leader.url, leader.node_id, leader.term, ["n1"], machine.topic_epoch, _mode(machine))
+            for k, (leader, machine) in enumerate(zip(leaders, topic.machines, strict=True))
         ]
-        return TopicInfo(name, topic.topic_id, topic.replication_factor or 1, topic.sealed, topic.config, partitions)
+        return Topic(name, topic.topic_id, topic.replication_factor or 1, topic.sealed, topic.config, partitions)
 
     async def create_topic(
         self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
-    ) -> tuple[TopicInfo, bool]:
+    ) -> tuple[Topic, bool]:
         self._check_controlling()
         known = self.shared.topics.get(name)
         if known is not None:
@@ -342,7 +340,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
                 raise TopicAlreadyExists(topic_id=known.topic_id)
             return await self.get_topic(name), False
         topic_id = self.shared.next_index()
-        topic = Topic(name, topic_id, replication_factor, config, [], [self.node_id] * partitions)
+        topic = FakeTopic(name, topic_id, replication_factor, config, [], [self.node_id] * partitions)
         settings = self.shared.partition_config(topic)
         topic.machines = [PartitionMachine(settings, self.shared.log(topic_id, k)) for k in range(partitions)]
         self.shared.topics[name] = topic
@@ -381,7 +379,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
         resume_epoch: int | None,
         topic_id: int | None,
         ticket_ttl_ms: int | None = None,
-    ) -> GrantInfo | TicketInfo:
+    ) -> Grant | Ticket:
         self._check_controlling()
         self._session(session)
         found = self._topic(topic)
@@ -393,7 +391,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
         if resume_epoch is not None and resume_epoch < max(found.machines[k].topic_epoch for k in wanted) + 1:
             raise ProducerFenced(current_epoch=1, reason="superseded")
         if producer_name == "slow":
-            ticket = TicketInfo("t-1", "installing", None, topic, wanted, None)
+            ticket = Ticket("t-1", "installing", None, topic, wanted, None)
             self.shared.tickets[ticket.ticket] = ticket
             return ticket
         machines = [found.machines[k] for k in wanted]
@@ -404,15 +402,16 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
                 holder_mode=taken.slot.mode,
                 current_epoch=taken.topic_epoch,
                 queue_len=0,
+                holder=msgspec.to_builtins(taken.fence.holder),
             )
         if taken is not None and mode == "WaitForExclusive":
-            ticket = TicketInfo(f"t-{self.shared.next_index()}", "waiting", 0, topic, wanted, None)
+            ticket = Ticket(f"t-{self.shared.next_index()}", "waiting", 0, topic, wanted, None)
             self.shared.tickets[ticket.ticket] = ticket
             self.shared.holders[ticket.ticket] = session
             return ticket
         return self._seat(found, session, wanted, mode, producer_name)
 
-    async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> TicketInfo:
+    async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> Ticket:
         self._check_controlling()
         self._session(session)
         if ticket == "t-fenced":
@@ -435,9 +434,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
             machine.apply(0, TERM, encode_command(ClearFence(grant, held.epoch, self.shared.next_index())))
         del self.shared.grants[grant]
 
-    async def init_producer(
-        self, name: str | None, pair: tuple[int, int] | None, timeout_ms: int, nonce: str | None
-    ) -> ProducerPair:
+    async def init_producer(self, name: str | None, pair: tuple[int, int] | None, nonce: str | None) -> ProducerPair:
         self._check_controlling()
         if name is None:
             return ProducerPair(2 * self.shared.next_index(), 0, None)
@@ -451,20 +448,21 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
         self.shared.producers[name] = made
         return made
 
-    def _seat(self, topic: Topic, session: str, partitions: list[int], mode: Mode, producer_name: str) -> GrantInfo:
+    def _seat(self, topic: FakeTopic, session: str, partitions: list[int], mode: Mode, producer_name: str) -> Grant:
         index = self.shared.next_index()
         epoch = 1 + max(topic.machines[k].topic_epoch for k in partitions)
         grant_id = f"g-{topic.topic_id}-{index}"
         for partition in partitions:
-            install = InstallFence(grant_id, epoch, session, producer_name, mode, index)
+            client_id = self._session(session).client_id
+            install = InstallFence(grant_id, epoch, session, producer_name, mode, index, client_id)
             topic.machines[partition].apply(index, TERM, encode_command(install))
         epochs = {str(partition): epoch for partition in partitions}
-        grant = GrantInfo(grant_id, topic.name, topic.topic_id, mode, producer_name, partitions, epoch, epochs)
+        grant = Grant(grant_id, topic.name, topic.topic_id, mode, producer_name, partitions, epoch, epochs)
         self.shared.grants[grant_id] = grant
         self.shared.holders[grant_id] = session
         return grant
 
-    def _topic(self, name: str) -> Topic:
+    def _topic(self, name: str) -> FakeTopic:
         if name not in self.shared.topics:
             raise UnknownTopicOrPartition(topic=name, partition=None)
         return self.shared.topics[name]

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stockade.cluster.listing import GroupList, HeldGrant, ListedGroup, ListedSession, ProducerList, SessionList
+from stockade.partition.api.ownership import GroupList, HeldGrant, ListedGroup, ListedSession, SessionList
+from stockade.partition.api.producers import ProducerList, is_throwaway
 
 
 class FakeListing:
@@ -29,9 +30,10 @@ class FakeListing:
         names = sorted({group for group, _ in self.shared.owned if group.startswith(prefix)})
         return GroupList(len(names), [ListedGroup(name, 1, 1) for name in names[:most]])
 
-    async def list_producers(self, prefix: str, most: int) -> ProducerList:
+    async def list_producers(self, prefix: str, most: int, *, internal: bool) -> ProducerList:
         self._check()
-        pairs = [self.shared.producers[name] for name in sorted(self.shared.producers) if name.startswith(prefix)]
+        names = [name for name in sorted(self.shared.producers) if internal or not is_throwaway(name)]
+        pairs = [self.shared.producers[name] for name in names if name.startswith(prefix)]
         return ProducerList(len(pairs), pairs[:most])
 
     def _check(self) -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stockade.cluster.model import ClusterInfo, Leader, Reassignment
+from stockade.cluster.model import Leader
+from stockade.partition.api.cluster import Reassignment
 from stockade.partition.errors import NotFound, NotLeaderOrFollower, UnknownTopicOrPartition
 
 
@@ -14,14 +15,11 @@ class FakeOperating:
     shared: Any
     bug: Exception | None
 
-    def cluster(self) -> ClusterInfo:
-        raise NotImplementedError
+    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> None:
+        self._decided("add", node_id, url, raft_address, zone)
 
-    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> ClusterInfo:
-        return self._decided("add", node_id, url, raft_address, zone)
-
-    async def remove_node(self, node_id: str) -> ClusterInfo:
-        return self._decided("remove", node_id)
+    async def remove_node(self, node_id: str) -> None:
+        self._decided("remove", node_id)
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         self._decided("reassign", *replicas)
@@ -35,7 +33,7 @@ class FakeOperating:
             raise UnknownTopicOrPartition(topic=topic, partition=None)
         return Leader(node_id or "n1", "http://127.0.0.1:1", 9)
 
-    def _decided(self, *order: Any) -> ClusterInfo:
+    def _decided(self, *order: Any) -> None:
         if self.bug is not None:
             raise self.bug
         if self.node_id != self.shared.controller:
@@ -43,4 +41,3 @@ class FakeOperating:
         if any(isinstance(word, str) and word.startswith("x") for word in order):
             raise NotFound("there is no such node", what="node")
         self.shared.orders.append(order)
-        return self.cluster()

@@ -5,24 +5,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from stockade.cluster.model import (
-    BatchStatus,
-    Claim,
-    Evicted,
-    OwnResult,
-    PartitionStatus,
-    ProducerPair,
-    ProducerStatus,
-    ResourceInfo,
-    TicketInfo,
-    TopicInfo,
-)
-from stockade.partition.commands import (
-    ClearFence,
-    Configure,
-    InstallReader,
-    encode_command,
-)
+from stockade.cluster.model import Claim
+from stockade.partition.api.ownership import Evicted, OwnResult, Resource, Ticket
+from stockade.partition.api.producers import BatchStatus, ProducerOnPartition, ProducerPair, ProducerStatus
+from stockade.partition.api.topics import Topic
+from stockade.partition.commands import ClearFence, Configure, InstallReader, encode_command
 from stockade.partition.errors import (
     GenerationFenced,
     InconsistentTopicId,
@@ -31,7 +18,7 @@ from stockade.partition.errors import (
     NotOwner,
     ProducerFenced,
 )
-from stockade.partition.machine import PartitionConfig, PartitionMachine
+from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
 TERM = 6
 
@@ -42,7 +29,7 @@ class FakeOwning:
     node_id: str
     shared: Any
 
-    async def get_topic(self, name: str) -> TopicInfo:
+    async def get_topic(self, name: str) -> Topic:
         raise NotImplementedError
 
     def _check_controlling(self) -> None:
@@ -115,10 +102,10 @@ class FakeOwning:
             results.append(OwnResult(resource, False, generation, fence_epoch))
         return results
 
-    async def list_resources(self, group: str) -> list[ResourceInfo]:
+    async def list_resources(self, group: str) -> list[Resource]:
         self._check_controlling()
         return [
-            ResourceInfo(
+            Resource(
                 name, owner is not None, self._session(owner).client_id if owner else None, generation, fence_epoch
             )
             for (of, name), (owner, generation, fence_epoch) in sorted(self.shared.owned.items())
@@ -127,7 +114,7 @@ class FakeOwning:
 
     async def change_topic(
         self, name: str, topic_id: int | None, *, partitions: int | None, seal: bool, config: Mapping[str, Any]
-    ) -> TopicInfo:
+    ) -> Topic:
         self._check_controlling()
         topic = self._topic(name)
         if topic_id not in (None, topic.topic_id):
@@ -145,14 +132,14 @@ class FakeOwning:
             self._tell(machine, Configure(order, self.shared.partition_config(topic)))
         return await self.get_topic(name)
 
-    async def cancel_ticket(self, ticket: str, session: str) -> TicketInfo:
+    async def cancel_ticket(self, ticket: str, session: str) -> Ticket:
         self._check_controlling()
         self._session(session)
         if self.shared.holders.get(ticket, session) != session:
             raise ProducerFenced(current_epoch=1, reason="not_holder")
         known = self.shared.tickets.pop(ticket, None)
         if known is None or known.state == "waiting":
-            return TicketInfo(ticket, "cancelled", None, "", [], None)
+            return Ticket(ticket, "cancelled", None, "", [], None)
         return known  # type: ignore[no-any-return]
 
     async def get_producer(self, key: int | str) -> ProducerStatus:
@@ -162,7 +149,7 @@ class FakeOwning:
         if pair is None:
             raise NotFound("there is no such producer", what="producer")
         found = [
-            PartitionStatus(name, number, entry.run.epoch, entry.run.last_seq, None, [])
+            ProducerOnPartition(name, number, entry.run.epoch, entry.run.last_seq, None, [])
             for name, topic in sorted(self.shared.topics.items())
             for number, machine in enumerate(topic.machines)
             if (entry := machine.producer(pair.producer_id)) is not None

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from stockade.cluster.model import Conditions, StageInfo
+from stockade.cluster.model import Conditions
+from stockade.partition.api.records import StageInfo
 from stockade.partition.commands import (
     Append,
     Appended,
@@ -14,8 +15,8 @@ from stockade.partition.commands import (
     PutStage,
     Staged,
 )
-from stockade.partition.machine import PartitionMachine
-from stockade.partition.records import Batch
+from stockade.partition.records.batch import Batch
+from stockade.partition.state.machine import PartitionMachine
 
 
 class FakeStaging:
@@ -28,7 +29,7 @@ class FakeStaging:
     async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
         self._check_leading()
         fields = (name, digest, batch.message, batch.count, batch.crc, batch.max_timestamp_ms, ttl_ms)
-        staged = self._apply(PutStage(*fields, topic_id))
+        staged = self._apply(PutStage(*fields, topic_id, received_ms=batch.received_ms))
         assert isinstance(staged, Staged)
         return staged.new
 

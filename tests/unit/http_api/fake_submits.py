@@ -5,7 +5,7 @@ from typing import Any
 
 from stockade.cluster.model import Conditions, Leader, Settle
 from stockade.partition.commands import Appended
-from stockade.partition.records import Batch
+from stockade.partition.records.batch import Batch
 
 _under_way: set[asyncio.Task[None]] = set()
 

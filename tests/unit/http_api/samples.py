@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .conversation import Conversation
-from .test_appending import arrow_stream
+from .records.test_append import arrow_stream
 
 TOPIC = "/v1/topics/orders"
 PARTITION = f"{TOPIC}/partitions/0"
@@ -281,7 +281,6 @@ CODES: dict[tuple[str, str], list[Request]] = {
     ("get_ticket", "UNKNOWN_SESSION"): CASES["get_ticket", 404],
     ("acquire", "UNKNOWN_SESSION"): _as(ACQUIRE, NOBODY),
     ("get_ticket", "NOT_FOUND"): _at(TICKET, "/v1/tickets/t-nothing"),
-    ("init_producer", "INVALID_TRANSACTION_TIMEOUT"): _with(GOOD["init_producer"], {"timeout_ms": 900_001}),
     ("reassign", "NOT_FOUND"): CASES["reassign", 404],
     ("transfer_leader", "NOT_FOUND"): CASES["transfer_leader", 404],
     ("transfer_leader", "UNKNOWN_TOPIC_OR_PARTITION"): _with(

@@ -10,18 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from stockade.http_api import cluster_shapes, shapes, topic_shapes
-from stockade.http_api.batches import body_bytes_max
+from stockade.http_api.codec import schemas
+from stockade.http_api.codec.parameters import INT64_MAX
 from stockade.http_api.contract import served
-from stockade.http_api.pages import ASSETS
-from stockade.http_api.parameters import INT64_MAX
-from stockade.http_api.stages import StageChanges
-from stockade.partition.errors import (
-    LeaderNotAvailable,
-    NotEnoughReplicas,
-    RequestTimedOut,
-    ThrottlingQuotaExceeded,
-)
+from stockade.http_api.handlers.stages import StageChanges
+from stockade.http_api.handlers.system import ASSETS
+from stockade.http_api.records.decode import body_bytes_max
+from stockade.partition.api import cluster, ownership, producers, records, topics
+from stockade.partition.api.topics import TopicConfig
+from stockade.partition.errors import LeaderNotAvailable, NotEnoughReplicas, RequestTimedOut, ThrottlingQuotaExceeded
 
 from .conversation import Answer, Conversation, _resolve, document, nodes
 from .samples import CASES, CODES, GOOD, Request, prepared
@@ -30,7 +27,7 @@ SOURCE = Path(__file__).parents[3] / "docs" / "openapi.yaml"
 OPERATIONS = {
     operation["operationId"]: operation for methods in document()["paths"].values() for operation in methods.values()
 }
-TOKENS = "said by a cluster that wants tokens: test_tokens.py"
+TOKENS = "said by a cluster that wants tokens: test_rights.py"
 ASKS_NOBODY = "the node answers from what it knows"
 ON_REAL_MACHINES = "decided by the controller's machine: tests/unit/cluster"
 UNREACHED: dict[tuple[str, int | str], str] = {
@@ -170,22 +167,21 @@ def test_the_served_document_is_the_one_that_people_read() -> None:
 
 
 BODIES: dict[str, type[msgspec.Struct]] = {
-    "NewTopic": topic_shapes.NewTopic,
-    "TopicConfig": topic_shapes.ConfigBody,
-    "TopicPatch": topic_shapes.TopicPatch,
-    "TopicConfigPatch": topic_shapes.ConfigPatch,
-    "TopicFence": topic_shapes.TopicFence,
-    "NewSession": shapes.NewSession,
-    "NewGrant": shapes.NewGrant,
-    "NewProducer": shapes.NewProducer,
-    "ProducerFence": shapes.ProducerFence,
-    "TrimRequest": shapes.TrimBody,
-    "OwnRequest": shapes.OwnBody,
-    "NewPosition": shapes.NewPosition,
+    "NewTopic": schemas.NewTopic,
+    "TopicPatch": schemas.TopicPatch,
+    "TopicConfigPatch": schemas.ConfigChanges,
+    "TopicFence": schemas.TopicFence,
+    "NewSession": schemas.NewSession,
+    "NewGrant": schemas.NewGrant,
+    "NewProducer": schemas.NewProducer,
+    "ProducerFence": schemas.ProducerFence,
+    "TrimRequest": schemas.TrimBody,
+    "OwnRequest": schemas.OwnBody,
+    "NewPosition": schemas.NewPosition,
     "StageChanges": StageChanges,
-    "MemberChange": cluster_shapes.MemberChange,
-    "Reassignment": cluster_shapes.Reassignment,
-    "LeaderTransfer": cluster_shapes.LeaderTransfer,
+    "MemberChange": schemas.MemberChange,
+    "Reassignment": schemas.Reassignment,
+    "LeaderTransfer": schemas.LeaderTransfer,
 }
 ELSEWHERE = {("NewProducer", "timeout_ms"), ("TopicPatch", "sealed")}
 """Fields whose limits are checked after the body was read: with a code of their own, or that no type can say."""
@@ -204,6 +200,77 @@ def test_a_body_is_read_as_it_is_documented(name: str) -> None:
         if (name, field) in ELSEWHERE:
             continue
         assert _limits(read["properties"][field], definitions) == _limits(schema, {}), field
+
+
+def test_a_new_topics_configuration_is_its_changes_with_the_documented_defaults() -> None:
+    whole, changes = (document()["components"]["schemas"][name] for name in ("TopicConfig", "TopicConfigPatch"))
+    defaults = msgspec.structs.asdict(TopicConfig())
+    assert whole["additionalProperties"] is False
+    assert whole["properties"] == {
+        name: schema | {"default": defaults[name]} for name, schema in changes["properties"].items()
+    }
+
+
+ANSWERS: dict[str, type[msgspec.Struct]] = {
+    "AppendAnswer": records.AppendAnswer,
+    "OffsetsAnswer": records.Offsets,
+    "TrimAnswer": records.Trimmed,
+    "Stage": records.StageInfo,
+    "RefusedWrites": records.RefusedWrites,
+    "Topic": topics.Topic,
+    "TopicList": topics.TopicList,
+    "Session": ownership.SessionInfo,
+    "Grant": ownership.Grant,
+    "Ticket": ownership.Ticket,
+    "CancelledTicket": ownership.CancelledTicket,
+    "FenceTenure": ownership.FenceTenure,
+    "TopicFenced": ownership.TopicFenced,
+    "OwnAnswer": ownership.OwnAnswer,
+    "Resources": ownership.Resources,
+    "Position": ownership.Position,
+    "SessionList": ownership.SessionList,
+    "GroupList": ownership.GroupList,
+    "Producer": producers.ProducerPair,
+    "ProducerList": producers.ProducerList,
+    "ProducerStatus": producers.ProducerStatus,
+    "Cluster": cluster.Cluster,
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_that_node_and_client_share_is_the_documented_one(name: str) -> None:
+    (made,), definitions = msgspec.json.schema_components([ANSWERS[name]])
+    assert _shape(made, definitions) == _shape(document()["components"]["schemas"][name], {})
+
+
+def test_a_record_of_a_tail_has_fields_of_the_documented_one() -> None:
+    documented = document()["components"]["schemas"]["StoredRecord"]["properties"]
+    assert set(records.RecordRow.__struct_fields__) == set(documented)
+
+
+def _shape(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Types of a value: an object's members with those that are required, an array's items, null where it may be."""
+    schema = definitions.get(schema.get("$ref", "").rpartition("/")[2]) or _resolve(schema)
+    if variants := schema.get("anyOf", schema.get("oneOf")):
+        shapes = [_shape(variant, definitions) for variant in variants]
+        return (*(shape for shape in shapes if shape != ("null",)), "null")
+    types = schema.get("type", "string")
+    if types == "object" and "properties" in schema:
+        required = set(schema.get("required", ()))
+        found = {name: _shape(member, definitions) for name, member in schema["properties"].items()}
+        return required, {name: shape if name in required else _without_null(shape) for name, shape in found.items()}
+    if types == "object":
+        return {"any name": _shape(schema["additionalProperties"], definitions)}
+    if types == "array":
+        return [_shape(schema["items"], definitions)]
+    if isinstance(types, list):
+        return (*((each,) for each in sorted(set(types) - {"null"})), "null")
+    return (types,)
+
+
+def _without_null(shape: Any) -> Any:
+    """A member that may be left out is None when it is, and null is no other answer."""
+    return shape[0] if isinstance(shape, tuple) and shape[-1:] == ("null",) else shape
 
 
 def _limits(schema: Any, definitions: dict[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from .background import serving
 from .conversation import ARROW, NDJSON, Conversation, document
+from .node_in_thread import serving
 from .samples import prepared
 
 FACTOR = int(os.environ.get("FUZZ_FACTOR", "1"))

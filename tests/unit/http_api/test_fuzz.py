@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .conversation import ARROW, JSON, NDJSON, TEXT, Conversation, check, nodes
-from .test_appending import arrow_stream
+from .records.test_append import arrow_stream
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -45,7 +45,7 @@ FIELDS = [
     "headers",
     "timestamp_ms",
     "max_batch_bytes",
-    "durability",
+    "retention_ms",
     "claims",
     "resource",
     "generation",

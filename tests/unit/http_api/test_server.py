@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 from multidict import CIMultiDict
 
-from stockade.http_api import bodies
-from stockade.http_api.context import Budget
+from stockade.http_api.request import call
 
 from .conversation import RECORDS, Answer, Conversation, check_problem, nodes, run
 
@@ -157,7 +156,7 @@ def test_a_client_is_told_to_continue_only_when_its_body_is_wanted() -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "ARRIVAL_S", 0.05)
+    monkeypatch.setattr(call, "ARRIVAL_S", 0.05)
 
     async def test(node: Conversation) -> None:
         head = b"POST " + PATH + b" HTTP/1.1\r\n" + HOST + b"Content-Type: text/plain\r\nContent-Length: 9\r\n\r\nx"
@@ -197,12 +196,6 @@ def test_bodies_in_memory_are_bounded_and_their_place_is_given_back() -> None:
             assert (await node.call("POST", RECORDS, b"{", {"Content-Type": "application/json"})).status == 400
 
     run(test)
-    budget = Budget(10, "things")
-    budget.take(10)
-    with pytest.raises(Exception, match="THROTTLING_QUOTA_EXCEEDED"):
-        budget.take(1)
-    budget.give_back(10)
-    budget.take(10)
 
 
 def test_a_connection_is_kept_for_the_next_request() -> None:

@@ -6,13 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stockade.partition.records import (
-    SCHEMA,
-    Batch,
-    batch_from_stream,
-    decode_batch,
-    stream,
-)
+from stockade.partition.records.batch import SCHEMA, Batch, batch_from_stream, decode_batch, stream
 
 NOW = 1_700_000_000_000
 LIMIT = 1 << 20

@@ -18,10 +18,10 @@ from stockade.partition.commands import (
     encode_command,
 )
 from stockade.partition.errors import StockadeError
-from stockade.partition.invariants import check
-from stockade.partition.log import Log, MemoryLog
-from stockade.partition.machine import PartitionConfig, PartitionMachine
-from stockade.partition.state import encode
+from stockade.partition.log.interface import Log, MemoryLog
+from stockade.partition.state.invariants import check
+from stockade.partition.state.machine import PartitionConfig, PartitionMachine
+from stockade.partition.state.snapshot import encode
 
 TOPIC_ID = 812
 NAMED = 7

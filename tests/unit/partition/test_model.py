@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from stockade.partition import invariants, sequences
 from stockade.partition.commands import SEQUENCE_MODULUS, Appended, Result, Stamp, Token
 from stockade.partition.errors import (
     InvalidProducerEpoch,
@@ -19,7 +18,8 @@ from stockade.partition.errors import (
     ProducerFenced,
     StockadeError,
 )
-from stockade.partition.sequences import BEHIND_MAX, CACHE_BATCHES
+from stockade.partition.state import invariants, producers
+from stockade.partition.state.producers import BEHIND_MAX, CACHE_BATCHES
 
 from .driver import Driver, grant, state
 
@@ -195,9 +195,9 @@ class SmallCircle(Pipelines):
 @pytest.fixture
 def small_circle(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Sequence numbers that wrap after SMALL_CIRCLE records."""
-    for module in (sequences, invariants):
+    for module in (producers, invariants):
         monkeypatch.setattr(module, "SEQUENCE_MODULUS", SMALL_CIRCLE)
-    monkeypatch.setattr(sequences, "BEHIND_MAX", SMALL_CIRCLE // 2)
+    monkeypatch.setattr(producers, "BEHIND_MAX", SMALL_CIRCLE // 2)
     yield
 
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stockade.partition.commands import ClearFence, Command, InstallFence, InstallSeats, Token
-from stockade.partition.fence import Fence
-from stockade.partition.slots import Seat
+from stockade.partition.commands import ClearFence, Command, InstallFence, InstallSeats, SharedHolder, Token
+from stockade.partition.state.fence import Fence
 
 from .driver import grant
 
@@ -27,13 +26,13 @@ class Controller:
 
     def __init__(self) -> None:
         self.epoch = 0
-        self.seats: list[Seat] = []
+        self.seats: list[SharedHolder] = []
         self.decisions: list[Decision] = []
         self.holder: InstallFence | None = None
 
     def decide(self, kind: str) -> None:
         index = len(self.decisions) + 1
-        seat = Seat(grant(index), f"s{index}", "loader")
+        seat = SharedHolder(grant(index), f"s{index}", "loader")
         tokens: list[Token] = []
         is_end = False
         if kind in ("grant", "resume"):

@@ -2,19 +2,22 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from stockade.raft.group import Committed, Group
+import msgspec
+
+from stockade.raft.core.group import Committed, Group
 from stockade.raft.host import RaftHost, RaftSettings
+from stockade.raft.machine import FileExtent, Image, Machine
 
 GROUP = 7
 FAST = RaftSettings(election_timeout_ms_min=300, election_timeout_ms_max=600, heartbeat_ms=50, wal_file_bytes=1 << 20)
 
 
-class Remembering:
-    """A machine that remembers its commands; ``b"poison"`` makes it fail."""
+class MemoryMachine(Machine):
+    """A machine that remembers its commands, in memory alone; ``b"poison"`` makes it fail."""
 
     def __init__(self) -> None:
         self.commands: list[bytes] = []
@@ -24,6 +27,16 @@ class Remembering:
             raise ZeroDivisionError(f"at {index} of term {term}")
         self.commands.append(command)
         return len(self.commands)
+
+    def start(self, directory: Path) -> None: ...
+
+    def capture(self) -> Image:
+        return Image(msgspec.msgpack.encode(self.commands))
+
+    def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
+        self.commands = msgspec.msgpack.decode(state, type=list[bytes])
+
+    def inspect(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None: ...
 
 
 async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -68,7 +81,7 @@ class Cluster:
     """Nodes n1, n2, n3, each with one group. Use it as an async context manager."""
 
     def __init__(
-        self, directory: Path, settings: RaftSettings = FAST, machine: Callable[[], Any] = Remembering
+        self, directory: Path, settings: RaftSettings = FAST, machine: Callable[[], Any] = MemoryMachine
     ) -> None:
         self.directory = directory
         self.settings = settings
@@ -109,7 +122,7 @@ class Cluster:
             self.fatal.append((node, error))
 
         host = RaftHost(node, "house", self.addresses[node], self.addresses, self._data(node), self.settings, on_fatal)
-        host.on_call = self._answer
+        host.serve(self._answer)
         await host.start()
         self.hosts[node] = host
 
@@ -145,7 +158,7 @@ class Cluster:
         return leader
 
     async def commit(self, command: bytes) -> int:
-        """Propose on whoever leads, until it is committed; answers its index. The command may get in twice."""
+        """Propose on the leader until it is committed; returns its index. The command may be appended twice."""
         async with asyncio.timeout(60.0):
             while True:
                 leader = self.leader()

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 import uvloop
 
-from .nodes import Run, Scenario
+from .transports import Run, Scenario
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

@@ -1,4 +1,4 @@
-"""A machine that keeps its commands in files, as a partition does, and hosts of one node that run it."""
+"""A machine that keeps its commands in files, as a partition does, and hosts of a single node that run it."""
 
 import os
 import zlib
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from stockade.raft.group import Committed, Group
+from stockade.raft.checkpoint.group_storage import ENTRY_BYTES
+from stockade.raft.core.group import Committed, Group
 from stockade.raft.host import RaftHost, RaftSettings
-from stockade.raft.keeper import ENTRY_BYTES
-from stockade.raft.machine import FileExtent, Image, ImageDamaged
+from stockade.raft.machine import FileExtent, Image, ImageDamaged, Machine
 
 from .cluster import GROUP, free_ports, until
 
@@ -26,7 +26,7 @@ SMALL = RaftSettings(
 )
 
 
-class Filing:
+class FileMachine(Machine):
     """Appends each command to a file, a new one after every COMMANDS_PER_FILE; its state is how many and their CRC."""
 
     def __init__(self) -> None:
@@ -86,21 +86,21 @@ class Filing:
         return content.split(b"\n")[:-1]
 
 
-class Alone:
+class SingleNode:
     """A host of one node and what it runs."""
 
     def __init__(self, data: Path, settings: RaftSettings = SMALL) -> None:
         self.fatal: list[BaseException] = []
         address = ("127.0.0.1", free_ports(1)[0])
         self.host = RaftHost("n1", "house", address, {}, data, settings, self.fatal.append)
-        self.machines: dict[int, Filing] = {}
+        self.machines: dict[int, FileMachine] = {}
 
     def open(self, group_id: int = GROUP) -> Group:
-        machine = self.machines[group_id] = Filing()
+        machine = self.machines[group_id] = FileMachine()
         return self.host.open_group(group_id, {"n1": self.host.incarnation}, machine)
 
     @property
-    def machine(self) -> Filing:
+    def machine(self) -> FileMachine:
         return self.machines[GROUP]
 
     @property
@@ -118,9 +118,11 @@ class Alone:
 
 
 @asynccontextmanager
-async def alone(data: Path, settings: RaftSettings = SMALL, groups: Sequence[int] = (GROUP,)) -> AsyncIterator[Alone]:
+async def single_node(
+    data: Path, settings: RaftSettings = SMALL, groups: Sequence[int] = (GROUP,)
+) -> AsyncIterator[SingleNode]:
     """A started host of one node, with these groups open."""
-    node = Alone(data, settings)
+    node = SingleNode(data, settings)
     await node.host.start()
     try:
         for group_id in groups:

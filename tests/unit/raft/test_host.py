@@ -6,11 +6,11 @@ from unittest.mock import patch
 
 import pytest
 
-from stockade.raft.group import Committed, NotLeader, Outcome, Rejected, Unknown
+from stockade.raft.core.group import Committed, NotLeader, Outcome, Rejected, Unknown
 from stockade.raft.host import RaftHost, RaftSettings
 
-from .cluster import FAST, GROUP, Cluster, Remembering, free_ports, until
-from .nodes import Run
+from .cluster import FAST, GROUP, Cluster, MemoryMachine, free_ports, until
+from .transports import Run
 
 
 def test_what_is_committed_is_applied_on_every_node_and_found_after_a_restart(tmp_path: Path, run: Run) -> None:
@@ -95,7 +95,7 @@ def test_a_leader_that_fails_at_rest_falls_silent_and_is_replaced(tmp_path: Path
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             leader = await cluster.led()
-            await until(lambda: all(cluster.group(node)._member.is_resting for node in cluster.hosts))
+            await until(lambda: all(cluster.group(node).is_resting for node in cluster.hosts))
             cluster.hosts[leader]._fail(OSError(5, "Input/output error"))
             rest = [node for node in cluster.hosts if node != leader]
             await until(lambda: any(cluster.group(node).is_leader for node in rest))
@@ -108,7 +108,7 @@ def test_groups_rest_over_real_connections_and_wake_when_something_is_proposed(t
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             for _ in range(2):
-                await until(lambda: all(cluster.group(node)._member.is_resting for node in cluster.hosts))
+                await until(lambda: all(cluster.group(node).is_resting for node in cluster.hosts))
                 index = await cluster.commit(b"wake")
                 await until(lambda: all(cluster.group(node).applied_index == index for node in cluster.hosts))  # noqa: B023
             assert {cluster.group(node).term for node in cluster.hosts} == {cluster.group("n1").term}
@@ -151,7 +151,7 @@ def test_an_erased_group_joins_anew_bound_by_its_promises_and_a_closed_one_goes_
             node, host = next(iter(cluster.hosts.items()))
             await until(lambda: cluster.machines[node].commands == [b"old"])
             await host.close_group(GROUP, erase=False)
-            machine = Remembering()
+            machine = MemoryMachine()
             host.open_group(GROUP, cluster.founders, machine)
             await until(lambda: machine.commands == [b"old"])
             term = cluster.group(node).term
@@ -171,7 +171,7 @@ def test_a_group_is_opened_once(tmp_path: Path, run: Run) -> None:
         async with Cluster(tmp_path) as cluster:
             host = cluster.hosts["n1"]
             with pytest.raises(ValueError, match="group 7"):
-                host.open_group(GROUP, cluster.founders, Remembering())
+                host.open_group(GROUP, cluster.founders, MemoryMachine())
 
     run(scenario)
 
@@ -180,7 +180,7 @@ def test_a_group_of_one_commits_alone(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             host = cluster.hosts["n1"]
-            group = host.open_group(8, {"n1": host.incarnation}, Remembering())
+            group = host.open_group(8, {"n1": host.incarnation}, MemoryMachine())
             await until(lambda: group.ready)
             assert isinstance(await group.propose(b"alone", 60.0), Committed)
             await group.read_barrier(60.0)
@@ -214,7 +214,7 @@ def test_a_host_whose_address_is_taken_does_not_start_and_lets_go_of_its_log(tmp
     run(scenario)
 
 
-class Buffering(Remembering):
+class Buffering(MemoryMachine):
     """A machine that keeps what it applied in memory until it is told to write it."""
 
     def __init__(self) -> None:

@@ -1,29 +1,54 @@
-"""Transports to test, and their other ends played by the test."""
+"""Transports under test, and peers whose bytes the test itself sends."""
 
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
-from stockade.raft.frames import PROTOCOL_VERSION, FrameReader, encode
-from stockade.raft.messages import Hello, Message
-from stockade.raft.pulse import Times
-from stockade.raft.transport import Address, Transport
+from stockade.raft.messages import Hello, Message, RaftMessage
+from stockade.raft.net.codec import PROTOCOL_VERSION, FrameReader, encode
+from stockade.raft.net.liveness import LivenessTimeouts
+from stockade.raft.net.transport import Address, Receiver, Transport
 
 Scenario = Callable[[], Coroutine[Any, Any, None]]
 Run = Callable[[Scenario], None]
 
+KIND = b"?"
+"""Of the calls that a test answers."""
 UNSET: Address = ("127.0.0.1", 0)
-QUICK = Times(reconnect_s=0.01)
+QUICK = LivenessTimeouts(reconnect_s=0.01)
 
 
 _running: "list[Node]" = []
 
 
-class Node:
-    """A transport and what it told. Starts on an ephemeral port, and tells those who share its ``addresses``."""
+class Groups(dict[int, Receiver]):
+    """All groups, for a transport: each gives what it receives to the test."""
 
-    def __init__(self, node_id: str, addresses: dict[str, Address], times: Times = QUICK, **options: Any) -> None:
+    def __init__(self, node: "Node") -> None:
+        super().__init__()
+        self._node = node
+
+    def get(self, group_id: int, _: Any = None) -> Any:
+        return Receiving(self._node, group_id)
+
+
+@dataclass
+class Receiving:
+    node: "Node"
+    group_id: int
+
+    def receive(self, peer: str, message: RaftMessage) -> None:
+        self.node.take(peer, self.group_id, message)
+
+
+class Node:
+    """A transport and its events. It listens on an ephemeral port, which nodes with the same ``addresses`` learn."""
+
+    def __init__(
+        self, node_id: str, addresses: dict[str, Address], times: LivenessTimeouts = QUICK, **options: Any
+    ) -> None:
         addresses.setdefault(node_id, UNSET)
         self.node_id = node_id
         self.addresses = addresses
@@ -34,7 +59,7 @@ class Node:
         self.changed = asyncio.Event()
         self.transport.on_up = lambda peer, incarnation: self.note(f"up {peer}")
         self.transport.on_down = lambda peer: self.note(f"down {peer}")
-        self.transport.on_frame = self.take
+        self.transport.groups = Groups(self)
 
     def note(self, event: str) -> None:
         self.events.append(event)

@@ -1,4 +1,4 @@
-"""A process that writes to a group of its own until its node fails, and tells what it was answered."""
+"""A process that appends to a group of its own until its node fails, and prints the answers that it got."""
 
 import asyncio
 import resource
@@ -6,28 +6,33 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from stockade.raft.group import Committed
 from stockade.raft.host import RaftHost, RaftSettings
 
 from .cluster import GROUP, free_ports
-from .filing import SMALL, Filing
+from .file_machine import SMALL, FileMachine
 
 
-class Told(NamedTuple):
-    """How many commands were acked, why the node failed, and the answer to one more command."""
+class WriterOutput(NamedTuple):
+    """How many commands were acked, and of how many the outcome is unknown; why the node failed; one more answer."""
 
     acked: int
+    unknown: int
     failure: str
     later: str
 
     @classmethod
     def of(cls, output: str) -> Self:
         lines = [line.split(" ", 1) for line in output.splitlines()]
-        said = dict(lines)
-        return cls(sum(word == "acked" for word, _ in lines), said["failed"], said["later"])
+        words = dict(lines)
+        answers = [answer for word, answer in lines if word == "answered"]
+        return cls(answers.count("Committed"), answers.count("Unknown"), words["failed"], words["later"])
+
+    def allows(self, found: int) -> bool:
+        """Whether a node may find so many commands: all that were acked, and any whose outcome is unknown."""
+        return self.acked <= found <= self.acked + self.unknown
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -37,18 +42,17 @@ async def write(data: Path, checkpoint_bytes: int, file_bytes_max: int) -> None:
     settings = RaftSettings(60, 120, 20, checkpoint_bytes=checkpoint_bytes, wal_file_bytes=SMALL.wal_file_bytes)
     host = RaftHost("n1", "house", ("127.0.0.1", free_ports(1)[0]), {}, data, settings, failures.append)
     await host.start()
-    group = host.open_group(GROUP, {"n1": host.incarnation}, Filing())
+    group = host.open_group(GROUP, {"n1": host.incarnation}, FileMachine())
     while not group.ready:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    _tell("ready")
+    _report("ready")
     sys.stdin.readline()
     if file_bytes_max:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
     while not failures:
-        if isinstance(await group.propose(bytes(300), 5.0), Committed):
-            _tell("acked -")
-    _tell(f"failed {failures[0]!r}")
-    _tell(f"later {type(await group.propose(b'later', 1.0)).__name__}")
+        _report(f"answered {type(await group.propose(bytes(300), 5.0)).__name__}")
+    _report(f"failed {failures[0]!r}")
+    _report(f"later {type(await group.propose(b'later', 1.0)).__name__}")
     await host.stop()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stockade.client.blocking_writer import Pair
+from stockade.client.blocking.writer import Pair
 from stockade.partition.commands import AppendStage
 from stockade.spark.sink.committer import SinkCommitter
 from stockade.spark.sink.history import History, Manifest, Piece

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from stockade.client.blocking_writer import Pair, StageSeen
-from stockade.cluster.commands import Enrol, InitProducer
-from stockade.cluster.registry import Registry
-from stockade.partition import state
+from stockade.client.blocking.writer import Pair, StageSeen
+from stockade.cluster.controller.commands import Enrol, InitProducer
+from stockade.cluster.controller.producers import ProducerRegistry
 from stockade.partition.commands import (
     Append,
     Appended,
@@ -31,10 +30,11 @@ from stockade.partition.commands import (
 )
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import OffsetMismatch, StockadeError, UnknownTopicOrPartition
-from stockade.partition.invariants import check
-from stockade.partition.log import MemoryLog
-from stockade.partition.machine import PartitionMachine
-from stockade.partition.records import batch_from_columns, decode_batch
+from stockade.partition.log.interface import MemoryLog
+from stockade.partition.records.batch import batch_from_columns, decode_batch
+from stockade.partition.state import snapshot
+from stockade.partition.state.invariants import check
+from stockade.partition.state.machine import PartitionMachine
 
 Place = tuple[str, int]
 _Answer = TypeVar("_Answer")
@@ -53,7 +53,7 @@ class World:
     def __init__(self, chance: random.Random, topics: Mapping[str, int]) -> None:
         self.chance = chance
         self.machines: dict[Place, PartitionMachine] = {}
-        self.registry = Registry()
+        self.registry = ProducerRegistry()
         self.late: list[Callable[[], object]] = []
         self.clock_ms = 0
         self.index = 0
@@ -80,7 +80,7 @@ class World:
         return result
 
     def init_producer(self, name: str | None, nonce: str) -> Pair:
-        command = InitProducer(now_ms=0, name=name, timeout_ms=1000, nonce=nonce)
+        command = InitProducer(now_ms=0, name=name, nonce=nonce)
         made = self.registry.init(self._next(), self.clock_ms, command)
         for fence in made.pending:
             place = list(self.machines)[fence.group_id]
@@ -108,7 +108,7 @@ class World:
         before = self.machines[place]
         after = PartitionMachine(PartitionConfig(before.config.topic_id), before.log)
         after.stages.files = before.stages.files
-        state.put_back(after, state.decode(state.encode(before)))
+        snapshot.put_back(after, snapshot.decode(snapshot.encode(before)))
         self.machines[place] = after
 
     def pass_time(self, elapsed_ms: int) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from stockade.spark.package import write_zip
 
-WITHOUT_SPARK = "stockade.spark.sink.committer", "stockade.spark.sink.staging", "stockade.spark.fetch"
+WITHOUT_SPARK = "stockade.spark.sink.committer", "stockade.spark.sink.staging", "stockade.spark.source.rows.fetch"
 
 
 def test_the_same_sources_make_the_same_file_and_nothing_of_the_server_is_in_it(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_the_same_sources_make_the_same_file_and_nothing_of_the_server_is_in_it(
         write_zip(tmp_path / name)
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
     names = zipfile.ZipFile(tmp_path / "a.zip").namelist()
-    assert {"pyspark_stockade/__init__.py", "stockade/__init__.py", "stockade/spark/source.py"} <= set(names)
+    assert {"pyspark_stockade/__init__.py", "stockade/__init__.py", "stockade/spark/data_source.py"} <= set(names)
     assert {name.split("/")[1] for name in names if name.count("/") > 1} == {"partition", "client", "spark"}
 
 

@@ -5,7 +5,7 @@ import pytest
 from cli_reference import PAGE, page
 
 from stockade.cli.main import main
-from stockade.cli.manual import Connection, Explained
+from stockade.cli.ui.manual import Connection, Explained
 
 
 def commands(group: click.Group = main, path: str = "") -> list[tuple[str, click.Command]]:

@@ -29,5 +29,5 @@ def test_what_is_not_public_may_be_unknown() -> None:
 
 @pytest.mark.parametrize("with_spark", [True, False])
 def test_what_stands_on_spark_is_looked_at_where_spark_is(with_spark: bool) -> None:
-    said = report(name="stockade.spark.tasks.read", isTypeKnown=False)
+    said = report(name="stockade.spark.source.tasks.read", isTypeKnown=False)
     assert len(list(faults(said, with_spark=with_spark))) == with_spark

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stockade.chaos.checkers import CHECKERS, judge
-from stockade.chaos.evidence import Evidence, ReplicaLog
-from stockade.chaos.history import Event, Operation
-from stockade.chaos.payload import payload
-from stockade.chaos.slot_history import Call, judge_calls
+from stockade.chaos.checkers.slot_history import Call, judge_calls
+from stockade.chaos.checkers.verdicts import CHECKERS, judge
+from stockade.chaos.history.evidence import Evidence, ReplicaLog
+from stockade.chaos.history.history import Event, Operation, payload
 
 S = 1_000_000_000
 RESOURCE = "t/0"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stockade.chaos.checkers import CHECKERS, VIOLATIONS_SHOWN_MAX, judge
-from stockade.chaos.evidence import Evidence, ReplicaLog
-from stockade.chaos.history import Event, Operation, record_name
+from stockade.chaos.checkers.verdicts import CHECKERS, VIOLATIONS_SHOWN_MAX, judge
+from stockade.chaos.history.evidence import Evidence, ReplicaLog
+from stockade.chaos.history.history import Event, Operation, record_name
 
 PID, ZOMBIE_PID = 8, 6
 BATCH = 2

@@ -1,11 +1,12 @@
+import re
 from html.parser import HTMLParser
 
 from msgspec.structs import replace
 
-from stockade.chaos.checkers import Verdict
-from stockade.chaos.plot import Mark, Pause, plot
-from stockade.chaos.report import Killing, Run, Takeover, html, markdown
-from stockade.chaos.timeline import Outage, Rate
+from stockade.chaos.checkers.verdicts import Verdict
+from stockade.chaos.demo.plot import Mark, Pause, plot
+from stockade.chaos.demo.report import Killing, Run, Takeover, html, markdown
+from stockade.chaos.history.timeline import Outage, Rate
 
 RUN = Run(
     source="some/folder",
@@ -51,13 +52,13 @@ class TagBalance(HTMLParser):
 
 def test_the_page_says_what_happened() -> None:
     page = markdown(RUN)
-    assert "Passed: 12,000 records" in page
+    assert "Passed: every replica has all 12,000 records" in page
     assert "n2, leader of partition 1" in page
     assert "max 1.25 s, median 1.25 s | max 1.25 s, median 0.65 s" in page
     assert "2,000 records/s" in page
     assert "24 tried, 24 refused" in page
     assert "20 absent, 4 committed" in page
-    assert "1.5 s, in which all writers stood at a gate" in page
+    assert "1.5 s, in which all writers waited at a gate" in page
 
 
 def test_a_violation_is_the_first_thing_to_be_seen() -> None:
@@ -72,6 +73,12 @@ def test_a_zombie_that_was_never_refused_is_said_to_be_so() -> None:
     page = markdown(replace(RUN, takeover=takeover))
     assert "never refused" in page
     assert "none; each compared" in page
+
+
+def test_a_checker_that_checked_nothing_says_so() -> None:
+    page = markdown(replace(RUN, verdicts=[Verdict("gap", "Dense.", 0, [], 5), Verdict("zombie", "No zombie.", 0, [])]))
+    assert "| gap | Dense. | 5 | 0 |" in page
+    assert "| zombie | No zombie. | nothing to check | 0 |" in page
 
 
 def test_a_bar_in_a_claim_does_not_break_the_table() -> None:
@@ -105,6 +112,29 @@ def test_labels_that_would_cover_each_other_go_into_different_rows() -> None:
     drawn = plot([], marks, [], 10.0)
     rows = [line.split(' y="')[1].split('"')[0] for line in drawn.splitlines() if 'class="label' in line]
     assert rows == ["14", "29", "14"]
+
+
+def test_no_line_of_a_mark_goes_through_the_words_of_another() -> None:
+    """As in a demo: five events within two seconds, of eighteen."""
+    marks = [
+        Mark(10.6, "n3 ready", "heal"),
+        Mark(10.8, "writer stalled", "fault"),
+        Mark(10.83, "taken over", "takeover"),
+        Mark(10.9, "zombie resumed", "fault"),
+        Mark(12.9, "kill -9 n1", "fault"),
+    ]
+    drawn = plot([], marks, [], 18.5)
+    lines = [
+        (float(x), float(y)) for x, y in re.findall(r'class="mark \w+" x1="([\d.]+)" x2="[\d.]+" y1="(\d+)"', drawn)
+    ]
+    words = re.findall(r'class="label \w+" x="([\d.]+)" y="(\d+)" text-anchor="start">([^<]+)<', drawn)
+    assert len(lines) == len(words) == len(marks)
+    for x, y, label in words:
+        end = float(x) + 7 * len(label)
+        assert not [at for at, top in lines if float(x) < at < end and top < float(y)], label
+    rows = [int(y) for _, y, _ in words]
+    frame = float(re.findall(r'class="grid"[^>]* y1="([\d.]+)"', drawn)[-1])
+    assert max(rows) < frame
 
 
 def test_a_mark_after_the_last_record_is_inside_the_frame() -> None:

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import msgspec
 
-from stockade.chaos.evidence import ReplicaLog
-from stockade.chaos.history import Event
-from stockade.chaos.judging import Extent, judge_events, judge_files
-from stockade.chaos.payload import payload
-from stockade.chaos.tables import LOGS_SCHEMA, TableWriter, log_table
+from stockade.chaos.harness.judging import Extent, judge_events, judge_files
+from stockade.chaos.history.evidence import ReplicaLog
+from stockade.chaos.history.history import Event, payload
+from stockade.chaos.history.tables import LOGS_SCHEMA, TableWriter, log_table
 
 NAMES = ["w@0/0", "w@0/1"]
 

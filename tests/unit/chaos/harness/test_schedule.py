@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from stockade.chaos.schedule import OVERLAP_MAX, schedule
+from stockade.chaos.harness.schedule import OVERLAP_MAX, schedule
 
 FAULTS = ["kill-leader", "stall-leader", "partition"]
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.chaos.history import Event, History, operations, read_history, record_name, split_name
+from stockade.chaos.history.history import Event, History, operations, read_history, record_name, split_name
 from stockade.partition.errors import ProducerFenced, RequestTimedOut
 
 

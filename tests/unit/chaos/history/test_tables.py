@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from stockade.chaos.evidence import ReplicaLog
-from stockade.chaos.history import Event
-from stockade.chaos.tables import HISTORY_SCHEMA, LOGS_SCHEMA, TableWriter, log_table, write_history
+from stockade.chaos.history.evidence import ReplicaLog
+from stockade.chaos.history.history import Event
+from stockade.chaos.history.tables import HISTORY_SCHEMA, LOGS_SCHEMA, TableWriter, log_table, write_history
 
 
 def test_a_history_as_a_table_says_what_its_lines_say(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-from stockade.chaos.history import Event, Operation
-from stockade.chaos.timeline import NS, Outage, Rate, longest_gap_ns, outage, throughput
+from stockade.chaos.history.history import Event, Operation
+from stockade.chaos.history.timeline import NS, Outage, Rate, longest_gap_ns, outage, throughput
 
 
 def op(partition: int, invoked_s: float, ended_s: float | None, count: int = 1) -> Operation:

@@ -7,11 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stockade.chaos.checkers import Verdict
-from stockade.chaos.figures import by_fault, effects, fencing_ms, published
-from stockade.chaos.history import Event
-from stockade.chaos.observed import Observed, Second, class_ms, latency_class, quantile_ms
-from stockade.chaos.run_report import Run, write_report
+from stockade.chaos.checkers.verdicts import Verdict
+from stockade.chaos.history.history import Event
+from stockade.chaos.history.observed import Observed, Second, class_ms, latency_class, quantile_ms
+from stockade.chaos.report.figures import by_fault, effects, fencing_ms, published
+from stockade.chaos.report.page import Run, page, write_report
+from stockade.chaos.report.parts import counted
 
 MS = 1_000_000
 TOPIC = "append-1"
@@ -111,15 +112,30 @@ def test_the_page_needs_nothing_from_anywhere_and_tells_all(script: Script, tmp_
     verdicts = [Verdict("zombie", "Nobody writes under an old epoch.", 3, ["record x under 1 & 2"])]
     run = Run("Chaos", [("nodes", "3")], verdicts, {"7": "stockade chaos replay 7"}, ["n1 did not come back"])
     write_report(tmp_path / "report.html", run, history)
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert not re.search(r"(src|href)=|https?:|@import", page)
-    for told in ("3 violations: zombie", "kill -9 n2", "1.30 s", "stockade chaos replay 7", "n1 did not come back"):
-        assert told in page, told
-    assert "record x under 1 &amp; 2" in page
-    assert "epoch 2: b&lt;1&gt;" in page and "b<1>" not in page
+    told = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r"(src|href)=|https?:|@import", told)
+    for words in ("3 violations: zombie", "kill -9 n2", "1.30 s", "stockade chaos replay 7", "n1 did not come back"):
+        assert words in told, words
+    assert "record x under 1 &amp; 2" in told
+    assert "epoch 2: b&lt;1&gt;" in told and "b<1>" not in told
+
+
+def test_a_checker_that_checked_nothing_is_not_ticked(script: Script) -> None:
+    verdicts = [Verdict("gap", "Dense.", 0, [], 12), Verdict("outcome-certificate", "True.", 0, [], 0)]
+    told = page(Run("Chaos", [], verdicts, {}), Observed.of(script.events))
+    assert told.count("✓") == 1
+    assert "<td></td><td>outcome-certificate</td><td>True.</td><td>nothing to check</td>" in told
+    assert "under 1 strike of 1 fault. Nothing to check for outcome-certificate." in told
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0 faults"), (1, "1 fault"), (2, "2 faults"), (1234, "1,234 faults")]
+)
+def test_one_is_not_many(number: int, words: str) -> None:
+    assert counted(number, "fault") == words
 
 
 def test_a_history_of_nothing_makes_a_page(tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_bytes(b"")
     write_report(tmp_path / "report.html", Run("Nothing", [], [], {}), tmp_path / "history.jsonl")
-    assert "No slot was asked for" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "No client asked for a slot" in (tmp_path / "report.html").read_text(encoding="utf-8")

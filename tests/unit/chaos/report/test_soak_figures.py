@@ -4,12 +4,12 @@ from typing import Any
 
 import msgspec
 
-from stockade.chaos.campaign import Options
-from stockade.chaos.checkers import Verdict
-from stockade.chaos.history import Event
-from stockade.chaos.results import Summary
-from stockade.chaos.round import RoundOver
-from stockade.chaos.soak_figures import Soak
+from stockade.chaos.checkers.verdicts import Verdict
+from stockade.chaos.harness.campaign import Options
+from stockade.chaos.harness.results import Summary
+from stockade.chaos.harness.round import RoundOver
+from stockade.chaos.history.history import Event
+from stockade.chaos.report.soak_figures import Soak
 
 S = 1_000_000_000
 
@@ -42,7 +42,7 @@ def test_the_figures_of_several_runs_are_one_table() -> None:
     soaked.add(summary(0), events())
     soaked.add(summary(2), events())
     lines = list(soaked.lines())
-    assert lines[0].startswith("2 rounds in 2 minutes; 80 operations checked; 2 strikes of 1 faults")
+    assert lines[0].startswith("2 rounds in 2.0 minutes; 80 operations checked; 2 strikes of 1 fault;")
     assert "| acknowledged records lost | 0 | 2 | 80 | - |" in lines
     assert "| lost-write | 20 | 2 |" in lines
     [killed] = [line for line in lines if line.startswith("| writable again after kill -9 of a leader")]

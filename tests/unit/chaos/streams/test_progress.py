@@ -1,7 +1,7 @@
 import asyncio
 
-from stockade.chaos.progress import Progress
-from stockade.chaos.streams import plan_streams
+from stockade.chaos.streams.progress import Progress
+from stockade.chaos.streams.stream import plan_streams
 
 STREAMS = plan_streams([("a", [b"1"]), ("b", [b"2"])], 20)
 

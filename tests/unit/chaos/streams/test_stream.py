@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from stockade.chaos import streams
-from stockade.chaos.streams import DataError, load_folder, plan_streams, split_lines
+from stockade.chaos.streams import stream as streams
+from stockade.chaos.streams.stream import DataError, load_folder, plan_streams, split_lines
 
 
 @pytest.mark.parametrize(

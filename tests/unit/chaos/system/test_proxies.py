@@ -1,8 +1,11 @@
-from pathlib import Path
+import tomllib
+from pathlib import Path, PurePosixPath
 
 import pytest
+from sources import text
 
-from stockade.chaos.proxies import INSTALL, ProxyError, find_server
+from stockade.chaos.system import proxies
+from stockade.chaos.system.proxies import INSTALL, LIBRARY, ProxyError, find_server
 
 
 def test_a_missing_server_is_one_line_with_the_command_that_installs_it(
@@ -21,3 +24,14 @@ def test_the_server_of_the_checkout_is_found(tmp_path: Path, monkeypatch: pytest
     binary.write_text("#!/bin/sh\n")
     binary.chmod(0o755)
     assert find_server(tmp_path) == binary
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxies, "find_spec", lambda name: None)
+    assert LIBRARY in str(proxies.why_not())
+
+
+def test_the_command_that_installs_the_library_names_an_extra_of_this_project() -> None:
+    project = tomllib.loads(text(PurePosixPath("pyproject.toml")))["project"]
+    assert f"pip install '{project['name']}[chaos]'" == LIBRARY
+    assert [wanted for wanted in project["optional-dependencies"]["chaos"] if wanted.startswith("toxiproxy-python==")]

@@ -12,7 +12,7 @@ from stockade.chaos.workloads.attempts import is_unknown
 from stockade.partition.errors import LeaderNotAvailable, NotOwner, RequestTimedOut, StockadeError
 
 
-class Desk:
+class Recorder:
     """Answers each append with the next of ``answers``, and the last one for ever."""
 
     def __init__(self, answers: list[Any]) -> None:
@@ -30,11 +30,11 @@ def used(seed: int, answers: list[Any]) -> int:
     async def pause(*_: float) -> None:
         return
 
-    desk: Any = Desk(answers)
-    stage: Any = SimpleNamespace(chance=random.Random(seed), stopping=asyncio.Event(), pause=pause)
+    recorder: Any = Recorder(answers)
+    context: Any = SimpleNamespace(chance=random.Random(seed), stopping=asyncio.Event(), pause=pause)
     fence: Any = SimpleNamespace(grant=SimpleNamespace(partitions=[0]), token=lambda _: None)
-    asyncio.run(slots._use(stage, desk, "slots-1.1", fence))
-    return int(desk.count)
+    asyncio.run(slots._use(context, recorder, "slots-1.1", fence))
+    return int(recorder.count)
 
 
 def test_a_holder_writes_nothing_behind_a_batch_of_unknown_outcome() -> None:

@@ -6,8 +6,8 @@ import sys
 import msgspec
 import pytest
 
-from ..client.fake_cluster import FakeCluster
-from .conftest import Run
+from ...client.fake_cluster import FakeCluster
+from ..conftest import Run
 
 LINES = [b"first", b"", b"with cr\r", b"\xff\x00", b"last"]
 

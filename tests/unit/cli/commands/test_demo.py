@@ -4,7 +4,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from stockade.cli.demo import demo
+from stockade.cli.commands.demo import demo
 
 
 def run(folder: Path, records: int) -> Result:

@@ -8,18 +8,27 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from stockade.cli import diagnosis
-from stockade.cli.diagnosis import ELECTING, LEADERLESS, LOOKS_MAX, Finding, Probe, judge_nodes, judge_topics
-from stockade.cli.doctor import _table
-from stockade.client.model import Cluster, Controller, Move, Node, PartitionState, Topic, TopicConfig
+from stockade.cli.commands import doctor
+from stockade.cli.commands.doctor import (
+    ELECTING,
+    LEADERLESS,
+    LOOKS_MAX,
+    Finding,
+    Probe,
+    _table,
+    judge_nodes,
+    judge_topics,
+)
+from stockade.partition.api.cluster import Cluster, LeaderInfo, Node, Reassignment
+from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 
-from ..client.fake_cluster import FakeCluster
-from .conftest import Run
+from ...client.fake_cluster import FakeCluster
+from ..conftest import Run
 
 
-def seen_by(node: str, leader: str | None = "n1", version: str = "1", moves: tuple[Move, ...] = ()) -> Cluster:
-    nodes = [Node("n1", "http://127.0.0.1:1", None, True), Node("n2", "http://127.0.0.1:2", None, True)]
-    return Cluster("c", node, version, Controller(None, leader, 1), nodes, list(moves))
+def seen_by(node: str, leader: str | None = "n1", version: str = "1", moves: tuple[Reassignment, ...] = ()) -> Cluster:
+    nodes = [Node(name, f"http://127.0.0.1:{k}", "127.0.0.1:9", None, True) for k, name in enumerate(("n1", "n2"), 1)]
+    return Cluster("c", node, version, LeaderInfo(None, leader, 1), nodes, list(moves))
 
 
 def verdicts(*probes: Probe) -> dict[str, tuple[str, str]]:
@@ -73,7 +82,7 @@ def test_what_speaks_no_tls_is_told_apart_from_what_is_not_there(cluster: FakeCl
     done = run("doctor")
     assert done.exit_code == 4
     assert "no TLS connection: its address may begin with http://" in done.output
-    assert "Look at the address" in done.output
+    assert "Check the address" in done.output
 
 
 def test_a_disk_that_takes_nothing_more_is_wrong(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +116,7 @@ def test_a_controller_without_a_leader_and_a_node_that_is_not_ready_are_wrong() 
 
 
 def test_a_move_under_way_is_told() -> None:
-    found = verdicts(Probe("n1", seen_by("n1", moves=(Move("t", 3, ["n2"]),)), True, 1.0))
+    found = verdicts(Probe("n1", seen_by("n1", moves=(Reassignment("t", 3, ["n2"]),)), True, 1.0))
     assert found["t/3"] == ("warning", "is moving to n2")
 
 
@@ -144,8 +153,8 @@ def test_the_doctor_looks_again_while_somebody_is_being_elected(
         looked.append(next(seen))
         return looked[-1:], True
 
-    monkeypatch.setattr(diagnosis, "_look", look)
-    monkeypatch.setattr(diagnosis, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(doctor, "_look", look)
+    monkeypatch.setattr(doctor, "LOOK_AGAIN_S", 0.0)
     done = run("doctor")
     assert looked == findings[:looks]
     assert done.exit_code == (looked[-1].verdict == "wrong")

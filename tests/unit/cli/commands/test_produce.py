@@ -1,17 +1,19 @@
 import asyncio
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from stockade.partition.partitioner import partition_for_key
 
-from ..client.fake_cluster import FakeCluster, Fault
-from .conftest import Run
+from ...client.fake_cluster import FakeCluster, Fault
+from ..conftest import Run
 
 AWKWARD = b"first\n\nwith cr\r\n\xff\x00 not text\nlast without end"
 LINES = [b"first", b"", b"with cr\r", b"\xff\x00 not text", b"last without end"]
@@ -59,7 +61,7 @@ def test_a_line_without_a_key_separator_is_refused(cluster: FakeCluster, run: Ru
     cluster.create("t")
     result = run("produce", "t", "--key-separator", ":", stdin=b"no key here\n")
     assert result.exit_code == 1
-    assert "no key separator in the line b'no key here'" in result.stderr
+    assert "The line b'no key here' has no key separator" in result.stderr
     assert cluster.values("t") == []
 
 
@@ -79,6 +81,15 @@ def test_an_exclusive_upload_frees_the_partitions_at_its_end(cluster: FakeCluste
     without = run("produce", "t", stdin=AWKWARD)
     assert without.exit_code == 1
     assert "Write with --exclusive." in without.stderr
+
+
+def test_a_shared_writer_is_refused_at_once_where_the_slot_is_held(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t", require_fence=True)
+    assert run("produce", "t", "--shared", stdin=AWKWARD).exit_code == 0
+    cluster.take_over("t")
+    refused = run("produce", "t", "--shared", stdin=AWKWARD)
+    assert refused.exit_code != 0
+    assert "PRODUCER_BUSY" in refused.stderr
 
 
 def test_a_held_topic_is_refused_and_fencing_takes_it_over(cluster: FakeCluster, run: Run) -> None:
@@ -108,7 +119,7 @@ def test_a_writer_that_is_taken_over_says_how_many_records_are_stored(cluster: F
     stored = cluster.values("t")
     assert stored == lines[: len(stored)] != lines
     assert f"t: {len(stored)} records" in result.stdout
-    assert f"Stopped: {len(stored)} records are stored, " in result.stderr
+    assert f"Stopped. Records stored: {len(stored)}; " in result.stderr
     assert "(PRODUCER_FENCED)" in result.stderr
 
 
@@ -117,7 +128,7 @@ def test_an_outcome_that_stays_unknown_ends_with_3(cluster: FakeCluster, run: Ru
     cluster.fault_for = lambda: Fault.LOSE_REPLY
     result = run("produce", "t", stdin=b"a\nb", timeout="0.3")
     assert result.exit_code == 3
-    assert "of 2 it is not known" in result.stderr
+    assert "outcome unknown: 2" in result.stderr
 
 
 def test_nothing_in_is_nothing_stored(cluster: FakeCluster, run: Run) -> None:
@@ -149,3 +160,22 @@ def test_ctrl_c_ends_it_with_what_is_stored_also_in_the_middle_of_a_read(cluster
         assert producer.stdout.read().startswith(b"t: 1 records")
         assert producer.stderr.read() == b""
     assert cluster.values("t") == [b"one"]
+
+
+def test_no_bar_is_drawn_over_lines_that_are_typed(cluster: FakeCluster) -> None:
+    cluster.create("typed")
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "stockade", "produce", "typed", "--url", cluster.nodes[0]]
+    process = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the other end is closed
+        while block := os.read(ours, 1024):
+            if not shown and b"Ctrl-D" in block:
+                os.write(ours, b"first\nsecond\n\x04")
+            shown += block
+    os.close(ours)
+    assert process.wait(60) == 0, shown
+    assert cluster.values("typed") == [b"first", b"second"]
+    assert b"\x1b" not in shown, shown
+    assert b"Each line you type is a record of typed" in shown

@@ -2,8 +2,8 @@ from click.testing import CliRunner
 
 from stockade.cli.main import main
 
-from ..client.fake_cluster import FakeCluster
-from .conftest import Run
+from ...client.fake_cluster import FakeCluster
+from ..conftest import Run
 
 
 def test_a_topic_is_created_listed_described_and_deleted(cluster: FakeCluster, run: Run) -> None:

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 from cryptography import x509
 
-from stockade.cli.authority import CA_DAYS, NODE_DAYS
 from stockade.cli.main import main
-from stockade.raft.tls import Tls, TlsFiles
+from stockade.cli.node.authority import CA_DAYS, NODE_DAYS
+from stockade.raft.net.tls import Tls, TlsFiles
 
 
 def certs(out: Path, *arguments: str, cluster_id: str = "orders-prod") -> Result:

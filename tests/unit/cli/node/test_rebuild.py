@@ -4,7 +4,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from stockade.cli.main import main
-from stockade.raft.wal_files import lock_directory
+from stockade.raft.wal.files import lock_directory
 
 
 def rebuild(data: Path, *options: str, answer: str = "") -> Result:
@@ -54,4 +54,4 @@ def test_the_data_of_a_running_node_stays(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_nodes_is_refused(tmp_path: Path) -> None:
     done = rebuild(tmp_path, "--yes")
     assert done.exit_code == 1
-    assert "holds nothing" in done.output
+    assert "has no data of a node" in done.output

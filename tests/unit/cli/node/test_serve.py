@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stockade.cli.main import main
-from stockade.raft.wal import Wal
-from stockade.raft.wal_files import lock_directory
+from stockade.raft.wal.files import lock_directory
+from stockade.raft.wal.wal import Wal
 
 CONFIG = """
 node_id = "n1"

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from stockade.cli.main import main
 
-from ..client.fake_cluster import FakeCluster
+from ...client.fake_cluster import FakeCluster
 
 Run = Callable[..., Result]
 

@@ -3,10 +3,10 @@ import threading
 import pytest
 
 from stockade.client.config import ClientConfig
-from stockade.partition.errors import ProducerBusy, ProducerFenced, SessionExpired
-from stockade.sync import Consumer, Producer, Session
+from stockade.partition.errors import MessageTooLarge, ProducerBusy, ProducerFenced, SessionExpired
+from stockade.sync import Client, Consumer, Producer, Session
 
-from .fake_cluster import FakeCluster, Fault
+from ..fake_cluster import FakeCluster, Fault
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_an_exclusive_block_owns_its_partitions_and_frees_them(cluster: FakeClus
         assert fence.epoch == 1
         assert not fence.is_lost
         producer.send("t", b"mine")
-        with Session("other", config) as session, pytest.raises(ProducerBusy):
+        with Session(producer.client, "other") as session, pytest.raises(ProducerBusy):
             session.acquire("t")
     assert cluster.values("t") == [b"mine"]
     assert cluster.grants == {}
@@ -69,7 +69,7 @@ def test_a_zombie_is_refused_and_the_block_raises_why(cluster: FakeCluster, conf
 
 def test_a_session_renews_itself_and_tells_when_it_is_lost(cluster: FakeCluster, config: ClientConfig) -> None:
     cluster.create("t")
-    with Session("me", config) as session:
+    with Client(config) as client, Session(client, "me") as session:
         fence = session.acquire("t", [0])
         assert fence.token(0).session == session.id
         assert not fence.wait_lost(0.01)
@@ -86,3 +86,44 @@ def test_a_reader_that_stops_early_leaves_nothing_behind(cluster: FakeCluster, c
         records = consumer.read("t", follow=True)
         assert next(records).value == b"a"
         records.close()  # type: ignore[attr-defined]
+
+
+def test_outcomes_come_as_streams_and_to_watchers_and_callbacks(cluster: FakeCluster, config: ClientConfig) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.TOO_LARGE]
+    watched: list[object] = []
+    called: list[object] = []
+    with Producer(config) as producer:
+        successes, errors = producer.successes(), producer.errors()
+        producer.on_outcome(lambda outcome, seconds: watched.append(outcome))
+        failed = producer.send_batch("t", 0, [b"refused"])
+        failed.add_done_callback(called.append)
+        failure = next(errors)
+        assert isinstance(failure.error, MessageTooLarge)
+        producer.recover("t", 0)
+        stored = producer.send_batch("t", 0, [b"taken"])
+        receipt = next(successes)
+        assert stored.receipt == receipt == stored.result(10)
+    assert watched == [failure, receipt]
+    assert called == [failed]
+    assert [*successes, *errors] == []
+
+
+def test_an_exclusive_block_that_sends_nothing_raises_at_its_end_why_it_was_lost(
+    cluster: FakeCluster, config: ClientConfig
+) -> None:
+    cluster.create("t")
+    with Producer(config) as producer:
+        with pytest.raises(ProducerFenced), producer.exclusive("t") as fence:
+            cluster.take_over("t")
+            assert fence.wait_lost(10)
+        with producer.exclusive("t", mode="ExclusiveWithFencing", cancel_on_loss=False) as fence:
+            cluster.take_over("t")
+            assert fence.wait_lost(10)
+
+
+def test_code_without_a_loop_creates_topics_and_reads_the_cluster(cluster: FakeCluster, config: ClientConfig) -> None:
+    with Client(config) as client, Consumer(config) as consumer:
+        assert client.create_topic("made", partitions=2).name == "made"
+        assert [topic.name for topic in consumer.client.topics()] == ["made"]
+        assert client.config is config

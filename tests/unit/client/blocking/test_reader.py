@@ -3,12 +3,12 @@ import pickle
 
 import pytest
 
-from stockade.client.blocking import BlockingClient
-from stockade.client.config import ClientConfig
-from stockade.client.producer import Producer
+from stockade.client.blocking.reader import BlockingClient
+from stockade.client.config import ClientConfig, Credentials
+from stockade.client.producer.producer import Producer
 from stockade.partition.errors import OffsetOutOfRange, UnknownTopicOrPartition
 
-from .fake_cluster import FakeCluster, Fault
+from ..fake_cluster import FakeCluster, Fault
 
 
 def filled(cluster: FakeCluster) -> BlockingClient:
@@ -34,6 +34,13 @@ def test_it_reads_topics_offsets_and_batches(cluster: FakeCluster) -> None:
     base, batches = client.fetch_arrow("t", 0, 0, max_bytes=1)
     assert [batch.num_rows for batch in batches] == [3]
     client.close()
+
+
+def test_its_credentials_are_those_of_the_configuration_unless_others_are_given() -> None:
+    config = ClientConfig(token="of-the-config")
+    assert BlockingClient(config).credentials == Credentials(token="of-the-config")
+    other = pickle.loads(pickle.dumps(BlockingClient(config, Credentials(token="other"))))
+    assert other.credentials == Credentials(token="other")
 
 
 def test_faults_and_a_dead_node_are_waited_out(cluster: FakeCluster) -> None:

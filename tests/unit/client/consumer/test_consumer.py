@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from stockade.client.config import ClientConfig
-from stockade.client.consumer import Consumer
-from stockade.client.pieces import ConsumedRecord
-from stockade.client.producer import Producer
+from stockade.client.consumer.consumer import Consumer
+from stockade.client.consumer.records import ConsumedRecord
+from stockade.client.producer.producer import Producer
 from stockade.partition.errors import LeaderNotAvailable, OffsetOutOfRange, UnknownTopicOrPartition
 
-from .fake_cluster import FakeCluster, Fault
+from ..fake_cluster import FakeCluster, Fault
 
 
 def config(cluster: FakeCluster, **settings: Any) -> ClientConfig:

@@ -1,10 +1,16 @@
 """Members of a group that each look for themselves end with equal shares, whatever the order in which they look."""
 
+import asyncio
+import os
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.client.model import Resource
-from stockade.client.sharing import SEATS, free_seat, plan
+from stockade.client.consumer import group as group_module
+from stockade.client.consumer.group import MEMBERS, free_member, plan, reading_as_member
+from stockade.partition.api.ownership import Resource
 
 WANTED = [f"t/{partition}" for partition in range(7)]
 
@@ -19,7 +25,7 @@ class Group:
         return [Resource(name, owner is not None, owner, 1, 1) for name, owner in sorted(self.owners.items())]
 
     def join(self, member: str) -> None:
-        self.owners[free_seat(self.resources())] = member
+        self.owners[free_member(self.resources())] = member
 
     def leave(self, member: str) -> None:
         self.owners = {name: None if owner == member else owner for name, owner in self.owners.items()}
@@ -27,8 +33,8 @@ class Group:
     def look(self, member: str) -> bool:
         """One member takes its next step; answers whether it changed anything."""
         mine = [name for name, owner in self.owners.items() if owner == member]
-        seat = next(name for name in mine if name.startswith(SEATS))
-        step = plan(seat, [name for name in mine if name in WANTED], WANTED, self.resources())
+        number = next(name for name in mine if name.startswith(MEMBERS))
+        step = plan(number, [name for name in mine if name in WANTED], WANTED, self.resources())
         for name in step.give_up:
             assert self.owners[name] == member
             self.owners[name] = None
@@ -86,7 +92,7 @@ def test_seats_are_taken_again() -> None:
         group.join(member)
     group.leave("b")
     group.join("d")
-    assert sorted(name for name in group.owners if name.startswith(SEATS)) == ["members/0", "members/1", "members/2"]
+    assert sorted(name for name in group.owners if name.startswith(MEMBERS)) == ["members/0", "members/1", "members/2"]
     assert group.owners["members/1"] == "d"
 
 
@@ -97,3 +103,34 @@ def test_more_members_than_partitions_leave_some_without_and_they_stand_by() -> 
     settle(group, members)
     assert group.shares(members) == [0, 0, 1, 1, 1, 1, 1, 1, 1]
     group.leave(next(member for member in members if group.shares([member]) == [1]))
+
+
+def test_members_are_told_apart_by_their_client_ids_unless_they_are_given_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every member was `consumer`: no list said which process owns a partition."""
+    seen: list[str] = []
+
+    class Refused(Exception):
+        pass
+
+    class Topics:
+        async def topic(self, name: str) -> Any:
+            return None
+
+    def session(client: Any, client_id: str) -> Any:
+        seen.append(client_id)
+        raise Refused
+
+    monkeypatch.setattr(group_module, "Session", session)
+
+    async def join(client_id: str | None) -> None:
+        with pytest.raises(Refused):
+            async with reading_as_member(Topics(), "g", "t", "earliest", client_id):  # type: ignore[arg-type]
+                pass
+
+    async def main() -> None:
+        for client_id in (None, None, "billing-1"):
+            await join(client_id)
+
+    asyncio.run(main())
+    assert all(name.startswith("consumer-") and f"-{os.getpid()}-" in name for name in seen[:2])
+    assert (seen[0] != seen[1], seen[2]) == (True, "billing-1")

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from stockade.client.config import ClientConfig
-from stockade.client.consumer import Consumer
-from stockade.client.reading import Reading
+from stockade.client.consumer.consumer import Consumer
+from stockade.client.consumer.reader import Reading
 from stockade.partition.errors import OffsetOutOfRange, UnknownTopicOrPartition
-from stockade.partition.records import SCHEMA
+from stockade.partition.records.batch import SCHEMA
 from stockade.sync import Consumer as BlockingConsumer
 
-from .fake_cluster import FakeCluster
+from ..fake_cluster import FakeCluster
 from .test_consumer import fill
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from stockade.client.config import ClientConfig
-from stockade.client.delivery import TURN_BYTES, Buffer
 from stockade.client.errors import BufferFull, ClientClosed
-from stockade.client.producer import Producer
+from stockade.client.producer.delivery import TURN_BYTES, Buffer
+from stockade.client.producer.producer import Producer
 
-from .fake_cluster import FakeCluster, Fault
+from ..fake_cluster import FakeCluster, Fault
 
 
 def config(cluster: FakeCluster, **settings: Any) -> ClientConfig:

@@ -2,8 +2,9 @@ import asyncio
 
 import pytest
 
-from stockade.client.batches import Batch, Receipt
-from stockade.client.delivery import Buffer, Delivery
+from stockade.client.home import Home
+from stockade.client.producer.delivery import Buffer, Delivery
+from stockade.client.producer.queue.batch import Batch, Receipt
 from stockade.partition.errors import ProducerFenced, TopicSealed
 
 
@@ -14,7 +15,11 @@ def batch_of(count: int) -> Batch:
 def test_each_record_has_its_own_offset_and_a_batch_its_first() -> None:
     async def run() -> None:
         batch = batch_of(2)
-        first, second, whole = Delivery(batch, 0, 1), Delivery(batch, 1, 1), Delivery(batch, 0, 2)
+        first, second, whole = (
+            Delivery(batch, 0, 1, Home()),
+            Delivery(batch, 1, 1, Home()),
+            Delivery(batch, 0, 2, Home()),
+        )
         waiting = asyncio.ensure_future(second)
         await asyncio.sleep(0)
         assert not second.is_done
@@ -28,7 +33,7 @@ def test_each_record_has_its_own_offset_and_a_batch_its_first() -> None:
 
 def test_a_refusal_that_certifies_a_place_certifies_each_part_s_own() -> None:
     batch = batch_of(5)
-    deliveries = [Delivery(batch, 0, 2), Delivery(batch, 2, 3), Delivery(batch, 0, 5)]
+    deliveries = [Delivery(batch, 0, 2, Home()), Delivery(batch, 2, 3, Home()), Delivery(batch, 0, 5, Home())]
     batch.settle(ProducerFenced(outcome={"state": "committed", "base_offset": 40, "last_offset": 44}))
     failures = [delivery.failure for delivery in deliveries]
     assert [failure.code for failure in failures if failure] == ["PRODUCER_FENCED"] * 3
@@ -43,7 +48,7 @@ def test_a_refusal_that_certifies_a_place_certifies_each_part_s_own() -> None:
 def test_waiting_can_be_given_up_and_taken_up_again() -> None:
     async def run() -> None:
         batch = batch_of(1)
-        delivery = Delivery(batch, 0, 1)
+        delivery = Delivery(batch, 0, 1, Home())
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(delivery, 0.001)
         batch.settle(TopicSealed(log_end=3))
@@ -61,7 +66,7 @@ def test_callbacks_hear_of_a_delivery_once_in_time_or_late_and_one_that_fails_ha
         raise ValueError("in a callback")
 
     batch = batch_of(2)
-    delivery = Delivery(batch, 1, 1)
+    delivery = Delivery(batch, 1, 1, Home())
     heard: list[Receipt | None] = []
     delivery.add_done_callback(fails)
     delivery.add_done_callback(lambda done: heard.append(done.receipt))

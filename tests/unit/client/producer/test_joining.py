@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from stockade.client.actions import Wait
 from stockade.client.config import ClientConfig
-from stockade.client.model import ProducerPair
-from stockade.client.producer import Producer
+from stockade.client.producer.producer import Producer
+from stockade.client.producer.queue.partition_queue import Wait
+from stockade.partition.api.producers import ProducerPair
 from stockade.partition.errors import InvalidRecord, MessageTooLarge, StockadeError, UnknownProducerId
 
-from .fake_cluster import FakeCluster, Fault
-from .test_accumulator import NOT_LEADER, UNKNOWN, Driver
+from ..fake_cluster import FakeCluster, Fault
+from .queue.driver import NOT_LEADER, UNKNOWN, Driver
 from .test_producer import LOSSES, produce
 
 JOINING = ClientConfig(linger_ms=20, inflight_batches_max=1, retry_backoff_ms=50, batch_records_max=6)
@@ -51,7 +51,7 @@ def test_batches_that_begin_again_under_a_new_epoch_have_the_bounds_that_they_ha
     driver.add_batch("a", "a2")
     driver.pump()
     driver.refuse("a", UnknownProducerId(log_start=0))
-    driver.lane.renew(ProducerPair(1, 1, None))
+    driver.queue.renew(ProducerPair(1, 1, None))
     driver.add_batch("b")
     driver.pump()
     assert (driver.batches["a"].count, driver.batches["b"].count) == (2, 1)
@@ -78,14 +78,14 @@ def test_together_they_are_as_long_as_a_batch_may_be_and_what_is_encoded_travels
     for call in calls:
         driver.add_batch(*call, message=b"h" if call == ["h"] else None)
     driver.add_batch("i")
-    assert [batch.count for batch in driver.lane.unsettled[1:]] == [4, 3, 1, 1, 6, 1, 1, 1]
+    assert [batch.count for batch in driver.queue.unsettled[1:]] == [4, 3, 1, 1, 6, 1, 1, 1]
 
 
 def test_where_each_batch_fails_alone_each_travels_alone() -> None:
     driver = Driver(replace(JOINING, on_error="continue"))
     for name in "abc":
         driver.add_batch(name)
-    assert [batch.count for batch in driver.lane.unsettled] == [1, 1, 1]
+    assert [batch.count for batch in driver.queue.unsettled] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("fault", [None, *LOSSES])

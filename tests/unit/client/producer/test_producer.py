@@ -6,19 +6,24 @@ from typing import Any
 import pytest
 
 from stockade.client.config import ClientConfig
-from stockade.client.errors import ClientClosed, ClusterUnreachable
-from stockade.client.producer import Producer
+from stockade.client.consumer.consumer import Consumer
+from stockade.client.errors import ClientClosed, ClientFault, ProducerAborted
+from stockade.client.producer.producer import Producer
+from stockade.client.producer.queue.batch import Record
+from stockade.client.producer.results import Failure
+from stockade.partition.api.producers import is_throwaway
 from stockade.partition.errors import (
     InvalidRecord,
+    InvalidRequest,
     MessageTooLarge,
     ProducerBusy,
     ProducerFenced,
     UnknownTopicOrPartition,
 )
 from stockade.partition.partitioner import partition_for_key
-from stockade.partition.records import decode_batch
+from stockade.partition.records.batch import decode_batch
 
-from .fake_cluster import FakeCluster, Fault
+from ..fake_cluster import FakeCluster, Fault
 
 
 def config(cluster: FakeCluster, **settings: Any) -> ClientConfig:
@@ -117,8 +122,8 @@ def test_a_bad_record_is_refused_alone(cluster: FakeCluster) -> None:
             _ = await producer.send("t", b"x" * 5000)
         with pytest.raises(MessageTooLarge, match="the topic takes 4,096 at once"):
             _ = await producer.send_batch("t", 0, [b"x" * 5000])
-        with pytest.raises(InvalidRecord, match="not NoneType and str"):
-            _ = await producer.send("t", "text")  # type: ignore[arg-type]
+        with pytest.raises(InvalidRecord, match="None, not str"):
+            _ = await producer.send("t", "text")
         with pytest.raises(InvalidRecord, match="one is \\('h', None\\)"):
             _ = await producer.send("t", b"v", headers=[("h", None)])  # type: ignore[list-item]
         with pytest.raises(InvalidRecord, match="pairs of str and bytes, and one is 'name'"):
@@ -135,6 +140,56 @@ def test_a_bad_record_is_refused_alone(cluster: FakeCluster) -> None:
 
     produce(cluster, work)
     assert cluster.values("t") == [b"good"]
+
+
+def test_bytes_of_any_kind_are_stored_as_they_were_when_they_were_sent(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    seen = []
+
+    def watch(_: str, record: Record) -> Record:
+        seen.append((record.key, record.value))
+        return record
+
+    async def run() -> None:
+        for interceptors in ([], [watch]):
+            async with Producer(config(cluster, linger_ms=20), interceptors=interceptors) as producer:
+                value = bytearray(b"a")
+                _ = await producer.send("t", value, key=memoryview(b"k"))
+                _ = await producer.send_batch("t", 0, [memoryview(value)], keys=[bytearray(b"k")])
+                value[:] = b"b"
+
+    asyncio.run(run())
+    assert cluster.values("t") == [b"a"] * 4
+    assert seen == [(b"k", b"a")] * 2
+
+
+@pytest.mark.parametrize("name", ["", 5])
+def test_a_name_that_is_none_is_refused_and_not_replaced(name: Any) -> None:
+    with pytest.raises(InvalidRequest, match="name: a text of at least one character is needed, or None"):
+        Producer(name=name)
+
+
+def test_arguments_of_a_wrong_kind_are_refused_with_what_is_needed(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    wrong: Any = 0
+
+    async def work(producer: Producer) -> None:
+        with pytest.raises(InvalidRequest, match="partition: a number is needed, not '0'"):
+            _ = await producer.send("t", b"v", partition="0")  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest, match="a name must be text, and one is 0"):
+            _ = await producer.send(wrong, b"v")
+        with pytest.raises(InvalidRequest, match=r"partitions: a list of numbers is needed, such as \[0\], not 0"):
+            async with producer.exclusive("t", wrong):
+                raise AssertionError
+        with pytest.raises(InvalidRequest, match="'exclusive' is none of Shared, Exclusive, ExclusiveWithFencing"):
+            async with producer.exclusive("t", mode="exclusive"):  # type: ignore[arg-type]
+                raise AssertionError
+        async with Consumer(producer.client.config) as consumer:
+            with pytest.raises(InvalidRequest, match="partitions: a list of numbers"):
+                _ = [record async for record in consumer.read("t", wrong)]
+
+    produce(cluster, work)
+    assert cluster.grants == {}
 
 
 def test_send_waits_while_the_buffer_is_full(cluster: FakeCluster) -> None:
@@ -197,22 +252,80 @@ def test_a_later_producer_of_the_same_name_fences_the_earlier_one_off(cluster: F
     assert cluster.values("t") == [b"first", b"second"]
 
 
-def test_leaving_by_an_exception_sends_nothing_more_and_says_what_is_unknown(cluster: FakeCluster) -> None:
+def test_a_block_that_an_exception_leaves_stores_what_was_sent_before(cluster: FakeCluster) -> None:
     cluster.create("t")
-    cluster.faults = [Fault.HOLD]
+    cluster.faults = [Fault.UNAVAILABLE]
     deliveries = []
 
     async def work(producer: Producer) -> None:
-        for value in (b"held", b"queued"):
-            deliveries.append(await producer.send_batch("t", 0, [value]))
-        await cluster.seen("POST", 2)
+        for value in (b"a", b"b"):
+            deliveries.append(await producer.send("t", value))
         raise KeyError
 
-    with pytest.raises(KeyError):
-        produce(cluster, work, inflight_batches_max=1)
-    outcomes = [delivery.failure for delivery in deliveries]
-    assert [type(outcome) for outcome in outcomes] == [ClientClosed, ClientClosed]
-    assert [outcome.fields["outcome"]["state"] for outcome in outcomes if outcome] == ["unknown", "absent"]
+    with pytest.raises(KeyError) as left:
+        produce(cluster, work, linger_ms=1000)
+    assert [delivery.receipt.offset for delivery in deliveries if delivery.receipt] == [0, 1]
+    assert not hasattr(left.value, "__notes__")
+    assert cluster.values("t") == [b"a", b"b"]
+
+
+def test_a_failure_behind_an_exception_becomes_its_note(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.TOO_LARGE]
+
+    async def work(producer: Producer) -> None:
+        _ = await producer.send("t", b"refused")
+        raise KeyError
+
+    with pytest.raises(KeyError) as left:
+        produce(cluster, work)
+    (note,) = left.value.__notes__
+    assert note.startswith("and records of the producer failed: PRODUCER_ERRORS: ")
+
+
+def test_a_cancelled_block_drops_nothing_in_silence(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.HOLD]
+    failures: list[Failure] = []
+
+    async def run() -> None:
+        producer = Producer(config(cluster, inflight_batches_max=1), name="writer")
+        errors = producer.errors()
+
+        async def block() -> None:
+            async with producer:
+                for values in ([b"held"], [b"queued", b"queued too"]):
+                    _ = await producer.send_batch("t", 0, values)
+                await asyncio.Event().wait()
+
+        running = asyncio.create_task(block())
+        await cluster.seen("POST", 2)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        failures.extend([failure async for failure in errors])
+
+    asyncio.run(run())
+    assert {type(failure.error) for failure in failures} == {ProducerAborted}
+    outcomes = [(failure.count, failure.error.fields["outcome"]["state"]) for failure in failures]
+    assert sorted(outcomes) == [(1, "unknown"), (2, "absent")]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "writer was stopped without a flush: 2 records were not sent, and of 1 the outcome is unknown" in line
+    assert cluster.values("t") == []
+
+
+def test_a_producer_that_is_stopped_at_once_leaves_no_delivery_without_an_outcome(cluster: FakeCluster) -> None:
+    """An attempt that is cancelled before its first step handles no exception."""
+    cluster.create("t")
+
+    async def run() -> None:
+        producer = await Producer(config(cluster), name="writer").start()
+        delivery = await producer.send_batch("t", 0, [b"v"])
+        await producer.abort()
+        assert delivery.failure is not None
+        assert delivery.failure.fields["outcome"]["state"] == "absent"
+
+    asyncio.run(run())
     assert cluster.values("t") == []
 
 
@@ -227,14 +340,6 @@ def test_a_producer_that_is_not_running_takes_nothing(cluster: FakeCluster) -> N
         await producer.close()
         with pytest.raises(ClientClosed):
             _ = await producer.send("t", b"v")
-
-    asyncio.run(run())
-
-
-def test_starting_without_a_cluster_fails_at_once() -> None:
-    async def run() -> None:
-        with pytest.raises(ClusterUnreachable):
-            await Producer("http://127.0.0.1:9").start()
 
     asyncio.run(run())
 
@@ -272,6 +377,24 @@ def test_a_lossy_server_stores_everything_once_and_in_order(cluster: FakeCluster
         assert cluster.values("t", partition) == expected, f"seed {seed}"
 
 
+def test_a_bug_of_the_client_is_called_one_and_not_a_fault_of_the_server(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        def fails(*_: Any, **__: Any) -> None:
+            raise AttributeError("'Handle' object has no attribute 'when'")
+
+        monkeypatch.setattr(producer.client, "append", fails)
+        with pytest.raises(ClientFault, match="a bug in the client library: AttributeError") as refused:
+            await (await producer.send("t", b"v"))
+        assert refused.value.title == "A fault in the client library"
+        assert refused.value.fields["outcome"]["state"] == "unknown"
+
+    produce(cluster, work)
+
+
 def test_a_producer_that_was_not_started_asks_nobody_and_leaves_nothing_open(cluster: FakeCluster) -> None:
     cluster.create("t")
 
@@ -282,3 +405,8 @@ def test_a_producer_that_was_not_started_asks_nobody_and_leaves_nothing_open(clu
 
     asyncio.run(work())
     assert cluster.requests == []
+
+
+def test_a_name_that_a_producer_draws_for_itself_is_left_out_of_lists(cluster: FakeCluster) -> None:
+    assert is_throwaway(Producer(cluster.nodes[0]).name)
+    assert not is_throwaway("producer-of-mine")

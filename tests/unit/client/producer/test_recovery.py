@@ -2,27 +2,28 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import pytest
 
-from stockade.client.batches import Receipt, Record
-from stockade.client.breaker import FAILURES_MAX, OPEN_S, Breaker
 from stockade.client.config import ClientConfig
-from stockade.client.metadata import Metadata
-from stockade.client.model import Topic
-from stockade.client.outcomes import Failure
-from stockade.client.partitioners import Choice
-from stockade.client.producer import Producer
+from stockade.client.producer.producer import Producer
+from stockade.client.producer.queue.batch import Receipt, Record
+from stockade.client.producer.queue.partitioners import Choice
+from stockade.client.producer.results import Failure
+from stockade.client.retry import FAILURES_MAX, OPEN_S, Breaker
 from stockade.partition.errors import (
+    InvalidProducerIdMapping,
     InvalidRequest,
-    LeaderNotAvailable,
     MessageTooLarge,
     ProducerFenced,
-    UnknownTopicOrPartition,
 )
+from stockade.partition.partitioner import partition_for_key
 
-from .fake_cluster import FakeCluster, Fault
+from ..fake_cluster import FakeCluster, Fault
+
+KEY_OF_1_OF_3 = next(key for key in (b"a", b"b", b"c", b"d", b"e") if partition_for_key(key, 3) == 1)
 
 ONE_AFTER_THE_OTHER = {"inflight_batches_max": 1}
 """Faults strike in the order of arrival, and two connections may swap that; test_renewal.py has the pipelines."""
@@ -68,6 +69,21 @@ def test_95_a_refused_batch_fails_alone_and_what_follows_lands_once_under_the_ne
     assert cluster.values("t") == [b"a", b"c", b"d"]
 
 
+def test_103_the_epoch_rises_by_one_for_each_batch_that_fails_however_many_records_it_has(cluster: FakeCluster) -> None:
+    """sarama raises it once a record, which wears the 16 bits of the epoch out."""
+    cluster.create("t")
+    cluster.faults = [Fault.TOO_LARGE, None, Fault.TOO_LARGE, Fault.TOO_LARGE, None]
+
+    async def work(producer: Producer) -> None:
+        for number in range(5):
+            delivery = await producer.send_batch("t", 0, [b"%d" % number] * 10)
+            _ = await _outcome(delivery)
+        assert producer.identity.producer_epoch == 3
+
+    produce(cluster, work, on_error="continue", **ONE_AFTER_THE_OTHER)
+    assert cluster.values("t") == [b"1"] * 10 + [b"4"] * 10
+
+
 def test_114_a_halted_partition_is_recovered_after_its_tail_and_others_never_stopped(cluster: FakeCluster) -> None:
     cluster.create("t", 2)
     cluster.faults = [None, Fault.TOO_LARGE]
@@ -79,7 +95,7 @@ def test_114_a_halted_partition_is_recovered_after_its_tail_and_others_never_sto
             _ = await producer.send_batch("t", 0, [b"d"])
         await (await producer.send_batch("t", 1, [b"other"]))
         tail = await producer.recover("t", 0)
-        assert [record.value for record in tail.records] == ["a"]
+        assert [record.value for record in tail.records] == [b"a"]
         assert [type(outcome) for outcome in await send_and_settle(producer, b"b", b"c")] == [Receipt, Receipt]
         assert [type(outcome) for outcome in await send_and_settle(producer, b"on", partition=1)] == [Receipt]
 
@@ -124,6 +140,55 @@ def test_records_without_a_place_go_round_a_halted_partition_until_it_is_recover
         assert {(await (await producer.send("t", b"placed"))).partition for _ in range(6)} == {0, 1, 2}
 
     produce(cluster, work, options={"partitioner": partitioner})
+
+
+@pytest.mark.parametrize("partitioner", ["round_robin", "sticky", "murmur2"])
+def test_records_without_a_place_go_round_a_partition_without_a_leader_until_it_has_one(
+    cluster: FakeCluster, partitioner: str
+) -> None:
+    """002: Sarama's WritablePartitions."""
+    cluster.create("t", 3)
+
+    async def places(producer: Producer) -> set[int]:
+        return {(await (await producer.send("t", b"placed"))).partition for _ in range(6)}
+
+    async def work(producer: Producer) -> None:
+        assert await places(producer) == {0, 1, 2}
+        cluster.faults_at = {1: Fault.LEADERLESS}
+        appends = len(cluster.paths("POST"))
+        waiting = await producer.send("t", b"waits", partition=1)
+        await cluster.seen("POST", appends + 2)
+        assert await places(producer) == {0, 2}
+        keyed = await producer.send("t", b"keyed", key=KEY_OF_1_OF_3)
+        cluster.faults_at = {0: Fault.LEADERLESS, 1: Fault.LEADERLESS, 2: Fault.LEADERLESS}
+        stuck = [await producer.send("t", b"all fail alike", partition=number) for number in (0, 2)]
+        await cluster.seen("POST", len(cluster.paths("POST")) + 8)
+        cluster.faults_at = {}
+        for delivery in (waiting, *stuck):
+            await delivery
+        assert ((await keyed).partition == 1) == (partitioner == "murmur2")
+        assert await places(producer) == {0, 1, 2}
+
+    produce(cluster, work, options={"partitioner": partitioner})
+
+
+def test_a_batch_leaves_when_it_has_the_bytes_or_records_to_flush_though_it_could_take_more(
+    cluster: FakeCluster,
+) -> None:
+    """002: Flush.Messages and Flush.Bytes, beside Flush.MaxMessages."""
+    cluster.create("t")
+
+    async def by_records(producer: Producer) -> None:
+        deliveries = [await producer.send("t", b"v", partition=0) for _ in range(3)]
+        assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2]
+
+    async def by_bytes(producer: Producer) -> None:
+        deliveries = [await producer.send("t", bytes(600), partition=0) for _ in range(2)]
+        assert [(await delivery).offset for delivery in deliveries] == [3, 4]
+
+    produce(cluster, by_records, linger_ms=60_000, flush_records=3)
+    produce(cluster, by_bytes, linger_ms=60_000, flush_bytes=1200)
+    assert len([path for path in cluster.paths("POST") if "records" in path]) == 2
 
 
 def test_when_every_partition_is_halted_a_record_is_refused_with_what_halted_one(cluster: FakeCluster) -> None:
@@ -216,6 +281,9 @@ def test_109_interceptors_run_in_order_once_a_record_and_one_that_raises_is_skip
     def fail(topic: str, record: Record) -> Record:
         raise RuntimeError("broken")
 
+    def forget(topic: str, record: Record) -> Record:
+        return None  # type: ignore[return-value]
+
     def mark(topic: str, record: Record) -> Record:
         return record._replace(value=(record.value or b"") + b"2")
 
@@ -223,7 +291,7 @@ def test_109_interceptors_run_in_order_once_a_record_and_one_that_raises_is_skip
         await (await producer.send("t", b"a"))
         await (await producer.send_batch("t", 0, [b"b", b"c"], keys=[b"k", None]))
 
-    produce(cluster, work, options={"interceptors": [count, fail, mark]})
+    produce(cluster, work, options={"interceptors": [count, fail, forget, mark]})
     assert cluster.values("t") == [b"a12", b"b12", b"c12"]
     assert seen == [("t", b"a"), ("t", b"b"), ("t", b"c")]
 
@@ -243,6 +311,20 @@ def test_successes_and_errors_can_be_read_as_streams_that_end_with_the_producer(
         assert isinstance(failures[0], Failure)
 
     asyncio.run(run())
+
+
+def test_a_wait_for_the_next_outcome_can_be_given_up_and_the_stream_goes_on(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        successes = producer.successes()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await anext(successes)
+        await send_and_settle(producer, b"a")
+        assert (await anext(successes)).base_offset == 0
+
+    produce(cluster, work)
 
 
 def test_successes_that_nobody_reads_hold_up_the_sender(cluster: FakeCluster) -> None:
@@ -274,24 +356,68 @@ def test_a_breaker_opens_after_failures_in_a_row_and_one_success_closes_it() -> 
     assert breaker.closed_in_s(200.0) == OPEN_S
 
 
-def test_a_cluster_that_fails_to_describe_topics_is_left_alone_for_a_while() -> None:
-    asked = []
+@pytest.mark.parametrize("seed", range(6))
+def test_003_a_producer_whose_name_was_forgotten_begins_anew_without_a_failure_or_a_duplicate(
+    cluster: FakeCluster, seed: int
+) -> None:
+    """Answers and requests are lost meanwhile; the name is forgotten again and again while nothing is under way."""
+    chance = Random(seed)
+    cluster.create("t", 2)
+    losses = [Fault.LOSE_REQUEST, Fault.LOSE_REPLY, Fault.UNAVAILABLE, Fault.TIMED_OUT]
 
-    async def describe(name: str) -> Topic:
-        asked.append(name)
-        raise LeaderNotAvailable if name == "down" else UnknownTopicOrPartition(topic=name, partition=None)
+    async def work(producer: Producer) -> None:
+        for round_ in range(5):
+            cluster.faults = []
+            before = producer.identity.producer_id
+            cluster.forget_producer("writer")
+            await (await producer.send_batch("t", chance.randrange(2), [b"%d" % round_]))
+            assert producer.identity.producer_id != before
+            cluster.faults = [chance.choice(losses) for _ in range(4)]
+            for number in range(6):
+                _ = await producer.send_batch("t", number % 2, [b"%d/%d" % (round_, number)])
+            await producer.flush()
 
-    async def run() -> None:
-        metadata = Metadata(describe)
-        with pytest.raises(UnknownTopicOrPartition):
-            await metadata.topic("unknown")
-        for _ in range(FAILURES_MAX):
-            with pytest.raises(LeaderNotAvailable):
-                await metadata.topic("down")
-        for _ in range(2):
-            with pytest.raises(LeaderNotAvailable, match="the last time: No leader at the moment") as refused:
-                await metadata.topic("down")
-            assert 0 < refused.value.fields["retry_after_ms"] <= OPEN_S * 1000
+    produce(cluster, work)
+    stored = cluster.values("t", 0) + cluster.values("t", 1)
+    wanted = [b"%d" % round_ for round_ in range(5)]
+    wanted += [b"%d/%d" % (round_, number) for round_ in range(5) for number in range(6)]
+    assert sorted(stored) == sorted(wanted)
 
-    asyncio.run(run())
-    assert asked == ["unknown", *["down"] * FAILURES_MAX]
+
+def test_003_after_a_lost_answer_a_forgotten_name_halts_the_partition_with_an_unknown_outcome(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.LOSE_REPLY]
+
+    async def work(producer: Producer) -> None:
+        def forget() -> Fault | None:
+            if "writer" in cluster.producers and cluster.values("t"):
+                cluster.forget_producer("writer")
+            return None
+
+        cluster.fault_for = forget
+        (outcome,) = await send_and_settle(producer, b"stored once")
+        assert isinstance(outcome, InvalidProducerIdMapping)
+        assert outcome.fields["outcome"]["state"] == "unknown"
+        cluster.fault_for = lambda: None
+        tail = await producer.recover("t", 0)
+        assert [record.value for record in tail.records] == [b"stored once"]
+        assert isinstance((await send_and_settle(producer, b"next"))[0], Receipt)
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"stored once", b"next"]
+
+
+def test_003_a_forgotten_name_that_another_instance_has_taken_is_fenced(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        await send_and_settle(producer, b"a")
+        cluster.forget_producer("writer")
+        cluster.init_producer("writer")
+        (outcome,) = await send_and_settle(producer, b"zombie")
+        assert isinstance(outcome, ProducerFenced)
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"a"]

@@ -5,16 +5,19 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from stockade.client.admin import Client
+from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed
-from stockade.client.fencing import Lease, Session
-from stockade.client.holding import Holding
-from stockade.client.model import SessionState
+from stockade.client.session.held import HeldLease
+from stockade.client.session.session import Lease, Session
+from stockade.partition.api.ownership import SessionInfo
 from stockade.partition.commands import Token
 from stockade.partition.errors import (
+    GenerationFenced,
     InconsistentTopicId,
+    InvalidRequest,
     LeaderNotAvailable,
+    NotOwner,
     ProducerBusy,
     ProducerFenced,
     SessionExpired,
@@ -22,7 +25,7 @@ from stockade.partition.errors import (
     UnknownSession,
 )
 
-from .fake_cluster import FakeCluster
+from ..fake_cluster import FakeCluster
 
 
 def use(cluster: FakeCluster, work: Callable[[Client], Awaitable[None]]) -> None:
@@ -90,14 +93,14 @@ def test_a_long_session_outlives_a_cluster_that_answers_now_and_then(
         refused = [LeaderNotAvailable("starting"), LeaderNotAvailable("starting")]
         renew = client.renew_session
 
-        async def now_and_then(session: str, timeout_ms: int) -> SessionState:
+        async def now_and_then(session: str, timeout_ms: int) -> SessionInfo:
             if refused:
                 raise refused.pop()
             return await renew(session, timeout_ms)
 
         monkeypatch.setattr(client, "renew_session", now_and_then)
         async with Session(client, "me", ttl_ms=300_000) as session:
-            renewing = asyncio.create_task(session._keep(Lease(300_000, time.monotonic() - 120)))
+            renewing = asyncio.create_task(session._renew_until_lost(Lease(300_000, time.monotonic() - 120)))
             await cluster.seen("PUT", 1)
             renewing.cancel()
             assert not session.lost.is_set()
@@ -109,7 +112,7 @@ def test_a_guard_whose_block_has_ended_is_not_remembered() -> None:
     """A fence may be held for days, and guard each piece of work."""
 
     async def run() -> None:
-        holding = Holding()
+        holding = HeldLease()
         guard = holding.guard()
         async with guard:
             pass
@@ -217,5 +220,80 @@ def test_a_waiter_that_gives_up_leaves_the_line(cluster: FakeCluster) -> None:
                     await second.acquire("t", mode="WaitForExclusive")
             assert cluster.line == {}
             assert len(cluster.grants) == 1
+
+    use(cluster, work)
+
+
+def test_a_waiter_that_gives_up_releases_the_grant_that_came_first(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("t")
+    cluster.installs_slowly = True
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def work(client: Client) -> None:
+        monkeypatch.setattr(client, "ticket", never)
+        async with Session(client, "me") as session:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await session.acquire("t")
+            assert cluster.grants == {}
+
+    use(cluster, work)
+
+
+def test_several_resources_are_owned_together_or_none(cluster: FakeCluster) -> None:
+    async def work(client: Client) -> None:
+        async with Session(client, "me") as mine, Session(client, "you") as yours:
+            await yours.own("shards", "8")
+            with pytest.raises(GenerationFenced):
+                await mine.own("shards", ["7", "8", "9"])
+            assert {key for key, row in cluster.owned.items() if row.owner} == {("shards", "8")}
+            owned = await mine.own("shards", ["7", "8", "9"], generation=1, sever="resource")
+            assert [each.resource for each in owned] == ["7", "8", "9"]
+            assert yours.id in cluster.sessions, "only the resource was taken"
+            assert len(cluster.paths("POST")) == 5, "each call is one request"
+
+    use(cluster, work)
+
+
+def test_claims_without_atomic_answer_those_that_succeeded(cluster: FakeCluster) -> None:
+    async def work(client: Client) -> None:
+        async with Session(client, "me") as mine, Session(client, "you") as yours:
+            await yours.own("shards", "8")
+            assert [each.resource for each in await mine.own("shards", ("7", "8"), atomic=False)] == ["7"]
+            assert await mine.own("shards", ["8"], atomic=False) == []
+            with pytest.raises(InvalidRequest, match="wait"):
+                await mine.own("shards", ["8"], atomic=False, wait=True)
+
+    use(cluster, work)
+
+
+def test_a_takeover_that_severs_takes_all_that_the_owner_has(cluster: FakeCluster) -> None:
+    async def work(client: Client) -> None:
+        async with Session(client, "me") as mine, Session(client, "you", ttl_ms=1000) as yours:
+            lost = await yours.own("shards", ["7", "8"])
+            await mine.own("shards", ["8"], generation=0)
+            await asyncio.wait_for(lost[0].lost.wait(), 10)
+            assert all(isinstance(each.error, NotOwner) for each in lost)
+            assert yours.error is None
+
+    use(cluster, work)
+
+
+def test_a_wait_for_several_ends_when_all_are_free(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockade.client.session.session.ASK_AGAIN_S", 0.01)
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me") as mine, Session(client, "you") as yours:
+            held = await yours.own("shards", ["7", "8"])
+            waiting = asyncio.create_task(mine.own("shards", ["7", "8", "9"], wait=True))
+            await held[0].release()
+            await cluster.seen("POST", len(cluster.paths("POST")) + 2)
+            assert not waiting.done()
+            await held[1].release()
+            assert len(await asyncio.wait_for(waiting, 10)) == 3
 
     use(cluster, work)

@@ -1,17 +1,20 @@
 import asyncio
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from aiohttp.abc import AbstractStreamWriter
 
-from stockade.client.admin import Client
+from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed, ClusterUnreachable
-from stockade.client.transport import JOINED_BYTES_MAX, LEADER_HINTS_MAX, Answer, Request, Transport, _Body
-from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
+from stockade.client.transport.http import JOINED_BYTES_MAX, LEADER_HINTS_MAX, Answer, Request, Transport, _Body
+from stockade.partition.errors import CorruptMessage, LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
 
-from .fake_cluster import FakeCluster, Fault
+from ..fake_cluster import FakeCluster, Fault
 
 PATH = "/v1/topics/t/partitions/0/records"
 READ = Request(method="GET", path=PATH, params={"offset": 0, "max_bytes": 1})
@@ -148,7 +151,50 @@ def test_a_lost_answer_is_an_unknown_outcome_and_not_repeated(cluster: FakeClust
     with pytest.raises(RequestTimedOut) as unknown:
         ask(Request(method="POST", path=PATH, body=b"x"), *cluster.nodes)
     assert not unknown.value.no_side_effects
-    assert len(cluster.requests) == 1
+    assert cluster.paths("POST") == [PATH]
+
+
+@contextmanager
+def other_port(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """A port that speaks something else: its address, and what it was sent. It closes each connection."""
+    sent: list[bytes] = []
+    closing = threading.Event()
+
+    def serve() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                if closing.is_set():
+                    return
+                sent.append(connection.recv(1 << 16))
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", sent
+        finally:
+            closing.set()
+            socket.create_connection(listener.getsockname()).close()
+            thread.join()
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x00\x01raft", b"220 mail.example ESMTP\r\n"])
+def test_a_port_that_speaks_no_http_is_called_so_and_took_nothing(answer: bytes) -> None:
+    with other_port(answer) as (url, sent):
+        for request in (Request(method="POST", path=PATH, body=b"record"), Request(method="GET", path="/v1/cluster")):
+            with pytest.raises(ClusterUnreachable, match=f"{url} .it gives no HTTP answer"):
+                ask(request, url)
+        assert not any(b"record" in each for each in sent)
+
+
+def test_a_wrong_port_among_the_addresses_is_passed_over(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    with other_port(b"") as (url, _):
+        with pytest.raises(CorruptMessage):
+            ask(Request(method="POST", path=PATH, body=b"no record"), url, cluster.nodes[0])
+        assert cluster.paths("POST") == [PATH]
 
 
 def test_no_answer_in_time_is_an_unknown_outcome(cluster: FakeCluster) -> None:

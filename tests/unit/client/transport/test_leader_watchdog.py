@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from stockade.client.admin import Client
+from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
-from stockade.client.producer import Producer
-from stockade.partition.errors import RequestTimedOut
+from stockade.client.producer.producer import Producer
+from stockade.client.transport.leader_watchdog import LeaderWatchdog
+from stockade.client.transport.metadata import Metadata
+from stockade.partition.api.topics import Topic
+from stockade.partition.errors import LeaderNotAvailable, RequestTimedOut
 
-from .fake_cluster import FakeCluster, Fault
+from ..fake_cluster import FakeCluster, Fault
 
 POSTED = "/v1/topics/t/partitions/0/records"
 
@@ -82,7 +85,7 @@ def test_a_single_attempt_ends_with_an_unknown_outcome_and_the_next_one_goes_to_
             with pytest.raises(RequestTimedOut, match="stands still"):
                 await reading
             assert client.metadata.leader("t", 0) == cluster.nodes[1]
-            assert client._calls._transport.nodes == cluster.nodes[::-1], "the one that stands still comes last"
+            assert client.calls._transport.nodes == cluster.nodes[::-1], "the one that stands still comes last"
 
     asyncio.run(run())
 
@@ -97,11 +100,73 @@ def test_nobody_is_asked_while_a_request_may_wait(cluster: FakeCluster) -> None:
             asked = cluster.paths("GET").count("/v1/topics/t")
             reading = asyncio.create_task(client.fetch("t", 0, 0, max_bytes=1024, max_wait_ms=60_000))
             await until(lambda: any(path.startswith(POSTED) for path in cluster.paths("GET")))
-            timer = client._standstill._timer
-            assert timer is not None
-            assert timer.when() > asyncio.get_running_loop().time() + 50
+            rings_at_s = client._watchdog._alarm.rings_at_s
+            assert rings_at_s is not None
+            assert rings_at_s > asyncio.get_running_loop().time() + 50
             assert cluster.paths("GET").count("/v1/topics/t") == asked
             cluster.release_held()
             await reading
+
+    asyncio.run(run())
+
+
+async def no_other_leader(*_: str) -> Topic:
+    raise LeaderNotAvailable
+
+
+def watchdog(patience_ms: int) -> LeaderWatchdog:
+    async def unused(_: str) -> Topic:
+        raise AssertionError
+
+    return LeaderWatchdog(patience_ms, no_other_leader, Metadata(unused), lambda _: None)
+
+
+def test_requests_may_begin_while_others_are_due_this_very_moment() -> None:
+    """uvloop's call_at answers a handle without a time for a moment less than half a millisecond away."""
+
+    async def run() -> None:
+        watching = watchdog(patience_ms=0)
+        limit = asyncio.timeout(None)
+        with watching.over("t", 0, "n1", limit, 0), watching.over("t", 1, "n1", limit, 0):
+            assert len(watching._alarm.entries) == 2
+        assert not watching._alarm.entries
+        watching.close()
+
+    asyncio.run(run())
+
+
+def test_a_request_that_cannot_be_watched_leaves_no_entry_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: float) -> None:
+        raise BlockingIOError
+
+    async def run() -> None:
+        watching = watchdog(patience_ms=10)
+        monkeypatch.setattr(watching._alarm, "_wake_at", fails)
+        limit = asyncio.timeout(None)
+        with pytest.raises(BlockingIOError), watching.over("t", 0, "n1", limit, 0):
+            raise AssertionError
+        assert not watching._alarm.entries
+
+    asyncio.run(run())
+
+
+def test_a_request_is_given_up_once_however_often_others_name_the_new_leader(cluster: FakeCluster) -> None:
+    """A second time, the attempt may be on its way out already, which asyncio.Timeout refuses to change."""
+    cluster.create("t", 1)
+
+    async def run() -> None:
+        async with Client(config(cluster)) as client:
+            topic = await client.topic("t")
+        watching = watchdog(patience_ms=60_000)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(None) as limit:
+                with watching.over("t", 0, "http://gone", limit, 0):
+                    due = list(watching._alarm.entries)
+                    watching._compare(topic, "http://gone", due)
+                    try:
+                        await asyncio.Event().wait()
+                    finally:
+                        watching._compare(topic, "http://gone", due)
+        watching.close()
 
     asyncio.run(run())

@@ -5,61 +5,64 @@ from typing import get_args
 import msgspec
 import pytest
 
-from stockade.cluster.commands import (
+from stockade.cluster.controller.commands import (
     Acquire,
+    AddNode,
+    Arranged,
     CancelTicket,
+    ChangeTopic,
+    CheckMove,
     CloseSession,
     Command,
     CreateTopic,
     DeleteTopic,
+    Disown,
     Done,
     Enrol,
     Enrolled,
+    FencedPartition,
     FenceInstalled,
     FenceProducer,
+    FenceRef,
+    FenceTopic,
     ForgetNames,
+    ForgetResources,
     Freed,
     GrantState,
     InitProducer,
+    MoveDone,
     OpenSession,
+    Own,
+    Owned,
     ProducerFence,
     ProducerFenceInstalled,
     ProducerState,
+    ReaderFenceInstalled,
+    ReaderRef,
+    Reassign,
+    RegisterNode,
     Release,
+    RemoveNode,
     RenewSession,
     RenewSessions,
     Result,
     SessionState,
     Tick,
     TicketState,
+    TopicChanged,
     TopicCreated,
     TopicDeleted,
+    TopicFenced,
+    Verdict,
     WithdrawProducers,
     decode_command,
     decode_result,
     encode_command,
     encode_result,
 )
-from stockade.cluster.group_commands import Disown, ForgetResources, Own, Owned, ReaderFenceInstalled, Verdict
-from stockade.cluster.membership_commands import (
-    AddNode,
-    Arranged,
-    CheckMove,
-    MoveDone,
-    Reassign,
-    RegisterNode,
-    RemoveNode,
-)
-from stockade.cluster.model import Claim, TopicConfig
-from stockade.cluster.refs import FenceRef, ReaderRef
-from stockade.cluster.topic_commands import ChangeTopic, FencedPartition, FenceTopic, TopicChanged, TopicFenced
-from stockade.partition.errors import (
-    InvalidRequest,
-    NotEnoughReplicas,
-    ProducerBusy,
-    ProducerFenced,
-    StockadeError,
-)
+from stockade.cluster.model import Claim
+from stockade.partition.api.topics import TopicConfig
+from stockade.partition.errors import InvalidRequest, NotEnoughReplicas, ProducerBusy, ProducerFenced, StockadeError
 
 RESULTS: list[Result] = [
     TopicCreated(812, created=True),
@@ -135,8 +138,8 @@ COMMANDS: list[Command] = [
     Disown(now_ms=1, session="s-1", group="g", resources=["x"]),
     ForgetResources(now_ms=1, keys=[("g", "x")]),
     ReaderFenceInstalled(now_ms=1, group_id=812 << 16, group="g", fence_epoch=2**64 - 1, owned=False),
-    InitProducer(now_ms=1, name="mirror", timeout_ms=1, pair=(1001, 4), nonce="n"),
-    InitProducer(now_ms=1, name=None, timeout_ms=1),
+    InitProducer(now_ms=1, name="mirror", pair=(1001, 4), nonce="n"),
+    InitProducer(now_ms=1, name=None),
     FenceProducer(now_ms=1, name="mirror"),
     Enrol(now_ms=0, pid=1001, group_id=812 << 16 | 1),
     ProducerFenceInstalled(now_ms=1, pid=1001, epoch=4, group_id=812 << 16),

@@ -2,9 +2,8 @@
 
 import pytest
 
-from stockade.cluster import enrolments
-from stockade.cluster.catalog import group_id
-from stockade.cluster.commands import (
+from stockade.cluster.controller import producers
+from stockade.cluster.controller.commands import (
     Enrol,
     Enrolled,
     ForgetNames,
@@ -14,8 +13,9 @@ from stockade.cluster.commands import (
     ProducerState,
     WithdrawProducers,
 )
-from stockade.cluster.registry import NAME_TTL_MS
-from stockade.cluster.work import InstallProducerWork, WithdrawWork
+from stockade.cluster.controller.ownership.fence_installs import ProducerInstall, ProducerWithdrawal
+from stockade.cluster.controller.producers import NAME_TTL_MS
+from stockade.cluster.controller.topology.catalog import group_id
 from stockade.partition.commands import Appended, NotEnrolled, Stamp
 from stockade.partition.errors import (
     InvalidProducerEpoch,
@@ -24,8 +24,8 @@ from stockade.partition.errors import (
     UnknownTopicOrPartition,
 )
 
-from .driver import Driver, House
-from .producers import EXHAUSTED, PID, at, enrol, fenced, producer
+from ..driver import Driver, House
+from ..producers import EXHAUSTED, PID, at, enrol, fenced, producer
 
 
 def test_an_enrolled_partition_is_owed_every_later_epoch_until_it_has_it() -> None:
@@ -38,14 +38,14 @@ def test_an_enrolled_partition_is_owed_every_later_epoch_until_it_has_it() -> No
     answer = driver.init("w")
     fences = [ProducerFence(PID, 1, group) for group in sorted(groups)]
     assert answer == ProducerState(PID, 1, "w", fences)
-    assert [w for f in fences for w in driver.machine.work_on(f.group_id)] == [
-        InstallProducerWork(fence.group_id, PID, 1, driver.index) for fence in fences
+    assert sorted(driver.machine.work(), key=lambda work: work.group_id) == [
+        ProducerInstall(fence.group_id, PID, 1, driver.index) for fence in fences
     ]
     driver.do(ProducerFenceInstalled(now_ms=0, pid=PID, epoch=0, group_id=groups[0]))
-    assert not driver.machine.is_installed(fences[0]), "an older epoch does not settle it"
+    assert not driver.machine.registry.enrolments.is_installed(fences[0]), "an older epoch does not settle it"
     for fence_ in fences:
         driver.do(ProducerFenceInstalled(now_ms=0, pid=PID, epoch=1, group_id=fence_.group_id))
-        assert driver.machine.is_installed(fence_)
+        assert driver.machine.registry.enrolments.is_installed(fence_)
         driver.do(ProducerFenceInstalled(now_ms=0, pid=PID, epoch=1, group_id=fence_.group_id))
     assert list(driver.machine.work()) == []
     assert driver.init("w") == ProducerState(PID, 2, "w", [ProducerFence(PID, 2, g) for g in sorted(groups)])
@@ -71,7 +71,7 @@ def test_enrolling_again_settles_nothing_that_is_owed() -> None:
     enrol(driver, PID, group)
     driver.init("w")
     assert enrol(driver, PID, group) == Enrolled(PID, 1, 0)
-    assert not driver.machine.is_installed(ProducerFence(PID, 1, group))
+    assert not driver.machine.registry.enrolments.is_installed(ProducerFence(PID, 1, group))
 
 
 def test_a_rotated_out_id_is_shut_out_of_every_partition_before_the_new_one_is_given() -> None:
@@ -82,9 +82,9 @@ def test_a_rotated_out_id_is_shut_out_of_every_partition_before_the_new_one_is_g
     last_word = ProducerFence(PID, 32767, group)
     assert answer == ProducerState(PID + 2, 0, "w", [last_word])
     assert enrol(driver, PID, group) == fenced(0)
-    assert driver.machine.producer_by_pid(PID) == answer
+    assert driver.machine.registry.find(PID) == answer
     driver.do(ProducerFenceInstalled(now_ms=0, pid=PID, epoch=32767, group_id=group))
-    assert driver.machine.is_installed(last_word)
+    assert driver.machine.registry.enrolments.is_installed(last_word)
     assert driver.init("w") == producer(PID + 2, 1), "the old id is enrolled no more"
 
 
@@ -109,13 +109,13 @@ def test_a_deleted_topic_is_owed_nothing() -> None:
     answer = driver.init("w")
     assert isinstance(answer, ProducerState)
     driver.delete()
-    assert all(driver.machine.is_installed(fence_) for fence_ in answer.pending)
+    assert all(driver.machine.registry.enrolments.is_installed(fence_) for fence_ in answer.pending)
     assert list(driver.machine.work()) == []
     assert driver.init("w") == producer(PID, 2)
 
 
 def test_enrolments_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enrolments, "ENROLMENTS_MAX", 2)
+    monkeypatch.setattr(producers, "ENROLMENTS_MAX", 2)
     driver = Driver()
     topic_id = driver.topic(partitions=3)
     driver.init("w")
@@ -152,18 +152,18 @@ def enrolled_house() -> tuple[House, GroupId]:
     return house, group
 
 
-def introduce(house: House, group: GroupId) -> InstallProducerWork:
+def introduce(house: House, group: GroupId) -> ProducerInstall:
     """The partition asks about the producer, and installs what it is answered."""
     answer = house.do(Enrol(now_ms=0, pid=PID, group_id=group))
     assert isinstance(answer, Enrolled)
-    work = InstallProducerWork(group, PID, answer.epoch, answer.order)
+    work = ProducerInstall(group, PID, answer.epoch, answer.order)
     house.tell(work)
     return work
 
 
 def withdraw(house: House, group: GroupId) -> WithdrawProducers | None:
     """The partition is asked; what is to be reported."""
-    report = house.tell(WithdrawWork(group, [PID], house.index))
+    report = house.tell(ProducerWithdrawal(group, [PID], house.index))
     assert report is None or isinstance(report, WithdrawProducers)
     return report
 
@@ -172,14 +172,14 @@ def forget_name(house: House, after_ms: int = NAME_TTL_MS) -> bool:
     """Whether the name is forgotten by then."""
     house.now_ms += after_ms
     house.do(ForgetNames(now_ms=house.now_ms, names=["w", "never there"]))
-    return house.machine.producer("w") is None
+    return house.machine.registry.find("w") is None
 
 
 def test_a_partition_that_knows_a_producer_is_told_of_it_however_long_that_is() -> None:
     house, group = enrolled_house()
     assert withdraw(house, group) is None
     assert not forget_name(house, 1000 * NAME_TTL_MS)
-    assert house.machine.enrolled_on(PID) == [group]
+    assert house.machine.registry.enrolments.groups(PID) == [group]
 
 
 def test_081_a_forgotten_name_begins_anew_and_its_zombie_is_never_introduced_again() -> None:
@@ -188,7 +188,7 @@ def test_081_a_forgotten_name_begins_anew_and_its_zombie_is_never_introduced_aga
     report = withdraw(house, group)
     assert report is not None
     house.do(report)
-    assert house.machine.enrolled_on(PID) == []
+    assert house.machine.registry.enrolments.groups(PID) == []
     assert not forget_name(house, NAME_TTL_MS - 1), "its time runs from when the partition was known to have forgotten"
     house.fail_over()
     assert forget_name(house, 1)
@@ -218,10 +218,10 @@ def test_a_name_under_which_somebody_holds_a_grant_stays_until_it_ends() -> None
     house.now_ms += NAME_TTL_MS
     house.term += 1  # everybody's time begins again
     house.do(ForgetNames(now_ms=house.now_ms, names=["p"]))
-    assert house.machine.producer("p") is not None
+    assert house.machine.registry.find("p") is not None
     house.release("s", grant.grant_id)
     house.do(ForgetNames(now_ms=house.now_ms, names=["p"]))
-    assert house.machine.producer("p") is None
+    assert house.machine.registry.find("p") is None
 
 
 @pytest.mark.parametrize("restored", [False, True])
@@ -234,14 +234,14 @@ def test_an_answer_withdraws_nothing_that_was_decided_after_the_question(restore
     if restored:
         house.fail_over()
     house.do(report)
-    assert house.machine.enrolled_on(PID) == [group]
+    assert house.machine.registry.enrolments.groups(PID) == [group]
     house.partition(group).producers.make_room(0)
     later = withdraw(house, group)
     house.init("w")
     assert later is not None
     house.settle()  # the partition knows the new epoch, and owes nothing
     house.do(later)
-    assert house.machine.enrolled_on(PID) == [group], "raising its epoch made it known there"
+    assert house.machine.registry.enrolments.groups(PID) == [group], "raising its epoch made it known there"
 
 
 def test_what_a_partition_is_owed_is_not_withdrawn() -> None:
@@ -251,7 +251,7 @@ def test_what_a_partition_is_owed_is_not_withdrawn() -> None:
     report = withdraw(house, group)
     assert report is not None
     house.do(report)
-    assert house.machine.enrolled_on(PID) == [group]
+    assert house.machine.registry.enrolments.groups(PID) == [group]
     assert house.machine.registry.enrolments.settled_on(group) == []
 
 

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from stockade.cluster.commands import OpenSession, RenewSession, RenewSessions, Tick, encode_command
-from stockade.cluster.controller import ControllerMachine
-from stockade.cluster.leases import AHEAD_MS, Leases
+from stockade.cluster.controller.commands import OpenSession, RenewSession, RenewSessions, Tick, encode_command
+from stockade.cluster.controller.machine import ControllerMachine
+from stockade.cluster.controller.sessions import AHEAD_MS, Leases
 from stockade.partition.errors import SessionExpired, StockadeError, UnknownSession
 
 TTL_MS = 10_000
@@ -118,7 +118,7 @@ def test_a_session_near_its_end_is_renewed_by_the_log() -> None:
     it = leader("a")
     it.pass_time(TTL_MS - AHEAD_MS + 200)
     assert it.renew("a") is None
-    assert it.machine.session("a").deadline_ms == it.machine.lease_clock_ms + TTL_MS
+    assert it.machine.sessions.find("a").state().deadline_ms == it.machine.lease_clock_ms + TTL_MS
 
 
 def test_a_leader_that_has_written_nothing_in_its_term_answers_nothing_from_memory() -> None:
@@ -133,10 +133,10 @@ def test_what_a_lost_leader_had_heard_is_made_good_by_the_next_one() -> None:
     it = leader("a")
     it.pass_time(8_000)
     it.renew("a")
-    assert it.machine.session("a").deadline_ms == TTL_MS, "the log has not heard of it"
+    assert it.machine.sessions.find("a").state().deadline_ms == TTL_MS, "the log has not heard of it"
     it.term, it.leases = 2, Leases(lambda: it.machine.sessions)
     it.look()
-    assert it.machine.session("a").deadline_ms == it.machine.lease_clock_ms + TTL_MS
+    assert it.machine.sessions.find("a").state().deadline_ms == it.machine.lease_clock_ms + TTL_MS
 
 
 def test_who_is_gone_is_refused_and_forgotten() -> None:

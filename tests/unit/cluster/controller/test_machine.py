@@ -5,8 +5,7 @@ import time
 import msgspec
 import pytest
 
-from stockade.cluster.catalog import group_id
-from stockade.cluster.commands import (
+from stockade.cluster.controller.commands import (
     Acquire,
     Command,
     CreateTopic,
@@ -20,13 +19,15 @@ from stockade.cluster.commands import (
     encode_command,
     encode_result,
 )
-from stockade.cluster.controller import ControllerMachine
-from stockade.cluster.model import TopicConfig
-from stockade.cluster.work import InstallProducerWork, SlotWork
+from stockade.cluster.controller.machine import ControllerMachine
+from stockade.cluster.controller.ownership.fence_installs import ProducerInstall
+from stockade.cluster.controller.ownership.slots import SlotInstall
+from stockade.cluster.controller.topology.catalog import group_id
+from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import ClearFence, InstallFence, InstallProducer
 
-from .driver import House
-from .lives import random_life
+from ..driver import TTL_MS, House
+from ..lives import random_life
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -72,18 +73,33 @@ def test_on_one_partition_there_is_one_fence_to_do_and_it_comes_before_producers
     house.open("a")
     house.open("b")
     first = house.granted("a")
-    assert [type(work.command()) for work in house.machine.work()] == [InstallFence, InstallProducer]
+    assert [type(work.command) for work in house.machine.work()] == [InstallFence, InstallProducer]
     house.release("a", first.grant_id)
-    assert [type(work.command()) for work in house.machine.work()] == [ClearFence, InstallProducer]
+    assert [type(work.command) for work in house.machine.work()] == [ClearFence, InstallProducer]
     second = house.granted("b")
     fence, producer = house.machine.work()
-    asked = InstallFence(second.grant_id, 2, "b", "p", "Exclusive", second.grant_index, "c-b", 0, "acquire", "released")
-    assert fence == SlotWork(group, second.grant_index, asked)
-    assert producer == InstallProducerWork(group, 1001, 1, house.index)
-    assert house.machine.work_on(group) == [fence, producer]
-    assert house.machine.work_on(group + 1) == []
+    more = ("c-b", 0, "acquire", "released", 0, TTL_MS)
+    asked = InstallFence(second.grant_id, 2, "b", "p", "Exclusive", second.grant_index, *more)
+    assert fence == SlotInstall(group, second.grant_index, asked)
+    assert producer == ProducerInstall(group, 1001, 1, house.index)
     house.settle()
     assert list(house.machine.work()) == []
+
+
+def test_only_a_change_of_the_catalog_is_told_to_those_who_follow_it() -> None:
+    """Every node follows it: an acquire or a renewal must not wake a loop for each of them."""
+    told: list[int] = []
+    machine = ControllerMachine(catalog_changed=lambda: told.append(machine.catalog_index))
+    topic = CreateTopic(
+        now_ms=0, name="t", partitions=1, replication_factor=1, config=TopicConfig(), nodes=[("n", None)]
+    )
+    session = OpenSession(now_ms=0, session="a", client_id="a", ttl_ms=1)
+    commands: list[Command] = [Tick(now_ms=0), topic, session, topic]
+    for index, command in enumerate(commands, 1):
+        machine.apply(index, 1, encode_command(command))
+    assert told == [2, 4]
+    machine.restore(None, machine.capture().state, [])
+    assert told == [2, 4, 4]
 
 
 def test_ten_thousand_partitions_are_granted_and_fenced_in_linear_time() -> None:
@@ -110,8 +126,8 @@ def test_ten_thousand_partitions_are_granted_and_fenced_in_linear_time() -> None
     grant = do(Acquire(now_ms=0, session="a", topic="t", partitions=None, mode="Exclusive", producer_name="p"))
     assert isinstance(grant, GrantState)
     while (work := next(machine.work(), None)) is not None:
-        assert isinstance(work, SlotWork)
-        assert machine.is_in_force(grant.grant_id) is False
+        assert isinstance(work, SlotInstall)
+        assert machine.slots.is_in_force(grant.grant_id) is False
         do(FenceInstalled(now_ms=0, group_id=work.group_id, order=work.order))
-    assert machine.is_in_force(grant.grant_id) is True
+    assert machine.slots.is_in_force(grant.grant_id) is True
     assert time.process_time() - started_s < 5, "ten times what it takes on a slow machine"

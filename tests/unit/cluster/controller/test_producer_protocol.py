@@ -12,16 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from stockade.cluster.commands import Enrol, Enrolled, FenceProducer, ForgetNames, GroupId, ProducerState
-from stockade.cluster.enrolments import PRODUCER_EPOCH_FINAL
-from stockade.cluster.registry import NAME_TTL_MS
-from stockade.cluster.work import InstallProducerWork, WithdrawWork
+from stockade.cluster.controller.commands import Enrol, Enrolled, FenceProducer, ForgetNames, GroupId, ProducerState
+from stockade.cluster.controller.ownership.fence_installs import ProducerInstall, ProducerWithdrawal
+from stockade.cluster.controller.producers import NAME_TTL_MS, PRODUCER_EPOCH_FINAL
 from stockade.partition.commands import PRODUCER_EPOCH_MAX, NotEnrolled, Stamp
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import InvalidProducerIdMapping, StockadeError
-from stockade.partition.log import MemoryLog
+from stockade.partition.log.interface import MemoryLog
 
-from .postal import Postal
+from ..postal import Postal
 
 WHICH = st.integers(0, 1)
 """A name, or a partition, of two at most."""
@@ -42,12 +41,12 @@ class ProducerProtocol(Postal):
     @initialize()
     def begin(self) -> None:
         self.house.topic(partitions=self.partitions)
-        self.groups = self.house.machine.topics()[0].groups()
+        self.groups = self.house.machine.catalog.topics()[0].groups()
 
     @rule(which=WHICH, again=st.booleans())
     def init_producer(self, which: int, again: bool) -> None:
         name = self.names[which % len(self.names)]
-        before = self.house.machine.producer(name)
+        before = self.house.machine.registry.find(name)
         pair = (before.pid, before.epoch) if before is not None and again else None
         answer = self.house.init(name, pair=pair)
         assert isinstance(answer, ProducerState)
@@ -78,7 +77,7 @@ class ProducerProtocol(Postal):
             group = self.groups[partition % len(self.groups)]
             answer = self.house.do(Enrol(now_ms=0, pid=pid, group_id=group))
             if isinstance(answer, Enrolled):
-                self.sent.append(InstallProducerWork(group, pid, answer.epoch, answer.order))
+                self.sent.append(ProducerInstall(group, pid, answer.epoch, answer.order))
                 if at_once:
                     self.house.tell(self.sent[-1])
 
@@ -91,7 +90,7 @@ class ProducerProtocol(Postal):
             producers.make_room(max(0, len(producers.entries) - 1))
         settled = sorted(machine.registry.enrolments.settled_on(group))
         if settled:
-            work = WithdrawWork(group, settled, machine.applied_index)
+            work = ProducerWithdrawal(group, settled, machine.applied_index)
             if not at_once:
                 self.sent.append(work)
             elif (report := self.house.tell(work)) is not None:
@@ -108,13 +107,13 @@ class ProducerProtocol(Postal):
         for group in self.groups:
             for pid, entry in self.house.partition(group).producers.entries.items():
                 if entry.run.epoch != PRODUCER_EPOCH_FINAL:
-                    assert group in self.house.machine.enrolled_on(pid)
+                    assert group in self.house.machine.registry.enrolments.groups(pid)
 
     @invariant()
     def a_pair_that_was_given_out_shuts_out_the_older_ones(self) -> None:
         """A pair may be given out when what was pending is installed."""
         for promise in self.promised:
-            if all(self.house.machine.is_installed(fence) for fence in promise.pending):
+            if all(self.house.machine.registry.enrolments.is_installed(fence) for fence in promise.pending):
                 for older in self.pairs:
                     if self.is_of(promise, older[0]) and older < (promise.pid, promise.epoch):
                         for group in self.groups:
@@ -131,7 +130,7 @@ class ProducerProtocol(Postal):
         assert list(self.house.machine.work()) == []
         self.a_pair_that_was_given_out_shuts_out_the_older_ones()
         for pid, epoch in self.pairs:
-            now = self.house.machine.producer_by_pid(pid)
+            now = self.house.machine.registry.find(pid)
             if now is None:
                 asked = self.house.do(Enrol(now_ms=0, pid=pid, group_id=self.groups[0]))
                 assert asked == InvalidProducerIdMapping(), "a forgotten name's id is taken for another's"

@@ -7,48 +7,31 @@ import random
 
 import pytest
 
-from stockade.cluster import registry
-from stockade.cluster.registry import NONCES_PER_NAME_MAX, TIMEOUT_MS_MAX
-from stockade.partition.errors import (
-    InvalidRequest,
-    InvalidTransactionTimeout,
-    NotFound,
-    ThrottlingQuotaExceeded,
-)
+from stockade.cluster.controller import producers
+from stockade.cluster.controller.producers import NONCES_PER_NAME_MAX
+from stockade.partition.errors import InvalidRequest, NotFound, ThrottlingQuotaExceeded
 
-from .driver import Driver
-from .producers import EXHAUSTED, PID, at, fence, fenced, producer, row_of
+from ..driver import Driver
+from ..producers import EXHAUSTED, PID, at, fence, fenced, producer
 
 
 def test_043_without_a_name_every_call_gives_another_id_of_epoch_0() -> None:
     driver = Driver()
     assert [driver.init(None) for _ in range(3)] == [producer(pid, 0, None) for pid in (1000, 1002, 1004)]
-    assert driver.init(None, pair=(1000, 0), nonce="n", timeout_ms=0) == producer(1006, 0, None)
+    assert driver.init(None, pair=(1000, 0), nonce="n") == producer(1006, 0, None)
 
 
 def test_044_an_empty_name_is_refused() -> None:
     assert isinstance(Driver().init(""), InvalidRequest)
 
 
-@pytest.mark.parametrize("timeout_ms", [-1, 0, TIMEOUT_MS_MAX + 1])
-def test_a_timeout_out_of_range_is_refused(timeout_ms: int) -> None:
-    assert Driver().init("w", timeout_ms=timeout_ms) == InvalidTransactionTimeout(max=900_000)
-
-
-@pytest.mark.parametrize("timeout_ms", [1, TIMEOUT_MS_MAX])
-def test_the_timeout_is_kept_with_the_name(timeout_ms: int) -> None:
-    driver = Driver()
-    driver.init("w", timeout_ms=timeout_ms)
-    assert row_of(driver).timeout_ms == timeout_ms
-
-
 def test_045_a_new_name_has_epoch_0_and_names_have_odd_ids() -> None:
     driver = Driver()
     assert driver.init("w") == producer(1001, 0)
     assert driver.init("v") == producer(1003, 0, "v")
-    assert driver.machine.producer("v") == driver.machine.producer_by_pid(1003) == producer(1003, 0, "v")
-    assert driver.machine.producer("u") is None
-    assert driver.machine.producer_by_pid(1000) is None
+    assert driver.machine.registry.find("v") == driver.machine.registry.find(1003) == producer(1003, 0, "v")
+    assert driver.machine.registry.find("u") is None
+    assert driver.machine.registry.find(1000) is None
 
 
 def test_046_an_unknown_name_with_a_pair_gets_a_fresh_id() -> None:
@@ -171,7 +154,7 @@ def test_nonces_are_remembered_up_to_a_bound() -> None:
 
 
 def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "NAMES_MAX", 1)
+    monkeypatch.setattr(producers, "NAMES_MAX", 1)
     driver = Driver()
     driver.init("w")
     assert driver.init("v") == ThrottlingQuotaExceeded(retry_after_ms=1000)

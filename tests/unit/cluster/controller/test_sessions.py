@@ -2,17 +2,12 @@
 
 import pytest
 
-from stockade.cluster import sessions
-from stockade.cluster.commands import Freed, RenewSession, Result, SessionState, Tick
-from stockade.cluster.sessions import EXPIRED_MEMORY_MS, TTL_MS_MAX, TTL_MS_MIN
-from stockade.partition.errors import (
-    SessionExpired,
-    StockadeError,
-    ThrottlingQuotaExceeded,
-    UnknownSession,
-)
+from stockade.cluster.controller import sessions
+from stockade.cluster.controller.commands import Freed, RenewSession, Result, SessionState, Tick
+from stockade.cluster.controller.sessions import EXPIRED_MEMORY_MS, TTL_MS_MAX, TTL_MS_MIN
+from stockade.partition.errors import SessionExpired, StockadeError, ThrottlingQuotaExceeded, UnknownSession
 
-from .driver import TTL_MS, Driver
+from ..driver import TTL_MS, Driver
 
 
 def renew(driver: Driver, session: str) -> Result | StockadeError:
@@ -39,10 +34,10 @@ def test_a_session_lives_up_to_its_deadline_and_no_longer() -> None:
     driver = Driver()
     driver.open("s")
     driver.tick(TTL_MS - 1)
-    assert driver.machine.session("s").deadline_ms == TTL_MS
+    assert driver.machine.sessions.find("s").state().deadline_ms == TTL_MS
     driver.tick(TTL_MS)
     with pytest.raises(SessionExpired):
-        driver.machine.session("s")
+        driver.machine.sessions.find("s").state()
 
 
 def test_092_a_renewal_before_the_expiry_wins_and_one_after_it_revives_nothing() -> None:
@@ -51,7 +46,7 @@ def test_092_a_renewal_before_the_expiry_wins_and_one_after_it_revives_nothing()
     driver.now_ms = TTL_MS - 1
     assert renew(driver, "s") == SessionState("s", "c-s", TTL_MS, 2 * TTL_MS - 1)
     driver.tick(2 * TTL_MS - 2)
-    driver.machine.session("s")
+    driver.machine.sessions.find("s").state()
     driver.now_ms = 2 * TTL_MS - 1
     assert renew(driver, "s") == SessionExpired(), "the command itself brings the time that ends the session"
     assert renew(driver, "s") == SessionExpired()
@@ -81,10 +76,10 @@ def test_093_a_time_without_a_leader_costs_no_holder_its_grant() -> None:
     grant = driver.granted("s")
     driver.term = 2
     driver.tick(60_000)  # the clock of a leader that counted on while nobody could renew
-    assert driver.machine.session("s").deadline_ms == 60_000 + TTL_MS
-    assert driver.machine.grant(grant.grant_id) is not None
+    assert driver.machine.sessions.find("s").state().deadline_ms == 60_000 + TTL_MS
+    assert driver.grant(grant.grant_id) is not None
     driver.tick(60_000 + TTL_MS)
-    assert driver.machine.grant(grant.grant_id) is None, "the second command of the term re-arms nothing"
+    assert driver.grant(grant.grant_id) is None, "the second command of the term re-arms nothing"
 
 
 def test_the_first_command_of_a_term_rearms_whatever_it_is() -> None:
@@ -93,7 +88,11 @@ def test_the_first_command_of_a_term_rearms_whatever_it_is() -> None:
     driver.open("r", ttl_ms=TTL_MS_MIN)
     driver.term, driver.now_ms = 5, TTL_MS
     driver.open("q")
-    assert [driver.machine.session(s).deadline_ms for s in "srq"] == [2 * TTL_MS, TTL_MS + TTL_MS_MIN, 2 * TTL_MS]
+    assert [driver.machine.sessions.find(s).state().deadline_ms for s in "srq"] == [
+        2 * TTL_MS,
+        TTL_MS + TTL_MS_MIN,
+        2 * TTL_MS,
+    ]
 
 
 def test_057_a_command_stamped_earlier_than_the_clock_is_accepted_and_turns_nothing_back() -> None:
@@ -107,13 +106,13 @@ def test_057_a_command_stamped_earlier_than_the_clock_is_accepted_and_turns_noth
 def test_due_sessions_expire_in_the_order_of_deadline_and_id(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver()
     order: list[str] = []
-    end_session = driver.machine.ownership.end_session
+    end_session = driver.machine.slots.end_session
 
     def ended(session: str, ends: str) -> None:
         order.append(session)
         end_session(session, ends)
 
-    monkeypatch.setattr(driver.machine.ownership, "end_session", ended)
+    monkeypatch.setattr(driver.machine.slots, "end_session", ended)
     for session, ttl_ms in (("d", 3_000), ("c", 2_000), ("b", 2_000), ("a", 4_000), ("e", 1_500)):
         driver.open(session, ttl_ms)
     driver.tick(1_000)

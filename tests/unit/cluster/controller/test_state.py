@@ -3,16 +3,19 @@
 import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stockade.cluster.controller import ControllerMachine
-from stockade.cluster.invariants import check
-from stockade.cluster.state import decode, encode
-from stockade.partition.image import FileExtent, ImageDamaged
+from stockade.cluster.controller.commands import CreateTopic, InitProducer, decode_command
+from stockade.cluster.controller.invariants import check
+from stockade.cluster.controller.machine import ControllerMachine
+from stockade.cluster.controller.state import decode, encode
+from stockade.partition.api.topics import TopicConfig
+from stockade.partition.log.image import FileExtent, ImageDamaged
 
-from .lives import random_life
+from ..lives import random_life
 
 NOWHERE = Path("unused")
 
@@ -68,6 +71,29 @@ def test_a_state_with_a_good_crc_that_is_no_state_is_refused() -> None:
     header = encode(decode(ControllerMachine().capture().state))[:8]
     with pytest.raises(ImageDamaged):
         ControllerMachine().inspect(NOWHERE, header + zlib.crc32(b"\x90").to_bytes(4, "little") + b"\x90", ())
+
+
+def test_a_checkpoint_and_commands_with_the_retired_durability_and_timeout_ms_still_load() -> None:
+    machine, loaded = random_life(7).machine, ControllerMachine()
+    data = machine.capture().state
+    state = msgspec.msgpack.decode(data[12:])
+    assert state["catalog"]
+    for topic in state["catalog"]:
+        for config in (topic["config"], (topic["created"] or {}).get("config", {})):
+            config["durability"] = "replicated"
+    assert state["registry"]["rows"]
+    for row in state["registry"]["rows"]:
+        row["timeout_ms"] = 60_000
+    body = msgspec.msgpack.encode(state)
+    loaded.restore(NOWHERE, data[:8] + zlib.crc32(body).to_bytes(4, "little") + body, ())
+    assert loaded.capture().state == data
+
+    create = CreateTopic(now_ms=0, name="t", partitions=1, replication_factor=1, config=TopicConfig(), nodes=[])
+    old = msgspec.to_builtins(create)
+    old["config"]["durability"] = "replicated"
+    assert decode_command(msgspec.msgpack.encode(old)) == create
+    init = InitProducer(now_ms=0, name="w", pair=(1001, 4), nonce="n")
+    assert decode_command(msgspec.msgpack.encode(msgspec.to_builtins(init) | {"timeout_ms": 60_000})) == init
 
 
 def test_files_are_refused_because_the_controller_has_none() -> None:

@@ -1,12 +1,17 @@
 """Topics that grow or change, and fences on purpose (SEMANTICS 7.4)."""
 
-from stockade.cluster.catalog import group_id
-from stockade.cluster.commands import GrantState, TicketState
-from stockade.cluster.refs import FenceRef
-from stockade.cluster.topic_commands import FencedPartition, TopicChanged, TopicFenced
+from stockade.cluster.controller.commands import (
+    FencedPartition,
+    FenceRef,
+    GrantState,
+    TicketState,
+    TopicChanged,
+    TopicFenced,
+)
+from stockade.cluster.controller.topology.catalog import group_id
 from stockade.partition.errors import InconsistentTopicId, InvalidRequest, ProducerFenced, UnknownTopicOrPartition
 
-from .driver import house
+from ..driver import house
 
 
 def test_a_grant_of_all_partitions_grows_and_an_ordinary_one_does_not() -> None:
@@ -14,13 +19,13 @@ def test_a_grant_of_all_partitions_grows_and_an_ordinary_one_does_not() -> None:
     grant = driver.granted("a", None)
     driver.settle()
     driver.change(partitions=3)
-    grown = driver.machine.grant(grant.grant_id)
+    grown = driver.grant(grant.grant_id)
     assert grown is not None
     assert (grown.partitions, grown.epochs, grown.pending) == ([0, 1, 2], [1, 1, 1], [1, 2])
     driver.settle()
     assert driver.may_write(grown, 2)
     assert not driver.may_write(None, 2)
-    assert driver.acquire("a", None) == driver.machine.grant(grant.grant_id), "the same again is the same grant"
+    assert driver.acquire("a", None) == driver.grant(grant.grant_id), "the same again is the same grant"
 
 
 def test_seats_on_all_partitions_grow() -> None:
@@ -29,11 +34,11 @@ def test_seats_on_all_partitions_grow() -> None:
     listed = driver.granted("b", [0], "Shared")
     driver.change(partitions=2)
     driver.settle()
-    grown = driver.machine.grant(seat.grant_id)
+    grown = driver.grant(seat.grant_id)
     assert grown is not None
     assert driver.may_write(grown, 1)
-    assert driver.machine.grant(listed.grant_id) is not None
-    assert driver.machine.ownership.grants.of_session("b")[0].partitions == [0]
+    assert driver.grant(listed.grant_id) is not None
+    assert driver.machine.slots.grants.of_session("b")[0].partitions == [0]
 
 
 def test_a_ticket_for_all_partitions_grows() -> None:
@@ -58,7 +63,7 @@ def test_a_new_partition_is_free_when_nobody_has_all() -> None:
 
 def test_a_change_says_what_shall_be() -> None:
     driver = house(partitions=2)
-    topic = driver.machine.topics()[0]
+    topic = driver.machine.catalog.topics()[0]
     same = driver.change(partitions=2, seal=False, require_fence=False)
     assert same == TopicChanged(topic.topic_id, topic.topic_id), "nothing changed, so nobody has to be told"
     changed = driver.change(require_fence=True, seal=True)
@@ -75,7 +80,16 @@ def test_a_change_that_is_refused_changes_nothing() -> None:
     assert isinstance(driver.change(no_such_field=1), InvalidRequest)
     assert isinstance(driver.change(max_producers="many"), InvalidRequest)
     assert isinstance(driver.change("no"), UnknownTopicOrPartition)
-    assert not driver.machine.topics()[0].config.require_fence
+    assert not driver.machine.catalog.topics()[0].config.require_fence
+
+
+def test_a_change_in_an_old_log_to_the_retired_durability_changes_nothing_else_and_is_not_refused() -> None:
+    driver = house(partitions=2)
+    topic = driver.machine.catalog.topics()[0]
+    changed = driver.change(durability="replicated")
+    assert changed == TopicChanged(topic.topic_id, topic.topic_id)
+    grown = driver.change(partitions=3, durability="replicated")
+    assert (isinstance(grown, TopicChanged), len(topic.placements)) == (True, 3)
 
 
 def test_a_fence_on_purpose_evicts_whole_grants_and_seats_nobody() -> None:
@@ -83,7 +97,7 @@ def test_a_fence_on_purpose_evicts_whole_grants_and_seats_nobody() -> None:
     victim = driver.granted("a", [0, 1])
     seat = driver.granted("b", [2], "Shared")
     driver.settle()
-    topic = driver.machine.topics()[0]
+    topic = driver.machine.catalog.topics()[0]
     answer = driver.fence([1, 2], reason="drill")
     assert isinstance(answer, TopicFenced)
     order = answer.partitions[0].order
@@ -160,7 +174,7 @@ def test_tickets_of_other_topics_are_left_alone() -> None:
     answer = driver.acquire("c", [0], "WaitForExclusive", topic="u")
     assert isinstance(answer, TicketState)
     driver.close("a")
-    assert driver.machine.is_waiting(answer.ticket_id)
+    assert driver.machine.slots.queue.by_id.get(answer.ticket_id) is not None
 
 
 def test_a_change_of_another_incarnation_is_refused() -> None:

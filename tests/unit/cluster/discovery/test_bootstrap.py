@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cluster.founding import Adopt, Found, Founding, WaitFor, decide
-from stockade.cluster.messages import Standing
+from stockade.cluster.discovery.bootstrap import AwaitMembers, Bootstrap, BootstrapNow, JoinBootstrapped, decide
+from stockade.cluster.rpc import Standing
 
 THREE = ["n1", "n2", "n3"]
 
@@ -17,21 +17,23 @@ def new(incarnation: int) -> Standing:
 
 
 def test_the_first_controller_founds_once_every_other_one_said_that_it_is_new() -> None:
-    assert decide("n1", 1, THREE, {"n2": new(2)}) == WaitFor(("n3",))
-    assert decide("n1", 1, THREE, {"n2": new(2), "n3": Standing("busy", 3)}) == WaitFor(("n3",))
-    assert decide("n1", 1, THREE, {"n2": new(2), "n3": new(3)}) == Found({"n1": 1, "n2": 2, "n3": 3})
-    assert decide("n1", 1, ["n1"], {}) == Found({"n1": 1})
+    assert decide("n1", 1, THREE, {"n2": new(2)}) == AwaitMembers(("n3",))
+    assert decide("n1", 1, THREE, {"n2": new(2), "n3": Standing("busy", 3)}) == AwaitMembers(("n3",))
+    assert decide("n1", 1, THREE, {"n2": new(2), "n3": new(3)}) == BootstrapNow({"n1": 1, "n2": 2, "n3": 3})
+    assert decide("n1", 1, ["n1"], {}) == BootstrapNow({"n1": 1})
 
 
 def test_the_others_wait_for_the_first_one_even_when_all_are_new() -> None:
-    assert decide("n2", 2, THREE, {"n1": new(1), "n3": new(3)}) == WaitFor(("n1",))
+    assert decide("n2", 2, THREE, {"n1": new(1), "n3": new(3)}) == AwaitMembers(("n1",))
 
 
 def test_whoever_finds_a_founded_cluster_takes_it_over() -> None:
     known = {"n1": 8, "n2": 2, "n3": 3}
     for node_id in THREE:
-        assert decide(node_id, 1, THREE, {"n2": new(2), "n3": Standing("founded", 3, known)}) == Adopt(known)
-    assert decide("n1", 1, THREE, {"n9": Standing("founded", 9)}) == Adopt({}), "it joined: so there is a cluster"
+        assert decide(node_id, 1, THREE, {"n2": new(2), "n3": Standing("founded", 3, known)}) == JoinBootstrapped(known)
+    assert decide("n1", 1, THREE, {"n9": Standing("founded", 9)}) == JoinBootstrapped({}), (
+        "it joined: so there is a cluster"
+    )
 
 
 class Node:
@@ -75,7 +77,7 @@ def test_two_clusters_never_come_of_one_whatever_disks_are_lost(seed: int) -> No
                 node.heard[other] = nodes[other].standing()
             case 3 | 4 if node.kept is None and node.keeping is None:
                 decision = decide(node_id, node.incarnation, THREE, node.heard)
-                if isinstance(decision, Found | Adopt):
+                if isinstance(decision, BootstrapNow | JoinBootstrapped):
                     node.keeping = decision.founders
             case 5 | 6 if node.keeping is not None:
                 node.kept, node.keeping = node.keeping, None
@@ -92,14 +94,11 @@ def lost_majority(nodes: dict[str, Node], founders: dict[str, int]) -> bool:
     return 2 * sum(node.incarnation != founders[node_id] for node_id, node in nodes.items()) > len(nodes)
 
 
-def kept(path: Path, node_id: str, incarnation: int, answers: dict[str, Standing | None]) -> Founding:
+def kept(path: Path, node_id: str, incarnation: int, answers: dict[str, Standing | None]) -> Bootstrap:
     async def ask(other: str) -> Standing | None:
         return answers[other]
 
-    founding = Founding(node_id, path, ask)
-    assert founding.standing().state == "busy", "nobody may take it for new before it has looked"
-    founding.recall(incarnation, is_member=False)
-    return founding
+    return Bootstrap(node_id, incarnation, path, ask, is_member=False)
 
 
 def test_founders_are_kept_and_a_lost_disk_is_no_founder(tmp_path: Path) -> None:
@@ -139,9 +138,21 @@ def test_a_member_of_a_cluster_never_founds_one(tmp_path: Path) -> None:
         raise AssertionError(other)
 
     async def scenario() -> None:
-        founding = Founding("n1", tmp_path / "founders.json", ask)
-        founding.recall(5, is_member=True)
+        founding = Bootstrap("n1", 5, tmp_path / "founders.json", ask, is_member=True)
         assert founding.standing() == Standing("founded", 5)
         assert await founding.settle(["n1"], ["n1"]) == {}
 
     asyncio.run(scenario())
+
+
+def test_each_round_asks_all_nodes_again_also_those_that_have_answered(tmp_path: Path) -> None:
+    rounds: list[str] = []
+
+    async def ask(node_id: str) -> Standing | None:
+        rounds.append(node_id)
+        return Standing("new", int(node_id[1])) if node_id == "n2" or len(rounds) > 2 else None
+
+    bootstrap = Bootstrap("n1", 1, tmp_path / "founders.json", ask, is_member=False)
+    founders = asyncio.run(asyncio.wait_for(bootstrap.settle(THREE, THREE), 10))
+    assert founders == {"n1": 1, "n2": 2, "n3": 3}
+    assert rounds == ["n2", "n3", "n2", "n3"]

@@ -6,12 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stockade.cluster.book import FILE, Book, BookDamaged, is_member
-from stockade.cluster.config import NodeConfig
-from stockade.cluster.messages import Catalog
-from stockade.cluster.moves import Move
-from stockade.cluster.nodes import NodeEntry
-from stockade.cluster.sections import Member
+from stockade.cluster.config import Member, NodeConfig
+from stockade.cluster.controller.topology.moves import Move
+from stockade.cluster.controller.topology.nodes import NodeEntry
+from stockade.cluster.discovery.cluster_view import FILE, ClusterView, ClusterViewDamaged, is_member
+from stockade.cluster.rpc import Catalog
 
 MEMBERS = [Member(f"n{number}", f"http://h{number}:1", f"h{number}:2") for number in (1, 2, 3)]
 
@@ -25,25 +24,25 @@ def entry(node_id: str, host: str) -> NodeEntry:
     return NodeEntry(node_id, f"http://{host}:1", f"{host}:2", None, 7)
 
 
-def told(book: Book, index: int, *nodes: NodeEntry, removed: list[str] | None = None) -> None:
+def told(book: ClusterView, index: int, *nodes: NodeEntry, removed: list[str] | None = None) -> None:
     moves = [Move(1, index, ["n1"])]
     asyncio.run(book.follow(Catalog(index, [], None, 0, list(nodes), removed or [], ["n1", "n4"], moves)))
 
 
 def test_until_the_controller_tells_the_configuration_counts(tmp_path: Path) -> None:
-    book = Book(config(tmp_path))
+    book = ClusterView(config(tmp_path))
     assert [member.node_id for member in book.members()] == ["n1", "n2", "n3"]
     assert (book.controllers, book.is_controller, book.index) == (["n1", "n2", "n3"], True, 0)
     assert book.raft_peers() == {"n2": ("h2", 2), "n3": ("h3", 2)}
-    assert book.url_of("n2") == "http://h2:1"
-    assert (book.url_of("n9"), book.url_of(None)) == (None, None)
+    assert book.urls.get("n2") == "http://h2:1"
+    assert (book.urls.get("n9"), book.urls.get(None)) == (None, None)
     assert not is_member(tmp_path)
 
 
 def test_what_was_told_is_known_after_a_restart(tmp_path: Path) -> None:
-    told(Book(config(tmp_path)), 9, entry("n1", "h1"), entry("n4", "h4"), removed=["n2"])
+    told(ClusterView(config(tmp_path)), 9, entry("n1", "h1"), entry("n4", "h4"), removed=["n2"])
     assert is_member(tmp_path)
-    book = Book(config(tmp_path))
+    book = ClusterView(config(tmp_path))
     assert [member.node_id for member in book.members()] == ["n1", "n3", "n4"], "n3 is configured and may come yet"
     assert (book.index, book.controllers) == (9, ["n1", "n4"])
     assert book.raft_peers() == {"n3": ("h3", 2), "n4": ("h4", 2)}
@@ -51,33 +50,33 @@ def test_what_was_told_is_known_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_an_older_catalog_is_passed_over(tmp_path: Path) -> None:
-    book = Book(config(tmp_path))
+    book = ClusterView(config(tmp_path))
     told(book, 9, entry("n4", "h4"))
     told(book, 8, entry("n5", "h5"))
     assert (book.index, book.find("n5")) == (9, None)
 
 
 def test_the_configured_way_to_a_node_counts_more_than_the_one_it_tells(tmp_path: Path) -> None:
-    book = Book(config(tmp_path))
+    book = ClusterView(config(tmp_path))
     told(book, 9, entry("n2", "elsewhere"))
     assert book.raft_peers()["n2"] == ("h2", 2)
-    assert book.url_of("n2") == "http://elsewhere:1"
+    assert book.urls.get("n2") == "http://elsewhere:1"
 
 
 def test_a_removed_node_knows_it(tmp_path: Path) -> None:
-    book = Book(config(tmp_path))
+    book = ClusterView(config(tmp_path))
     assert not book.is_removed
     told(book, 9, entry("n2", "h2"), removed=["n1"])
     assert book.is_removed
-    assert not Book(config(tmp_path, node_id="n2")).is_removed
+    assert not ClusterView(config(tmp_path, node_id="n2")).is_removed
 
 
 def test_a_node_that_joins_founds_nothing_and_asks_whoever_it_was_told_of(tmp_path: Path) -> None:
-    book = Book(config(tmp_path, node_id="n3", join=["http://h1:1"]))
+    book = ClusterView(config(tmp_path, node_id="n3", join=["http://h1:1"]))
     assert (book.controllers, book.is_controller) == (["n1", "n2"], False)
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"{")
-    with pytest.raises(BookDamaged, match=FILE):
-        Book(config(tmp_path))
+    with pytest.raises(ClusterViewDamaged, match=FILE):
+        ClusterView(config(tmp_path))

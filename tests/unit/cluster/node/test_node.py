@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.catalog import CONTROLLER_GROUP, group_id
-from stockade.cluster.config import NodeConfig
-from stockade.cluster.model import Conditions, GrantInfo, TicketInfo, TopicConfig
-from stockade.cluster.node import Node
-from stockade.cluster.node_service import NodeService
-from stockade.cluster.sections import Member
+from stockade.cluster.config import Member, NodeConfig
+from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
+from stockade.cluster.model import Conditions
+from stockade.cluster.node.node import Node
+from stockade.cluster.node.node_service import NodeService
+from stockade.partition.api.ownership import Grant, Ticket
+from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
     LeaderNotAvailable,
@@ -24,9 +25,9 @@ from stockade.partition.errors import (
     StockadeError,
     UnknownTopicOrPartition,
 )
-from stockade.partition.records import Batch, batch_from_columns
+from stockade.partition.records.batch import Batch, batch_from_columns
 
-from .fakes import FakeGroup, FakeHost, fake
+from ..fakes import FakeGroup, FakeHost, fake
 
 Scenario = Callable[[NodeService, FakeHost], Awaitable[None]]
 
@@ -34,18 +35,17 @@ Scenario = Callable[[NodeService, FakeHost], Awaitable[None]]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario) -> None:
     """One node over a host in memory, with a topic ``t`` of two partitions."""
     host = FakeHost(tmp_path)
-    monkeypatch.setattr("stockade.cluster.node.RaftHost", lambda *_, **__: host)
+    monkeypatch.setattr("stockade.cluster.node.node.RaftHost", lambda *_, **__: host)
     members = [Member("n1", "http://127.0.0.1:1", "127.0.0.1:2")]
     config = NodeConfig("n1", "c", str(tmp_path), "127.0.0.1:1", "127.0.0.1:2", members)
 
     async def scene() -> None:
         failures: list[BaseException] = []
-        node = Node(config, failures.append)
-        await node.start()
+        node = await Node.start(config, failures.append)
         try:
             while node.service.ready() is not None:  # noqa: ASYNC110 (nothing else tells)
                 await asyncio.sleep(0.005)
-            await node.service.create_topic("t", 2, None, TopicConfig())
+            await node.service.at_controller().topics.create_topic("t", 2, None, TopicConfig())
             await scenario(node.service, host)
         finally:
             await node.stop()
@@ -63,10 +63,12 @@ async def append(service: NodeService, *values: bytes, partition: int = 0, **mor
     return await replica.append(batch(*values), Conditions(**more))
 
 
-async def grant(service: NodeService, mode: Any = "Exclusive", partitions: Any = (0, 1)) -> tuple[GrantInfo, Token]:
-    session = (await service.open_session("client", 10_000)).session
-    answer = await service.acquire("t", session, partitions, mode, "w", resume_epoch=None, topic_id=None)
-    assert isinstance(answer, GrantInfo), answer
+async def grant(service: NodeService, mode: Any = "Exclusive", partitions: Any = (0, 1)) -> tuple[Grant, Token]:
+    session = (await service.at_controller().sessions.open_session("client", 10_000)).session
+    answer = await service.at_controller().sessions.acquire(
+        "t", session, partitions, mode, "w", resume_epoch=None, topic_id=None
+    )
+    assert isinstance(answer, Grant), answer
     assert answer.epoch is not None
     return answer, Token(answer.grant, answer.epoch, session)
 
@@ -102,12 +104,12 @@ def test_release_and_close_answer_when_the_slots_are_cleared(tmp_path: Path, mon
         held, token = await grant(service)
         with pytest.raises(ProducerBusy):
             await append(service, b"x")
-        await service.release(held.grant, token.session)
+        await service.at_controller().sessions.release(held.grant, token.session)
         with pytest.raises(ProducerFenced):
             await append(service, b"late", token=token)
         await append(service, b"free")
         _, token = await grant(service)
-        await service.close_session(token.session)
+        await service.at_controller().sessions.close_session(token.session)
         await append(service, b"free again", partition=1)
 
     run(tmp_path, monkeypatch, scenario)
@@ -131,16 +133,18 @@ def test_an_acquire_that_cannot_be_installed_is_answered_with_a_ticket(
     async def scenario(service: NodeService, host: FakeHost) -> None:
         group = await group_of(service, 1)
         group.leading = False
-        session = (await service.open_session("client", 60_000)).session
-        answer = await service.acquire("t", session, None, "Exclusive", "w", resume_epoch=None, topic_id=None)
-        assert isinstance(answer, TicketInfo)
+        session = (await service.at_controller().sessions.open_session("client", 60_000)).session
+        answer = await service.at_controller().sessions.acquire(
+            "t", session, None, "Exclusive", "w", resume_epoch=None, topic_id=None
+        )
+        assert isinstance(answer, Ticket)
         assert (answer.state, answer.grant) == ("installing", None)
         group.leading = True
-        later = await service.get_ticket(answer.ticket, session, 10_000)
+        later = await service.at_controller().sessions.get_ticket(answer.ticket, session, 10_000)
         assert later.state == "granted"
         assert later.grant is not None
 
-    monkeypatch.setattr("stockade.cluster.exclusive.INSTALLING_MAX_S", 0.05)
+    monkeypatch.setattr("stockade.cluster.leader.session_service.INSTALLING_MAX_S", 0.05)
     run(tmp_path, monkeypatch, scenario)
 
 
@@ -148,7 +152,7 @@ def test_a_lost_proposal_is_an_unknown_outcome_and_its_retry_stores_nothing_twic
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
-        pair = await service.init_producer("p", None, 60_000, None)
+        pair = await service.at_controller().producers.init_producer("p", None, None)
         stamp = Stamp(pair.producer_id, pair.producer_epoch, 0)
         await append(service, b"0", stamp=stamp)
         (await group_of(service)).lose = [True]
@@ -167,10 +171,10 @@ def test_a_new_instance_of_a_name_fences_the_old_one_on_every_partition(
     """SEMANTICS 11, 59: also where the new one never wrote."""
 
     async def scenario(service: NodeService, host: FakeHost) -> None:
-        old = await service.init_producer("p", None, 60_000, None)
+        old = await service.at_controller().producers.init_producer("p", None, None)
         for partition in (0, 1):
             await append(service, b"0", partition=partition, stamp=Stamp(old.producer_id, old.producer_epoch, 0))
-        await service.init_producer("p", None, 60_000, None)
+        await service.at_controller().producers.init_producer("p", None, None)
         for partition in (0, 1):
             with pytest.raises(StockadeError, match="INVALID_PRODUCER_EPOCH"):
                 await append(service, b"1", partition=partition, stamp=Stamp(old.producer_id, old.producer_epoch, 1))
@@ -182,7 +186,7 @@ def test_an_append_is_not_called_unknown_when_only_the_enrolment_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
-        pair = await service.init_producer("p", None, 60_000, None)
+        pair = await service.at_controller().producers.init_producer("p", None, None)
         fake(host.groups[0]).lose = [False]
         with pytest.raises(LeaderNotAvailable):
             await append(service, b"0", stamp=Stamp(pair.producer_id, 0, 0))
@@ -203,7 +207,7 @@ def test_who_does_not_lead_says_so_and_proposes_nothing(tmp_path: Path, monkeypa
         assert (await replica.read(0, max_bytes=1, min_bytes=1, max_wait_ms=0, local=True)).stale
         fake(host.groups[0]).leading = False
         with pytest.raises(NotLeaderOrFollower):
-            await service.list_topics()
+            await service.at_controller().topics.list_topics()
 
     run(tmp_path, monkeypatch, scenario)
 
@@ -229,12 +233,12 @@ def test_a_deleted_topic_is_gone_with_its_files_and_its_grants(tmp_path: Path, m
         await append(service, b"x")
         _, token = await grant(service)
         assert files(tmp_path)
-        await service.delete_topic("t", None)
+        await service.at_controller().topics.delete_topic("t", None)
         assert not files(tmp_path)
         assert list(host.groups) == [0]
         with pytest.raises(UnknownTopicOrPartition):
             await service.partition("t", 0, None)
-        await service.create_topic("t", 1, None, TopicConfig())
+        await service.at_controller().topics.create_topic("t", 1, None, TopicConfig())
         with pytest.raises(StockadeError, match="INCONSISTENT_TOPIC_ID"):
             await append(service, b"zombie of a deleted topic", token=token)
 
@@ -247,13 +251,15 @@ def test_who_waits_on_a_partition_learns_at_once_that_its_topic_was_deleted(
     async def scenario(service: NodeService, host: FakeHost) -> None:
         await append(service, b"x")
         read = (await service.partition("t", 0, None)).read
-        holder = (await service.open_session("client", 60_000)).session
+        holder = (await service.at_controller().sessions.open_session("client", 60_000)).session
         (await group_of(service, 1)).leading = False
-        acquiring = service.acquire("t", holder, None, "Exclusive", "w", resume_epoch=None, topic_id=None)
+        acquiring = service.at_controller().sessions.acquire(
+            "t", holder, None, "Exclusive", "w", resume_epoch=None, topic_id=None
+        )
         reads = [read(0, max_bytes=999, min_bytes=999, max_wait_ms=60_000, local=local) for local in (True, False)]
         waiting = [asyncio.ensure_future(work) for work in (acquiring, *reads)]
         await asyncio.sleep(0)
-        await service.delete_topic("t", None)
+        await service.at_controller().topics.delete_topic("t", None)
         for task in waiting:
             with pytest.raises(UnknownTopicOrPartition):
                 await task
@@ -263,9 +269,9 @@ def test_who_waits_on_a_partition_learns_at_once_that_its_topic_was_deleted(
 
 def test_a_create_overtaken_by_a_delete_is_an_unknown_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
-        creating = asyncio.create_task(service.create_topic("u", 1, None, TopicConfig()))
+        creating = asyncio.create_task(service.at_controller().topics.create_topic("u", 1, None, TopicConfig()))
         await asyncio.sleep(0)
-        await service.delete_topic("u", None)
+        await service.at_controller().topics.delete_topic("u", None)
         with pytest.raises(RequestTimedOut):
             await creating
 
@@ -278,10 +284,10 @@ def test_what_replicas_had_promised_is_forgotten_with_their_topic_and_no_sooner(
     async def scenario(service: NodeService, host: FakeHost) -> None:
         moved_away = (await group_of(service, 0)).group_id
         not_told_of_yet = 1 << 60
-        deleted, _ = await service.create_topic("u", 2, None, TopicConfig())
+        deleted, _ = await service.at_controller().topics.create_topic("u", 2, None, TopicConfig())
         for kept in (CONTROLLER_GROUP, moved_away, not_told_of_yet):
             host.departed.add(kept)
-        await service.delete_topic("u", None)
+        await service.at_controller().topics.delete_topic("u", None)
         gone = {group_id(deleted.topic_id, partition) for partition in range(2)}
 
         def forgotten() -> bool | None:
@@ -298,16 +304,18 @@ def test_a_partition_that_cannot_be_reached_does_not_keep_the_others_waiting(
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         (await group_of(service, 0)).leading = False
-        session = (await service.open_session("stuck", 60_000)).session
-        stuck = await service.acquire("t", session, [0], "Exclusive", "w", resume_epoch=None, topic_id=None)
-        assert isinstance(stuck, TicketInfo)
-        monkeypatch.setattr("stockade.cluster.exclusive.INSTALLING_MAX_S", 5.0)
+        session = (await service.at_controller().sessions.open_session("stuck", 60_000)).session
+        stuck = await service.at_controller().sessions.acquire(
+            "t", session, [0], "Exclusive", "w", resume_epoch=None, topic_id=None
+        )
+        assert isinstance(stuck, Ticket)
+        monkeypatch.setattr("stockade.cluster.leader.session_service.INSTALLING_MAX_S", 5.0)
         _, token = await grant(service, partitions=[1])
         await append(service, b"x", partition=1, token=token)
 
-    monkeypatch.setattr("stockade.cluster.exclusive.INSTALLING_MAX_S", 0.05)
-    monkeypatch.setattr("stockade.cluster.reconciler.PARTITIONS_AT_ONCE_MAX", 1)
-    monkeypatch.setattr("stockade.cluster.reconciler.STEP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("stockade.cluster.leader.session_service.INSTALLING_MAX_S", 0.05)
+    monkeypatch.setattr("stockade.cluster.leader.reconciler.PARTITIONS_AT_ONCE_MAX", 1)
+    monkeypatch.setattr("stockade.cluster.leader.reconciler.STEP_TIMEOUT_S", 0.2)
     run(tmp_path, monkeypatch, scenario)
 
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.listing import ListedGroup
-from stockade.cluster.model import Claim, Evicted, GrantInfo, OwnResult, ResourceInfo, TicketInfo
-from stockade.cluster.node_service import NodeService
-from stockade.cluster.router import Router
+from stockade.cluster.groups import Router
+from stockade.cluster.model import Claim
+from stockade.cluster.node.node_service import NodeService
+from stockade.partition.api.ownership import Evicted, Grant, ListedGroup, OwnResult, Resource, Ticket
 from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
     LeaderNotAvailable,
     NotFound,
     NotLeaderOrFollower,
+    ProducerBusy,
     ProducerFenced,
     RequestTimedOut,
     SessionExpired,
@@ -23,20 +24,20 @@ from stockade.partition.errors import (
     UnknownSession,
 )
 
-from .fakes import FakeHost, fake
+from ..fakes import FakeHost, fake
 from .test_node import append, run
 
 
 async def acquire(service: NodeService, session: str, mode: Any, partitions: Any = (0,), **more: Any) -> Any:
     options = {"resume_epoch": None, "topic_id": None} | more
-    return await service.acquire("t", session, partitions, mode, "w", **options)
+    return await service.at_controller().sessions.acquire("t", session, partitions, mode, "w", **options)
 
 
 async def opened(service: NodeService, *clients: str) -> list[str]:
-    return [(await service.open_session(client, 10_000)).session for client in clients]
+    return [(await service.at_controller().sessions.open_session(client, 10_000)).session for client in clients]
 
 
-def token(grant: GrantInfo, session: str, partition: int = 0) -> Token:
+def token(grant: Grant, session: str, partition: int = 0) -> Token:
     return Token(grant.grant, grant.epochs[str(partition)], session)
 
 
@@ -47,28 +48,16 @@ def test_013_who_waits_is_told_at_once_and_granted_when_the_slot_is_free(
         a, b = await opened(service, "a", "b")
         holder = await acquire(service, a, "Exclusive")
         ticket = await acquire(service, b, "WaitForExclusive")
-        assert isinstance(ticket, TicketInfo)
+        assert isinstance(ticket, Ticket)
         assert (ticket.state, ticket.position, ticket.grant) == ("waiting", 0, None)
-        assert (await service.get_ticket(ticket.ticket, b, 20)).state == "waiting"
-        asked = asyncio.create_task(service.get_ticket(ticket.ticket, b, 10_000))
+        assert (await service.at_controller().sessions.get_ticket(ticket.ticket, b, 20)).state == "waiting"
+        asked = asyncio.create_task(service.at_controller().sessions.get_ticket(ticket.ticket, b, 10_000))
         await asyncio.sleep(0)
-        await service.release(holder.grant, a)
+        await service.at_controller().sessions.release(holder.grant, a)
         granted = await asked
         assert granted.state == "granted"
         assert granted.grant is not None
         await append(service, b"x", token=token(granted.grant, b))
-
-    run(tmp_path, monkeypatch, scenario)
-
-
-def test_an_acquire_may_be_held_while_it_is_in_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(service: NodeService, host: FakeHost) -> None:
-        a, b = await opened(service, "a", "b")
-        holder = await acquire(service, a, "Exclusive")
-        asked = asyncio.create_task(acquire(service, b, "WaitForExclusive", wait_ms=10_000))
-        await asyncio.sleep(0)
-        await service.release(holder.grant, a)
-        assert isinstance(await asked, GrantInfo)
 
     run(tmp_path, monkeypatch, scenario)
 
@@ -78,13 +67,13 @@ def test_a_ticket_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         a, b = await opened(service, "a", "b")
         await acquire(service, a, "Exclusive")
         ticket = await acquire(service, b, "WaitForExclusive")
-        asked = asyncio.create_task(service.get_ticket(ticket.ticket, b, 60_000))
+        asked = asyncio.create_task(service.at_controller().sessions.get_ticket(ticket.ticket, b, 60_000))
         await asyncio.sleep(0)
-        assert (await service.cancel_ticket(ticket.ticket, b)).state == "cancelled"
+        assert (await service.at_controller().sessions.cancel_ticket(ticket.ticket, b)).state == "cancelled"
         assert (await asked).state == "cancelled", "who waits is told"
         for gone in (ticket.ticket, "t-1-1"):
             with pytest.raises(NotFound):
-                await service.get_ticket(gone, b, 0)
+                await service.at_controller().sessions.get_ticket(gone, b, 0)
 
     run(tmp_path, monkeypatch, scenario)
 
@@ -92,12 +81,12 @@ def test_a_ticket_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_those_who_share_have_an_epoch_for_each_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         a, b = await opened(service, "a", "b")
-        await service.release((await acquire(service, a, "Exclusive", [1])).grant, a)
+        await service.at_controller().sessions.release((await acquire(service, a, "Exclusive", [1])).grant, a)
         seats = [await acquire(service, session, "Shared", None) for session in (a, b)]
         assert [(seat.epoch, seat.epochs) for seat in seats] == [(None, {"0": 0, "1": 1})] * 2
         for seat, session in zip(seats, (a, b), strict=True):
             await append(service, b"x", partition=1, token=token(seat, session, 1))
-        await service.release(seats[0].grant, a)
+        await service.at_controller().sessions.release(seats[0].grant, a)
         with pytest.raises(ProducerFenced):
             await append(service, b"x", partition=1, token=token(seats[0], a, 1))
 
@@ -108,10 +97,10 @@ def test_a_topic_that_grows_takes_the_grant_of_all_along(tmp_path: Path, monkeyp
     async def scenario(service: NodeService, host: FakeHost) -> None:
         (a,) = await opened(service, "a")
         grant = await acquire(service, a, "Exclusive", None)
-        info = await service.change_topic("t", None, partitions=3, seal=False, config={})
+        info = await service.at_controller().topics.change_topic("t", None, partitions=3, seal=False, config={})
         assert len(info.partitions) == 3
         ticket = "t" + grant.grant[1:]
-        grown = await service.get_ticket(ticket, a, 5_000)
+        grown = await service.at_controller().sessions.get_ticket(ticket, a, 5_000)
         assert grown.grant is not None
         assert grown.grant.epochs == {"0": 1, "1": 1, "2": 1}
         await append(service, b"x", partition=2, token=token(grown.grant, a, 2))
@@ -121,7 +110,9 @@ def test_a_topic_that_grows_takes_the_grant_of_all_along(tmp_path: Path, monkeyp
 
 def test_a_sealed_topic_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
-        assert (await service.change_topic("t", None, partitions=None, seal=True, config={})).sealed
+        assert (
+            await service.at_controller().topics.change_topic("t", None, partitions=None, seal=True, config={})
+        ).sealed
         with pytest.raises(TopicSealed):
             await append(service, b"x")
 
@@ -132,7 +123,7 @@ def test_a_fence_on_purpose_is_answered_when_it_is_in_force(tmp_path: Path, monk
     async def scenario(service: NodeService, host: FakeHost) -> None:
         (a,) = await opened(service, "a")
         grant = await acquire(service, a, "Exclusive")
-        assert await service.fence_topic("t", None, None, "drill") == [
+        assert await service.at_controller().resources.fence_topic("t", None, None, "drill") == [
             Evicted(0, 2, [grant.grant]),
             Evicted(1, 1, []),
         ]
@@ -149,18 +140,18 @@ def test_an_owner_is_told_when_its_partition_knows(tmp_path: Path, monkeypatch: 
     async def scenario(service: NodeService, host: FakeHost) -> None:
         a, b = await opened(service, "a", "b")
         claims = [Claim("t/0"), Claim("x")]
-        first = await service.own("g", a, claims, atomic=True, sever="session")
+        first = await service.at_controller().resources.own("g", a, claims, atomic=True, sever="session")
         assert first == [OwnResult("t/0", True, 1, 1), OwnResult("x", True, 1, 1)]
         replica = await service.partition("t", 0, None)
         await replica.commit_position("g", 0, None, 1)
-        await service.own("g", b, [Claim("t/0", 1)], atomic=True, sever="session")
+        await service.at_controller().resources.own("g", b, [Claim("t/0", 1)], atomic=True, sever="session")
         assert replica.machine.readers.judge("g", 1) is not None
         assert replica.machine.readers.judge("g", 2) is None
-        assert await service.list_resources("g") == [
-            ResourceInfo("t/0", True, "b", 2, 2),
-            ResourceInfo("x", False, None, 1, 1),
+        assert await service.at_controller().resources.list_resources("g") == [
+            Resource("t/0", True, "b", 2, 2),
+            Resource("x", False, None, 1, 1),
         ]
-        assert await service.disown("g", b, ["t/0"]) == [OwnResult("t/0", False, 2, 2)]
+        assert await service.at_controller().resources.disown("g", b, ["t/0"]) == [OwnResult("t/0", False, 2, 2)]
         assert replica.machine.readers.judge("g", 2) is not None
 
     run(tmp_path, monkeypatch, scenario)
@@ -173,13 +164,13 @@ def test_takeover_and_close_are_answered_when_the_cut_off_partition_knows_also_w
         a, b = await opened(service, "a", "b")
         replica = await service.partition("t", 0, None)
         held = await acquire(service, a, "Exclusive")
-        await service.own("g", a, [Claim("r"), Claim("t/1")], atomic=True, sever="session")
+        await service.at_controller().resources.own("g", a, [Claim("r"), Claim("t/1")], atomic=True, sever="session")
 
         async def repeated_over_a_cut(repeat: Callable[[], Awaitable[object]]) -> None:
             """It is unknown, twice, while no partition can be told; then it is done."""
             with monkeypatch.context() as cut:
                 cut.setattr(Router, "propose", unreachable)
-                cut.setattr(service._controller().control, "timeout_s", 0.2)
+                cut.setattr(service.at_controller().control, "timeout_s", 0.2)
                 for _ in range(2):
                     with pytest.raises(RequestTimedOut):
                         await repeat()
@@ -187,11 +178,74 @@ def test_takeover_and_close_are_answered_when_the_cut_off_partition_knows_also_w
             await repeat()
             assert replica.machine.slot is None
 
-        await repeated_over_a_cut(lambda: service.own("g", b, [Claim("r", 1)], atomic=True, sever="session"))
+        await repeated_over_a_cut(
+            lambda: service.at_controller().resources.own("g", b, [Claim("r", 1)], atomic=True, sever="session")
+        )
         with pytest.raises(ProducerFenced):
             await append(service, b"late", token=token(held, a))
         await acquire(service, b, "Exclusive")
-        await repeated_over_a_cut(lambda: service.close_session(b))
+        await repeated_over_a_cut(lambda: service.at_controller().sessions.close_session(b))
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_the_loser_of_two_takeovers_at_once_is_told_that_its_grant_was_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its grant evicted the owner before the other grant evicted it: "nothing was changed" would be untrue."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        sessions = service.at_controller().sessions
+        a, b, c = await opened(service, "a", "b", "c")
+        owned = await acquire(service, a, "Exclusive")
+        with monkeypatch.context() as cut:
+            cut.setattr(Router, "propose", unreachable)
+            takeover = asyncio.create_task(acquire(service, b, "ExclusiveWithFencing"))
+            while not service.at_controller().control.machine.slots.grants.of_session(b):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            later = asyncio.create_task(acquire(service, c, "ExclusiveWithFencing"))
+            with pytest.raises(ProducerFenced) as refusal:
+                await takeover
+        assert (refusal.value.fields["reason"], refusal.value.no_side_effects) == ("evicted", False)
+        assert (await later).epoch == owned.epoch + 2
+        with pytest.raises(ProducerFenced):
+            await append(service, b"x", token=token(owned, a))
+        with pytest.raises(ProducerFenced) as refusal:
+            await acquire(service, a, "Exclusive", resume_epoch=owned.epoch)
+        assert refusal.value.no_side_effects, "refused before anything was done"
+        closing = asyncio.create_task(acquire(service, b, "ExclusiveWithFencing"))
+        while not service.at_controller().control.machine.slots.grants.of_session(b):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await sessions.close_session(b)
+        with pytest.raises(UnknownSession) as gone:
+            await closing
+        assert not gone.value.no_side_effects, "the grant had evicted c"
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_refused_acquire_knows_when_the_holders_session_was_renewed_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        sessions = service.at_controller().sessions
+        holder, other = await opened(service, "a", "b")
+        await acquire(service, holder, "Exclusive")
+        control = service.at_controller().control
+        with monkeypatch.context() as later:
+            now_ms = control.now_ms()
+            later.setattr(control, "now_ms", lambda: now_ms + 4_000)
+            with pytest.raises(ProducerBusy) as before:
+                await acquire(service, other, "Exclusive")
+            await sessions.renew_session(holder)
+            with pytest.raises(ProducerBusy) as after:
+                await acquire(service, other, "Exclusive")
+        assert 5_000 < before.value.fields["holder"]["expires_in_ms"] <= 6_100
+        assert after.value.fields["holder"]["expires_in_ms"] == 10_000
+        assert after.value.fields["holder"]["since_unix_ms"] > 1_700_000_000_000
+        topic = await service.get_topic("t")
+        assert topic.partitions[0].holder is not None
+        assert topic.partitions[0].holder.client_id == "a"
 
     run(tmp_path, monkeypatch, scenario)
 
@@ -202,21 +256,21 @@ async def unreachable(*_: object) -> bytes:
 
 def test_producers_are_fenced_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
-        pair = await service.init_producer("w", None, 60_000, None)
+        pair = await service.at_controller().producers.init_producer("w", None, None)
         await append(service, b"x", b"y", partition=1, stamp=Stamp(pair.producer_id, 0, 0))
         for key in ("w", pair.producer_id):
-            found = await service.get_producer(key)
+            found = await service.at_controller().producers.get_producer(key)
             assert (found.producer_id, found.producer_epoch, found.name) == (pair.producer_id, 0, "w")
             assert [(it.partition, it.last_seq, it.last_offset) for it in found.partitions] == [(1, 1, 1)]
-        fenced = await service.fence_producer("w")
+        fenced = await service.at_controller().producers.fence_producer("w")
         assert (fenced.producer_id, fenced.producer_epoch) == (pair.producer_id, 1)
-        nameless = await service.init_producer(None, None, 60_000, None)
+        nameless = await service.at_controller().producers.init_producer(None, None, None)
         await append(service, b"z", stamp=Stamp(nameless.producer_id, 0, 0))
-        known = await service.get_producer(nameless.producer_id)
+        known = await service.at_controller().producers.get_producer(nameless.producer_id)
         assert (known.producer_epoch, known.name, [it.partition for it in known.partitions]) == (None, None, [0])
         for key in ("nobody", 999, nameless.producer_id + 2):
             with pytest.raises(NotFound):
-                await service.get_producer(key)
+                await service.at_controller().producers.get_producer(key)
 
     run(tmp_path, monkeypatch, scenario)
 
@@ -226,19 +280,21 @@ def test_a_renewal_costs_the_log_nothing_and_proves_that_the_node_leads(
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         sessions = await opened(service, "a", "b", "c")
-        control = service._controller().control
+        control = service.at_controller().control
         while not control.leases.has_begun(control.group.term):  # noqa: ASYNC110 (nothing else tells)
             await asyncio.sleep(0.01)
         group = fake(control.group)
         before = len(group.proposed)
-        answers = await asyncio.gather(*(service.renew_session(session) for session in sessions))
+        answers = await asyncio.gather(
+            *(service.at_controller().sessions.renew_session(session) for session in sessions)
+        )
         assert all(answer.remaining_ms > 9_900 for answer in answers)
         assert len(group.proposed) == before
         with pytest.raises(UnknownSession):
-            await service.renew_session("s-unknown")
+            await service.at_controller().sessions.renew_session("s-unknown")
         group.leading = False
         with pytest.raises(NotLeaderOrFollower):
-            await service.renew_session(sessions[0])
+            await service.at_controller().sessions.renew_session(sessions[0])
 
     run(tmp_path, monkeypatch, scenario)
 
@@ -247,16 +303,16 @@ def test_a_session_that_nobody_renews_expires_and_one_that_is_renewed_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
-        idle = (await service.open_session("idle", 1_000)).session
-        busy = (await service.open_session("busy", 1_000)).session
+        idle = (await service.at_controller().sessions.open_session("idle", 1_000)).session
+        busy = (await service.at_controller().sessions.open_session("busy", 1_000)).session
         while True:
-            await service.renew_session(busy)
+            await service.at_controller().sessions.renew_session(busy)
             try:
-                service._controller().control.machine.session(idle)
+                service.at_controller().control.machine.sessions.find(idle).state()
             except SessionExpired:
                 break
             await asyncio.sleep(0.1)
-        await service.renew_session(busy)
+        await service.at_controller().sessions.renew_session(busy)
 
     run(tmp_path, monkeypatch, scenario)
 
@@ -265,26 +321,31 @@ def test_a_session_that_nobody_renews_expires_and_one_that_is_renewed_lives(
 def test_what_there_is_is_listed_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, items_per_turn: int
 ) -> None:
-    monkeypatch.setattr("stockade.cluster.census.ITEMS_PER_TURN", items_per_turn)
+    monkeypatch.setattr("stockade.cluster.leader.admin_service.ITEMS_PER_TURN", items_per_turn)
 
     async def scenario(service: NodeService, host: FakeHost) -> None:
         b, _ = await opened(service, "beta", "alpha")
         grant = await acquire(service, b, "Exclusive", (0, 1))
-        await service.own("g2", b, [Claim("x")], atomic=True, sever="session")
-        await service.own("g1", b, [Claim("x"), Claim("y")], atomic=True, sever="session")
-        await service.disown("g1", b, ["y"])
-        for name in ("w2", "w1", "v"):
-            await service.init_producer(name, None, 60_000, None)
-        sessions = await service.list_sessions("", 10)
+        await service.at_controller().resources.own("g2", b, [Claim("x")], atomic=True, sever="session")
+        await service.at_controller().resources.own("g1", b, [Claim("x"), Claim("y")], atomic=True, sever="session")
+        await service.at_controller().resources.disown("g1", b, ["y"])
+        throwaway = "producer-0123456789abcdef"
+        for name in ("w2", "w1", "v", throwaway, "producer-of-mine"):
+            await service.at_controller().producers.init_producer(name, None, None)
+        sessions = await service.at_controller().lists.list_sessions("", 10)
         assert [each.client_id for each in sessions.sessions] == ["alpha", "beta"]
         assert [each.resources for each in sessions.sessions] == [0, 2]
         assert all(0 < each.remaining_ms <= each.ttl_ms for each in sessions.sessions)
         [held] = sessions.sessions[1].grants
         assert (held.grant, held.topic, held.epoch, held.partitions) == (grant.grant, "t", grant.epoch, 2)
-        groups = await service.list_groups("g", 1)
+        groups = await service.at_controller().lists.list_groups("g", 1)
         assert (groups.total, groups.groups) == (2, [ListedGroup("g1", 2, 1)])
-        producers = await service.list_producers("w", 10)
+        lists = service.at_controller().lists
+        producers = await lists.list_producers("w", 10, internal=False)
         assert [each.name for each in producers.producers] == ["w1", "w2"]
-        assert (await service.list_sessions("nobody", 10)).total == 0
+        shown = await lists.list_producers("", 10, internal=False)
+        assert (shown.total, [each.name for each in shown.producers]) == (4, ["producer-of-mine", "v", "w1", "w2"])
+        assert throwaway in [each.name for each in (await lists.list_producers("", 10, internal=True)).producers]
+        assert (await service.at_controller().lists.list_sessions("nobody", 10)).total == 0
 
     run(tmp_path, monkeypatch, scenario)

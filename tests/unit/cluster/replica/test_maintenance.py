@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from stockade.cluster import upkeep
-from stockade.cluster.replicas import Replicas
-from stockade.cluster.upkeep import Upkeep
+from stockade.cluster.replica import maintenance
+from stockade.cluster.replica.maintenance import Maintenance
+from stockade.cluster.replica.replica_manager import ReplicaManager
 from stockade.partition.errors import LeaderNotAvailable
 
 
@@ -58,7 +58,7 @@ def look(looks: int, *partitions: Partition) -> None:
     async def scenario() -> None:
         held = Held(*partitions)
         held.looks_left = looks
-        task = asyncio.create_task(Upkeep(cast(Replicas, held)).run())
+        task = asyncio.create_task(Maintenance(cast(ReplicaManager, held)).run())
         await held.seen.wait()
         task.cancel()
 
@@ -67,7 +67,7 @@ def look(looks: int, *partitions: Partition) -> None:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "PERIOD_S", 0)
+    monkeypatch.setattr(maintenance, "PERIOD_S", 0)
 
 
 def test_a_leader_is_configured_and_drops_what_is_old_at_the_first_look() -> None:
@@ -88,5 +88,5 @@ def test_what_failed_is_tried_again_and_keeps_nobody_else_waiting() -> None:
     failing, other = Partition(refusals=5), Partition()
     look(1, failing, other)
     assert (failing.is_configured, other.is_configured, other.is_old) == (False, True, False)
-    look(2 * upkeep.RETENTION_LOOKS, failing, other)
+    look(2 * maintenance.RETENTION_LOOKS, failing, other)
     assert (failing.is_configured, failing.is_old) == (True, False)

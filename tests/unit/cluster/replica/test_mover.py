@@ -4,17 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stockade.cluster.catalog import group_id
-from stockade.cluster.commands import encode_result
-from stockade.cluster.membership_commands import Reassign, RegisterNode
-from stockade.cluster.mover import Mover
-from stockade.cluster.moves import Move
-from stockade.cluster.signal import Signal
+from stockade.cluster.condition import Condition
+from stockade.cluster.controller.commands import Reassign, RegisterNode, encode_result
+from stockade.cluster.controller.topology.catalog import group_id
+from stockade.cluster.controller.topology.moves import Move
+from stockade.cluster.replica.mover import Mover
 from stockade.partition.errors import LeaderNotAvailable
-from stockade.raft.configuration import AddLearner, Configuration, Promote, RemoveMember, changed
-from stockade.raft.group import Committed, NotLeader
+from stockade.raft.core.group import Committed, NotLeader
+from stockade.raft.log.configuration import AddLearner, Configuration, Promote, RemoveMember, apply_change
 
-from .driver import Driver
+from ..driver import Driver
 
 NODES = ["n1", "n2", "n3", "n4"]
 GROUP = group_id(5, 0)
@@ -44,7 +43,7 @@ class World:
         self.steps: list[Any] = []
         self.take_over: Callable[[], None] = lambda: None
         self.is_lost = False
-        self.changed = Signal()
+        self.changed = Condition()
 
     def reassign(self, *replicas: str) -> None:
         self.controller.do(Reassign(now_ms=0, topic="t", partition=0, replicas=list(replicas)))
@@ -53,7 +52,7 @@ class World:
     @property
     def moves(self) -> list[Move]:
         """As every node's catalog has them."""
-        return [move for move in self.controller.machine.membership.moves.values() if move.group_id == GROUP]
+        return [move for move in self.controller.machine.assignment.moves.values() if move.group_id == GROUP]
 
     @property
     def controllers(self) -> list[str]:
@@ -98,8 +97,10 @@ class Here:
 
     async def change(self, change: AddLearner | RemoveMember, timeout_s: float) -> Committed:
         self.world.steps.append(change)
-        after = changed(self.world.configuration, change)
-        self.world.configuration = changed(after, Promote(change.node_id)) if isinstance(change, AddLearner) else after
+        after = apply_change(self.world.configuration, change)
+        self.world.configuration = (
+            apply_change(after, Promote(change.node_id)) if isinstance(change, AddLearner) else after
+        )
         return Committed(1, 1, None)
 
     async def transfer(self, node_id: str, timeout_s: float) -> None:
@@ -137,7 +138,7 @@ def test_a_group_moves_step_by_step_and_whoever_leads_goes_on() -> None:
         await until(lambda: not world.moves)
         assert world.steps == [AddLearner("n4", 4), "n4", RemoveMember("n1")]
         assert sorted(world.configuration.voters) == ["n2", "n3", "n4"]
-        topic = world.controller.machine.topic("t")
+        topic = world.controller.machine.catalog.topic("t")
         assert topic is not None
         assert topic.placements == [["n4", "n2", "n3"]]
 
@@ -186,7 +187,7 @@ class Old:
 
     def __init__(self, moves: list[Move]) -> None:
         self.moves = moves
-        self.changed = Signal()
+        self.changed = Condition()
 
 
 def test_a_step_whose_question_was_lost_is_tried_again() -> None:

@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.catalog import group_id
-from stockade.cluster.commands import encode_result
-from stockade.cluster.membership_commands import Reassign, RegisterNode
-from stockade.cluster.mover import Mover
-from stockade.cluster.moves import Move
-from stockade.cluster.signal import Signal
-from stockade.raft.configuration import AddLearner, Configuration, Promote, RemoveMember, changed
-from stockade.raft.group import Committed, NotLeader, Outcome, Unknown
+from stockade.cluster.condition import Condition
+from stockade.cluster.controller.commands import Reassign, RegisterNode, encode_result
+from stockade.cluster.controller.topology.catalog import group_id
+from stockade.cluster.controller.topology.moves import Move
+from stockade.cluster.replica.mover import Mover
+from stockade.raft.core.group import Committed, NotLeader, Outcome, Unknown
+from stockade.raft.log.configuration import AddLearner, Configuration, Promote, RemoveMember, apply_change
 
-from .driver import Driver
+from ..driver import Driver
 
 NODES = [f"n{number}" for number in range(1, 7)]
 GROUP = group_id(7, 0)
@@ -49,9 +48,9 @@ class World:
     def catalog(self) -> tuple[list[Move], list[str]]:
         """The group's moves and placement, as the controller has them now."""
         machine = self.controller.machine
-        placed = machine.replicas(GROUP)
+        placed = machine.assignment.replicas(GROUP)
         assert placed is not None
-        return [move for move in machine.membership.moves.values() if move.group_id == GROUP], list(placed)
+        return [move for move in machine.assignment.moves.values() if move.group_id == GROUP], list(placed)
 
     def elect(self, node_id: str) -> None:
         """A voter wins an election; who led before need not notice."""
@@ -80,7 +79,7 @@ class World:
         for learner in self.configuration.learners:
             if self.nodes[learner].is_open:
                 self.nodes[learner].has_data = True
-                self.configuration = changed(self.configuration, Promote(learner))
+                self.configuration = apply_change(self.configuration, Promote(learner))
                 return
 
     def check(self) -> None:
@@ -103,7 +102,7 @@ class Here:
         self._seen = world.configuration
         self.is_open = self.has_data = node_id in world.configuration.voters
         self.term_led: int | None = None
-        self.changed = Signal()
+        self.changed = Condition()
         self.connected = set(NODES) - {node_id}
         self.incarnations = dict.fromkeys(self.connected, 1)
 
@@ -137,7 +136,7 @@ class Here:
         await self.pause()
         if self.world.term != term:
             return Unknown(None)
-        self.world.configuration = changed(self.world.configuration, change)
+        self.world.configuration = apply_change(self.world.configuration, change)
         return Committed(1, term, None)
 
     async def transfer(self, node_id: str, timeout_s: float) -> None:
@@ -189,5 +188,5 @@ async def life(world: World) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_voter_has_erased_the_group_whatever_crosses(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stockade.cluster.mover.LOOK_S", 0)
+    monkeypatch.setattr("stockade.cluster.replica.mover.LOOK_S", 0)
     asyncio.run(asyncio.wait_for(life(World(seed)), 20))

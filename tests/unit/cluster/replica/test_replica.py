@@ -8,10 +8,21 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.model import Conditions, Position, ReadGuard, TopicConfig
-from stockade.cluster.replica import AppliedMachine, Replica
-from stockade.partition.commands import InstallFence, InstallProducer, InstallReader, Stamp, Token, encode_command
+from stockade.cluster.model import CommittedPosition, Conditions, ReadGuard
+from stockade.cluster.replica.replica import Replica
+from stockade.partition.api.topics import TopicConfig
+from stockade.partition.commands import (
+    PRODUCER_EPOCH_MAX,
+    SEQUENCE_MODULUS,
+    InstallFence,
+    InstallProducer,
+    InstallReader,
+    Stamp,
+    Token,
+    encode_command,
+)
 from stockade.partition.config import PartitionConfig
+from stockade.partition.durable.stored_machine import StoredMachine
 from stockade.partition.errors import (
     InvalidRequest,
     LeaderNotAvailable,
@@ -21,13 +32,14 @@ from stockade.partition.errors import (
     OffsetOutOfRange,
     ProducerBusy,
     ProducerFenced,
+    StockadeError,
     TopicSealed,
 )
-from stockade.partition.machine import PartitionMachine
-from stockade.partition.records import Batch, batch_from_columns
-from stockade.partition.segments import SegmentLog
-from stockade.partition.stored import StoredMachine
-from stockade.raft.group import Committed, Outcome, Rejected, Unknown
+from stockade.partition.log.segments import SegmentLog
+from stockade.partition.records.batch import Batch, batch_from_columns
+from stockade.partition.state.machine import PartitionMachine
+from stockade.partition.state.producers import FORGOTTEN
+from stockade.raft.core.group import Committed, Outcome, Rejected, Unknown
 
 TOPIC_ID = 812
 RECEIVED_MS = 1_700_000_000_000
@@ -39,8 +51,9 @@ class Group:
     group_id = 77
     leader = "n1"
     ready = True
+    on_applied: Callable[[Any], None]
 
-    def __init__(self, machine: AppliedMachine) -> None:
+    def __init__(self, machine: StoredMachine) -> None:
         self.machine = machine
         self.is_leader = True
         self.term = 3
@@ -54,7 +67,9 @@ class Group:
         if self.lost is not None:
             return self.lost
         self.index += 1
-        return Committed(self.index, self.term, self.machine.apply(self.index, self.term, command))
+        result = self.machine.apply(self.index, self.term, command)
+        self.on_applied(self)
+        return Committed(self.index, self.term, result)
 
     async def read_barrier(self, timeout_s: float) -> None:
         pass
@@ -68,7 +83,7 @@ def replica(
     open_group: Any = Group,
 ) -> Replica:
     log = SegmentLog(segment_bytes_max)
-    log.start(directory)
+    log.begin(directory)
     stored = StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log)
 
     async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
@@ -79,7 +94,7 @@ def replica(
         config or TopicConfig(),
         stored,
         open_group,
-        url_of=lambda node_id: f"http://{node_id}",
+        urls={node_id: f"http://{node_id}" for node_id in ("n1", "n2", "n3")},
         enrol=enrol,
         timeout_s=timeout_s,
     )
@@ -184,7 +199,7 @@ async def test_a_producer_that_the_registry_refuses_is_told_that_its_batch_is_un
     one._enrol = refuse
     with pytest.raises(ProducerFenced) as refusal:
         await append(one, stamp=Stamp(1001, 4, 0))
-    assert refusal.value.fields["outcome"] == {"state": "unknown", "base_offset": None, "last_offset": None}
+    assert refusal.value.fields["outcome"] == FORGOTTEN.fields()
     assert (refusal.value.fields["reason"], refusal.value.fields["current_epoch"]) == ("identity", 3)
 
 
@@ -237,12 +252,31 @@ async def test_041_a_read_under_guard_ends_when_somebody_else_owns_the_partition
 
 
 @scenario
+async def test_a_local_read_beyond_this_replicas_log_says_that_its_bounds_may_be_stale(tmp_path: Path) -> None:
+    """A replica that lags behind refuses offsets that were written long ago; its log_end is no proof."""
+    one = replica(tmp_path)
+    await append(one)
+
+    async def refused(offset: int, *, local: bool, wait_ms: int = 0) -> dict[str, Any]:
+        with pytest.raises(OffsetOutOfRange) as refusal:
+            await one.read(offset, max_bytes=1 << 20, min_bytes=1 << 20, max_wait_ms=wait_ms, local=local)
+        return refusal.value.fields
+
+    assert await refused(2, local=True) == {"offset": 2, "log_start": 0, "log_end": 1, "stale": True}
+    assert "stale" not in await refused(2, local=False)
+    waiting = asyncio.ensure_future(refused(0, local=True, wait_ms=10_000))
+    await asyncio.sleep(0)
+    await one.trim(None, topic_id=None, token=None)
+    assert await waiting == {"offset": 0, "log_start": 1, "log_end": 1, "stale": True}
+
+
+@scenario
 async def test_a_position_is_committed_and_found(tmp_path: Path) -> None:
     one = replica(tmp_path)
     await append(one, 5)
-    assert await one.position("g") == Position(None, None)
+    assert await one.position("g") == CommittedPosition(None, None)
     await one.commit_position("g", 3, "note", None)
-    assert await one.position("g") == Position(3, "note")
+    assert await one.position("g") == CommittedPosition(3, "note")
     install(one, InstallReader("g", 1))
     with pytest.raises(NotOwner) as refusal:
         await one.commit_position("g", 4, None, None)
@@ -344,3 +378,37 @@ async def test_refused_appends_leave_nothing_behind(tmp_path: Path) -> None:
         with pytest.raises(OffsetMismatch):
             await append(one, if_log_end=7)
     assert left() <= before + 1
+
+
+@pytest.mark.parametrize(
+    ("pid", "epoch", "first_seq"),
+    [(-1, 0, 0), (1 << 63, 0, 0), (7, -1, 0), (7, PRODUCER_EPOCH_MAX + 1, 0), (7, 0, -1), (7, 0, SEQUENCE_MODULUS)],
+)
+def test_a_stamp_out_of_range_is_not_proposed(tmp_path: Path, pid: int, epoch: int, first_seq: int) -> None:
+    """Found in apply, it would stop every replica, at every start."""
+
+    async def test() -> None:
+        one = replica(tmp_path)
+        await one.configure()
+        proposed = group_of(one).index
+        conditions = Conditions(stamp=Stamp(pid, epoch, first_seq))
+        with pytest.raises(AssertionError):
+            await one.append(batch(), conditions)
+        with pytest.raises(AssertionError):
+            one.submit(batch(), conditions, lambda _: None)
+        with pytest.raises(AssertionError):
+            await one.append_stage("s", 1, conditions)
+        assert group_of(one).index == proposed
+
+    asyncio.run(test())
+
+
+@scenario
+async def test_a_stamp_at_the_ends_of_its_range_is_proposed(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    await one.configure()
+    before = group_of(one).index
+    for stamp in (Stamp(0, 0, 0), Stamp((1 << 63) - 1, PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS - 1)):
+        with pytest.raises(StockadeError):
+            await one.append(batch(), Conditions(stamp=stamp))
+        assert group_of(one).index > before

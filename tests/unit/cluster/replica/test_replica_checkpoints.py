@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cluster.model import Conditions, TopicConfig
-from stockade.cluster.replica import Replica
-from stockade.partition import state
+from stockade.cluster.model import Conditions
+from stockade.cluster.replica.replica import Replica
+from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import Stamp
 from stockade.partition.config import PartitionConfig
-from stockade.partition.invariants import check
-from stockade.partition.machine import PartitionMachine
-from stockade.partition.records import Batch, batch_from_columns
-from stockade.partition.segments import SegmentLog
-from stockade.partition.stored import StoredMachine
+from stockade.partition.durable.stored_machine import StoredMachine
+from stockade.partition.log.segments import SegmentLog
+from stockade.partition.records.batch import Batch, batch_from_columns
+from stockade.partition.state import snapshot
+from stockade.partition.state.invariants import check
+from stockade.partition.state.machine import PartitionMachine
 from stockade.raft.host import RaftHost, RaftSettings
 
 GROUP = 77
@@ -63,7 +64,7 @@ class Node:
             TopicConfig(),
             StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log),
             lambda machine: self.host.open_group(GROUP, founders or {"n1": self.host.incarnation}, machine),
-            url_of=lambda _: None,
+            urls={},
             enrol=enrol,
             timeout_s=5.0,
         )
@@ -117,11 +118,11 @@ def test_a_restart_begins_at_the_checkpoint_and_holds_the_same(tmp_path: Path) -
                 await append(replica, sequence)
             await until(lambda: any(tmp_path.rglob("checkpoint")))
             await append(replica, 200)
-            before = state.encode(replica.machine)
+            before = snapshot.encode(replica.machine)
         for _ in range(2):
             async with running(tmp_path) as replica:
                 check(replica.machine)
-                assert state.encode(replica.machine) == before
+                assert snapshot.encode(replica.machine) == before
                 assert (
                     await replica.read(0, max_bytes=1 << 30, min_bytes=1, max_wait_ms=0, local=False)
                 ).next_offset == 201
@@ -168,18 +169,18 @@ def test_a_replica_that_is_filled_by_a_checkpoint_has_the_stages_too(
             await leader.append_stage("a", 7, Conditions())
             await leader.change_stages(["b"], [], producer=(PID, 0), topic_id=None)
             sequence = 0
-            while leader.group._member.journal.base_index < 20:  # what the third one lacks is gone
+            while leader.group._node.log.base_index < 20:  # what the third one lacks is gone
                 await append(leader, sequence)
                 sequence += 1
             third = nodes[2].open(founders)
             await until(lambda: third.group.applied_index >= leader.group.commit_index)
-            assert state.encode(third.machine) == state.encode(leader.machine)
+            assert snapshot.encode(third.machine) == snapshot.encode(leader.machine)
             await leader.append_stage("b", 8, Conditions())
             await until(lambda: third.group.applied_index >= leader.group.commit_index)
-            assert state.encode(third.machine) == state.encode(leader.machine)
+            assert snapshot.encode(third.machine) == snapshot.encode(leader.machine)
             files = {path.name for path in (tmp_path / "n3").rglob("*.stage")}
             assert files >= {f"{2:020d}.stage"}
-            assert f"group {GROUP}: took in a checkpoint" in caplog.text
+            assert f"group {GROUP}: installed a checkpoint" in caplog.text
             assert [node.failures for node in nodes] == [[], [], []]
             for replica in (first, second, third):
                 replica.close()

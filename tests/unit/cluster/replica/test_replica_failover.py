@@ -4,24 +4,25 @@ The log that they share is a list; what is in it is committed, and a test says w
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stockade.cluster.model import Conditions, TopicConfig
-from stockade.cluster.replica import AppliedMachine, Replica
-from stockade.partition import state
+from stockade.cluster.model import Conditions
+from stockade.cluster.replica.replica import Replica
+from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import Append, Appended, InstallFence, InstallProducer, Stamp, Token, encode_command
 from stockade.partition.config import PartitionConfig
+from stockade.partition.durable.stored_machine import StoredMachine
 from stockade.partition.errors import NotLeaderOrFollower, OutOfOrderSequence, ProducerFenced, RequestTimedOut
-from stockade.partition.invariants import check
-from stockade.partition.machine import PartitionMachine
-from stockade.partition.records import batch_from_columns
-from stockade.partition.segments import SegmentLog
-from stockade.partition.stored import StoredMachine
-from stockade.raft.group import Committed, NotLeader, Outcome, Rejected, Unknown
+from stockade.partition.log.segments import SegmentLog
+from stockade.partition.records.batch import batch_from_columns
+from stockade.partition.state import snapshot
+from stockade.partition.state.invariants import check
+from stockade.partition.state.machine import PartitionMachine
+from stockade.raft.core.group import Committed, NotLeader, Outcome, Rejected, Unknown
 
 TOPIC_ID = 812
 PID = 1001
@@ -33,8 +34,9 @@ class Group:
     group_id = 77
     ready = True
     term = 1
+    on_applied: Callable[[Any], None]
 
-    def __init__(self, machine: AppliedMachine, name: str, house: "House") -> None:
+    def __init__(self, machine: StoredMachine, name: str, house: "House") -> None:
         self.machine, self.name, self.house = machine, name, house
         self.applied = 0
 
@@ -68,6 +70,7 @@ class Group:
         while self.applied < index:
             result = self.machine.apply(self.applied + 1, 1, self.house.log[self.applied])
             self.applied += 1
+            self.on_applied(self)
         return result
 
 
@@ -86,7 +89,7 @@ class House:
     def open(self, directory: Path, name: str) -> Replica:
         directory.mkdir()
         log = SegmentLog()
-        log.start(directory)
+        log.begin(directory)
 
         async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
             return 0, 1000
@@ -96,7 +99,7 @@ class House:
             TopicConfig(),
             StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log),
             lambda machine: Group(machine, name, self),  # type: ignore[arg-type, return-value]
-            url_of=lambda node_id: f"http://{node_id}",
+            urls={node_id: f"http://{node_id}" for node_id in ("n1", "n2", "n3")},
             enrol=enrol,
             timeout_s=1.0,
         )
@@ -123,7 +126,7 @@ class House:
             await self.fail_over(name)
             check(replica.machine)
             machines.append(replica.machine)
-        assert len({state.encode(machine) for machine in machines}) == 1
+        assert len({snapshot.encode(machine) for machine in machines}) == 1
         return machines[0]
 
 

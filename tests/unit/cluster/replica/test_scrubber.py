@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cluster import inspection
-from stockade.cluster.inspection import Inspection
+from stockade.cluster.replica import scrubber
+from stockade.cluster.replica.scrubber import Scrubber
 from stockade.partition.commands import Append
-from stockade.partition.index import SegmentIndex
-from stockade.partition.records import batch_from_columns
-from stockade.partition.segments import SegmentLog
-from stockade.raft.refusal import DiskRefused
+from stockade.partition.log.index import SegmentIndex
+from stockade.partition.log.segments import SegmentLog
+from stockade.partition.records.batch import batch_from_columns
+from stockade.raft.wal.errors import DiskRefused
 
 FAST = 1 << 30
 SEGMENTS = 4
@@ -25,7 +25,7 @@ class Held:
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
         self.log = SegmentLog(1)  # a batch a segment
-        self.log.start(directory)
+        self.log.begin(directory)
         self.is_held = True
         self.looks = 0
         self.before_look: Callable[[], None] = lambda: None
@@ -53,10 +53,10 @@ def held(tmp_path: Path) -> Held:
 
 def inspect(held: Held, monkeypatch: pytest.MonkeyPatch, rounds: int = 2) -> None:
     """Inspect until so many rounds are over; raises what ended them before."""
-    monkeypatch.setattr(inspection, "REST_S", 0.0)
+    monkeypatch.setattr(scrubber, "REST_S", 0.0)
 
     async def run() -> None:
-        work = asyncio.create_task(Inspection(held, FAST).run())  # type: ignore[arg-type]
+        work = asyncio.create_task(Scrubber(held, FAST).run())  # type: ignore[arg-type]
         async with asyncio.timeout(30):
             while not work.done() and held.looks <= rounds:  # noqa: ASYNC110 (no event tells)
                 await asyncio.sleep(0)
@@ -106,17 +106,17 @@ def test_what_was_trimmed_meanwhile_is_no_damage(held: Held, monkeypatch: pytest
 
 
 def test_what_was_erased_with_its_replica_is_no_damage(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    def erase_and_take(batches: Iterator[int], take: Callable[[Iterator[int]], int] = inspection._take) -> int:
+    def erase_and_take(batches: Iterator[int], take: Callable[[Iterator[int]], int] = scrubber._take) -> int:
         held.is_held = False
         for number in range(SEGMENTS):
             held.path(number).unlink(missing_ok=True)
         return take(batches)
 
-    monkeypatch.setattr(inspection, "_take", erase_and_take)
-    monkeypatch.setattr(inspection, "REST_S", 0.0)
+    monkeypatch.setattr(scrubber, "_take", erase_and_take)
+    monkeypatch.setattr(scrubber, "REST_S", 0.0)
 
     async def run() -> None:
-        work = asyncio.create_task(Inspection(held, FAST).run())  # type: ignore[arg-type]
+        work = asyncio.create_task(Scrubber(held, FAST).run())  # type: ignore[arg-type]
         async with asyncio.timeout(30):
             while held.is_held:  # noqa: ASYNC110 (no event tells)
                 await asyncio.sleep(0)
@@ -135,11 +135,11 @@ def test_a_machine_that_lacks_descriptors_says_nothing_of_its_disk(
     def take(batches: Iterator[int]) -> int:
         raise OSError(code, "no")
 
-    monkeypatch.setattr(inspection, "_take", take)
-    monkeypatch.setattr(inspection, "REST_S", 0.0)
+    monkeypatch.setattr(scrubber, "_take", take)
+    monkeypatch.setattr(scrubber, "REST_S", 0.0)
 
     async def run() -> None:
-        work = asyncio.create_task(Inspection(held, FAST).run())  # type: ignore[arg-type]
+        work = asyncio.create_task(Scrubber(held, FAST).run())  # type: ignore[arg-type]
         if is_damage:
             with pytest.raises(DiskRefused):
                 await work

@@ -7,17 +7,12 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.model import Conditions, TopicConfig
-from stockade.cluster.replica import Replica
+from stockade.cluster.model import Conditions
+from stockade.cluster.replica.replica import Replica
+from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import Appended, InstallFence, InstallReader, Stamp, encode_command
-from stockade.partition.errors import (
-    InvalidRequest,
-    NotOwner,
-    ProducerBusy,
-    RequestTimedOut,
-    ThrottlingQuotaExceeded,
-)
-from stockade.raft.group import Outcome, Overloaded, Rejected, Unknown
+from stockade.partition.errors import InvalidRequest, NotOwner, ProducerBusy, RequestTimedOut, ThrottlingQuotaExceeded
+from stockade.raft.core.group import Outcome, Overloaded, Rejected, Unknown
 
 from .test_replica import Group, batch, group_of, replica
 
@@ -117,8 +112,3 @@ def test_refusals_are_told_and_what_append_sees_to_is_not(tmp_path: Path) -> Non
         assert isinstance(busy[0], ProducerBusy)
 
     asyncio.run(scenario())
-
-
-def test_a_stamp_that_no_replica_could_apply_cannot_be_asked_for() -> None:
-    with pytest.raises(AssertionError):
-        Conditions(stamp=Stamp(1001, -1, 0))

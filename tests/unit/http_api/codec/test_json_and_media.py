@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stockade.http_api import media, wire
-from stockade.http_api.parameters import integer
+from stockade.http_api.codec import json_codec, media
+from stockade.http_api.codec.parameters import integer
 from stockade.partition.errors import InvalidRequest, NotAcceptable, UnsupportedMediaType
 
 VALUES = st.recursive(
@@ -21,16 +21,16 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_what_was_parsed_is_dumped_as_it_was(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    assert wire.dump(wire.parse(text)) == text
-    assert wire.parse(json.dumps(value, indent=1).encode()) == value
+    assert json_codec.dump(json_codec.parse(text)) == text
+    assert json_codec.parse(json.dumps(value, indent=1).encode()) == value
 
 
 @settings(deadline=None)
 @given(st.binary())
 def test_any_bytes_are_json_or_not_json(body: bytes) -> None:
     try:
-        wire.dump(wire.parse(body))
-    except wire.NotJson as error:
+        json_codec.dump(json_codec.parse(body))
+    except json_codec.NotJson as error:
         assert str(error)
 
 
@@ -42,9 +42,11 @@ def test_nesting_is_counted_as_a_parser_would(text: str) -> None:
     except ValueError:
         return
     depth = _depth(value)
-    assert wire.is_nested_at_most(text.encode(), depth)
+    assert json_codec.is_nested_at_most(text.encode(), depth)
     assert (
-        depth == 0 or not wire.is_nested_at_most(text.encode(), depth - 1) or depth <= text.count("[") + text.count("{")
+        depth == 0
+        or not json_codec.is_nested_at_most(text.encode(), depth - 1)
+        or depth <= text.count("[") + text.count("{")
     )
 
 
@@ -59,10 +61,10 @@ def _depth(value: Any) -> int:
 @pytest.mark.parametrize("bracket", [(b"[", b"]"), (b'{"a":', b"}")])
 def test_nesting_is_allowed_to_64_and_no_deeper(bracket: tuple[bytes, bytes]) -> None:
     start, end = bracket
-    wire.parse(start * 64 + b"1" + end * 64)
-    with pytest.raises(wire.NotJson, match="64 deep"):
-        wire.parse(start * 65 + b"1" + end * 65)
-    wire.parse(b'["' + b"[" * 100 + b'\\"{' + b'"]')
+    json_codec.parse(start * 64 + b"1" + end * 64)
+    with pytest.raises(json_codec.NotJson, match="64 deep"):
+        json_codec.parse(start * 65 + b"1" + end * 65)
+    json_codec.parse(b'["' + b"[" * 100 + b'\\"{' + b'"]')
 
 
 @pytest.mark.parametrize(("text", "value"), [("0", 0), ("007", 7), ("9" * 18, int("9" * 18)), ("0" * 50 + "1", 1)])

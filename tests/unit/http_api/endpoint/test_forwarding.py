@@ -7,10 +7,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from stockade.http_api import leading
+from stockade.cluster.front import front
 
-from .conversation import NDJSON, RECORDS, TEXT, Conversation, nodes
-from .fake import FakePartition
+from ..conversation import NDJSON, RECORDS, TEXT, Conversation, nodes
+from ..fake_cluster import FakePartition
 
 FORWARDED = {"Stockade-Forwarded-By": "client"}
 
@@ -88,7 +88,7 @@ def test_a_request_waits_until_somebody_leads(path: str, new_leader: str) -> Non
     async def main() -> None:
         async with nodes(2) as (one, two):
             await one.topic()
-            two.server._context.leader_wait_s = 60
+            two.server.front.leader_wait_s = 60
             shared = one.service.shared
             shared.lead("orders", None)
             waiting = asyncio.create_task(two.call("POST", path, {"records": [{"value": "x"}]}))
@@ -104,7 +104,7 @@ def test_a_request_waits_for_another_leader_when_the_one_it_knows_is_gone() -> N
     async def main() -> None:
         async with nodes(3) as (one, two, three):
             await one.topic()
-            two.server._context.leader_wait_s = 60
+            two.server.front.leader_wait_s = 60
             await one.server.close()
             waiting = asyncio.create_task(two.call("POST", RECORDS, {"records": [{"value": "x"}]}))
             await sees_requests(two, 1)
@@ -119,7 +119,7 @@ def test_a_request_that_waited_in_vain_is_refused_with_a_time_to_come_back() -> 
     async def main() -> None:
         async with nodes(2) as (one, two):
             await one.topic()
-            two.server._context.leader_wait_s = 0.5
+            two.server.front.leader_wait_s = 0.5
             leader = Leader(*(elsewhere(None) for _ in range(100)))
             runner = await with_leader(leader, two)
             answer = await two.call("POST", RECORDS, {"records": [{}]})
@@ -135,7 +135,7 @@ def test_a_request_whose_client_gives_up_waiting_is_not_proposed_later() -> None
     async def main() -> None:
         async with nodes(1) as (node,):
             await node.topic()
-            node.server._context.leader_wait_s = 60
+            node.server.front.leader_wait_s = 60
             shared = node.service.shared
             shared.lead("orders", None)
             waiting = asyncio.create_task(node.call("POST", RECORDS, {"records": [{"value": "x"}]}))
@@ -152,7 +152,7 @@ def test_a_request_whose_client_gives_up_waiting_is_not_proposed_later() -> None
 async def sees_requests(node: Conversation, count: int) -> None:
     """Return when so many requests are under way on a node."""
     async with asyncio.timeout(60):
-        while node.server._context.requests.used != count:  # noqa: ASYNC110  # nobody tells
+        while node.server.front.in_flight.requests.used != count:  # noqa: ASYNC110  # nobody tells
             await asyncio.sleep(0.01)
 
 
@@ -413,12 +413,12 @@ def test_a_long_poll_that_was_passed_on_ends_with_its_client() -> None:
 def test_many_requests_that_wait_for_a_leader_leave_the_processor_to_the_election(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leading, "TRIES_PER_S", 200)
+    monkeypatch.setattr(front, "TRIES_PER_S", 200)
 
     async def main() -> None:
         async with nodes(1) as (node,):
             await node.topic()
-            node.server._context.leader_wait_s = 60
+            node.server.front.leader_wait_s = 60
             shared, service, tries = node.service.shared, node.service, 0
             shared.lead("orders", None)
             find = service.partition
@@ -440,6 +440,6 @@ def test_many_requests_that_wait_for_a_leader_leave_the_processor_to_the_electio
             assert tries <= 3 * count + 2 * 200 * elapsed
             shared.lead("orders", "n1")
             assert [(await answer).status for answer in waiting] == [200] * count
-            assert node.server._context.waiting == 0
+            assert node.server.front.waiting_for_leader == 0
 
     asyncio.run(main())

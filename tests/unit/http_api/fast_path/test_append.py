@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stockade.cluster.model import Conditions
-from stockade.http_api import appending, lane
-from stockade.http_api.parameters import Parameters
-from stockade.http_api.writing import GUARDS, conditions_of, read_guards
+from stockade.http_api.codec.parameters import Parameters
+from stockade.http_api.fast_path import append as appending
+from stockade.http_api.fast_path import connection
+from stockade.http_api.records.append import CONDITION_HEADERS, conditions_of, read_conditions
 from stockade.partition.commands import Appended
 from stockade.partition.errors import (
     InternalError,
@@ -23,9 +24,9 @@ from stockade.partition.errors import (
     StockadeError,
 )
 
-from .conversation import RECORDS, Conversation, nodes
-from .fake import FakePartition
-from .test_server import exchange
+from ..conversation import RECORDS, Conversation, nodes
+from ..fake_cluster import FakePartition
+from ..test_server import exchange
 
 WHOLE = b"POST " + RECORDS.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
 
@@ -39,8 +40,8 @@ def run(test: Callable[[Conversation], Awaitable[None]]) -> None:
         async with nodes(1) as (node,):
             await node.topic()
             await test(node)
-            context = node.server._context
-            assert (context.requests.used, context.bodies.used) == (0, 0)
+            in_flight = node.server.front.in_flight
+            assert (in_flight.requests.used, in_flight.body_bytes.used) == (0, 0)
 
     asyncio.run(main())
 
@@ -90,7 +91,7 @@ def test_what_surely_was_not_proposed_is_given_to_the_long_way(
     proposed: list[BaseException], refusal: StockadeError
 ) -> None:
     async def test(node: Conversation) -> None:
-        node.server._context.leader_wait_s = 60
+        node.server.front.leader_wait_s = 60
         proposed.append(refusal)
         assert (await exchange(node, request(b"a"))).status == 200
         assert await node.values() == ["a"]
@@ -113,7 +114,7 @@ def test_what_someone_has_to_wait_for_is_given_to_the_long_way(monkeypatch: pyte
     run(test)
 
 
-@pytest.mark.parametrize("broken", ["_answered", "submit"])
+@pytest.mark.parametrize("broken", ["answer", "submit"])
 def test_a_bug_after_the_proposal_is_answered_and_nothing_is_proposed_again(
     monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
@@ -124,7 +125,7 @@ def test_a_bug_after_the_proposal_is_answered_and_nothing_is_proposed_again(
         if broken == "submit":
             monkeypatch.setattr(FakePartition, "submit", bug)
         else:
-            monkeypatch.setattr(appending, "stored", bug)
+            monkeypatch.setattr(appending, "answer_to", bug)
         answer = await exchange(node, request(b"a"))
         assert (answer.status, answer.json["code"]) == (500, "INTERNAL_ERROR")
         assert await node.values() == ([] if broken == "submit" else ["a"])
@@ -144,7 +145,7 @@ def test_an_answer_that_cannot_be_sent_ends_the_connection_and_gives_back_once_w
 
     async def test(node: Conversation) -> None:
         monkeypatch.setattr(FakePartition, "submit", submit)
-        monkeypatch.setattr(lane, "serialized", bug)
+        monkeypatch.setattr(connection, "serialized", bug)
         reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
         writer.write(request(b"a"))
         async with asyncio.timeout(60):
@@ -154,10 +155,10 @@ def test_an_answer_that_cannot_be_sent_ends_the_connection_and_gives_back_once_w
     run(test)
 
 
-@pytest.mark.parametrize("budget", ["requests", "bodies"])
+@pytest.mark.parametrize("budget", ["requests", "body_bytes"])
 def test_a_full_node_refuses_and_takes_nothing(budget: str) -> None:
     async def test(node: Conversation) -> None:
-        full = getattr(node.server._context, budget)
+        full = getattr(node.server.front.in_flight, budget)
         full.limit = 0
         answer = await exchange(node, request(b"a"))
         assert (answer.status, answer.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
@@ -168,15 +169,13 @@ def test_a_full_node_refuses_and_takes_nothing(budget: str) -> None:
 
 def test_only_what_is_plain_is_answered_here(monkeypatch: pytest.MonkeyPatch) -> None:
     short: list[bytes] = []
-    prepare = appending._prepare
+    propose = appending.FastAppend.propose
 
-    def noted(route: Any, context: Any, asked: Any) -> Any:
-        prepared = prepare(route, context, asked)
-        if prepared is not None:
-            short.append(prepared.batch.message)
-        return prepared
+    def noted(append: appending.FastAppend) -> bool:
+        short.append(append._batch.message)
+        return propose(append)
 
-    monkeypatch.setattr(appending, "_prepare", noted)
+    monkeypatch.setattr(appending.FastAppend, "propose", noted)
 
     async def test(node: Conversation) -> None:
         for header in (b"X: y", b"Stockade-Forwarded-By: client", b"Accept: application/*"):
@@ -203,10 +202,41 @@ def test_guards_that_are_wrong_are_told_as_on_the_long_way(header: bytes) -> Non
     run(test)
 
 
+def test_a_bug_before_the_proposal_is_logged_with_its_traceback_and_counted_and_the_long_way_answers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def bug(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("in the fast path")
+
+    async def test(node: Conversation) -> None:
+        monkeypatch.setattr(appending, "read_batch", bug)
+        assert (await exchange(node, request(b"a"))).status == 200
+        assert await node.values() == ["a"]
+        assert node.server.metrics.fast_path_bugs == 1
+        assert b"stockade_http_fast_path_bugs_total 1.0" in (await node.call("GET", "/metrics", valid=False)).body
+
+    run(test)
+    (record,) = [record for record in caplog.records if "the fast path of" in record.message]
+    assert record.levelname == "ERROR"
+    assert RECORDS.replace("orders", "{topic}").replace("/0/", "/{partition}/") in record.message
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "in the fast path"
+
+
+@pytest.mark.parametrize("header", [b"Stockade-Producer-Seq: 0", b"Stockade-If-Log-End: x", b"Content-Encoding: gzip"])
+def test_a_refused_request_is_no_bug_of_the_fast_path(header: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(node: Conversation) -> None:
+        assert (await exchange(node, request(b"a", header))).status in (400, 415)
+        assert node.server.metrics.fast_path_bugs == 0
+
+    run(test)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 VALUES = st.sampled_from(["0", "1", "007", "-1", "x", "", str(1 << 31), str(1 << 15), str(1 << 63), "g-1-1"])
 
 
-@given(st.dictionaries(st.sampled_from([name.lower() for name in GUARDS]), VALUES))
+@given(st.dictionaries(st.sampled_from([name.lower() for name in CONDITION_HEADERS]), VALUES))
 def test_guards_are_read_alike_on_both_ways(headers: dict[str, str]) -> None:
     def read(conditions: Callable[[], Conditions]) -> Conditions | str:
         try:
@@ -215,11 +245,11 @@ def test_guards_are_read_alike_on_both_ways(headers: dict[str, str]) -> None:
             return str(refusal)
 
     given = Parameters({}, (), headers.items(), ())
-    assert read(lambda: conditions_of(headers)) == read(lambda: read_guards(given).conditions)
+    assert read(lambda: conditions_of(headers)) == read(lambda: read_conditions(given))
 
 
 def test_guards_of_a_fenced_idempotent_writer_are_read_alike_on_both_ways() -> None:
-    headers = dict(zip(map(str.lower, GUARDS), ["5", "1", "9", "3", "m", "g-1-1", "7", "s"], strict=True))
+    headers = dict(zip(map(str.lower, CONDITION_HEADERS), ["5", "1", "9", "3", "m", "g-1-1", "7", "s"], strict=True))
     for rare in ([], ["stockade-if-log-end"], ["stockade-if-log-end", "stockade-message-id"]):
         some = {name: value for name, value in headers.items() if name not in rare}
-        assert conditions_of(some) == read_guards(Parameters({}, (), some.items(), ())).conditions
+        assert conditions_of(some) == read_conditions(Parameters({}, (), some.items(), ()))

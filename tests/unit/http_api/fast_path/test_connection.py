@@ -1,4 +1,4 @@
-"""The short way of small requests answers as aiohttp does, and takes no byte for something else than aiohttp does."""
+"""The fast path of small requests answers as aiohttp does, and takes no byte for something else than aiohttp does."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,14 +13,23 @@ from aiohttp.http_parser import HttpRequestParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.http_api import lane
-from stockade.http_api.framing import Head, pattern_of, read_again, read_head
-from stockade.http_api.lane import Lane, LaneHandler, serialized
-from stockade.http_api.short import Request
+from stockade.http_api.fast_path import connection as connections
+from stockade.http_api.fast_path.connection import (
+    FastConnection,
+    FastRequest,
+    FastRoutes,
+    pattern_of,
+    read_again,
+    serialized,
+)
+from stockade.http_api.fast_path.parser import Head, read_head
+from stockade.http_api.fast_path.renew import FastRenewals
+from stockade.http_api.request.context import Context
+from stockade.http_api.request.peers import Peers
 
-from . import conversation
-from .conversation import RECORDS, Answer, Conversation, nodes
-from .test_server import read_answer
+from .. import conversation
+from ..conversation import RECORDS, Answer, Conversation, nodes
+from ..test_server import read_answer
 
 START = b"POST " + RECORDS.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -56,12 +65,12 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of the requests that went the short way."""
     paths: list[str] = []
 
-    class Noted(Request):
+    class Noted(FastRequest):
         def __init__(self, connection: Any, head: Head, match_info: dict[str, str], body: bytes) -> None:
             super().__init__(connection, head, match_info, body)
             paths.append(head.template.path)
 
-    monkeypatch.setattr(lane, "Request", Noted)
+    monkeypatch.setattr(connections, "FastRequest", Noted)
     return paths
 
 
@@ -132,9 +141,9 @@ def test_a_connection_may_change_between_both_ways_as_long_as_the_end_of_each_re
 
 
 def test_a_client_that_is_fast_is_not_kept_on_the_long_way(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = LaneHandler.finish_response
+    finish = FastConnection.finish_response
 
-    async def eager(handler: LaneHandler, *request: Any) -> Any:
+    async def eager(handler: FastConnection, *request: Any) -> Any:
         """The next request is there before aiohttp waits for it."""
         found = await finish(handler, *request)
         handler._loop.call_soon(handler.data_received, append(b"a"))
@@ -142,7 +151,7 @@ def test_a_client_that_is_fast_is_not_kept_on_the_long_way(taken: list[str], mon
 
     async def test(node: Conversation) -> None:
         talk = await Talk.begin(node)
-        monkeypatch.setattr(LaneHandler, "finish_response", eager)
+        monkeypatch.setattr(FastConnection, "finish_response", eager)
         assert (await talk.ask(HEALTH)).status == 200
         assert (await talk.answer()).json["base_offset"] == 0
         assert taken == [RECORDS]
@@ -355,7 +364,7 @@ def test_no_header_of_an_answer_says_what_follows() -> None:
 
 def test_only_frequent_routes_have_a_short_way() -> None:
     async def test(node: Conversation) -> None:
-        found = Lane([], node.server._context)
+        found = FastRoutes([], Context(node.server.front, Peers("n1"), node.server.metrics))
         head = read_head(append(b""))
         assert head is not None
         assert found.find(head.template) is None
@@ -390,3 +399,19 @@ def test_a_renewal_that_is_refused_is_refused_alike(taken: list[str]) -> None:
         assert taken == ["/v1/sessions/none"] * 3
 
     run(test)
+
+
+def test_a_bug_on_the_fast_path_of_renewals_is_counted_and_the_routes_handler_answers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def bug(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    async def test(node: Conversation) -> None:
+        renewal = await opened(node)
+        monkeypatch.setattr(FastRenewals, "_renew", bug)
+        assert (await (await Talk.begin(node)).ask(renewal)).status == 200
+        assert node.server.metrics.fast_path_bugs == 1
+
+    run(test)
+    assert "ZeroDivisionError" in caplog.text

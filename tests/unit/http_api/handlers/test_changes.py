@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from .conversation import RECORDS, TEXT, Conversation, nodes, run
-from .test_fencing import acquire, fence, open_session
+from ..conversation import RECORDS, TEXT, Conversation, nodes, run
+from .test_grants import acquire, fence, open_session
 
 TOPIC = "/v1/topics/orders"
 TRIM = f"{TOPIC}/partitions/0/trim"

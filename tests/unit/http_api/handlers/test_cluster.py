@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .conversation import Conversation, nodes
+from ..conversation import Conversation, nodes
 
 ADD = {"action": "add", "node_id": "n4", "url": "http://127.0.0.1:7304", "raft_address": "127.0.0.1:7404"}
 MOVE = {"topic": "orders", "partition": 0, "replicas": ["n2", "n3", "n4"]}

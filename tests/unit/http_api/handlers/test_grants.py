@@ -3,9 +3,12 @@
 import asyncio
 from typing import Any
 
-from stockade.cluster.model import TicketInfo
+import pytest
 
-from .conversation import RECORDS, Conversation, nodes, run
+from stockade.partition.api.ownership import Ticket
+from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower, SessionExpired, StockadeError
+
+from ..conversation import RECORDS, Conversation, nodes, run
 
 GRANTS = "/v1/topics/orders/grants"
 
@@ -49,6 +52,9 @@ def test_who_holds_the_slot_writes_and_nobody_else() -> None:
         assert (granted.status, granted.json["epoch"], granted.json["epochs"]) == (201, 1, {"0": 1})
         busy = await acquire(node, beta)
         assert (busy.status, busy.json["reason"], busy.json["holder_mode"]) == (423, "exclusive_present", "Exclusive")
+        assert busy.json["holder"]["client_id"] == "alpha"
+        assert busy.json["detail"] == "producer p of client alpha holds the slot (Exclusive)"
+        assert "WaitForExclusive" in busy.json["hint"]
         body = {"records": [{"value": "x"}]}
         assert (await node.call("POST", RECORDS, body, fence(alpha, granted.json))).status == 200
         assert (await node.call("POST", RECORDS, body)).json["code"] == "PRODUCER_BUSY"
@@ -118,13 +124,46 @@ def test_an_acquire_whose_ticket_left_the_line_while_it_was_held_is_told_so() ->
         service = node.service
         ask = service.get_ticket
 
-        async def left(ticket: str, session: str, wait_ms: int) -> TicketInfo:
+        async def left(ticket: str, session: str, wait_ms: int) -> Ticket:
             del service.shared.tickets[ticket]
             return await ask(ticket, session, wait_ms)
 
         service.get_ticket = left  # type: ignore[method-assign]
         answer = await acquire(node, beta, mode="WaitForExclusive", wait_ms=1000, ticket_ttl_ms=1)
         assert (answer.status, answer.json["state"], answer.json["position"]) == (202, "cancelled", None)
+
+    run(test)
+
+
+@pytest.mark.parametrize("lost", [NotLeaderOrFollower(None, None), LeaderNotAvailable("it stops")])
+def test_an_acquire_that_was_queued_is_answered_with_its_ticket_when_the_leader_goes(lost: StockadeError) -> None:
+    """No leader any more, "nothing was done": untrue of an acquire that is in the queue."""
+
+    async def test(node: Conversation) -> None:
+        alpha, beta = await open_session(node), await open_session(node, "beta")
+        await acquire(node, alpha)
+
+        async def gone(ticket: str, session: str, wait_ms: int) -> Ticket:
+            raise lost
+
+        node.service.get_ticket = gone  # type: ignore[method-assign]
+        answer = await acquire(node, beta, mode="WaitForExclusive", wait_ms=1000)
+        assert (answer.status, answer.json["state"], answer.json["position"]) == (202, "waiting", 0)
+
+    run(test)
+
+
+def test_a_queued_acquire_whose_session_ended_meanwhile_does_not_say_that_nothing_was_changed() -> None:
+    async def test(node: Conversation) -> None:
+        alpha, beta = await open_session(node), await open_session(node, "beta")
+        await acquire(node, alpha)
+
+        async def ended(ticket: str, session: str, wait_ms: int) -> Ticket:
+            raise SessionExpired
+
+        node.service.get_ticket = ended  # type: ignore[method-assign]
+        answer = await acquire(node, beta, mode="WaitForExclusive", wait_ms=1000)
+        assert (answer.status, answer.json["no_side_effects"]) == (410, False)
 
     run(test)
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from .conversation import NDJSON, RECORDS, TEXT, Conversation, nodes, run
+from ..conversation import NDJSON, RECORDS, TEXT, Conversation, nodes, run
 
 OWN = "/v1/groups/plant/own"
 POSITION = "/v1/groups/plant/positions/orders/0"

@@ -4,8 +4,8 @@ import asyncio
 
 import msgspec
 
-from .conversation import TEXT, Conversation, nodes, run
-from .fake import FakePartition
+from ..conversation import TEXT, Conversation, nodes, run
+from ..fake_cluster import FakePartition
 
 STAGES = "/v1/topics/orders/partitions/0/stages"
 

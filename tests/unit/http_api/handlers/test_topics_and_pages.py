@@ -3,14 +3,17 @@
 import asyncio
 import logging
 import re
+from html import escape
 
 import pytest
 
-from stockade.http_api import metrics
+from stockade.http_api.request import metrics
 from stockade.http_api.routes import UNDOCUMENTED, routes
 from stockade.partition.errors import BY_CODE
+from stockade.partition.refusal_texts import BY_CODE as TEXTS
+from stockade.partition.refusal_texts import BY_REASON
 
-from .conversation import RECORDS, TEXT, Conversation, document, nodes, run
+from ..conversation import RECORDS, TEXT, Conversation, document, nodes, run
 
 
 def test_a_topic_is_created_once() -> None:
@@ -34,7 +37,6 @@ def test_a_topic_is_created_once() -> None:
 def test_config_that_means_what_this_version_does_is_accepted() -> None:
     async def test(node: Conversation) -> None:
         config = {
-            "durability": "disk",
             "writer_group": None,
             "dedupe_window_ms": 0,
             "retention_ms": -1,
@@ -183,3 +185,32 @@ def test_only_what_was_refused_or_took_long_is_logged_at_info(
 
 def access_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "stockade.http.access"]
+
+
+def test_topics_that_stockade_made_for_itself_are_listed_when_asked_for() -> None:
+    async def test(node: Conversation) -> None:
+        await node.topic("stockade-sink.orders")
+        await node.topic("stockade-mine")
+        for query, hidden in (("", True), ("?internal=false", True), ("?internal=true", False)):
+            names = [topic["name"] for topic in (await node.call("GET", "/v1/topics" + query)).json["topics"]]
+            assert "stockade-mine" in names
+            assert ("stockade-sink.orders" not in names) is hidden
+        await node.call("POST", "/v1/producers", {"name": "producer-0123456789abcdef"})
+        for query, hidden in (("", True), ("?internal=true", False)):
+            found = (await node.call("GET", "/v1/producers" + query)).json["producers"]
+            assert ("producer-0123456789abcdef" not in [each["name"] for each in found]) is hidden
+
+    run(test)
+
+
+def test_the_page_of_problems_says_what_to_do_next_for_each_cause() -> None:
+    async def test(node: Conversation) -> None:
+        page = (await node.call("GET", "/docs/problems", valid=False)).body.decode()
+        texts = [*TEXTS.items(), *((code, text) for (code, _), text in BY_REASON.items())]
+        for code, text in texts:
+            if f'id="{code}"' in page:
+                assert escape(text.hint).replace("`", "") in page.replace("<code>", "").replace("</code>", "")
+        assert "`" not in page
+        assert "<code>wrong_epoch</code>: Send the epoch that the grant has" in page
+
+    run(test)

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from stockade.http_api.context import UNACKED_MAX
-from stockade.partition.records import SCHEMA
+from stockade.cluster.front.front import UNACKED_MAX
+from stockade.partition.records.batch import SCHEMA
 
-from .conversation import ARROW, NDJSON, RECORDS, TEXT, Conversation, nodes, run
+from ..conversation import ARROW, NDJSON, RECORDS, TEXT, Conversation, nodes, run
 
 
 def arrow_stream(values: list[bytes | None], *, batches: int = 1, schema: pa.Schema = SCHEMA) -> bytes:

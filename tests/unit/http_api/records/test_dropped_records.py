@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from stockade.partition.segments import Slice
+from stockade.partition.log.segments import Slice
 
-from .conversation import NDJSON, RECORDS, TEXT, Conversation, run
-from .fake import FakePartition
+from ..conversation import NDJSON, RECORDS, TEXT, Conversation, run
+from ..fake_cluster import FakePartition
 
 Meanwhile = Callable[[FakePartition], Any]
 

@@ -7,10 +7,10 @@ import threading
 import pyarrow as pa
 import pytest
 
-from stockade.http_api import fetching, origins
-from stockade.partition.log import StoredBatch
+from stockade.http_api.records import fetch
+from stockade.partition.log.interface import StoredBatch
 
-from .conversation import ARROW, JSON, NDJSON, RECORDS, TEXT, Conversation, run
+from ..conversation import ARROW, JSON, NDJSON, RECORDS, TEXT, Conversation, run
 
 OFFSETS = "/v1/topics/orders/partitions/0/offsets"
 TAIL = "/v1/topics/orders/partitions/0/tail"
@@ -149,15 +149,15 @@ def test_meta_tells_who_wrote_each_record() -> None:
 
 
 def test_who_wrote_many_batches_is_looked_up_while_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "BATCHES_PER_TURN", 1)
+    monkeypatch.setattr(fetch, "BATCHES_PER_TURN", 1)
     threads: list[int] = []
-    write = origins.stream
+    write = fetch.origin_stream
 
     def noted(batches: list[StoredBatch]) -> bytes:
         threads.append(threading.get_ident())
         return write(batches)
 
-    monkeypatch.setattr(origins, "stream", noted)
+    monkeypatch.setattr(fetch, "origin_stream", noted)
 
     async def test(node: Conversation) -> None:
         await fill(node, b"a\n", b"b\nc\n", b"d\n")
@@ -209,6 +209,10 @@ def test_a_local_read_says_that_it_may_be_stale() -> None:
         assert (answer.json["stale"], answer.headers["Stockade-Stale"]) == (True, "true")
         answer = await node.call("GET", RECORDS)
         assert (answer.json["stale"], answer.headers["Stockade-Stale"]) == (False, "false")
+        beyond = await node.call("GET", RECORDS + "?local=true&offset=99")
+        assert (beyond.status, beyond.json["stale"], "this replica" in beyond.json["detail"]) == (416, True, True)
+        beyond = await node.call("GET", RECORDS + "?offset=99")
+        assert (beyond.status, "stale" in beyond.json) == (416, False)
 
     run(test)
 

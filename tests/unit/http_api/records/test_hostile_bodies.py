@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stockade.partition.records import SCHEMA
+from stockade.partition.records.batch import SCHEMA
 
-from .conversation import ARROW, JSON, NDJSON, RECORDS, TEXT, Conversation, check, nodes
-from .test_appending import arrow_stream
+from ..conversation import ARROW, JSON, NDJSON, RECORDS, TEXT, Conversation, check, nodes
+from .test_append import arrow_stream
 
 KEYED = "/v1/topics/orders/records"
 PATHS = (RECORDS, KEYED)

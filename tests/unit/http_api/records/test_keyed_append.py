@@ -7,9 +7,9 @@ import pytest
 
 from stockade.partition.partitioner import partition_for_key
 
-from .conversation import ARROW, NDJSON, TEXT, Conversation, nodes
-from .fake import FakePartition
-from .test_appending import arrow_stream
+from ..conversation import ARROW, NDJSON, TEXT, Conversation, nodes
+from ..fake_cluster import FakePartition
+from .test_append import arrow_stream
 
 KEYED = "/v1/topics/orders/records"
 
@@ -170,7 +170,7 @@ def test_parts_of_an_answered_request_wait_for_a_leader_when_the_client_has_gone
     async def main() -> None:
         async with nodes(1) as (node,):
             await node.topic()
-            node.server._context.leader_wait_s = 60
+            node.server.front.leader_wait_s = 60
             service, tries = node.service, 0
             service.shared.lead("orders", None)
             find = service.partition

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 import uvloop
 
-from stockade.http_api import call, files
-from stockade.partition.log import StoredBatch
-from stockade.partition.records import STREAM_END
+from stockade.http_api.records import sendfile
+from stockade.http_api.request import call
+from stockade.partition.log.interface import StoredBatch
+from stockade.partition.records.batch import STREAM_END
 
-from .conversation import ARROW, RECORDS, Conversation, nodes
-from .test_appending import arrow_stream
+from ..conversation import ARROW, RECORDS, Conversation, nodes
+from .test_append import arrow_stream
 
 ACCEPT_ARROW = {"Accept": ARROW["Content-Type"]}
 LONG = f"{RECORDS}?max_bytes=67108864"
@@ -100,7 +101,7 @@ def test_a_client_that_takes_nothing_or_a_byte_now_and_then_is_cut_off_and_other
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(files, "STALL_S", 0.3)
+    monkeypatch.setattr(sendfile, "STALL_S", 0.3)
     monkeypatch.setattr(call, "STALL_S", 0.3)
 
     async def main() -> None:

@@ -9,9 +9,9 @@ import aiohttp
 import pyarrow as pa
 import pytest
 
-from stockade.http_api import following
+from stockade.http_api.records import streaming
 
-from .conversation import ARROW, NDJSON, RECORDS, TEXT, Conversation, check_problem, nodes, run
+from ..conversation import ARROW, NDJSON, RECORDS, TEXT, Conversation, check_problem, nodes, run
 
 EVENTS = {"Accept": "text/event-stream"}
 LINES = {"Accept": NDJSON["Content-Type"]}
@@ -61,7 +61,7 @@ def test_events_carry_their_offset_and_go_on_behind_the_last_one_seen() -> None:
 
 
 def test_a_silent_event_stream_gets_a_comment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "SILENCE_MS", 30)
+    monkeypatch.setattr(streaming, "SILENCE_MS", 30)
 
     async def test(node: Conversation) -> None:
         async with stream(node, "", EVENTS) as response:
@@ -130,16 +130,15 @@ def test_a_client_that_goes_away_ends_its_stream() -> None:
         readers = node.service.shared
         async with stream(node):
             await readers.reader_came.wait()
-        async with asyncio.timeout(following.SILENCE_MS / 1000 - 1):  # then it would end by itself
+        async with asyncio.timeout(streaming.SILENCE_MS / 1000 - 1):  # then it would end by itself
             await readers.reader_left.wait()
 
     run(test)
 
 
-def test_followers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "FOLLOWERS_MAX", 1)
-
+def test_followers_are_bounded() -> None:
     async def test(node: Conversation) -> None:
+        node.server.front.in_flight.followers.limit = 1
         async with stream(node):
             refused = await node.call("GET", RECORDS + "?follow=true")
             assert (refused.status, refused.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")

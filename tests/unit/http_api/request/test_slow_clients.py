@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from stockade.http_api import bodies, dispatch, server
-from stockade.http_api import call as calls
+from stockade.http_api import server
+from stockade.http_api.endpoint import dispatch
+from stockade.http_api.request import call as calls
 
-from .conversation import RECORDS, TEXT, Conversation, nodes, run
+from ..conversation import RECORDS, TEXT, Conversation, nodes, run
 
 HEAD = f"POST {RECORDS} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n".encode()
 FETCH = f"GET {RECORDS}?max_bytes=67108864 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
@@ -51,7 +52,7 @@ def alone(test: Callable[[Conversation], Awaitable[None]]) -> None:
 
 def test_slow_writers_hold_only_what_they_have_sent_and_nobody_else_waits() -> None:
     async def test(node: Conversation) -> None:
-        budget = node.server._context.bodies
+        budget = node.server.front.in_flight.body_bytes
         slow = [await connect(node, HEAD + b"Content-Length: 30000000\r\n\r\nabc") for _ in range(50)]
         await until(lambda: budget.used == 50 * 3)
         await others_are_answered(node)
@@ -65,7 +66,7 @@ def test_slow_writers_hold_only_what_they_have_sent_and_nobody_else_waits() -> N
 
 
 def test_a_writer_of_one_byte_a_second_meets_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "ARRIVAL_S", 0.3)
+    monkeypatch.setattr(calls, "ARRIVAL_S", 0.3)
 
     async def test(node: Conversation) -> None:
         reader, writer = await connect(node, HEAD + b"Content-Length: 100\r\n\r\n")
@@ -86,11 +87,11 @@ def test_a_reader_that_takes_its_text_too_slowly_is_cut_off(monkeypatch: pytest.
     async def test(node: Conversation) -> None:
         for _ in range(4):
             assert (await node.call("POST", RECORDS, b"x" * 8_000_000, TEXT)).status == 200
-        context = node.server._context
+        in_flight = node.server.front.in_flight
         reader, writer = await connect(node, FETCH)
-        await until(lambda: context.answers.used > 0)
+        await until(lambda: in_flight.answer_bytes.used > 0)
         await others_are_answered(node)
-        await until(lambda: context.answers.used == 0 and context.requests.used == 0)
+        await until(lambda: in_flight.answer_bytes.used == 0 and in_flight.requests.used == 0)
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             while True:
                 await reader.readexactly(100_000)
@@ -105,12 +106,12 @@ def test_a_follower_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatc
     async def test(node: Conversation) -> None:
         for _ in range(4):
             assert (await node.call("POST", RECORDS, b"x" * 8_000_000, TEXT)).status == 200
-        context = node.server._context
+        in_flight = node.server.front.in_flight
         following = FETCH.replace(b"HTTP/1.1\r\n", b"HTTP/1.1\r\nAccept: text/event-stream\r\n")
         slow = await connect(node, following)
-        await until(lambda: context.followers == 1)
+        await until(lambda: in_flight.followers.used == 1)
         await others_are_answered(node)
-        await until(lambda: context.followers == 0)
+        await until(lambda: in_flight.followers.used == 0)
         await hang_up([slow])
 
     alone(test)
@@ -119,7 +120,7 @@ def test_a_follower_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatc
 def test_text_answers_are_bounded_all_together() -> None:
     async def test(node: Conversation) -> None:
         assert (await node.call("POST", RECORDS, b"x" * 100_000, TEXT)).status == 200
-        budget = node.server._context.answers
+        budget = node.server.front.in_flight.answer_bytes
         budget.limit = 50_000
         refused = await node.call("GET", RECORDS)
         assert (refused.status, refused.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
@@ -136,7 +137,7 @@ def test_text_answers_are_bounded_all_together() -> None:
 
 def test_requests_under_way_are_bounded_and_told_when_to_come_back() -> None:
     async def test(node: Conversation) -> None:
-        shared, budget = node.service.shared, node.server._context.requests
+        shared, budget = node.service.shared, node.server.front.in_flight.requests
         budget.limit = 2
         waiting = [asyncio.create_task(node.call("GET", f"{RECORDS}?max_wait_ms=60000")) for _ in range(2)]
         await until(lambda: budget.used == 2)

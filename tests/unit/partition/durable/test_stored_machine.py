@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stockade.partition import state
 from stockade.partition.commands import (
     Append,
     Appended,
@@ -29,20 +28,21 @@ from stockade.partition.commands import (
     InstallSeats,
     PutStage,
     Retain,
+    SharedHolder,
     Stamp,
     Trim,
     encode_command,
 )
-from stockade.partition.image import FileExtent, Image, ImageDamaged
-from stockade.partition.invariants import check
-from stockade.partition.log import MemoryLog
-from stockade.partition.machine import PartitionConfig, PartitionMachine
-from stockade.partition.records import batch_from_columns
-from stockade.partition.segments import SegmentLog
-from stockade.partition.slots import Seat
-from stockade.partition.stored import StoredMachine
+from stockade.partition.durable.stored_machine import StoredMachine
+from stockade.partition.log.image import FileExtent, Image, ImageDamaged
+from stockade.partition.log.interface import MemoryLog
+from stockade.partition.log.segments import SegmentLog
+from stockade.partition.records.batch import batch_from_columns
+from stockade.partition.state import snapshot
+from stockade.partition.state.invariants import check
+from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
-from .driver import ANONYMOUS, NAMED, TOPIC_ID, grant
+from ..driver import ANONYMOUS, NAMED, TOPIC_ID, grant
 
 CONFIG = PartitionConfig(topic_id=TOPIC_ID, max_producers=3, producer_ttl_ms=100, dedupe_window_ms=50)
 SEGMENT_BYTES_MAX = 2000
@@ -167,7 +167,7 @@ def test_085_a_state_with_any_bit_flipped_is_refused(partition: Partition) -> No
         if 6 <= place < 8:
             continue  # padding of the header
         with pytest.raises(ImageDamaged):
-            state.decode(bytes(flipped))
+            snapshot.decode(bytes(flipped))
 
 
 def test_085_the_state_of_another_topic_is_refused(partition: Partition) -> None:
@@ -327,7 +327,7 @@ def test_a_running_machine_can_be_replaced_by_an_image(partition: Partition, tmp
     follower.stored.log.close()
 
 
-HARMLESS = ("log", "_handlers", "files", "_due_ms")
+HARMLESS = ("log", "_handlers", "files", "due_ms")
 """What is not state: where bytes are, and the earliest moment at which something may have to be forgotten."""
 
 
@@ -396,7 +396,7 @@ class Maker:
         match step:
             case ("share", int(seats)):
                 self.grants += 1
-                shared = [Seat(grant(1000 + number), "s", "loader") for number in range(seats)]
+                shared = [SharedHolder(grant(1000 + number), "s", "loader") for number in range(seats)]
                 return InstallSeats(self.grants, self.grants, shared)
             case ("own", str(group), int(fence_epoch), bool(is_owned)):
                 return InstallReader(group, fence_epoch, is_owned)
@@ -457,7 +457,7 @@ def test_a_replica_that_was_restored_and_replayed_is_byte_equal(
         partition.commands += [encode_command(command) for command in commands[killed_at:]]
         again = partition.restarted(image, captured_at)
         check(again.machine)
-        assert state.encode(again.machine) == state.encode(untouched)
+        assert snapshot.encode(again.machine) == snapshot.encode(untouched)
         assert everything(again.machine) == everything(untouched)
         final = again.capture()
         again.inspect(partition.directory, final.state, final.files)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from stockade.partition.commands import Appended, AppendStage, ChangeStages, InstallProducer, PutStage, encode_command
-from stockade.partition.image import ImageDamaged
+from stockade.partition.log.image import ImageDamaged
 
-from .driver import NAMED
-from .test_stored import Partition, append, cut_short, flip, new_machine
+from ..driver import NAMED
+from .test_stored_machine import Partition, append, cut_short, flip, new_machine
 
 
 def put(name: str, value: bytes) -> PutStage:

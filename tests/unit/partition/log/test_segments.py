@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stockade.partition import segment_files, segments
 from stockade.partition.commands import Append, Stamp
 from stockade.partition.errors import OffsetOutOfRange
-from stockade.partition.index import ENTRY, SegmentIndex
-from stockade.partition.log import MemoryLog, Slice, StoredBatch
-from stockade.partition.records import STREAM_START, batch_from_columns, stream
-from stockade.partition.segments import SegmentLog
+from stockade.partition.log import segments
+from stockade.partition.log.fsutil import PIECES_MAX, write_all
+from stockade.partition.log.index import ENTRY, SegmentIndex
+from stockade.partition.log.interface import MemoryLog, Slice, StoredBatch
+from stockade.partition.log.segments import SegmentLog
+from stockade.partition.records.batch import STREAM_START, batch_from_columns, stream
 
-from .driver import NAMED, Driver, state
+from ..driver import NAMED, Driver, state
 
 STAMP = Stamp(NAMED, 3, 17)
 
@@ -46,7 +47,7 @@ def begun(directory: Path, segment_bytes_max: int) -> SegmentLog:
     """A new log in a directory of its own."""
     directory.mkdir(exist_ok=True)
     log = SegmentLog(segment_bytes_max)
-    log.start(directory)
+    log.begin(directory)
     return log
 
 
@@ -179,7 +180,7 @@ def test_an_empty_log_has_no_time(log: SegmentLog) -> None:
 def test_a_log_does_not_begin_where_there_is_one_already(log: SegmentLog, tmp_path: Path) -> None:
     log.append(command([1]), 0)
     again = SegmentLog()
-    again.start(tmp_path / "log")
+    again.begin(tmp_path / "log")
     with pytest.raises(FileExistsError):
         again.append(command([1]), 0)
     assert log.read(0, 1).messages() == [command([1]).message]
@@ -304,15 +305,15 @@ def test_so_much_is_written_unasked(log: SegmentLog, monkeypatch: pytest.MonkeyP
     written: list[bytes] = []
     one = command([1])
     log.append(one, 0)
-    monkeypatch.setattr(segment_files, "write_all", lambda descriptor, pieces: written.extend(pieces))
+    monkeypatch.setattr(segments, "write_all", lambda descriptor, pieces: written.extend(pieces))
     log.append(one, 0)
     assert written == [one.message] * 2
 
 
 def test_more_pieces_than_one_write_takes_are_all_written(tmp_path: Path) -> None:
-    pieces = [b"%d," % number for number in range(2 * segment_files.PIECES_MAX + 1)]
+    pieces = [b"%d," % number for number in range(2 * PIECES_MAX + 1)]
     with (tmp_path / "file").open("wb") as file:
-        segment_files.write_all(file.fileno(), pieces)
+        write_all(file.fileno(), pieces)
     assert (tmp_path / "file").read_bytes() == b"".join(pieces)
 
 

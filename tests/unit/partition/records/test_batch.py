@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from stockade.partition.errors import CorruptMessage, InvalidRecord, MessageTooLarge
-from stockade.partition.records import (
+from stockade.partition.log.timestamps import first_row_since
+from stockade.partition.records.batch import (
     RECORDS_MAX,
     SCHEMA,
     STREAM_END,
@@ -16,9 +17,8 @@ from stockade.partition.records import (
     batch_from_columns,
     decode_batch,
 )
-from stockade.partition.rows import first_row_since
 
-from .arrow import LIMIT, NOW, ROWS, accepted, columns, read_back, values, written
+from ..arrow import LIMIT, NOW, ROWS, accepted, columns, read_back, values, written
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])

@@ -5,7 +5,7 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.partition.checksum import crc32
+from stockade.partition.records.checksum import crc32
 
 
 @given(st.binary(max_size=5000), st.integers(0, (1 << 32) - 1))

@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stockade.partition.errors import InvalidRecord
-from stockade.partition.plain import PLAIN_RECORDS_MAX, PlainEncoder
-from stockade.partition.records import SCHEMA, batch_from_columns, decode_batch
+from stockade.partition.records.batch import PLAIN_RECORDS_MAX, SCHEMA, FastEncoder, batch_from_columns, decode_batch
 
 ITEMS = st.none() | st.binary(max_size=20)
 ROWS = st.lists(st.tuples(ITEMS, ITEMS, st.integers(0, (1 << 63) - 1)), min_size=1, max_size=PLAIN_RECORDS_MAX)
-encoder = PlainEncoder(SCHEMA)
+encoder = FastEncoder(SCHEMA)
 
 
 @given(ROWS)

@@ -5,8 +5,8 @@ import struct
 import pyarrow as pa
 import pytest
 
-from stockade.partition.ipc import batch_header, is_little_endian, metadata_version
-from stockade.partition.records import SCHEMA
+from stockade.partition.records.batch import SCHEMA
+from stockade.partition.records.ipc import batch_header, is_little_endian, metadata_version
 
 
 def schema_metadata(endianness: int) -> memoryview:

@@ -7,15 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stockade.partition.errors import CorruptMessage, InvalidRecord, MessageTooLarge
-from stockade.partition.records import (
-    RECORDS_MAX,
-    STREAM_END,
-    STREAM_START,
-    batch_from_stream,
-    stream,
-)
+from stockade.partition.records.batch import RECORDS_MAX, STREAM_END, STREAM_START, batch_from_stream, stream
 
-from .arrow import ROWS, columns, written
+from ..arrow import ROWS, columns, written
 
 LIMIT = 1 << 16
 

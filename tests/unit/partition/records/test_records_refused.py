@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from stockade.partition import records
 from stockade.partition.errors import CorruptMessage, InvalidRecord, MessageTooLarge
-from stockade.partition.records import (
+from stockade.partition.records import batch
+from stockade.partition.records.batch import (
     HEADERS_MAX,
     RECORDS_MAX,
     SCHEMA,
@@ -17,7 +17,7 @@ from stockade.partition.records import (
     batch_from_columns,
 )
 
-from .arrow import LIMIT, NOW, ROWS, accepted, columns, values, written
+from ..arrow import LIMIT, NOW, ROWS, accepted, columns, values, written
 
 
 def renamed(name: str) -> pa.Schema:
@@ -146,7 +146,7 @@ def test_the_number_of_records_is_bounded() -> None:
 def test_a_bomb_is_refused_before_it_is_decompressed(compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
     body = written(columns([[None], [b"\0" * (32 << 20)], [1], [None]]), compression=compression)
     assert len(body) < LIMIT
-    monkeypatch.setattr(records, "_decode", lambda message: pytest.fail("it was decompressed"))
+    monkeypatch.setattr(batch, "_decode", lambda message: pytest.fail("it was decompressed"))
     with pytest.raises(MessageTooLarge) as refusal:
         accepted(body)
     assert refusal.value.fields == {"limit": LIMIT, "unit": "bytes"}

@@ -10,9 +10,9 @@ from stockade.partition.errors import (
     ProducerFenced,
     StockadeError,
 )
-from stockade.partition.fence import Fence, is_of_other_topic
+from stockade.partition.state.fence import Fence, is_of_other_topic
 
-from .driver import grant
+from ..driver import grant
 
 
 def install(number: int, epoch: int, session: str = "s1", mode: str = "Exclusive") -> InstallFence:
@@ -51,7 +51,9 @@ NEVER_ISSUED = InvalidFencingToken(current_epoch=5)
         pytest.param(
             held("ExclusiveWithFencing"), None, True, busy("ExclusiveWithFencing"), id="held-no-token-required"
         ),
-        pytest.param(held(), Token(grant(1), 4, "s1"), False, fenced("superseded"), id="held-lower"),
+        pytest.param(held(), Token(grant(1), 4, "s1"), False, fenced("wrong_epoch"), id="held-lower-of-the-holder"),
+        pytest.param(held(), Token(grant(1), 4, "s2"), False, fenced("superseded"), id="held-lower-other-session"),
+        pytest.param(held(), Token(grant(0), 4, "s1"), False, fenced("superseded"), id="held-lower-other-grant"),
         pytest.param(held(), HOLDER, False, None, id="held-right"),
         pytest.param(held(), HOLDER, True, None, id="held-right-required"),
         pytest.param(held(), Token(grant(1), 5, "s2"), False, fenced("other_session"), id="held-other-session"),
@@ -131,3 +133,39 @@ def test_clearing_again_changes_nothing() -> None:
 )
 def test_a_grant_id_names_its_topic(grant_id: str, is_other: bool) -> None:
     assert is_of_other_topic(grant_id, 812) is is_other
+
+
+def test_a_busy_partition_names_the_holder_since_when_and_until_when_at_most() -> None:
+    fence = Fence()
+    mine = InstallFence(
+        grant(1),
+        5,
+        "s1",
+        "loader",
+        "Exclusive",
+        1,
+        "c1",
+        now_ms=70,
+        operation="resume",
+        wall_ms=1_000_070,
+        ttl_ms=9_000,
+    )
+    fence.install(mine)
+    refusal = fence.judge(None, require_fence=False)
+    assert isinstance(refusal, ProducerBusy)
+    holder = {
+        "grant": grant(1),
+        "mode": "Exclusive",
+        "producer_name": "loader",
+        "client_id": "c1",
+        "since_ms": 70,
+        "since_unix_ms": 1_000_070,
+        "expires_in_ms": 9_000,
+        "operation": "resume",
+    }
+    assert refusal.fields["holder"] == holder
+    assert "s1" not in repr(refusal), "a session id is a secret"
+    later = fence.judge(Token(grant(0), 4, "s0"), require_fence=False)
+    assert isinstance(later, ProducerFenced)
+    assert later.fields["holder"] == holder
+    assert fence.present()[0].wall_ms == 1_000_070

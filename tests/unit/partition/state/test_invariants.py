@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from stockade.partition.invariants import check
-from stockade.partition.log import MemoryLog
-from stockade.partition.machine import PartitionMachine
-from stockade.partition.sequences import Entry, Run
+from stockade.partition.log.interface import MemoryLog
+from stockade.partition.state.invariants import check
+from stockade.partition.state.machine import PartitionMachine
+from stockade.partition.state.producers import Entry, SequenceRun
 
-from .driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, Driver
+from ..driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, Driver
 
 
 def working() -> PartitionMachine:
@@ -65,25 +65,25 @@ def exceed_the_cap(machine: PartitionMachine) -> None:
 
 
 def count_wrongly(machine: PartitionMachine) -> None:
-    set_run(machine, lambda run: Run(run.epoch, run.last_seq, 0, run.packed))
+    set_run(machine, lambda run: SequenceRun(run.epoch, run.last_seq, 0, run.packed))
 
 
 def remember_too_much(machine: PartitionMachine) -> None:
-    set_run(machine, lambda run: Run(run.epoch, run.last_seq, run.records, run.packed * 2))
+    set_run(machine, lambda run: SequenceRun(run.epoch, run.last_seq, run.records, run.packed * 2))
 
 
 def remember_another_epoch(machine: PartitionMachine) -> None:
-    set_run(machine, lambda run: Run(9, run.last_seq, run.records, run.packed))
+    set_run(machine, lambda run: SequenceRun(9, run.last_seq, run.records, run.packed))
 
 
 def remember_the_future(machine: PartitionMachine) -> None:
     entries = machine.producers.entries
     entry = entries[NAMED]
     assert entry.prev is not None
-    entries[NAMED] = Entry(Run(0), entry.prev, entry.last_used_ms, entry.order)
+    entries[NAMED] = Entry(SequenceRun(0), entry.prev, entry.last_used_ms, entry.order)
 
 
-def set_run(machine: PartitionMachine, change: Callable[[Run], Run]) -> None:
+def set_run(machine: PartitionMachine, change: Callable[[SequenceRun], SequenceRun]) -> None:
     entry = machine.producers.entries[ANONYMOUS]
     machine.producers.entries[ANONYMOUS] = Entry(change(entry.run), entry.prev, entry.last_used_ms, entry.order)
 

@@ -15,9 +15,9 @@ from stockade.partition.errors import (
     ProducerFenced,
 )
 
-from .driver import NAMED, OTHER_ANONYMOUS, TOPIC_ID, Driver, grant, repeated, stored
+from ..driver import NAMED, OTHER_ANONYMOUS, TOPIC_ID, Driver, grant, repeated, stored
 
-UNKNOWN = {"state": "unknown", "base_offset": None, "last_offset": None}
+FORGOTTEN = {"state": "unknown", "base_offset": None, "last_offset": None, "reason": "forgotten"}
 ABSENT = {"state": "absent", "base_offset": None, "last_offset": None}
 
 
@@ -119,7 +119,7 @@ def test_a_fenced_writer_learns_what_became_of_its_last_batch() -> None:
 
     assert refused(Stamp(NAMED, 0, 0), 3) == committed(0, 2)
     assert refused(Stamp(NAMED, 0, 3), 1) == ABSENT
-    assert refused(Stamp(OTHER_ANONYMOUS, 0, 0), 1) == UNKNOWN
+    assert refused(Stamp(OTHER_ANONYMOUS, 0, 0), 1) == FORGOTTEN
     plain = driver.append(token=token(1, 1))
     assert plain == ProducerFenced(current_epoch=2, reason="superseded")
     assert driver.append(Stamp(NAMED, 0, 0), 3, token=token(2, 3, "s2")) == InvalidFencingToken(current_epoch=2)

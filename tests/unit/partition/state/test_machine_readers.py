@@ -1,8 +1,9 @@
 """Consumer groups on a partition, and writers that must own it: SEMANTICS 5.5, 5.8 (A5), 5.10; cases by number."""
 
+from typing import Any
+
 import pytest
 
-from stockade.partition import readers
 from stockade.partition.commands import (
     CommitPosition,
     InstallReader,
@@ -20,9 +21,10 @@ from stockade.partition.errors import (
     StockadeError,
     ThrottlingQuotaExceeded,
 )
-from stockade.partition.readers import Position
+from stockade.partition.state import readers
+from stockade.partition.state.readers import Position
 
-from .driver import NAMED, Driver, grant, state, stored
+from ..driver import NAMED, Driver, grant, state, stored
 
 
 def owned(fence_epoch: int = 1) -> Driver:
@@ -116,3 +118,21 @@ def test_the_slot_is_looked_at_before_the_owner_and_the_owner_before_sequences()
     assert isinstance(driver.append(stamp, token=late, fence_epoch=9), ProducerFenced)
     assert isinstance(driver.append(stamp, token=right, fence_epoch=9), NotOwner)
     assert isinstance(driver.append(stamp, token=right, fence_epoch=1), OutOfOrderSequence)
+
+
+def test_a_writer_that_lost_its_ownership_is_told_whether_its_batch_is_stored() -> None:
+    driver = Driver(replicas=3, writer_group="g")
+    driver.apply(InstallReader("g", 1))
+    driver.enrol(NAMED)
+    first, second = Stamp(NAMED, 0, 0), Stamp(NAMED, 0, 1)
+    assert not isinstance(driver.append(first, fence_epoch=1), NotOwner)
+    driver.apply(InstallReader("g", 2))
+
+    def refused(stamp: Stamp | None, fence_epoch: int) -> dict[str, Any]:
+        answer = driver.append(stamp, fence_epoch=fence_epoch)
+        assert isinstance(answer, NotOwner)
+        return answer.fields
+
+    assert [refused(stamp, 1)["outcome"]["state"] for stamp in (first, second)] == ["committed", "absent"]
+    assert "outcome" not in refused(second, 3), "its owner may be installed at any time"
+    assert "outcome" not in refused(None, 1)

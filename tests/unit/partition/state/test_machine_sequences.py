@@ -3,17 +3,12 @@
 import pytest
 
 from stockade.partition.commands import InstallProducer, NotEnrolled, ProducerInstalled, Stamp, Token
-from stockade.partition.errors import (
-    InvalidProducerEpoch,
-    OffsetMismatch,
-    OutOfOrderSequence,
-    UnknownProducerId,
-)
-from stockade.partition.sequences import judge
+from stockade.partition.errors import InvalidProducerEpoch, OffsetMismatch, OutOfOrderSequence, UnknownProducerId
+from stockade.partition.state.producers import judge
 
-from .driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, Driver, grant, repeated, state, stored
+from ..driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, Driver, grant, repeated, state, stored
 
-UNKNOWN = {"state": "unknown", "base_offset": None, "last_offset": None}
+FORGOTTEN = {"state": "unknown", "base_offset": None, "last_offset": None, "reason": "forgotten"}
 ABSENT = {"state": "absent", "base_offset": None, "last_offset": None}
 
 
@@ -251,8 +246,8 @@ def test_nothing_is_called_absent_of_a_producer_that_was_forgotten() -> None:
     driver = full()
     driver.enrol(16)
     driver.enrol(12, 5)
-    assert driver.send(12, 0, 0) == InvalidProducerEpoch(current_epoch=5, outcome=UNKNOWN)
-    assert driver.send(12, 0, 3) == InvalidProducerEpoch(current_epoch=5, outcome=UNKNOWN)
+    assert driver.send(12, 0, 0) == InvalidProducerEpoch(current_epoch=5, outcome=FORGOTTEN)
+    assert driver.send(12, 0, 3) == InvalidProducerEpoch(current_epoch=5, outcome=FORGOTTEN)
 
 
 def test_one_producer_at_a_time_is_enough_room_for_one() -> None:
@@ -269,3 +264,18 @@ def test_installing_an_older_epoch_changes_nothing() -> None:
     before = state(driver.machine)
     assert driver.apply(InstallProducer(NAMED, 3)) == ProducerInstalled(4)
     assert state(driver.machine) == before
+
+
+def test_a_producer_that_the_partition_knows_is_not_told_that_it_remembers_nothing_of_it() -> None:
+    """It remembers one earlier epoch with records. Of those before it says that they are older, not that it forgot."""
+    driver = full()
+    for epoch in (1, 2):
+        driver.enrol(14, epoch)
+        stored(driver.send(14, epoch, 0))
+    outcomes = {}
+    for epoch in (0, 1):
+        refusal = driver.send(14, epoch, 0)
+        assert isinstance(refusal, InvalidProducerEpoch)
+        outcomes[epoch] = refusal.fields["outcome"]
+    assert outcomes[0] == FORGOTTEN | {"reason": "older_epoch"}
+    assert outcomes[1]["state"] == "committed"

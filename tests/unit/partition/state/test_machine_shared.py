@@ -2,22 +2,21 @@
 
 import pytest
 
-from stockade.partition.commands import InstallSeats, SlotState, Token
+from stockade.partition.commands import InstallSeats, SharedHolder, SlotState, Token
 from stockade.partition.errors import FencingTokenRequired, InvalidFencingToken, ProducerBusy, ProducerFenced
-from stockade.partition.slots import Seat
 
-from .driver import Driver, grant, state, stored
+from ..driver import Driver, grant, state, stored
 
-A, B = Seat(grant(1), "sa", "a"), Seat(grant(2), "sb", "b")
+A, B = SharedHolder(grant(1), "sa", "a"), SharedHolder(grant(2), "sb", "b")
 
 
-def share(driver: Driver, index: int, *seats: Seat, epoch: int = 0) -> SlotState:
+def share(driver: Driver, index: int, *seats: SharedHolder, epoch: int = 0) -> SlotState:
     result = driver.apply(InstallSeats(epoch, index, list(seats)))
     assert isinstance(result, SlotState)
     return result
 
 
-def token(seat: Seat, epoch: int = 0) -> Token:
+def token(seat: SharedHolder, epoch: int = 0) -> Token:
     return Token(seat.grant_id, epoch, seat.session)
 
 
@@ -85,7 +84,7 @@ def test_an_empty_set_leaves_the_slot_free() -> None:
     driver = Driver(replicas=3)
     share(driver, 1, A)
     share(driver, 2)
-    assert driver.machine.fence.seats == {}
+    assert driver.machine.fence.sharing == {}
     assert driver.append(token=token(A)) == ProducerFenced(current_epoch=0, reason="slot_free")
 
 
@@ -94,4 +93,4 @@ def test_a_clear_ends_the_seats_unless_it_comes_late(index: int) -> None:
     driver = Driver(replicas=3)
     share(driver, 2, A)
     driver.clear(index, 0)
-    assert (A.grant_id in driver.machine.fence.seats) == (index < 2)
+    assert (A.grant_id in driver.machine.fence.sharing) == (index < 2)

@@ -4,18 +4,7 @@ import zlib
 
 import pytest
 
-from stockade.partition import message_ids
-from stockade.partition.commands import (
-    Append,
-    Appended,
-    Configure,
-    NotEnrolled,
-    Retain,
-    Stamp,
-    Token,
-    Trim,
-    Trimmed,
-)
+from stockade.partition.commands import Append, Appended, Configure, NotEnrolled, Retain, Stamp, Token, Trim, Trimmed
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import (
     InvalidProducerEpoch,
@@ -25,12 +14,13 @@ from stockade.partition.errors import (
     ThrottlingQuotaExceeded,
     UnknownProducerId,
 )
+from stockade.partition.state import message_ids
 
-from .driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, TOPIC_ID, Driver, grant, repeated, state, stored
+from ..driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, TOPIC_ID, Driver, grant, repeated, state, stored
 
 TTL_MS = 1000
 ABSENT = {"state": "absent", "base_offset": None, "last_offset": None}
-UNKNOWN = {"state": "unknown", "base_offset": None, "last_offset": None}
+FORGOTTEN = {"state": "unknown", "base_offset": None, "last_offset": None, "reason": "forgotten"}
 
 
 def used_at_0(pid: int = NAMED, token: Token | None = None) -> Driver:
@@ -147,7 +137,7 @@ def test_081_a_zombie_of_a_forgotten_name_cannot_begin_at_its_old_epoch() -> Non
     pass_time(driver, TTL_MS)
     assert driver.send(NAMED, 0, 0) == NotEnrolled(NAMED)
     driver.enrol(NAMED, 7)
-    assert driver.send(NAMED, 0, 0) == InvalidProducerEpoch(current_epoch=7, outcome=UNKNOWN)
+    assert driver.send(NAMED, 0, 0) == InvalidProducerEpoch(current_epoch=7, outcome=FORGOTTEN)
     assert driver.log_end == 2
 
 
@@ -160,7 +150,7 @@ def test_an_epoch_that_was_decided_before_the_producer_was_forgotten_is_not_take
     driver.enrol(NAMED, 1, order=100)
     assert driver.send(NAMED, 1, 0) == NotEnrolled(NAMED)
     driver.enrol(NAMED, 2, order=301)
-    assert driver.send(NAMED, 1, 0) == InvalidProducerEpoch(current_epoch=2, outcome=UNKNOWN)
+    assert driver.send(NAMED, 1, 0) == InvalidProducerEpoch(current_epoch=2, outcome=FORGOTTEN)
 
 
 def test_the_clock_of_a_partition_never_goes_back() -> None:

@@ -13,7 +13,7 @@ from stockade.partition.errors import (
     TopicSealed,
 )
 
-from .driver import NAMED, TOPIC_ID, Driver, grant, repeated, state, stored
+from ..driver import NAMED, TOPIC_ID, Driver, grant, repeated, state, stored
 
 
 def ten() -> Driver:

@@ -6,7 +6,7 @@ Batches of half a circle stand for years of writing; a machine looks at their co
 from stockade.partition.commands import InstallProducer, ProducerInstalled, Stamp
 from stockade.partition.errors import InvalidProducerEpoch, OutOfOrderSequence
 
-from .driver import NAMED, Driver, repeated, stored
+from ..driver import NAMED, Driver, repeated, stored
 
 HALF = 1 << 30
 MAX = 2147483647

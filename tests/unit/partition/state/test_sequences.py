@@ -5,16 +5,26 @@ from msgspec.structs import replace
 
 from stockade.partition.commands import SEQUENCE_MODULUS, Stamp
 from stockade.partition.errors import InvalidProducerEpoch, OutOfOrderSequence, StockadeError
-from stockade.partition.sequences import CachedBatch, Entry, Outcome, Repeated, Run, certify, judge
+from stockade.partition.state.producers import (
+    OLDER_EPOCH,
+    OTHER_BOUNDS,
+    CachedBatch,
+    Entry,
+    Outcome,
+    Repeated,
+    SequenceRun,
+    certify,
+    judge,
+)
 
-from .driver import ANONYMOUS, NAMED
+from ..driver import ANONYMOUS, NAMED
 
 MAX = SEQUENCE_MODULUS - 1
 
 
-def run_of(*counts: int, epoch: int = 0, first_seq: int = 0, records_before: int = 0) -> Run:
+def run_of(*counts: int, epoch: int = 0, first_seq: int = 0, records_before: int = 0) -> SequenceRun:
     """A run that stored batches of these sizes from ``first_seq``, with ``records_before`` records ahead of them."""
-    run = Run(epoch, first_seq - 1, records_before)
+    run = SequenceRun(epoch, first_seq - 1, records_before)
     for count in counts:
         run.extend(run.next_seq, count, run.records, 1000 + run.records)
     return run
@@ -39,9 +49,11 @@ BEFORE_WRAP = run_of(1, first_seq=MAX - 11, records_before=MAX - 11)
 @pytest.mark.parametrize(
     ("run", "first_seq", "count", "verdict"),
     [
-        pytest.param(Run(2), 0, 1, None, id="64-fence-only-entry-takes-0"),
-        pytest.param(Run(2), 17, 1, out_of_order("no_state", 0, -1), id="64-fence-only-entry-takes-nothing-else"),
-        pytest.param(Run(2), MAX, 1, out_of_order("no_state", 0, -1), id="fence-only-entry-was-never-at-max"),
+        pytest.param(SequenceRun(2), 0, 1, None, id="64-fence-only-entry-takes-0"),
+        pytest.param(
+            SequenceRun(2), 17, 1, out_of_order("no_state", 0, -1), id="64-fence-only-entry-takes-nothing-else"
+        ),
+        pytest.param(SequenceRun(2), MAX, 1, out_of_order("no_state", 0, -1), id="fence-only-entry-was-never-at-max"),
         pytest.param(run_of(1), 1, 1, None, id="60-next"),
         pytest.param(run_of(1, 1), 5, 1, out_of_order("gap", 2, 1), id="60-gap"),
         pytest.param(run_of(1), 2, 1, out_of_order("gap", 1, 0), id="74-hole-of-one"),
@@ -67,7 +79,9 @@ BEFORE_WRAP = run_of(1, first_seq=MAX - 11, records_before=MAX - 11)
         pytest.param(FULL_TURN, 1 << 29, 1, out_of_order("gap", 6, 5), id="further-back-than-half-the-circle"),
     ],
 )
-def test_a_range_of_the_current_epoch(run: Run, first_seq: int, count: int, verdict: Repeated | StockadeError) -> None:
+def test_a_range_of_the_current_epoch(
+    run: SequenceRun, first_seq: int, count: int, verdict: Repeated | StockadeError
+) -> None:
     entry = Entry(run, None, 1, 0)
     assert judge(entry, Stamp(NAMED, run.epoch, first_seq), count, strict=False) == verdict
 
@@ -107,14 +121,13 @@ def test_an_epoch_that_stored_nothing_is_not_what_is_remembered() -> None:
     entry = Entry(run_of(3, epoch=1), None, 1, 0)
     for epoch in (2, 4):
         entry.begin_epoch(epoch)
-        assert entry == Entry(Run(epoch), run_of(3, epoch=1), 1, 0)
+        assert entry == Entry(SequenceRun(epoch), run_of(3, epoch=1), 1, 0)
 
 
 COMMITTED = Outcome("committed")
 ABSENT = Outcome("absent")
-NO_PROOF = Outcome("unknown")
 TWO_EPOCHS = Entry(run_of(2, epoch=5), run_of(1, 2, 3, 4, 5, 6, 7, epoch=3), 1, 0)
-NEW_EPOCH = Entry(Run(5), None, 1, 0)
+NEW_EPOCH = Entry(SequenceRun(5), None, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -125,17 +138,17 @@ NEW_EPOCH = Entry(Run(5), None, 1, 0)
         pytest.param(TWO_EPOCHS, 3, 28, 1, ABSENT, id="next-in-the-epoch-before"),
         pytest.param(TWO_EPOCHS, 3, 40, 1, ABSENT, id="ahead-in-the-epoch-before"),
         pytest.param(TWO_EPOCHS, 3, 22, 2, COMMITTED, id="cuts-a-batch"),
-        pytest.param(TWO_EPOCHS, 3, 27, 2, NO_PROOF, id="stored-in-part"),
-        pytest.param(TWO_EPOCHS, 3, MAX, 2, NO_PROOF, id="begins-before-0-and-reaches-into-what-was-stored"),
+        pytest.param(TWO_EPOCHS, 3, 27, 2, OTHER_BOUNDS, id="stored-in-part"),
+        pytest.param(TWO_EPOCHS, 3, MAX, 2, OTHER_BOUNDS, id="begins-before-0-and-reaches-into-what-was-stored"),
         pytest.param(TWO_EPOCHS, 3, MAX, 1, ABSENT, id="before-0"),
         pytest.param(TWO_EPOCHS, 4, 0, 1, ABSENT, id="an-epoch-that-stored-nothing"),
-        pytest.param(TWO_EPOCHS, 2, 0, 1, NO_PROOF, id="an-epoch-too-long-ago"),
+        pytest.param(TWO_EPOCHS, 2, 0, 1, OLDER_EPOCH, id="an-epoch-too-long-ago"),
         pytest.param(TWO_EPOCHS, 5, 0, 2, Outcome("committed", 0, 1), id="remembered-in-this-epoch"),
         pytest.param(TWO_EPOCHS, 5, 2, 1, ABSENT, id="next-in-this-epoch"),
         pytest.param(TWO_EPOCHS, 6, 0, 1, ABSENT, id="an-epoch-never-seen"),
         pytest.param(NEW_EPOCH, 4, 0, 1, ABSENT, id="nothing-before-the-first-epoch"),
         pytest.param(Entry(FULL_TURN, None, 1, 0), 0, 2147483640, 6, COMMITTED, id="before-the-turn"),
-        pytest.param(Entry(FULL_TURN, None, 1, 0), 0, 1 << 29, 1, NO_PROOF, id="too-far-back-to-tell"),
+        pytest.param(Entry(FULL_TURN, None, 1, 0), 0, 1 << 29, 1, OTHER_BOUNDS, id="too-far-back-to-tell"),
     ],
 )
 def test_an_outcome_certificate(entry: Entry, epoch: int, first_seq: int, count: int, outcome: Outcome) -> None:

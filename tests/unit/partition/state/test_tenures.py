@@ -1,12 +1,11 @@
 """What a partition remembers of who held its slot, and what it tells those who lost it."""
 
-from stockade.partition import tenures
-from stockade.partition.commands import ClearFence, InstallFence, InstallSeats, Token
+from stockade.partition.commands import ClearFence, InstallFence, InstallSeats, SharedHolder, Token
 from stockade.partition.errors import ProducerFenced
-from stockade.partition.slots import Seat
-from stockade.partition.tenures import Tenure
+from stockade.partition.state import fence
+from stockade.partition.state.fence import Tenure
 
-from .driver import Driver, grant, stored
+from ..driver import Driver, grant, stored
 
 
 def install(driver: Driver, number: int, now_ms: int, operation: str = "acquire", ends: str = "superseded") -> Token:
@@ -58,6 +57,8 @@ def test_a_fenced_writer_is_told_who_holds_the_slot_since_when_and_how_its_own_g
         "producer_name": "loader",
         "client_id": "c2",
         "since_ms": 300,
+        "since_unix_ms": None,
+        "expires_in_ms": None,
         "operation": "eviction",
     }
     assert refusal.fields["ended"] == {"at_ms": 300, "end": "evicted"}
@@ -105,7 +106,7 @@ def test_an_eviction_without_a_successor_leaves_the_slot_free_at_a_higher_epoch(
 
 def test_seats_have_tenures_too_and_those_who_stay_keep_theirs() -> None:
     driver = Driver(replicas=3)
-    a, b = (Seat(grant(number), f"s{number}", "loader", f"c{number}", 10 * number) for number in (1, 2))
+    a, b = (SharedHolder(grant(number), f"s{number}", "loader", f"c{number}", 10 * number) for number in (1, 2))
     driver.apply(InstallSeats(0, 2, [a, b], now_ms=20))
     driver.apply(InstallSeats(0, 3, [b], now_ms=30, ends="closed"))
     assert [(t.grant_id, t.mode, t.since_ms, t.until_ms, t.end) for t in driver.machine.tenures()] == [
@@ -116,8 +117,8 @@ def test_seats_have_tenures_too_and_those_who_stay_keep_theirs() -> None:
 
 def test_the_history_is_bounded() -> None:
     driver = Driver()
-    for number in range(1, tenures.TENURES_MAX + 10):
+    for number in range(1, fence.TENURES_MAX + 10):
         install(driver, number, number)
     known = driver.machine.tenures()
-    assert len(known) == tenures.TENURES_MAX + 1
-    assert (known[0].epoch, known[-1].epoch) == (tenures.TENURES_MAX + 9, 9)
+    assert len(known) == fence.TENURES_MAX + 1
+    assert (known[0].epoch, known[-1].epoch) == (fence.TENURES_MAX + 9, 9)

@@ -1,4 +1,4 @@
-"""When a checkpoint is due: by what a restart would have to do again, and by what the disk would get back."""
+"""When a checkpoint is due: by the work of a restart, and by the disk space that it would set free."""
 
 import asyncio
 from dataclasses import replace
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from stockade.raft import checkpointer
-from stockade.raft.keeper import ENTRY_BYTES, STATE_SHARE, Kept
+from stockade.raft.checkpoint import group_storage
+from stockade.raft.checkpoint.group_storage import ENTRY_BYTES, STATE_SHARE, OpenGroup
 
-from .cluster import GROUP, until
-from .filing import SMALL, Filing, alone
+from ..cluster import GROUP, until
+from ..file_machine import SMALL, FileMachine, single_node
 
 
-class Dropping(Filing):
+class Dropping(FileMachine):
     """A machine that drops a hundred bytes of files with every command."""
 
     reclaimable = 0
@@ -23,38 +23,39 @@ class Dropping(Filing):
         return super().apply(index, term, command)
 
 
-def kept_of(machine: Filing, directory: Path, checkpoint_bytes: int) -> tuple[Kept, list[int]]:
+def kept_of(machine: FileMachine, directory: Path, checkpoint_bytes: int) -> tuple[OpenGroup, list[int]]:
     """What counts, and at which commands it said that a checkpoint is due."""
     asked: list[int] = []
     machine.start(directory)
-    return Kept(machine, None, lambda: asked.append(machine.count), checkpoint_bytes), asked  # type: ignore[arg-type]
+    return OpenGroup(machine, None, lambda: asked.append(machine.count), checkpoint_bytes), asked  # type: ignore[arg-type]
 
 
 def test_what_a_checkpoint_would_set_free_counts_as_what_was_applied(tmp_path: Path) -> None:
     machine = Dropping()
     kept, asked = kept_of(machine, tmp_path, 5 * (ENTRY_BYTES + 101))
     for index in range(1, 6):
-        kept.apply(index, 1, b"x")
-        kept.flush()
+        machine.apply(index, 1, b"x")
+        kept.applied(1, 1)
     assert (asked, kept.is_due) == ([5], True)
     machine.reclaimable = 0
     assert not kept.is_due
 
 
 def test_an_entry_counts_once_however_many_commands_share_it(tmp_path: Path) -> None:
-    kept, asked = kept_of(Filing(), tmp_path, 2 * ENTRY_BYTES + 6)
-    for index in (1, 1, 1, 1, 2, 2):
-        kept.apply(index, 1, b"x")
-        kept.flush()
-    assert asked == [6]
+    kept, _ = kept_of(FileMachine(), tmp_path, 2 * ENTRY_BYTES + 6)
+    kept.applied(entries=2, size=5)
+    assert not kept.is_due
+    kept.applied(entries=0, size=1)
+    assert kept.is_due
 
 
 def test_a_large_state_is_not_encoded_again_for_little(tmp_path: Path) -> None:
-    kept, asked = kept_of(Filing(), tmp_path, ENTRY_BYTES)
-    kept.state_bytes = (2 * ENTRY_BYTES + 2) // STATE_SHARE + 1
+    machine = FileMachine()
+    kept, asked = kept_of(machine, tmp_path, ENTRY_BYTES)
+    kept.in_force(1, (2 * ENTRY_BYTES + 2) // STATE_SHARE + 1)
     for index in range(1, 4):
-        kept.apply(index, 1, b"x")
-        kept.flush()
+        machine.apply(index, 1, b"x")
+        kept.applied(1, 1)
     assert asked == [3]
     kept.applied_bytes = 0
     kept.make_due()
@@ -63,9 +64,9 @@ def test_a_large_state_is_not_encoded_again_for_little(tmp_path: Path) -> None:
 
 def test_the_size_of_a_state_is_known_from_each_checkpoint_on_and_after_a_restart(tmp_path: Path) -> None:
     async def scenario(count: int) -> None:
-        async with alone(tmp_path) as node:
-            assert node.host._keeper is not None
-            kept, store = node.host._keeper.kept[GROUP], node.host._keeper.store
+        async with single_node(tmp_path) as node:
+            assert node.host._storage is not None
+            kept, store = node.host._storage.open_groups[GROUP], node.host._storage.store
             await node.commit(count)
             await until(lambda: kept.state_bytes > 0)
             checkpoint = store.read(GROUP)
@@ -79,13 +80,13 @@ def test_the_size_of_a_state_is_known_from_each_checkpoint_on_and_after_a_restar
 def test_a_restart_has_little_to_do_again_however_many_groups_there_are_and_however_small_their_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointer, "RECORDS", 1)
+    monkeypatch.setattr(group_storage, "RECORDS", 1)
     most = 20 * (ENTRY_BYTES + 10)
     settings = replace(SMALL, checkpoint_bytes=2 * most, wal_bytes_max=most, wal_file_bytes=1 << 20)
 
     async def scenario() -> None:
-        async with alone(tmp_path, settings, (1, 2, 3)) as node:
-            kept = node.host._keeper.kept  # type: ignore[union-attr]
+        async with single_node(tmp_path, settings, (1, 2, 3)) as node:
+            kept = node.host._storage.open_groups  # type: ignore[union-attr]
             await node.commit(4, 1, 10)
             await node.commit(7, 2, 10)
             await node.commit(5, 3, 10)
@@ -100,20 +101,20 @@ def test_a_restart_has_little_to_do_again_however_many_groups_there_are_and_howe
 
 
 def test_groups_that_have_applied_little_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpointer, "RECORDS", 1)
+    monkeypatch.setattr(group_storage, "RECORDS", 1)
     one = ENTRY_BYTES + 10
-    share = 4 * one * checkpointer.SHARE
+    share = 4 * one * group_storage.SHARE
     settings = replace(SMALL, checkpoint_bytes=share, wal_bytes_max=3 * one, wal_file_bytes=1 << 20)
 
     async def scenario() -> None:
-        async with alone(tmp_path, settings, (1, 2, 3)) as node:
+        async with single_node(tmp_path, settings, (1, 2, 3)) as node:
             for group_id in (1, 2, 3):
                 await node.commit(3, group_id, 10)
             await node.commit(1, 3, 10)
             await until(lambda: node.machines[3].captures == 1)
             await node.commit(1, 3, 10)
-            kept = node.host._keeper.kept[3]  # type: ignore[union-attr]
-            await until(lambda: not node.host._checkpointer._wanted.is_set() and kept.journal.origin.index > 1)
+            kept = node.host._storage.open_groups[3]  # type: ignore[union-attr]
+            await until(lambda: not node.host._checkpointer._may_be_due.is_set() and kept.log.origin.index > 1)
             assert [machine.captures for machine in node.machines.values()] == [0, 0, 1]
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""A follower that lacks what is gone everywhere copies a checkpoint; nothing of it counts before all of it is here."""
+"""A follower that lacks entries which no log holds copies a checkpoint, and installs it when all of it is verified."""
 
 import asyncio
 import shutil
@@ -12,28 +12,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from stockade.raft import installer, offers
-from stockade.raft.checkpoints import Checkpoint, CheckpointStore
-from stockade.raft.configuration import FOUNDING
-from stockade.raft.installer import CopyFailed
+from stockade.raft.checkpoint import copies
+from stockade.raft.checkpoint.copies import CopyFailed, FetchPiece, NothingHeld, Question, Release, encode
+from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
+from stockade.raft.core.group import Group
+from stockade.raft.log.configuration import NO_MEMBERS
 from stockade.raft.machine import ImageDamaged
-from stockade.raft.pulls import AskPiece, NothingHeld, Release, encode
 
-from .cluster import FAST, GROUP, Cluster, until
-from .filing import Filing, alone, wal_numbers
+from ..cluster import FAST, GROUP, Cluster, until
+from ..file_machine import FileMachine, single_node, wal_numbers
 
 SETTINGS = replace(FAST, checkpoint_bytes=2000, wal_bytes_max=1 << 20, wal_file_bytes=4096)
 
 
-class Filers(Cluster):
+class FileCluster(Cluster):
     """Three nodes with checkpoints and files."""
 
-    async def __aenter__(self) -> "Filers":
+    async def __aenter__(self) -> "FileCluster":
         await super().__aenter__()
         return self
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory, SETTINGS, Filing)
+        super().__init__(directory, SETTINGS, FileMachine)
 
     def data(self, node: str) -> Path:
         return self._data(node)
@@ -50,9 +50,9 @@ class Filers(Cluster):
 
 
 @asynccontextmanager
-async def behind(directory: Path) -> AsyncIterator[tuple[Filers, str]]:
+async def behind(directory: Path) -> AsyncIterator[tuple[FileCluster, str]]:
     """A cluster, and a node of it that is down and lacks entries which are gone on the others."""
-    async with Filers(directory) as cluster:
+    async with FileCluster(directory) as cluster:
         leader = await cluster.led()
         node = next(each for each in cluster.hosts if each != leader)
         await cluster.write(3)
@@ -63,7 +63,7 @@ async def behind(directory: Path) -> AsyncIterator[tuple[Filers, str]]:
         yield cluster, node
 
 
-async def agrees(cluster: Filers, node: str) -> None:
+async def agrees(cluster: FileCluster, node: str) -> None:
     """Wait until the node holds what the leader holds."""
     await until(lambda: cluster.is_at_end(node))
     leader = await cluster.led()
@@ -104,16 +104,16 @@ def test_files_that_are_here_already_are_linked_and_not_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    read_piece = offers.read_piece
+    read_piece = copies.read_piece
 
     def spy(path: Path, position: int, size: int) -> bytes:
         asked.append(path.name)
         return read_piece(path, position, size)
 
-    monkeypatch.setattr(offers, "read_piece", spy)
+    monkeypatch.setattr(copies, "read_piece", spy)
 
     async def scenario() -> None:
-        async with Filers(tmp_path) as cluster:
+        async with FileCluster(tmp_path) as cluster:
             leader = await cluster.led()
             node = next(each for each in cluster.hosts if each != leader)
             await cluster.write(30)
@@ -131,13 +131,13 @@ def test_files_that_are_here_already_are_linked_and_not_fetched(
 
 
 STEPS: list[tuple[Any, str]] = [
-    (installer._Copy, "_checkpoint"),
+    (copies.CheckpointCopy, "_fetch_checkpoint"),
     (CheckpointStore, "begin"),
-    (installer._Copy, "_file"),
-    (installer._Copy, "_verify"),
-    (installer._Copy, "_install"),
+    (copies.CheckpointCopy, "_fetch_file"),
+    (copies.CheckpointCopy, "_verify"),
     (CheckpointStore, "write"),
-    (Filing, "inspect"),
+    (Group, "install"),
+    (FileMachine, "inspect"),
 ]
 
 
@@ -171,7 +171,7 @@ def test_dying_at_any_step_of_a_copy_leaves_a_node_that_starts_and_copies_again(
                 patch.setattr(owner, name, stop_here_later if asyncio.iscoroutinefunction(real) else stop_here)
                 remove = shutil.rmtree  # the dead remove nothing
                 patch.setattr(shutil, "rmtree", lambda path, **how: None if reached else remove(path, **how))
-                patch.setattr(installer, "PAUSE_S", 60.0)
+                patch.setattr(copies, "PAUSE_S", 60.0)
                 await cluster.start(node)
                 await until(lambda: bool(reached))
                 await cluster.kill(node)
@@ -187,7 +187,7 @@ def test_a_copy_that_came_damaged_does_not_count_and_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damaged: list[str] = []
-    read_piece = offers.read_piece
+    read_piece = copies.read_piece
 
     def damage(path: Path, position: int, size: int) -> bytes:
         data = read_piece(path, position, size)
@@ -198,7 +198,7 @@ def test_a_copy_that_came_damaged_does_not_count_and_is_made_again(
 
     async def scenario() -> None:
         async with behind(tmp_path) as (cluster, node):
-            monkeypatch.setattr(offers, "read_piece", damage)
+            monkeypatch.setattr(copies, "read_piece", damage)
             await cluster.start(node)
             await agrees(cluster, node)
             assert damaged[0] == "checkpoint"
@@ -210,10 +210,10 @@ def test_a_copy_that_came_damaged_does_not_count_and_is_made_again(
 def test_a_copy_outlives_newer_checkpoints_at_its_source_and_is_given_up_when_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offers, "IDLE_S", 0.2)
+    monkeypatch.setattr(copies, "IDLE_S", 0.2)
     copied = asyncio.Event()
     go_on = asyncio.Event()
-    real = installer._Copy._file
+    real = copies.CheckpointCopy._fetch_file
     held: list[set[str]] = []
 
     async def scenario() -> None:
@@ -227,8 +227,8 @@ def test_a_copy_outlives_newer_checkpoints_at_its_source_and_is_given_up_when_ab
                 await real(self, *arguments)
 
             with monkeypatch.context() as patch:
-                patch.setattr(offers, "IDLE_S", 60.0)
-                patch.setattr(installer._Copy, "_file", wait)
+                patch.setattr(copies, "IDLE_S", 60.0)
+                patch.setattr(copies.CheckpointCopy, "_fetch_file", wait)
                 await cluster.start(node)
                 await copied.wait()
                 await cluster.write(60)
@@ -249,17 +249,19 @@ async def _is_filled_and_nothing_stays_held(directory: Path) -> None:
 
 
 def test_an_offer_that_nobody_uses_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def says_nothing(*_: Any) -> None:
-        return
+    ask = copies.CheckpointReceiver._ask
 
-    monkeypatch.setattr(offers, "IDLE_S", 0.1)
-    monkeypatch.setattr(installer._Copy, "_release", says_nothing)
+    async def releases_nothing(receiver: copies.CheckpointReceiver, node_id: str, question: Question) -> bytes:
+        return b"" if isinstance(question, Release) else await ask(receiver, node_id, question)
+
+    monkeypatch.setattr(copies, "IDLE_S", 0.1)
+    monkeypatch.setattr(copies.CheckpointReceiver, "_ask", releases_nothing)
     asyncio.run(_is_filled_and_nothing_stays_held(tmp_path))
 
 
 def test_a_copy_that_is_done_makes_room_for_others_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that had lost its disk took 30 s for each eight of its groups: chaos, seed 73 with corrupt-index."""
-    monkeypatch.setattr(offers, "IDLE_S", 3600.0)
+    monkeypatch.setattr(copies, "IDLE_S", 3600.0)
     asyncio.run(_is_filled_and_nothing_stays_held(tmp_path))
 
 
@@ -268,8 +270,8 @@ def test_an_offer_is_held_until_all_who_copy_it_are_done() -> None:
 
     async def scenario() -> None:
         keeper: Any = SimpleNamespace(discard=discarded.append)
-        held = offers.Offers(keeper)
-        offer = held._offers[GROUP] = offers._Offer(Path("offer"), _checkpoint(), 0)
+        held = copies.CheckpointSender(keeper)
+        offer = held._held[GROUP] = copies.HeldCheckpoint(Path("offer"), _checkpoint(), 0)
         offer.nodes = {"n2", "n3"}
         for node, index in (("n2", offer.index - 1), ("n2", offer.index), ("n2", offer.index)):
             assert await held.answer(node, encode(Release(GROUP, index))) == b""
@@ -277,26 +279,26 @@ def test_an_offer_is_held_until_all_who_copy_it_are_done() -> None:
         await held.answer("n3", encode(Release(GROUP, offer.index)))
         assert discarded == [Path("offer")]
         with pytest.raises(NothingHeld):
-            await held.answer("n3", encode(AskPiece(GROUP, offer.index, "", 0)))
+            await held.answer("n3", encode(FetchPiece(GROUP, offer.index, "", 0)))
 
     asyncio.run(scenario())
 
 
 def test_a_group_that_got_there_by_itself_takes_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Filers(tmp_path) as cluster:
+        async with FileCluster(tmp_path) as cluster:
             leader = await cluster.led()
             node = next(each for each in cluster.hosts if each != leader)
             await cluster.write(100)
             await until(lambda: all(wal_numbers(cluster.data(each))[0] > 2 for each in cluster.hosts))
             await until(lambda: cluster.is_at_end(node))
             host = cluster.hosts[node]
-            assert host._keeper is not None
+            assert host._storage is not None
             ask = lambda question: host._installer._ask(leader, question)  # type: ignore[union-attr] # noqa: E731
-            copy = installer._Copy(host._keeper, cluster.group(node), host._keeper.kept[GROUP], ask)
+            copy = copies.CheckpointCopy(host._storage, cluster.group(node), host._storage.open_groups[GROUP], ask)
             with pytest.raises(CopyFailed, match="went on without it"):
                 await copy.run(2)
-            assert len(list(host._keeper.store.folder(GROUP).glob("files-*"))) <= 2
+            assert len(list(host._storage.store.folder(GROUP).glob("files-*"))) <= 2
             await agrees(cluster, node)
 
     asyncio.run(scenario())
@@ -308,18 +310,18 @@ def test_the_files_that_count_on_disk_outlive_the_next_copy_though_the_group_got
     """The first copy counted, and the group went past it meanwhile; the second one took the first one's folder."""
 
     async def scenario() -> None:
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             await node.commit(3)
-            assert node.host._keeper is not None
-            kept, store = node.host._keeper.kept[GROUP], node.host._keeper.store
+            assert node.host._storage is not None
+            kept, store = node.host._storage.open_groups[GROUP], node.host._storage.store
             group: Any = SimpleNamespace(group_id=GROUP, commit_index=0, install=lambda *_: False)
             copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
             with monkeypatch.context() as patch:
                 patch.setattr(kept, "make_due", lambda: None)
-                await installer._Copy(node.host._keeper, group, kept, unasked)._take(copied)
+                await copies.CheckpointCopy(node.host._storage, group, kept, unasked).complete(copied)
                 damaged = msgspec.structs.replace(copied, state=msgspec.msgpack.encode((1, 1)))
                 with pytest.raises(ImageDamaged):
-                    await installer._Copy(node.host._keeper, group, kept, unasked)._take(damaged)
+                    await copies.CheckpointCopy(node.host._storage, group, kept, unasked).complete(damaged)
             counting = store.read(GROUP)
             assert counting is not None
             assert (counting.index, store.files(GROUP, counting.generation).exists()) == (1000, True)
@@ -338,11 +340,11 @@ async def unasked(_: Any) -> bytes:
 
 def test_names_that_lead_elsewhere_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_bytes(b"")
-    offer = offers._Offer(tmp_path, _checkpoint(), 0)
+    offer = copies.HeldCheckpoint(tmp_path, _checkpoint(), 0)
     for name in ("../checkpoint", "/etc/passwd", "x"):
         with pytest.raises(NothingHeld):
             offer.path(name)
 
 
 def _checkpoint() -> Any:
-    return Checkpoint(1, 2, 3, FOUNDING, 1, b"", ())
+    return Checkpoint(1, 2, 3, NO_MEMBERS, 1, b"", ())

@@ -7,23 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from stockade.raft import keeper
-from stockade.raft.group import Group, Rejected
+from stockade.raft.checkpoint import group_storage
+from stockade.raft.core.group import Group, Rejected
 from stockade.raft.machine import Image
 
-from .cluster import GROUP, until
-from .filing import SMALL, Alone, Filing, alone
+from ..cluster import GROUP, until
+from ..file_machine import SMALL, FileMachine, SingleNode, single_node
 
 BYTES = 500
 """Fewer than a checkpoint of SMALL waits for."""
 
 
-class Writing(Filing):
+class Writing(FileMachine):
     """Counts what it writes, and which of it somebody began to sync, and synced, in which thread."""
+
+    unsynced_bytes = 0
 
     def __init__(self, fail: OSError | None = None) -> None:
         super().__init__()
-        self.unsynced_bytes = 0
         self.begun: list[int] = []
         self.synced_by: list[threading.Thread] = []
         self._fail = fail
@@ -45,10 +46,10 @@ class Writing(Filing):
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "UNSYNCED_BYTES", BYTES)
+    monkeypatch.setattr(group_storage, "UNSYNCED_BYTES", BYTES)
 
 
-async def leading(node: Alone, machine: Writing) -> Group:
+async def leading(node: SingleNode, machine: Writing) -> Group:
     group = node.host.open_group(GROUP, {"n1": node.host.incarnation}, machine)
     await until(lambda: group.is_leader and group.ready)
     return group
@@ -56,7 +57,7 @@ async def leading(node: Alone, machine: Writing) -> Group:
 
 def test_what_was_written_is_synced_at_the_bound_in_a_thread_and_not_below_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with alone(tmp_path, groups=()) as node:
+        async with single_node(tmp_path, groups=()) as node:
             machine = Writing()
             group = await leading(node, machine)
             await group.propose(bytes(BYTES - 1), 5.0)
@@ -75,7 +76,7 @@ def test_what_was_written_is_synced_at_the_bound_in_a_thread_and_not_below_it(tm
 
 def test_a_group_that_writes_nothing_is_not_synced_with_another(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with alone(tmp_path, groups=()) as node:
+        async with single_node(tmp_path, groups=()) as node:
             machine, idle = Writing(), Writing()
             node.host.open_group(GROUP + 1, {"n1": node.host.incarnation}, idle)
             group = await leading(node, machine)
@@ -88,7 +89,7 @@ def test_a_group_that_writes_nothing_is_not_synced_with_another(tmp_path: Path) 
 
 def test_what_others_write_is_synced_between_the_checkpoints_of_a_round(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with alone(tmp_path, groups=(GROUP + 1, GROUP + 2)) as node:
+        async with single_node(tmp_path, groups=(GROUP + 1, GROUP + 2)) as node:
             machine, seen = Writing(), list[int]()
             await leading(node, machine)
             take = node.host._checkpointer._take
@@ -100,7 +101,7 @@ def test_what_others_write_is_synced_between_the_checkpoints_of_a_round(tmp_path
 
             node.host._checkpointer._take = taking  # type: ignore[method-assign]
             for group_id in (GROUP + 1, GROUP + 2):
-                node.host._keeper.kept[group_id].make_due()  # type: ignore[union-attr]
+                node.host._storage.open_groups[group_id].make_due()  # type: ignore[union-attr]
             await until(lambda: len(machine.begun) == 2)
             assert seen == [0, 1]
 
@@ -109,7 +110,7 @@ def test_what_others_write_is_synced_between_the_checkpoints_of_a_round(tmp_path
 
 def test_a_disk_that_fails_under_an_early_sync_stops_the_node(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with alone(tmp_path, groups=()) as node:
+        async with single_node(tmp_path, groups=()) as node:
             failure = OSError(5, "Input/output error")
             group = await leading(node, Writing(failure))
             group.submit(bytes(BYTES), 5.0, lambda outcome: None)
@@ -126,11 +127,11 @@ def test_a_checkpoint_comes_before_the_sync_that_it_includes(tmp_path: Path) -> 
             return super().capture()
 
     async def scenario() -> None:
-        async with alone(tmp_path, groups=()) as node:
+        async with single_node(tmp_path, groups=()) as node:
             machine = Captured()
             group = await leading(node, machine)
             await group.propose(bytes(SMALL.checkpoint_bytes), 5.0)
-            await until(lambda: group._member.journal.origin.index > 1)
+            await until(lambda: group._node.log.origin.index > 1)
             assert (machine.captures, machine.begun) == (1, [])
 
     asyncio.run(scenario())

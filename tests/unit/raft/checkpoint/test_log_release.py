@@ -1,4 +1,4 @@
-"""What the log gives up is given up by everybody who knew of it, and to its end."""
+"""A release of log files that checkpoints cover also drops their entries from group logs, and always finishes."""
 
 import asyncio
 import threading
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stockade.raft.checkpoints import CheckpointStore
-from stockade.raft.keeper import Keeper
-from stockade.raft.wal import Wal
-from stockade.raft.wal_identity import Identity
+from stockade.raft.checkpoint.group_storage import GroupStorage
+from stockade.raft.checkpoint.store import CheckpointStore
+from stockade.raft.wal.file_set import WalIdentity
+from stockade.raft.wal.wal import Wal
 
-from .test_wal_release import append, indexes, numbers, opened
+from ..wal.test_wal_release import append, indexes, numbers, opened
 
 
 async def a_log_of_two_groups(directory: Path) -> None:
@@ -24,16 +24,16 @@ async def a_log_of_two_groups(directory: Path) -> None:
         append(wal, 1, range(3, 40))
 
 
-def keeper_of(data: Path, wal: Wal) -> Keeper:
-    return Keeper(data, wal, 1 << 20, lambda: None)
+def storage_of(data: Path, wal: Wal) -> GroupStorage:
+    return GroupStorage(data, wal, 1 << 20, lambda: None)
 
 
-def test_entries_that_went_before_their_group_was_opened_are_not_in_its_journal(tmp_path: Path) -> None:
+def test_entries_that_went_before_their_group_was_opened_are_not_in_its_log(tmp_path: Path) -> None:
     async def scenario() -> None:
         await a_log_of_two_groups(tmp_path / "wal")
         async with opened(tmp_path / "wal") as wal:
             wal.covered(1, 39)
-            await keeper_of(tmp_path, wal).release()
+            await storage_of(tmp_path, wal).release()
             assert numbers(tmp_path / "wal")[0] > 3
             assert indexes(wal, 2)[-1] == 29
 
@@ -44,9 +44,9 @@ def test_a_release_that_is_cancelled_leaves_nothing_behind_that_still_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, go = threading.Event(), threading.Event()
-    shrink = Identity.shrink
+    shrink = WalIdentity.shrink
 
-    def held_up(identity: Identity, first: int) -> None:
+    def held_up(identity: WalIdentity, first: int) -> None:
         reached.set()
         assert go.wait(10)
         shrink(identity, first)
@@ -55,8 +55,8 @@ def test_a_release_that_is_cancelled_leaves_nothing_behind_that_still_writes(
         await a_log_of_two_groups(tmp_path / "wal")
         async with opened(tmp_path / "wal") as wal:
             wal.covered(1, 39)
-            monkeypatch.setattr(Identity, "shrink", held_up)
-            releasing = asyncio.create_task(keeper_of(tmp_path, wal).release())
+            monkeypatch.setattr(WalIdentity, "shrink", held_up)
+            releasing = asyncio.create_task(storage_of(tmp_path, wal).release())
             await asyncio.to_thread(reached.wait, 10)
             releasing.cancel()
             done, _ = await asyncio.wait([releasing], timeout=0.05)
@@ -77,7 +77,7 @@ def test_an_erased_replica_keeps_its_checkpoint_until_the_log_says_durably_that_
     async def scenario() -> None:
         await a_log_of_two_groups(tmp_path / "wal")
         async with opened(tmp_path / "wal") as wal:
-            keeper, seen = keeper_of(tmp_path, wal), list[int]()
+            keeper, seen = storage_of(tmp_path, wal), list[int]()
 
             def erased(_: CheckpointStore, group_id: int) -> None:
                 seen.append(group_id)

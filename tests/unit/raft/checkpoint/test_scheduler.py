@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from stockade.raft.checkpoints import CheckpointDamaged, CheckpointStore
-from stockade.raft.group import Committed, Rejected
+from stockade.raft.checkpoint.group_storage import ENTRY_BYTES
+from stockade.raft.checkpoint.store import CheckpointDamaged, CheckpointStore
+from stockade.raft.core.group import Committed, Rejected
 from stockade.raft.host import RaftSettings
-from stockade.raft.keeper import ENTRY_BYTES
-from stockade.raft.refusal import DiskRefused
+from stockade.raft.wal.errors import DiskRefused
 
-from .cluster import GROUP, until
-from .filing import SMALL, Filing, alone, wal_numbers
-from .test_wal_release import before_each_step
+from ..cluster import GROUP, until
+from ..file_machine import SMALL, FileMachine, single_node, wal_numbers
+from ..wal.test_wal_release import before_each_step
 
 
 def test_a_restart_applies_only_what_follows_the_checkpoint(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             commands = await node.commit(50)
-            await until(lambda: node.group._member.journal.origin.index > 20)
-            origin = node.group._member.journal.origin.index
-        async with alone(tmp_path) as node:
+            await until(lambda: node.group._node.log.origin.index > 20)
+            origin = node.group._node.log.origin.index
+        async with single_node(tmp_path) as node:
             assert node.group.applied_index >= origin
             assert node.group.voters == ("n1",)
             commands += await node.commit(10)
@@ -38,14 +38,14 @@ def test_the_log_and_what_is_remembered_of_it_stay_short_however_much_is_written
     """D12: the stock library's journal never shrinks, and keeps all its entries in memory."""
 
     async def scenario() -> None:
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             commands = await node.commit(400)
             await until(lambda: len(wal_numbers(tmp_path)) <= 3)
-            journal = node.group._member.journal
+            journal = node.group._node.log
             assert (node.machine.count, journal.last_index >= 400) == (400, True)
             assert len(journal._locations) < 100
             assert wal_numbers(tmp_path)[0] > 10
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             assert node.group.applied_index > 300
             await node.commit(1)
             assert node.machine.commands()[:400] == commands
@@ -57,13 +57,13 @@ def test_a_group_that_pins_a_log_that_is_too_long_is_checkpointed(tmp_path: Path
     settings = RaftSettings(60, 120, 20, checkpoint_bytes=1 << 30, wal_bytes_max=40_000, wal_file_bytes=4096)
 
     async def scenario() -> None:
-        async with alone(tmp_path, settings, (GROUP, 8)) as node:
+        async with single_node(tmp_path, settings, (GROUP, 8)) as node:
             await node.commit(3, 8)
             await node.commit(400)
-            await until(lambda: node.host._keeper.log.disk_bytes <= 48_000)  # type: ignore[union-attr]
+            await until(lambda: node.host._storage.log.disk_bytes <= 48_000)  # type: ignore[union-attr]
             assert node.machines[8].captures == 1
             assert node.machines[GROUP].captures >= 1
-        async with alone(tmp_path, settings, (GROUP, 8)) as node:
+        async with single_node(tmp_path, settings, (GROUP, 8)) as node:
             await until(lambda: node.host.groups[8].ready and node.group.ready)
             assert (node.machines[8].count, node.machine.count) == (3, 400)
 
@@ -74,7 +74,7 @@ def test_087_a_checkpoint_of_what_has_not_changed_is_skipped(tmp_path: Path) -> 
     settings = RaftSettings(60, 120, 20, checkpoint_bytes=1 << 30)
 
     async def scenario() -> None:
-        async with alone(tmp_path, settings) as node:
+        async with single_node(tmp_path, settings) as node:
             await node.commit(3)
             take, path = node.host._checkpointer._take, CheckpointStore(tmp_path / "groups").path(GROUP)
             assert await take(GROUP)
@@ -91,7 +91,7 @@ def test_a_group_that_keeps_the_log_and_is_not_open_is_named_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             for group_id in (77, 77, 78, 77):
                 assert not await node.host._checkpointer._take(group_id)
 
@@ -101,14 +101,14 @@ def test_a_group_that_keeps_the_log_and_is_not_open_is_named_once(
 
 def test_only_one_generation_of_files_outlives_an_opening(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             await node.commit(50)
             await until(lambda: node.machine.captures > 0)
         folder = CheckpointStore(tmp_path / "groups").folder(GROUP)
         (folder / "files-7").mkdir()
         (folder / "files-7" / "half").write_text("fetched")
         (folder / "checkpoint.new").write_text("half")
-        async with alone(tmp_path):
+        async with single_node(tmp_path):
             assert {path.name for path in folder.iterdir()} == {"checkpoint", "files-1"}
 
     asyncio.run(scenario())
@@ -117,7 +117,7 @@ def test_only_one_generation_of_files_outlives_an_opening(tmp_path: Path) -> Non
 def test_an_erased_group_leaves_nothing_and_remains_of_one_are_removed(tmp_path: Path) -> None:
     async def scenario() -> None:
         folder = CheckpointStore(tmp_path / "groups").folder(GROUP)
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             await node.commit(50)
             await until((folder / "checkpoint").exists)
             shutil.copytree(folder, tmp_path / "kept")
@@ -127,7 +127,7 @@ def test_an_erased_group_leaves_nothing_and_remains_of_one_are_removed(tmp_path:
             assert node.group.applied_index == 1
             await node.host.close_group(GROUP, erase=True)
             shutil.copytree(tmp_path / "kept", folder)
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             assert node.group.applied_index == 1
             assert not (folder / "checkpoint").exists()
 
@@ -136,7 +136,7 @@ def test_an_erased_group_leaves_nothing_and_remains_of_one_are_removed(tmp_path:
 
 def test_a_closed_group_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             commands = await node.commit(50)
             await until(lambda: node.machine.captures > 0)
             await node.host.close_group(GROUP, erase=False)
@@ -152,7 +152,7 @@ def written(data: Path) -> list[bytes]:
     """A data folder with a checkpoint, and entries beyond it; the commands in it."""
 
     async def scenario() -> list[bytes]:
-        async with alone(data) as node:
+        async with single_node(data) as node:
             commands = await node.commit(60)
             await until(lambda: wal_numbers(data)[0] > 1)
             return commands
@@ -163,7 +163,7 @@ def written(data: Path) -> list[bytes]:
 def refusal(data: Path) -> DiskRefused:
     async def scenario() -> DiskRefused:
         with pytest.raises(DiskRefused) as caught:
-            async with alone(data):
+            async with single_node(data):
                 raise AssertionError("it started")
         return caught.value
 
@@ -225,7 +225,7 @@ def test_a_node_that_died_before_its_log_held_anything_starts(tmp_path: Path) ->
     (CheckpointStore(tmp_path / "groups").begin(GROUP, 1) / "000000").write_bytes(b"begun")
 
     async def scenario() -> None:
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             assert await node.commit(3) == node.machine.commands()
 
     asyncio.run(scenario())
@@ -245,7 +245,7 @@ def test_dying_at_any_step_of_a_checkpoint_and_of_the_removal_after_it_loses_not
 
     async def write() -> list[bytes]:
         nonlocal node_is_checkpointing
-        async with alone(data, replace(SMALL, checkpoint_bytes=35 * (100 + ENTRY_BYTES))) as node:
+        async with single_node(data, replace(SMALL, checkpoint_bytes=35 * (100 + ENTRY_BYTES))) as node:
             commands = await node.commit(34)
             with before_each_step(snapshot):
                 node_is_checkpointing = True
@@ -255,7 +255,7 @@ def test_dying_at_any_step_of_a_checkpoint_and_of_the_removal_after_it_loses_not
             return commands
 
     async def check(copy: Path) -> None:
-        async with alone(copy) as node:
+        async with single_node(copy) as node:
             await until(lambda: node.group.ready)
             assert node.machine.commands() in (commands, commands[:-1])  # the last one is committed meanwhile
 
@@ -271,7 +271,7 @@ def test_a_disk_that_fails_under_a_checkpoint_stops_the_node(tmp_path: Path, mon
         raise OSError(5, "Input/output error")
 
     async def scenario() -> None:
-        async with alone(tmp_path) as node:
+        async with single_node(tmp_path) as node:
             monkeypatch.setattr(CheckpointStore, "write", fail)
             await node.commit(20)
             await until(lambda: bool(node.fatal))
@@ -282,13 +282,13 @@ def test_a_disk_that_fails_under_a_checkpoint_stops_the_node(tmp_path: Path, mon
 
 
 def test_nothing_is_captured_of_a_machine_that_failed(tmp_path: Path) -> None:
-    class Poisoned(Filing):
+    class Poisoned(FileMachine):
         def apply(self, index: int, term: int, command: bytes) -> object:
             self.count += 1  # half done
             raise ZeroDivisionError
 
     async def scenario() -> None:
-        async with alone(tmp_path, groups=()) as node:
+        async with single_node(tmp_path, groups=()) as node:
             machine = Poisoned()
             group = node.host.open_group(GROUP, {"n1": node.host.incarnation}, machine)
             await until(lambda: group.is_leader)
@@ -301,7 +301,7 @@ def test_nothing_is_captured_of_a_machine_that_failed(tmp_path: Path) -> None:
 
 
 def test_what_was_applied_and_cannot_be_written_stops_the_node(tmp_path: Path) -> None:
-    class Full(Filing):
+    class Full(FileMachine):
         flushed = 0
 
         def flush(self) -> None:
@@ -310,7 +310,7 @@ def test_what_was_applied_and_cannot_be_written_stops_the_node(tmp_path: Path) -
             self.flushed += self.count
 
     async def scenario() -> None:
-        async with alone(tmp_path, groups=()) as node:
+        async with single_node(tmp_path, groups=()) as node:
             machine = Full()
             group = node.host.open_group(GROUP, {"n1": node.host.incarnation}, machine)
             await until(lambda: group.is_leader)

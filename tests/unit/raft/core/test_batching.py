@@ -4,10 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.raft import bundles
-from stockade.raft.bundles import BUNDLE, BYTES_MAX, COMMANDS_MAX, REGULAR, commands_of, entries_of
-from stockade.raft.journal import NO_OP
-from stockade.raft.proposals import PendingProposal, Proposals
+from stockade.raft.core import pending
+from stockade.raft.core.pending import (
+    BUNDLE,
+    BYTES_MAX,
+    COMMANDS_MAX,
+    REGULAR,
+    PendingProposal,
+    Proposals,
+    commands_of,
+    entries_of,
+)
+from stockade.raft.log.group_log import NO_OP
 from stockade.raft.settings import RaftSettings
 
 TABLE = Proposals(RaftSettings())
@@ -15,7 +23,7 @@ TABLE = Proposals(RaftSettings())
 
 def queue(*commands: bytes) -> list[tuple[bytes, PendingProposal]]:
     """Each command with a proposal of its own."""
-    return [(command, PendingProposal(TABLE, len(command), 0.0, lambda _: None)) for command in commands]
+    return [(command, PendingProposal(TABLE, 0.0, lambda _: None, size=len(command))) for command in commands]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=3 * COMMANDS_MAX), st.booleans())
@@ -63,7 +71,7 @@ def test_whatever_the_bytes_are_they_are_read_whole_or_refused(rest: bytes) -> N
         commands = commands_of(BUNDLE + rest)
     except ValueError:
         return
-    lengths = bundles._lengths(len(commands))
+    lengths = pending._lengths(len(commands))
     assert b"".join([rest[:1], lengths.pack(*map(len, commands)), *commands]) == rest
 
 

@@ -1,6 +1,6 @@
 """Deadlines, the leader's lease, and tallies."""
 
-from stockade.raft.election import Election
+from stockade.raft.core.follower import Election
 from stockade.raft.settings import RaftSettings
 
 
@@ -56,16 +56,16 @@ def test_with_many_elections_at_once_nobody_asks_before_the_turn_of_those_before
 def test_a_majority_of_different_nodes_is_needed() -> None:
     election, _ = make(majority=2)
     election.begin_vote()
-    assert [election.voted(node) for node in ("n1", "n1", "n2")] == [False, False, True]
+    assert [election.count_vote(node) for node in ("n1", "n1", "n2")] == [False, False, True]
 
 
 def test_promises_are_no_votes() -> None:
     election, _ = make(majority=2)
     election.begin_prevote()
-    assert not election.voted("n1")
-    assert [election.promised(node) for node in ("n1", "n2")] == [False, True]
+    assert not election.count_vote("n1")
+    assert [election.count_pre_vote(node) for node in ("n1", "n2")] == [False, True]
     election.begin_vote()
-    assert [election.voted(node) for node in ("n1", "n2")] == [False, True]
+    assert [election.count_vote(node) for node in ("n1", "n2")] == [False, True]
 
 
 def test_a_question_is_repeated_after_a_quarter_of_a_timeout_and_a_vote_after_a_whole_one() -> None:
@@ -80,5 +80,5 @@ def test_late_answers_count_for_nothing() -> None:
     election, clock = make(majority=1)
     election.begin_vote()
     election.heard_leader(clock())
-    assert not election.voted("n1")
-    assert not election.promised("n1")
+    assert not election.count_vote("n1")
+    assert not election.count_pre_vote("n1")

@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 
-from stockade.raft.configuration import Configuration, Promote, founded_by
-from stockade.raft.follower import FEW_BYTES, FEW_ENTRIES
-from stockade.raft.journal import Journal
-from stockade.raft.leading import Leading
-from stockade.raft.membership import Membership
+from stockade.raft.core.leader import FEW_BYTES, FEW_ENTRIES, LeaderState
+from stockade.raft.core.membership import Membership
+from stockade.raft.log.configuration import Configuration, Promote, founding_configuration
+from stockade.raft.log.group_log import GroupLog
 from stockade.raft.messages import AppendAck, AppendEntries, Offer
 from stockade.raft.settings import RaftSettings
 
-from .test_engine_journal import Bench
+from ..simulated_log import SimulatedLog
 
 SETTINGS = RaftSettings(message_bytes_max=4, window_messages_max=2, window_bytes_max=100, entry_bytes_max=50)
 
@@ -20,7 +19,7 @@ SETTINGS = RaftSettings(message_bytes_max=4, window_messages_max=2, window_bytes
 DISK = 7
 
 
-def members(journal: Journal, peers: str) -> Membership:
+def members(journal: GroupLog, peers: str) -> Membership:
     """The voters, each peer connected."""
     membership = Membership("me", DISK, journal)
     membership.peers.update(dict.fromkeys(peers, DISK))
@@ -31,12 +30,12 @@ class Leader:
     """A leader of term 1 whose journal ended at index 1 when it began, with followers f and g."""
 
     def __init__(self, peers: str = "fg", settings: RaftSettings = SETTINGS) -> None:
-        self.bench = Bench(configuration=founded_by(dict.fromkeys(["me", *peers], DISK)))
-        self.journal = self.bench.journal
+        self.bench = SimulatedLog(configuration=founding_configuration(dict.fromkeys(["me", *peers], DISK)))
+        self.journal = self.bench.log
         self.journal.setCurrentTerm(1, "me")
         self.sent: list[tuple[str, Any]] = []
         self.is_full = False
-        self.leading = Leading(self.journal, members(self.journal, peers), settings, self._send, 0.0)
+        self.leading = LeaderState(self.journal, members(self.journal, peers), settings, self._send, 0.0)
 
     def _send(self, node_id: str, message: AppendEntries | Offer) -> bool:
         if not self.is_full:
@@ -50,7 +49,8 @@ class Leader:
     def broadcast(self, *, beat: bool = False, to: str = "f") -> list[tuple[int, list[int]]]:
         """(prev_index, indexes) of what it sends to one follower."""
         self.sent.clear()
-        self.leading.broadcast(1, 0.0, beat=beat)
+        self.leading.beat_is_wanted = beat
+        self.leading.broadcast(1, 0.0)
         return [
             (message.prev_index, [entry[0] for entry in message.entries])
             for node, message in self.sent
@@ -139,7 +139,7 @@ def test_a_refusal_rewinds_once_for_all_that_was_in_flight() -> None:
 
 
 def test_a_refusal_that_names_the_same_place_again_skips_the_leaders_own_run() -> None:
-    journal = Bench("1122", founded_by({"me": DISK, "f": DISK})).journal
+    journal = SimulatedLog("1122", founding_configuration({"me": DISK, "f": DISK})).log
     journal.setCurrentTerm(3, "me")
     sent: list[int] = []
 
@@ -148,8 +148,8 @@ def test_a_refusal_that_names_the_same_place_again_skips_the_leaders_own_run() -
         sent.append(message.prev_index)
         return True
 
-    leading = Leading(journal, members(journal, "f"), SETTINGS, send, 0.0)
-    leading.broadcast(1, 0.0, beat=True)
+    leading = LeaderState(journal, members(journal, "f"), SETTINGS, send, 0.0)
+    leading.broadcast(1, 0.0)
     assert sent == [5]
     leading.answered("f", AppendAck(3, False, 6, leading.round), 0.0)
     assert leading.followers["f"].next_index == 4
@@ -219,17 +219,17 @@ def test_a_round_is_answered_by_a_majority_with_the_leader() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told_at", "contact", "connected", "due"),
+    ("sent_at", "contact", "connected", "due"),
     [(7.0, 8.0, True, 7.5), (8.0, 7.0, True, 7.5), (7.0, 6.0, False, 9.5)],
 )
-def test_a_heartbeat_is_due_when_a_connected_follower_was_told_or_said_nothing_for_a_period(
-    told_at: float, contact: float, connected: bool, due: float
+def test_a_heartbeat_is_due_when_a_connected_follower_was_sent_or_answered_nothing_for_a_period(
+    sent_at: float, contact: float, connected: bool, due: float
 ) -> None:
     leader = Leader()
     for follower in leader.leading.followers.values():
-        follower.told_at = follower.contact = 9.0
+        follower.sent_at = follower.contact = 9.0
     first = leader.leading.followers["f"]
-    first.told_at, first.contact, first.connected = told_at, contact, connected
+    first.sent_at, first.contact, first.connected = sent_at, contact, connected
     assert leader.leading.quiet_at(0.5) == due
 
 
@@ -240,10 +240,11 @@ def test_a_follower_that_lacks_what_is_gone_is_offered_the_checkpoint_with_every
     leader.journal.compact(4)
     leader.broadcast(beat=True)
     leader.ack(2, success=False)
-    leader.leading.broadcast(1, 0.0, beat=False)
+    leader.leading.broadcast(1, 0.0)
     leader.sent.clear()
     for _ in range(2):
-        leader.leading.broadcast(4, 0.0, beat=True)
+        leader.leading.beat_is_wanted = True
+        leader.leading.broadcast(4, 0.0)
     offers = [message for node, message in leader.sent if node == "f"]
     assert offers == [Offer(1, 4, 4, 1, message.round) for message in offers]
     assert len(offers) == 2
@@ -278,7 +279,7 @@ def test_what_a_node_said_as_an_earlier_member_says_nothing_of_the_new_one() -> 
     leader.append(8)
     leader.broadcast()
     late = leader.leading.round
-    changed_to(leader, founded_by({"me": DISK, "g": DISK}))
+    changed_to(leader, founding_configuration({"me": DISK, "g": DISK}))
     changed_to(leader, Configuration({"me": DISK, "g": DISK}, {"f": DISK}))
     leader.ack(6, round_=late)
     assert leader.leading.followers["f"].match_index == 0
@@ -316,7 +317,7 @@ def test_few_entries_may_wait_for_those_that_will_be_proposed_next(count: int, f
     for node in "fg":
         leader.ack(3, node=node)
     leader.append(count)
-    assert leader.leading.has_few_to_send() == few
+    assert leader.leading.broadcast(1, 0.0, may_hold=True) == few
 
 
 @pytest.mark.parametrize(("size", "few"), [(FEW_BYTES - 1, True), (FEW_BYTES, False)])
@@ -329,5 +330,15 @@ def test_an_entry_of_many_bytes_is_not_little(size: int, few: bool) -> None:
     leader.append(1)
     leader.broadcast()
     leader.journal.add(bytes(size), 4, 1)
-    assert leader.leading.has_few_to_send() == few
     assert len(leader.broadcast()) == (0 if few else 1), "little waits for the answer to what went before"
+
+
+@pytest.mark.parametrize(("size", "few"), [(FEW_BYTES - 1, True), (FEW_BYTES, False)])
+def test_an_entry_of_many_bytes_waits_for_none_that_will_be_proposed_next(size: int, few: bool) -> None:
+    leader = Leader(settings=RaftSettings())
+    leader.append(1)
+    leader.broadcast()
+    for node in "fg":
+        leader.ack(3, node=node)
+    leader.journal.add(bytes(size), 3, 1)
+    assert leader.leading.broadcast(1, 0.0, may_hold=True) == few

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pysyncobj import SyncObj
 
-from stockade.raft.engine import Engine
-from stockade.raft.library import check_library
+from stockade.raft.core.library import check_library
+from stockade.raft.core.raft_node import RaftNode
 
 
 def without(name: str) -> type:
@@ -16,12 +16,12 @@ def without(name: str) -> type:
 
 
 def test_the_installed_library_is_accepted() -> None:
-    check_library(Engine, SyncObj, "0.3.17")
+    check_library(RaftNode, SyncObj, "0.3.17")
 
 
 def test_another_version_is_refused() -> None:
     with pytest.raises(ImportError, match=r"0\.3\.18"):
-        check_library(Engine, SyncObj, "0.3.18")
+        check_library(RaftNode, SyncObj, "0.3.18")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_another_version_is_refused() -> None:
 )
 def test_a_missing_method_is_refused(name: str) -> None:
     with pytest.raises(ImportError, match=name):
-        check_library(Engine, without(name), "0.3.17")
+        check_library(RaftNode, without(name), "0.3.17")
 
 
 def test_a_missing_field_is_refused() -> None:

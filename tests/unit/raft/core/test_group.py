@@ -10,7 +10,7 @@ import pytest
 from simulation.checkpoints import NOWHERE, Checkpoint
 from simulation.world import Setting, World
 
-from stockade.raft.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
+from stockade.raft.core.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
 from stockade.raft.messages import AppendEntries, PreVote, RaftMessage
 from stockade.raft.settings import RaftSettings
 
@@ -119,7 +119,7 @@ def test_a_command_has_a_longest_size(size: int, accepted: bool) -> None:
 
 def test_proposals_of_one_turn_share_a_message_and_a_sync() -> None:
     world, leader, _ = started()
-    rounds = world.group(leader)._member.leading
+    rounds = world.group(leader)._node.leading
     assert rounds is not None
     before = rounds.round
     outcomes = [submit(world.group(leader)) for _ in range(100)]
@@ -188,7 +188,7 @@ def test_a_read_barrier_has_a_deadline() -> None:
 
 def test_barriers_of_one_turn_share_a_round() -> None:
     world, leader, _ = started()
-    leading = world.group(leader)._member.leading
+    leading = world.group(leader)._node.leading
     assert leading is not None
     before, passed = leading.round, list[Exception | None]()
     for _ in range(100):
@@ -337,7 +337,7 @@ def test_an_installed_checkpoint_of_a_newer_term_takes_its_follower_there() -> N
     world, leader, (follower, _) = started()
     group = world.group(follower)
     assert group.install(newer_checkpoint(world, leader), NOWHERE)
-    assert (group.term, group._member.journal.term, group.leader) == (7, 7, None)
+    assert (group.term, group._node.log.term, group.leader) == (7, 7, None)
 
 
 def test_a_node_that_finds_a_checkpoint_of_a_newer_term_saves_that_before_it_speaks() -> None:
@@ -348,5 +348,5 @@ def test_a_node_that_finds_a_checkpoint_of_a_newer_term_saves_that_before_it_spe
     process.close_group(1)
     process.open_group(1)
     group = world.group(follower)
-    assert (group.term, group._member.journal.term, group._member.voted_for) == (7, 7, None)
-    assert not group._member.journal.state_is_durable
+    assert (group.term, group._node.log.term, group._node.voted_for) == (7, 7, None)
+    assert not group._node.log.state_is_durable

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stockade.raft.group import Committed, NotLeader, Outcome, Unknown
-from stockade.raft.proposals import EXPIRY_STEP_S, Barrier, Barriers, PendingProposal, Proposals
+from stockade.raft.core.group import Committed, NotLeader, Outcome, Unknown
+from stockade.raft.core.pending import EXPIRY_STEP_S, PendingProposal, Proposals, ReadBarrier, ReadBarriers
 from stockade.raft.settings import RaftSettings
 
 SETTINGS = RaftSettings(pending_count_max=3, pending_bytes_max=100, entry_bytes_max=50)
@@ -19,7 +19,7 @@ class Table(Proposals):
         self.outcomes: list[Outcome] = []
 
     def new(self, size: int = 1, deadline: float = 10.0) -> PendingProposal | None:
-        return self.add(size, deadline, self.outcomes.append)
+        return self.accept(size, deadline, self.outcomes.append)
 
 
 def test_no_more_than_the_bound_wait() -> None:
@@ -71,7 +71,7 @@ def test_an_exception_of_whoever_waits_goes_no_further(caplog: pytest.LogCapture
     def fail(_: Outcome) -> None:
         raise ZeroDivisionError
 
-    proposal = Table().add(1, 1.0, fail)
+    proposal = Table().accept(1, 1.0, fail)
     assert proposal is not None
     proposal.settle(Unknown(None))
     assert "failed on its outcome" in caplog.text
@@ -87,11 +87,11 @@ class Leadership:
         return self.round
 
 
-def barriers(*asked: tuple[int, int, float]) -> tuple[Barriers, Any, list[Exception | None]]:
+def barriers(*asked: tuple[int, int, float]) -> tuple[ReadBarriers, Any, list[Exception | None]]:
     """Barriers of one leadership for (round, index, deadline)."""
-    table, leading, answers = Barriers(), Leadership(), list[Exception | None]()
+    table, leading, answers = ReadBarriers(), Leadership(), list[Exception | None]()
     for round_, index, deadline in asked:
-        table.add(Barrier(leading, round_, index, deadline, answers.append))  # type: ignore[arg-type]
+        table.add(ReadBarrier(table, leading, round_, index, deadline, answers.append))  # type: ignore[arg-type]
     return table, leading, answers
 
 

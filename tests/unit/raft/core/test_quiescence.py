@@ -4,9 +4,9 @@ from functools import partial
 
 from simulation.world import Process, Setting, World
 
-from stockade.raft.group import Committed, Outcome
-from stockade.raft.hibernation import REST_S_MAX
-from stockade.raft.messages import AppendEntries, RaftMessage, Rest, Wake
+from stockade.raft.core.group import Committed, Outcome
+from stockade.raft.core.quiescence import REST_S_MAX
+from stockade.raft.messages import AppendEntries, Quiesce, RaftMessage, Wake
 from stockade.raft.settings import RaftSettings
 
 RAFT = RaftSettings()
@@ -22,7 +22,7 @@ def at_rest(seed: int = 1, groups: int = 1) -> World:
 
 
 def resting(world: World) -> int:
-    return sum(group._member.is_resting for process in world.processes.values() for group in process.groups.values())
+    return sum(group.is_resting for process in world.processes.values() for group in process.groups.values())
 
 
 def led(world: World, leader: str) -> list[int]:
@@ -131,7 +131,7 @@ def test_elections_of_many_groups_at_once_do_not_collide() -> None:
 
 def lose(process: Process, node_id: str) -> None:
     """As a host that many groups were led from tells them that it is gone."""
-    process.pulses.down(node_id)
+    process.liveness.down(node_id)
     for group in process.groups.values():
         group.peer_down(node_id, 1.0)
 
@@ -145,7 +145,7 @@ def test_a_longer_log_that_is_asked_by_a_shorter_one_asks_soon_itself() -> None:
     for node, turn in ((longer, 1), (shorter, 0)):
         process = world.processes[node]
         process.on_down = lambda lost, node=node, turn=turn: world.group(node)._run(  # type: ignore[method-assign,misc]
-            lambda: world.group(node)._member.peer_down(lost, 1000.0 * turn + 0.2, turn)
+            lambda: world.group(node)._node.peer_down(lost, 1000.0 * turn + 0.2, turn)
         )
     world.crash(leader)
     began = world.now
@@ -214,9 +214,9 @@ def test_a_follower_that_is_not_ready_to_rest_says_so() -> None:
     follower = next(node for node in world.nodes if node != leader)
     group = world.group(follower)
     sent = listen(world)
-    group.receive(leader, Rest(group.term, group.commit_index + 5))
+    group.receive(leader, Quiesce(group.term, group.commit_index + 5))
     world.run(0.05)
-    assert not group._member.is_resting
+    assert not group.is_resting
     assert any(isinstance(message, AppendEntries) for message in sent), "the leader looks after it"
     world.run_until(lambda: resting(world) == 3, 1.0)
 
@@ -229,6 +229,6 @@ def test_a_rest_of_an_older_term_is_refused() -> None:
     world.run_until(lambda: resting(world) == 3 and world.leaders() != [leader])
     term = world.group(other).term
     sent = listen(world)
-    world.group(third).receive(other, Rest(term - 1, 1))
+    world.group(third).receive(other, Quiesce(term - 1, 1))
     world.run(0.01)
     assert [getattr(message, "term", None) for message in sent[:1]] == [term]

@@ -1,22 +1,22 @@
-"""Steps between configurations: each changes the voters by one member at most, or is refused with a reason."""
+"""Changes of configurations: each adds or removes one voter at most, or is refused with a reason."""
 
 import pytest
 
-from stockade.raft.configuration import (
+from stockade.raft.log.configuration import (
     CONFIGURATION,
     MEMBERS_MAX,
     AddLearner,
     Change,
     Configuration,
     Demote,
+    InvalidChange,
     Promote,
-    Refused,
     RemoveMember,
-    changed,
-    founded_by,
+    apply_change,
+    founding_configuration,
 )
 
-THREE = founded_by({"a": 1, "b": 2, "c": 3})
+THREE = founding_configuration({"a": 1, "b": 2, "c": 3})
 WITH_LEARNER = Configuration({"a": 1, "b": 2}, {"c": 3})
 
 
@@ -37,7 +37,7 @@ def test_an_entry_holds_the_whole_configuration() -> None:
     ],
 )
 def test_a_change_is_one_step(before: Configuration, change: Change, after: Configuration) -> None:
-    assert changed(before, change) == after
+    assert apply_change(before, change) == after
     assert len(before.voters.items() ^ after.voters.items()) <= 1
 
 
@@ -49,21 +49,21 @@ def test_a_change_is_one_step(before: Configuration, change: Change, after: Conf
         (THREE, Promote("a"), "a is no learner"),
         (THREE, Demote("c", 3), "c is no voter with another disk"),
         (WITH_LEARNER, Demote("c", 9), "c is no voter"),
-        (founded_by({"a": 1}), Demote("a", 2), "a is the only voter"),
-        (founded_by({"a": 1}), RemoveMember("a"), "a is the only voter"),
+        (founding_configuration({"a": 1}), Demote("a", 2), "a is the only voter"),
+        (founding_configuration({"a": 1}), RemoveMember("a"), "a is the only voter"),
         (THREE, RemoveMember("d"), "d is no member"),
     ],
 )
 def test_a_change_that_makes_no_sense_is_refused(before: Configuration, change: Change, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
-        changed(before, change)
+    with pytest.raises(InvalidChange, match=reason):
+        apply_change(before, change)
 
 
 @pytest.mark.parametrize(("members", "fits"), [(MEMBERS_MAX - 1, True), (MEMBERS_MAX, False)])
 def test_a_group_has_a_largest_size(members: int, fits: bool) -> None:
-    before = founded_by({f"n{number}": number for number in range(members)})
+    before = founding_configuration({f"n{number}": number for number in range(members)})
     if fits:
-        assert len(changed(before, AddLearner("new", 1)).members) == MEMBERS_MAX
+        assert len(apply_change(before, AddLearner("new", 1)).members) == MEMBERS_MAX
     else:
-        with pytest.raises(Refused, match="64 members"):
-            changed(before, AddLearner("new", 1))
+        with pytest.raises(InvalidChange, match="64 members"):
+            apply_change(before, AddLearner("new", 1))

@@ -1,12 +1,12 @@
-"""Certificates for tests: good ones, and each kind of bad one."""
+"""Certificates for tests: a good one, and each kind of bad one."""
 
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from stockade.cli.authority import Authority, node_files
-from stockade.raft.tls import Tls, TlsFiles
+from stockade.cli.node.authority import Authority, node_files
+from stockade.raft.net.tls import Tls, TlsFiles
 
 CLUSTER = "house"
 
@@ -38,8 +38,8 @@ class Issuer:
         return Tls(self.files(node_id), CLUSTER, node_id)
 
 
-def credulous(files: TlsFiles | None, *, server: bool = False) -> ssl.SSLContext:
-    """A context that believes everybody, and shows these files if any: an attacker's."""
+def trusting_context(files: TlsFiles | None, *, server: bool = False) -> ssl.SSLContext:
+    """An attacker's context: it trusts every certificate, and presents these files if any."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""The codec: what is encoded comes back, and nothing else is ever accepted."""
+"""The codec: every message comes back as it was encoded, and no other bytes are ever accepted."""
 
 import struct
 
@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.raft import frames
-from stockade.raft.frames import FrameError, FrameReader, encode
 from stockade.raft.messages import (
     AppendAck,
     AppendEntries,
@@ -18,14 +16,16 @@ from stockade.raft.messages import (
     Ping,
     PreVote,
     PreVoteReply,
+    Quiesce,
     Refusal,
     Reply,
     RequestVote,
-    Rest,
     TimeoutNow,
     VoteReply,
     Wake,
 )
+from stockade.raft.net import codec
+from stockade.raft.net.codec import FrameReader, InvalidFrame, encode
 
 U64 = st.integers(0, (1 << 64) - 1)
 U32 = st.integers(0, (1 << 32) - 1)
@@ -48,12 +48,12 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(PreVoteReply, U64, st.booleans()),
     st.builds(RequestVote, U64, U64, U64, st.booleans()),
     st.builds(VoteReply, U64, st.booleans()),
-    st.builds(Rest, U64, U64),
+    st.builds(Quiesce, U64, U64),
     st.builds(Wake, U64),
     st.builds(TimeoutNow, U64),
     st.builds(Call, U64, st.binary()),
     st.builds(Reply, U64, st.binary(), st.booleans()),
-    st.builds(Hello, st.just(frames.PROTOCOL_VERSION), ID, ID, U64),
+    st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64),
     st.builds(Refusal, st.text()),
     st.just(Ping()),
 )
@@ -96,7 +96,7 @@ def test_a_body_of_random_bytes_is_what_encode_produces_or_a_frame_error(kind: i
     frame = body_with_header(kind, body)
     try:
         received = read(frame)
-    except FrameError:
+    except InvalidFrame:
         return
     if not is_foreign_hello(received):
         assert b"".join(encode(group_id, message) for group_id, message in received) == frame
@@ -105,14 +105,14 @@ def test_a_body_of_random_bytes_is_what_encode_produces_or_a_frame_error(kind: i
 def is_foreign_hello(received: list[tuple[int, Message]]) -> bool:
     """Of a hello of another version, only the version is read."""
     [(_, message)] = received
-    return isinstance(message, Hello) and message.version != frames.PROTOCOL_VERSION
+    return isinstance(message, Hello) and message.version != codec.PROTOCOL_VERSION
 
 
 @given(st.binary(max_size=200))
 def test_random_bytes_raise_nothing_but_frame_errors(data: bytes) -> None:
     try:
         received = read(data)
-    except FrameError:
+    except InvalidFrame:
         return
     assert sum(len(encode(group_id, message)) for group_id, message in received) <= len(data)
 
@@ -124,7 +124,7 @@ def test_a_flipped_bit_never_raises_anything_but_a_frame_error(message: Message,
     frame[bit // 8] ^= 1 << bit % 8
     try:
         received = read(bytes(frame))
-    except FrameError:
+    except InvalidFrame:
         return
     assert received != [(1, message)]
 
@@ -138,21 +138,21 @@ ENTRY = struct.Struct("<QQQQQI")
         (200, b"", "unknown kind"),
         (1, b"", "malformed"),
         (1, ENTRY.pack(1, 1, 1, 1, 1, 1), "malformed"),
-        (1, ENTRY.pack(1, 1, 1, 1, 1, frames.ENTRIES_MAX + 1), "at most 65536"),
+        (1, ENTRY.pack(1, 1, 1, 1, 1, codec.ENTRIES_MAX + 1), "at most 65536"),
         (1, ENTRY.pack(1, 1, (1 << 64) - 1, 1, 1, 1) + bytes(12), "beyond u64"),
         (1, ENTRY.pack(1, 1, 1, 1, 1, 1) + struct.pack("<QI", 1, 5) + b"four", "entries end at byte"),
         (1, ENTRY.pack(1, 1, 1, 1, 1, 1) + struct.pack("<QI", 1, 3) + b"four", "entries end at byte"),
         (2, struct.pack("<QBQQ", 1, 2, 3, 4), "not the bytes of any AppendAck"),
         (6, struct.pack("<QB", 1, 0) + b"x", "malformed"),
-        (9, struct.pack("<QB", 1, 2), "truth value"),
-        (10, struct.pack("<HBBQ", frames.PROTOCOL_VERSION, 2, 2, 0) + b"abc", "ids end at byte"),
-        (10, struct.pack("<HBBQ", frames.PROTOCOL_VERSION, 1, 1, 0) + b"\xff\xff", "malformed"),
+        (9, struct.pack("<QB", 1, 2), "not a boolean"),
+        (10, struct.pack("<HBBQ", codec.PROTOCOL_VERSION, 2, 2, 0) + b"abc", "ids end at byte"),
+        (10, struct.pack("<HBBQ", codec.PROTOCOL_VERSION, 1, 1, 0) + b"\xff\xff", "malformed"),
         (11, b"\xff", "malformed"),
         (12, b"x", "malformed"),
     ],
 )
 def test_malformed_frames_are_refused_with_the_reason(kind: int, body: bytes, why: str) -> None:
-    with pytest.raises(FrameError, match=why):
+    with pytest.raises(InvalidFrame, match=why):
         read(body_with_header(kind, body))
 
 
@@ -161,34 +161,34 @@ def test_another_versions_hello_gives_its_version_whatever_follows() -> None:
     assert read(hello) == [(1, Hello(77, "", "", 0))]
 
 
-@pytest.mark.parametrize("length", [0, 4, frames.FRAME_BYTES_MAX - 3, (1 << 32) - 1])
+@pytest.mark.parametrize("length", [0, 4, codec.FRAME_BYTES_MAX - 3, (1 << 32) - 1])
 def test_a_length_outside_the_cap_is_refused_before_the_body_arrives(length: int) -> None:
-    with pytest.raises(FrameError, match="at most"):
+    with pytest.raises(InvalidFrame, match="at most"):
         read(struct.pack("<IBI", length, 1, 1))
 
 
 def test_the_longest_frame_passes_and_one_byte_more_is_refused_by_the_sender() -> None:
     overhead = len(encode(1, Call(1, b"")))
-    longest = Call(1, bytes(frames.FRAME_BYTES_MAX - overhead))
+    longest = Call(1, bytes(codec.FRAME_BYTES_MAX - overhead))
     assert read(encode(1, longest)) == [(1, longest)]
-    with pytest.raises(FrameError, match="at most"):
+    with pytest.raises(InvalidFrame, match="at most"):
         encode(1, Call(1, longest.payload + b"x"))
 
 
 def test_a_reader_takes_its_lower_cap_from_the_moment_it_is_set() -> None:
     frame = encode(1, Call(1, bytes(100)))
     reader = FrameReader(frame_bytes_max=len(frame) - 1)
-    with pytest.raises(FrameError, match="at most"):
+    with pytest.raises(InvalidFrame, match="at most"):
         list(reader.feed(frame))
     reader = FrameReader(frame_bytes_max=len(frame))
     assert list(reader.feed(frame)) == [(1, Call(1, bytes(100)))]
 
 
 def test_the_most_entries_pass_and_one_more_is_refused_by_the_sender() -> None:
-    entries = [(1 + i, 1, b"") for i in range(frames.ENTRIES_MAX + 1)]
+    entries = [(1 + i, 1, b"") for i in range(codec.ENTRIES_MAX + 1)]
     most = AppendEntries(1, 0, 0, 0, 0, entries[:-1])
     assert read(encode(1, most)) == [(1, most)]
-    with pytest.raises(FrameError, match="at most"):
+    with pytest.raises(InvalidFrame, match="at most"):
         encode(1, AppendEntries(1, 0, 0, 0, 0, entries))
 
 
@@ -206,5 +206,5 @@ def test_the_most_entries_pass_and_one_more_is_refused_by_the_sender() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_by_the_sender(group_id: int, message: Message) -> None:
-    with pytest.raises(FrameError):
+    with pytest.raises(InvalidFrame):
         encode(group_id, message)

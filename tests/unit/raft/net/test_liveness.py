@@ -1,10 +1,10 @@
-"""Signs of life: who is silent, and who is not to be blamed."""
+"""Which peers are silent, and that a pause of this node makes none of them silent."""
 
 from collections.abc import Callable
 
-from stockade.raft.pulse import Pulses, Times
+from stockade.raft.net.liveness import Liveness, LivenessTimeouts
 
-TIMES = Times(pulse_s=0.1, silent_s=0.4)
+TIMES = LivenessTimeouts(heartbeat_s=0.1, silent_s=0.4)
 
 
 class Timer:
@@ -24,10 +24,10 @@ class House:
         self.now = 100.0
         self.given = 0
         self.heard = {"f": self.now}
-        self.told: list[str] = []
-        self.pulses = Pulses(self, lambda: self.now, self.call_at, TIMES)
-        self.pulses.start()
-        self.pulses.up("f")
+        self.events: list[str] = []
+        self.liveness = Liveness(self, lambda: self.now, self.call_at, TIMES)
+        self.liveness.start()
+        self.liveness.up("f")
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         self.timer = Timer(when, callback)
@@ -37,17 +37,17 @@ class House:
         self.now = self.timer.when + late_s
         self.timer.callback()
 
-    def pulse(self, awake_at: float) -> None:
+    def send_heartbeats(self, awake_at: float) -> None:
         self.given += 1
 
     def last_heard(self, node_id: str) -> float:
         return self.heard[node_id]
 
-    def silenced(self, node_id: str) -> None:
-        self.told.append(f"{node_id} silent")
+    def fell_silent(self, node_id: str) -> None:
+        self.events.append(f"{node_id} silent")
 
     def heard_again(self, node_id: str) -> None:
-        self.told.append(f"{node_id} heard")
+        self.events.append(f"{node_id} heard")
 
 
 def test_a_sign_of_life_is_given_at_once_and_each_period() -> None:
@@ -63,52 +63,52 @@ def test_a_peer_is_silent_when_nothing_arrived_for_the_whole_time_and_until_some
     house = House()
     for _ in range(3):
         house.beat()
-    assert house.told == []
+    assert house.events == []
     house.beat()
     house.beat()
-    assert (house.told, house.pulses.silent) == (["f silent"], {"f"})
+    assert (house.events, house.liveness.silent) == (["f silent"], {"f"})
     house.heard["f"] = house.now
     house.beat()
-    assert (house.told, house.pulses.silent) == (["f silent", "f heard"], set())
+    assert (house.events, house.liveness.silent) == (["f silent", "f heard"], set())
 
 
 def test_nobody_is_blamed_for_the_time_in_which_this_node_stood_still() -> None:
     house = House()
     house.beat(late_s=5.0)
-    assert house.told == []
-    assert house.pulses.heard_at("f") == house.now
+    assert house.events == []
+    assert house.liveness.heard_at("f") == house.now
     for _ in range(5):
         house.beat()
-    assert house.told == ["f silent"], "from then on it counts"
+    assert house.events == ["f silent"], "from then on it counts"
 
 
 def test_a_peer_that_is_gone_is_not_silent() -> None:
     house = House()
     for _ in range(5):
         house.beat()
-    house.pulses.down("f")
-    assert house.pulses.silent == set()
+    house.liveness.down("f")
+    assert house.liveness.silent == set()
     house.beat()
-    assert house.told == ["f silent"]
+    assert house.events == ["f silent"]
 
 
 def test_whoever_is_told_may_end_the_connection() -> None:
     house = House()
     house.heard["g"] = house.now
-    house.pulses.up("g")
+    house.liveness.up("g")
 
     def hang_up_on_all(_: str) -> None:
         for peer in house.heard:
-            house.pulses.down(peer)
-            house.told.append(f"{peer} down")
+            house.liveness.down(peer)
+            house.events.append(f"{peer} down")
 
-    house.silenced = hang_up_on_all  # type: ignore[assignment, method-assign]
+    house.fell_silent = hang_up_on_all  # type: ignore[assignment, method-assign]
     for _ in range(6):
         house.beat()
-    assert house.told == ["f down", "g down"]
+    assert house.events == ["f down", "g down"]
 
 
 def test_nothing_is_given_after_the_stop() -> None:
     house = House()
-    house.pulses.stop()
+    house.liveness.stop()
     assert house.timer.is_cancelled

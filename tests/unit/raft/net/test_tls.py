@@ -1,4 +1,4 @@
-"""The files of a node, tried before it starts, and the encryption of one connection without a socket."""
+"""A node's TLS files, tried before it starts, and the encryption of one connection without a socket."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives import serialization
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from stockade.raft.frames import encode
 from stockade.raft.messages import Hello
-from stockade.raft.tls import NotTls, Tls, TlsFault, TlsFiles, looks_like_tls
+from stockade.raft.net.codec import encode
+from stockade.raft.net.tls import NotTls, Tls, TlsFault, TlsFiles, looks_like_tls
 
 from .certificates import CLUSTER, Issuer
 

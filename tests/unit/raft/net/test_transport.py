@@ -1,4 +1,4 @@
-"""Connections between nodes, with real sockets: who is admitted, what arrives, what happens when one breaks."""
+"""Connections between nodes over real sockets: which nodes are admitted, what arrives, and what happens on failures."""
 
 import asyncio
 import logging
@@ -6,13 +6,12 @@ import struct
 
 import pytest
 
-from stockade.raft.connection import HELLO_BYTES_MAX
-from stockade.raft.frames import PROTOCOL_VERSION, FrameError, encode
-from stockade.raft.messages import AppendAck, AppendEntries, Hello, Message, Ping, Refusal, TimeoutNow
-from stockade.raft.pulse import Times
-from stockade.raft.transport import Address, Transport
+from stockade.raft.messages import AppendAck, AppendEntries, Hello, Message, Ping, RaftMessage, Refusal, TimeoutNow
+from stockade.raft.net.codec import PROTOCOL_VERSION, InvalidFrame, encode
+from stockade.raft.net.liveness import LivenessTimeouts
+from stockade.raft.net.transport import HELLO_BYTES_MAX, Address, Transport
 
-from .nodes import UNSET, Node, Peer, Run, hello
+from ..transports import UNSET, Node, Peer, Run, hello
 
 
 def test_frames_arrive_whole_and_in_order_in_both_directions(run: Run) -> None:
@@ -23,10 +22,10 @@ def test_frames_arrive_whole_and_in_order_in_both_directions(run: Run) -> None:
             await n2.until(lambda: n2.events == ["up n1"])
             assert (n1.transport.connected, n2.transport.connected) == ({"n2"}, {"n1"})
             large = AppendEntries(1, 0, 0, 0, 1, [(1, 1, bytes(20 << 20))])
-            sent: list[Message] = [TimeoutNow(1), large, AppendAck(1, True, 2, 3), *map(TimeoutNow, range(2, 100))]
+            sent: list[RaftMessage] = [TimeoutNow(1), large, AppendAck(1, True, 2, 3), *map(TimeoutNow, range(2, 100))]
             for message in sent:
-                assert n1.transport.send("n2", encode(7, message))
-                assert n2.transport.send("n1", encode(8, message))
+                assert n1.transport.send(7, "n2", message)
+                assert n2.transport.send(8, "n1", message)
             await n1.until(lambda: len(n1.frames) == len(sent))
             await n2.until(lambda: len(n2.frames) == len(sent))
             assert n1.frames == [("n2", 8, message) for message in sent]
@@ -51,8 +50,8 @@ def test_one_connection_serves_each_pair_of_three_nodes(run: Run) -> None:
 def test_sending_to_a_node_that_is_not_connected_says_so(run: Run) -> None:
     async def scenario() -> None:
         async with Node("n1", {"n2": UNSET}) as n1:
-            assert not n1.transport.send("n2", encode(1, TimeoutNow(1)))
-            assert not n1.transport.send("unheard of", encode(1, TimeoutNow(1)))
+            assert not n1.transport.send(1, "n2", TimeoutNow(1))
+            assert not n1.transport.send(1, "unheard of", TimeoutNow(1))
 
     run(scenario)
 
@@ -167,7 +166,7 @@ def test_the_newer_of_two_connections_wins_and_the_older_is_closed(run: Run) -> 
                     assert await older.hear() is None
                     newer.say(TimeoutNow(5), group_id=3)
                     await n1.until(lambda: n1.frames == [("n2", 3, TimeoutNow(5))])
-                    assert n1.transport.send("n2", encode(3, TimeoutNow(6)))
+                    assert n1.transport.send(3, "n2", TimeoutNow(6))
                     assert await newer.hear() == TimeoutNow(6)
             await n1.until(lambda: n1.events == ["up n2", "down n2", "up n2", "down n2"])
 
@@ -177,7 +176,7 @@ def test_the_newer_of_two_connections_wins_and_the_older_is_closed(run: Run) -> 
 def test_a_silent_peer_is_dropped(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with (
-            Node("n1", {"n2": UNSET}, times=Times(pulse_s=0.02, dead_s=0.1)) as n1,
+            Node("n1", {"n2": UNSET}, times=LivenessTimeouts(heartbeat_s=0.02, dead_s=0.1)) as n1,
             await Peer.dial(n1, hello("n2")) as peer,
         ):
             await n1.until(lambda: n1.events == ["up n2", "down n2"])
@@ -191,7 +190,10 @@ def test_a_silent_peer_is_dropped(run: Run, caplog: pytest.LogCaptureFixture) ->
 
 def test_a_connection_that_says_nothing_at_all_is_dropped(run: Run) -> None:
     async def scenario() -> None:
-        async with Node("n1", {}, times=Times(pulse_s=0.02, dead_s=0.1)) as n1, await Peer.dial(n1) as stranger:
+        async with (
+            Node("n1", {}, times=LivenessTimeouts(heartbeat_s=0.02, dead_s=0.1)) as n1,
+            await Peer.dial(n1) as stranger,
+        ):
             assert await stranger.hear() is None
 
     run(scenario)
@@ -199,7 +201,10 @@ def test_a_connection_that_says_nothing_at_all_is_dropped(run: Run) -> None:
 
 def test_a_connection_that_takes_too_long_to_say_who_it_is_is_dropped_however_busy(run: Run) -> None:
     async def scenario() -> None:
-        async with Node("n1", {"n2": UNSET}, times=Times(pulse_s=0.02, dead_s=0.2)) as n1, await Peer.dial(n1) as slow:
+        async with (
+            Node("n1", {"n2": UNSET}, times=LivenessTimeouts(heartbeat_s=0.02, dead_s=0.2)) as n1,
+            await Peer.dial(n1) as slow,
+        ):
             ended = asyncio.create_task(slow.hear())
             for byte in struct.pack("<IBI", HELLO_BYTES_MAX - 4, 10, 0) + bytes(HELLO_BYTES_MAX):
                 if (await asyncio.wait([ended], timeout=0.005))[0]:
@@ -214,7 +219,7 @@ def test_a_connection_that_takes_too_long_to_say_who_it_is_is_dropped_however_bu
 def test_a_peer_that_only_pings_stays_connected(run: Run) -> None:
     async def scenario() -> None:
         async with (
-            Node("n1", {"n2": UNSET}, times=Times(pulse_s=0.02, dead_s=0.4)) as n1,
+            Node("n1", {"n2": UNSET}, times=LivenessTimeouts(heartbeat_s=0.02, dead_s=0.4)) as n1,
             await Peer.dial(n1, hello("n2")) as peer,
         ):
             assert await peer.hear() == hello("n1")
@@ -229,7 +234,7 @@ def test_a_peer_that_only_pings_stays_connected(run: Run) -> None:
 def test_two_idle_nodes_stay_connected(run: Run) -> None:
     async def scenario() -> None:
         addresses: dict[str, Address] = {}
-        times = Times(pulse_s=0.02, dead_s=0.4)
+        times = LivenessTimeouts(heartbeat_s=0.02, dead_s=0.4)
         async with Node("n1", addresses, times) as n1, Node("n2", addresses, times) as n2:
             await n2.until(lambda: n2.events == ["up n1"])
             async with Node("n0", {"n9": UNSET}, times) as n0, await Peer.dial(n0, hello("n9")) as clock:
@@ -241,9 +246,24 @@ def test_two_idle_nodes_stay_connected(run: Run) -> None:
     run(scenario)
 
 
+def test_a_halted_node_sends_no_message_and_no_heartbeat(run: Run) -> None:
+    async def scenario() -> None:
+        addresses: dict[str, Address] = {}
+        times = LivenessTimeouts(heartbeat_s=0.01, silent_s=0.2, reconnect_s=0.01)
+        async with Node("n1", addresses, times) as n1, Node("n2", addresses, times) as n2:
+            await n1.until(lambda: n1.events == ["up n2"])
+            n2.transport.on_silent = lambda peer: n2.note(f"silent {peer}")
+            n1.transport.halt()
+            assert not n1.transport.send(1, "n2", TimeoutNow(1))
+            await n2.until(lambda: "silent n1" in n2.events)
+            assert n2.frames == []
+
+    run(scenario)
+
+
 def test_frames_beyond_the_buffer_bound_are_dropped_until_the_peer_reads(run: Run) -> None:
     bound = 1 << 20
-    frame = encode(1, AppendEntries(1, 0, 0, 0, 0, [(1, 1, bytes(100_000))]))
+    message = AppendEntries(1, 0, 0, 0, 0, [(1, 1, bytes(100_000))])
 
     async def scenario() -> None:
         async with (
@@ -252,19 +272,19 @@ def test_frames_beyond_the_buffer_bound_are_dropped_until_the_peer_reads(run: Ru
         ):
             await n1.until(lambda: n1.events == ["up n2"])
             in_one_turn = 0
-            while n1.transport.send("n2", frame):
+            while n1.transport.send(1, "n2", message):
                 in_one_turn += 1
-            assert in_one_turn == bound // len(frame)
+            assert in_one_turn == bound // len(encode(1, message))
             accepted = in_one_turn
             while True:  # until the sockets' buffers are full as well
                 await asyncio.sleep(0)
-                if not n1.transport.send("n2", frame):
+                if not n1.transport.send(1, "n2", message):
                     break
                 accepted += 1
             assert await peer.hear() == hello("n1")
             for _ in range(accepted):
                 assert isinstance(await peer.hear(), AppendEntries)
-            assert n1.transport.send("n2", encode(1, TimeoutNow(1)))
+            assert n1.transport.send(1, "n2", TimeoutNow(1))
             assert await peer.hear() == TimeoutNow(1)
 
     run(scenario)
@@ -306,7 +326,7 @@ def test_a_peer_that_talks_nonsense_is_dropped_and_may_come_back(run: Run, garba
 
 
 def test_strangers_are_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stockade.raft.transport.STRANGERS_MAX", 2)
+    monkeypatch.setattr("stockade.raft.net.transport.STRANGERS_MAX", 2)
 
     async def scenario() -> None:
         async with (
@@ -344,7 +364,7 @@ def test_the_longest_introductions_and_refusals_fit_and_longer_ids_are_refused_a
 
     run(scenario)
     for too_long in (("n" * 256, "house"), ("n1", "h" * 256)):
-        with pytest.raises(FrameError):
+        with pytest.raises(InvalidFrame):
             Transport(*too_long, UNSET, {})
 
 
@@ -368,7 +388,7 @@ def test_stop_takes_connected_peers_down_and_can_be_repeated(run: Run) -> None:
             await n2.until(lambda: n2.events == ["up n1"])
             await n2.transport.stop()
             assert n2.events == ["up n1", "down n1"]
-            assert not n2.transport.send("n1", encode(1, TimeoutNow(1)))
+            assert not n2.transport.send(1, "n1", TimeoutNow(1))
             await n1.until(lambda: n1.events == ["up n2", "down n2"])
 
     run(scenario)

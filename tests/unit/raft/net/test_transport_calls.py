@@ -1,4 +1,4 @@
-"""Calls between nodes: each caller learns whether its call was surely not sent, answered, failed, or unknown."""
+"""Calls between nodes: every call ends as surely not sent, answered, failed, or unknown."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from stockade.raft.calls import CallRefused
-from stockade.raft.frames import FRAME_BYTES_MAX, PROTOCOL_VERSION, FrameError, encode
 from stockade.raft.messages import Call, Hello, Reply
-from stockade.raft.pulse import Times
-from stockade.raft.transport import Address, CallFailed, CallUnknown, Transport
+from stockade.raft.net.codec import FRAME_BYTES_MAX, PROTOCOL_VERSION, InvalidFrame, encode
+from stockade.raft.net.liveness import LivenessTimeouts
+from stockade.raft.net.rpc import CallRefused
+from stockade.raft.net.transport import CallFailed, CallUnknown, Transport
 
-UNSET: Address = ("127.0.0.1", 0)
+from ..transports import KIND, UNSET
+
 LONG_S = 60.0
 Handler = Callable[[str, bytes], Awaitable[bytes]]
 
@@ -22,8 +23,8 @@ async def two_nodes(handler: Handler, calls_max: int = 8) -> AsyncIterator[tuple
     """n1 and n2, connected; n1 answers calls with ``handler``."""
     addresses = {"n1": UNSET, "n2": UNSET}
     n1 = Transport("n1", "house", UNSET, addresses, calls_max=calls_max)
-    n2 = Transport("n2", "house", UNSET, addresses, calls_max=calls_max, times=Times(reconnect_s=0.01))
-    n1.on_call = handler
+    n2 = Transport("n2", "house", UNSET, addresses, calls_max=calls_max, times=LivenessTimeouts(reconnect_s=0.01))
+    n1.handlers[KIND] = handler
     n1_sees_n2, n2_sees_n1 = asyncio.Event(), asyncio.Event()
     n1.on_up = lambda *_: n1_sees_n2.set()
     n2.on_up = lambda *_: n2_sees_n1.set()
@@ -47,8 +48,8 @@ async def echo(node_id: str, payload: bytes) -> bytes:
 def test_a_call_is_answered_by_the_other_nodes_handler() -> None:
     async def scenario() -> None:
         async with two_nodes(echo) as (_, n2):
-            assert await n2.call("n1", b"hello", LONG_S) == b"n2 said hello"
-            assert await n2.call("n1", b"", LONG_S) == b"n2 said "
+            assert await n2.call("n1", KIND, b"hello", LONG_S) == b"n2 said hello"
+            assert await n2.call("n1", KIND, b"", LONG_S) == b"n2 said "
 
     asyncio.run(scenario())
 
@@ -64,7 +65,7 @@ def test_each_answer_reaches_the_call_it_belongs_to_whatever_the_order() -> None
             return payload * 2
 
         async with two_nodes(answer) as (_, n2):
-            calls = [asyncio.create_task(n2.call("n1", bytes([i]), LONG_S)) for i in range(8)]
+            calls = [asyncio.create_task(n2.call("n1", KIND, bytes([i]), LONG_S)) for i in range(8)]
             gates[7].set()
             assert await asyncio.gather(*calls) == [bytes([i, i]) for i in range(8)]
 
@@ -78,25 +79,25 @@ def test_an_exception_of_the_handler_reaches_the_caller_as_text() -> None:
     async def scenario() -> None:
         async with two_nodes(fail) as (_, n2):
             with pytest.raises(CallFailed, match="KeyError: 'no such thing'"):
-                await n2.call("n1", b"x", LONG_S)
+                await n2.call("n1", KIND, b"x", LONG_S)
 
     asyncio.run(scenario())
 
 
 def test_a_call_that_is_refused_is_no_fault_of_the_node_and_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Chaos, seed 73 with corrupt-index: two nodes wrote 15,000 lines while a third one waited for its turn."""
-    told: list[Exception] = [KeyError("broken"), CallRefused("not now")]
+    failures: list[Exception] = [KeyError("broken"), CallRefused("not now")]
 
     async def fail(node_id: str, payload: bytes) -> bytes:
-        raise told.pop()
+        raise failures.pop()
 
     async def scenario() -> None:
         async with two_nodes(fail) as (_, n2):
             with pytest.raises(CallFailed, match="CallRefused: not now"):
-                await n2.call("n1", b"x", LONG_S)
+                await n2.call("n1", KIND, b"x", LONG_S)
             assert not caplog.records
             with pytest.raises(CallFailed, match="KeyError"):
-                await n2.call("n1", b"x", LONG_S)
+                await n2.call("n1", KIND, b"x", LONG_S)
             assert caplog.records
 
     asyncio.run(scenario())
@@ -108,10 +109,10 @@ def test_an_answer_too_long_for_a_frame_is_a_failure() -> None:
 
     async def scenario() -> None:
         async with two_nodes(ramble) as (_, n2):
-            with pytest.raises(CallFailed, match="FrameError"):
-                await n2.call("n1", b"x", LONG_S)
-            with pytest.raises(FrameError):
-                await n2.call("n1", bytes(FRAME_BYTES_MAX), LONG_S)
+            with pytest.raises(CallFailed, match="InvalidFrame"):
+                await n2.call("n1", KIND, b"x", LONG_S)
+            with pytest.raises(InvalidFrame):
+                await n2.call("n1", KIND, bytes(FRAME_BYTES_MAX), LONG_S)
 
     asyncio.run(scenario())
 
@@ -120,7 +121,7 @@ def test_a_node_without_a_handler_says_so() -> None:
     async def scenario() -> None:
         async with two_nodes(echo) as (n1, _):
             with pytest.raises(CallFailed, match="answers no calls"):
-                await n1.call("n2", b"x", LONG_S)
+                await n1.call("n2", KIND, b"x", LONG_S)
 
     asyncio.run(scenario())
 
@@ -129,7 +130,7 @@ def test_a_call_to_a_node_that_is_not_connected_was_surely_not_sent() -> None:
     async def scenario() -> None:
         async with two_nodes(echo) as (_, n2):
             with pytest.raises(ConnectionError, match="not connected"):
-                await n2.call("n3", b"x", LONG_S)
+                await n2.call("n3", KIND, b"x", LONG_S)
 
     asyncio.run(scenario())
 
@@ -144,9 +145,9 @@ def test_a_call_without_an_answer_in_time_is_unknown_and_its_late_answer_is_drop
 
         async with two_nodes(answer) as (_, n2):
             with pytest.raises(CallUnknown, match=r"no answer within 0\.01 s"):
-                await n2.call("n1", b"late", 0.01)
+                await n2.call("n1", KIND, b"late", 0.01)
             may_answer.set()
-            assert await n2.call("n1", b"next", LONG_S) == b"next"
+            assert await n2.call("n1", KIND, b"next", LONG_S) == b"next"
 
     asyncio.run(scenario())
 
@@ -161,7 +162,7 @@ def test_a_call_under_way_when_the_connection_is_lost_is_unknown() -> None:
             return b"never"
 
         async with two_nodes(hang) as (n1, n2):
-            call = asyncio.create_task(n2.call("n1", b"x", LONG_S))
+            call = asyncio.create_task(n2.call("n1", KIND, b"x", LONG_S))
             await started.wait()
             await n1.stop()
             with pytest.raises(CallUnknown, match="lost before"):
@@ -180,7 +181,7 @@ def test_calls_under_way_when_their_caller_stops_are_unknown() -> None:
             return b"never"
 
         async with two_nodes(hang) as (_, n2):
-            call = asyncio.create_task(n2.call("n1", b"x", LONG_S))
+            call = asyncio.create_task(n2.call("n1", KIND, b"x", LONG_S))
             await started.wait()
             await n2.stop()
             with pytest.raises(CallUnknown):
@@ -201,13 +202,13 @@ def test_more_calls_than_the_bound_are_surely_not_sent() -> None:
             return payload
 
         async with two_nodes(answer, calls_max=3) as (_, n2):
-            calls = [asyncio.create_task(n2.call("n1", b"x", LONG_S)) for _ in range(3)]
+            calls = [asyncio.create_task(n2.call("n1", KIND, b"x", LONG_S)) for _ in range(3)]
             await asyncio.sleep(0)
             with pytest.raises(ConnectionError, match="3 calls"):
-                await n2.call("n1", b"one too many", LONG_S)
+                await n2.call("n1", KIND, b"one too many", LONG_S)
             may_answer.set()
             assert await asyncio.gather(*calls) == [b"x"] * 3
-            assert await n2.call("n1", b"now", LONG_S) == b"now"
+            assert await n2.call("n1", KIND, b"now", LONG_S) == b"now"
             assert started == 4
 
     asyncio.run(scenario())
@@ -224,9 +225,9 @@ def test_a_peer_is_served_no_more_calls_at_a_time_than_the_bound() -> None:
         async with two_nodes(answer, calls_max=2) as (_, n2):
             for _ in range(2):  # given up here, but still being served there
                 with pytest.raises(CallUnknown):
-                    await n2.call("n1", b"slow", 0.01)
+                    await n2.call("n1", KIND, b"slow", 0.01)
             with pytest.raises(CallFailed, match="not started: 2 calls"):
-                await n2.call("n1", b"one too many", LONG_S)
+                await n2.call("n1", KIND, b"one too many", LONG_S)
             may_answer.set()
 
     asyncio.run(scenario())
@@ -242,7 +243,7 @@ def test_a_call_that_finds_the_buffer_full_was_surely_not_sent() -> None:
         writer.write(encode(0, Hello(PROTOCOL_VERSION, "house", "n2", 0)))
         await up.wait()
         with pytest.raises(ConnectionError, match="too many bytes"):
-            await n1.call("n2", bytes(2000), LONG_S)
+            await n1.call("n2", KIND, bytes(2000), LONG_S)
         writer.transport.abort()
         await n1.stop()
 
@@ -252,12 +253,12 @@ def test_a_call_that_finds_the_buffer_full_was_surely_not_sent() -> None:
 def test_answers_nobody_asked_for_are_dropped() -> None:
     async def scenario() -> None:
         n1 = Transport("n1", "house", UNSET, {"n2": UNSET})
-        n1.on_call = echo
+        n1.handlers[KIND] = echo
         await n1.start(0)
         reader, writer = await asyncio.open_connection(*n1.address)
         hello, answer = encode(0, Hello(PROTOCOL_VERSION, "house", "n1", 0)), encode(0, Reply(5, b"n2 said x", True))
         writer.write(encode(0, Hello(PROTOCOL_VERSION, "house", "n2", 0)))
-        writer.write(encode(0, Reply(77, b"what?", True)) + encode(0, Call(5, b"x")))
+        writer.write(encode(0, Reply(77, b"what?", True)) + encode(0, Call(5, KIND + b"x")))
         assert await reader.readexactly(len(hello) + len(answer)) == hello + answer
         writer.transport.abort()
         await n1.stop()
@@ -274,14 +275,14 @@ def test_a_cancelled_call_leaves_room_for_the_next() -> None:
             return payload
 
         async with two_nodes(answer, calls_max=2) as (_, n2):
-            first = asyncio.create_task(n2.call("n1", b"1", LONG_S))
-            second = asyncio.create_task(n2.call("n1", b"2", LONG_S))
+            first = asyncio.create_task(n2.call("n1", KIND, b"1", LONG_S))
+            second = asyncio.create_task(n2.call("n1", KIND, b"2", LONG_S))
             await asyncio.sleep(0)
             first.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await first
             may_answer.set()
             assert await second == b"2"
-            assert await n2.call("n1", b"3", LONG_S) == b"3"
+            assert await n2.call("n1", KIND, b"3", LONG_S) == b"3"
 
     asyncio.run(scenario())

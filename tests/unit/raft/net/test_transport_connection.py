@@ -1,11 +1,11 @@
-"""One connection, on a transport played by the test: how bytes leave."""
+"""One connection over a fake transport: frames of one turn leave together, and the buffer is bounded."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
-from stockade.raft.connection import Connection
-from stockade.raft.frames import encode
 from stockade.raft.messages import Message, TimeoutNow
+from stockade.raft.net.codec import encode
+from stockade.raft.net.transport import Connection, Transport
 
 
 class Wire(asyncio.Transport):
@@ -39,7 +39,7 @@ class Wire(asyncio.Transport):
 
 
 class Owner:
-    """Drops the connection at the first message."""
+    """In place of a transport: drops the connection at the first message."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -63,7 +63,7 @@ FRAMES = [encode(1, TimeoutNow(term)) for term in range(3)]
 
 def connected(buffer_bytes_max: int = 1000) -> tuple[Connection, Wire, Owner]:
     wire, owner = Wire(), Owner()
-    connection = Connection(owner, None, buffer_bytes_max, 1)
+    connection = Connection(cast(Transport, owner), None, buffer_bytes_max)
     connection.connection_made(wire)
     return connection, wire, owner
 

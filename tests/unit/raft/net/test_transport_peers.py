@@ -1,16 +1,15 @@
-"""Who is known to a transport may change while it runs: nodes come, move and go."""
+"""The nodes that a transport knows may change while it runs: they are added, move and are removed."""
 
 import asyncio
 import contextlib
 
 import pytest
 
-from stockade.raft.frames import encode
 from stockade.raft.messages import Refusal, TimeoutNow
-from stockade.raft.pulse import DEFAULT_TIMES, Times
-from stockade.raft.transport import Address
+from stockade.raft.net.liveness import DEFAULT_TIMES, LivenessTimeouts
+from stockade.raft.net.transport import Address
 
-from .nodes import UNSET, Node, Peer, Run, hello
+from ..transports import UNSET, Node, Peer, Run, hello
 
 
 def test_both_ends_learn_the_incarnation_of_the_others_disk(run: Run) -> None:
@@ -18,12 +17,12 @@ def test_both_ends_learn_the_incarnation_of_the_others_disk(run: Run) -> None:
         addresses: dict[str, Address] = {}
         largest = (1 << 64) - 1
         async with Node("n1", addresses, incarnation=7) as n1, Node("n2", addresses, incarnation=largest) as n2:
-            told: list[tuple[str, int]] = []
-            n1.transport.on_up = lambda *up: told.append(up)
+            ups: list[tuple[str, int]] = []
+            n1.transport.on_up = lambda *up: ups.append(up)
             await n2.until(lambda: n2.transport.incarnations == {"n1": 7})
-            await n1.until(lambda: bool(told) or bool(n1.events))
+            await n1.until(lambda: bool(ups) or bool(n1.events))
             assert n1.transport.incarnations == {"n2": largest}
-            assert told in ([], [("n2", largest)])
+            assert ups in ([], [("n2", largest)])
         assert n1.transport.incarnations == n2.transport.incarnations == {}
 
     run(scenario)
@@ -49,7 +48,7 @@ def test_a_node_that_moves_is_dialled_at_its_new_address_at_once(run: Run) -> No
             stack.push_async_callback(mute.wait_closed)
             stack.callback(mute.close)
             n2 = await stack.enter_async_context(
-                Node("n2", {"n1": mute.sockets[0].getsockname()}, times=Times(dead_s=3600, reconnect_s=0.01))
+                Node("n2", {"n1": mute.sockets[0].getsockname()}, times=LivenessTimeouts(dead_s=3600, reconnect_s=0.01))
             )
             n2.transport.set_peer("n1", n1.transport.address)
             await n2.until(lambda: n2.events == ["up n1"])
@@ -64,7 +63,7 @@ def test_a_live_connection_stays_when_an_address_changes(run: Run) -> None:
             await n2.until(lambda: n2.events == ["up n1"])
             n2.transport.set_peer("n1", ("127.0.0.1", 1))
             await n1.until(lambda: n1.events == ["up n2"])
-            assert n2.transport.send("n1", encode(1, TimeoutNow(1)))
+            assert n2.transport.send(1, "n1", TimeoutNow(1))
             await n1.until(lambda: len(n1.frames) == 1)
             assert n2.events == ["up n1"]
 
@@ -82,7 +81,7 @@ def test_a_removed_node_is_disconnected_and_refused_from_then_on(run: Run, by: s
             remover.transport.remove_peer(removed.node_id)
             await remover.until_events(2)
             await removed.until_events(2)
-            assert not remover.transport.send(removed.node_id, encode(1, TimeoutNow(1)))
+            assert not remover.transport.send(1, removed.node_id, TimeoutNow(1))
             if remover is n1:
                 async with await Peer.dial(n1, hello("n2")) as again:
                     assert isinstance(await again.hear(), Refusal)
@@ -119,7 +118,7 @@ def test_a_stopped_transport_dials_nobody(run: Run) -> None:
 
 
 def test_a_stop_in_the_middle_of_a_dial_ends(run: Run) -> None:
-    """Whatever moment of the dial it meets: right after each turn of the loop."""
+    """The change meets every moment of the dial: it comes right after each turn of the loop."""
 
     async def scenario() -> None:
         async with Node("n1", {"n2": UNSET}) as n1:

@@ -1,18 +1,18 @@
-"""A peer that is connected and gives no sign of life: nobody waits for it."""
+"""A connected peer of which nothing arrives is silent: calls to it end, and it is reported once."""
 
 import asyncio
 import logging
 
 import pytest
 
-from stockade.raft.handshake import STRANGER_CHARS_MAX, printable
 from stockade.raft.messages import Call, Hello, Message, Ping, Refusal, Reply
-from stockade.raft.pulse import Times
-from stockade.raft.transport import CallUnknown
+from stockade.raft.net.handshake import STRANGER_CHARS_MAX, printable
+from stockade.raft.net.liveness import LivenessTimeouts
+from stockade.raft.net.transport import CallUnknown
 
-from .nodes import UNSET, Node, Peer, Run, hello
+from ..transports import KIND, UNSET, Node, Peer, Run, hello
 
-TIMES = Times(pulse_s=0.02, silent_s=0.1, dead_s=30.0)
+TIMES = LivenessTimeouts(heartbeat_s=0.02, silent_s=0.1, dead_s=30.0)
 
 
 async def hear(peer: Peer, kind: type[Message]) -> Message:
@@ -27,20 +27,20 @@ def test_calls_to_a_peer_that_falls_silent_end_soon_and_new_ones_are_not_sent(ru
             n1.transport.on_silent = lambda node: n1.note(f"silent {node}")
             n1.transport.on_heard = lambda node: n1.note(f"heard {node}")
             await n1.until(lambda: n1.events == ["up n2"])
-            with pytest.raises(CallUnknown, match="no sign of life"):
-                await n1.transport.call("n2", b"anybody there?", 30.0)
+            with pytest.raises(CallUnknown, match="silent"):
+                await n1.transport.call("n2", KIND, b"anybody there?", 30.0)
             await n1.until(lambda: n1.events == ["up n2", "silent n2"])
-            with pytest.raises(ConnectionError, match="no sign of life"):
-                await n1.transport.call("n2", b"still there?", 30.0)
+            with pytest.raises(ConnectionError, match="silent"):
+                await n1.transport.call("n2", KIND, b"still there?", 30.0)
 
             first = await hear(peer, Call)
             assert isinstance(first, Call)
             peer.say(Reply(first.call_id, b"too late", True))
             await n1.until(lambda: n1.events == ["up n2", "silent n2", "heard n2"])
             peer.say(Ping())
-            answer = asyncio.create_task(n1.transport.call("n2", b"and now?", 30.0))
+            answer = asyncio.create_task(n1.transport.call("n2", KIND, b"and now?", 30.0))
             second = await hear(peer, Call)
-            assert second == Call(first.call_id + 1, b"and now?"), "the other one was never sent"
+            assert second == Call(first.call_id + 1, KIND + b"and now?"), "the other one was never sent"
             peer.say(Reply(first.call_id + 1, b"here", True))
             assert await answer == b"here"
 
@@ -54,13 +54,13 @@ def test_a_peer_that_only_pulses_is_not_silent(run: Run) -> None:
             n1.transport.on_silent = lambda node: n1.note(f"silent {node}")
             await n1.until(lambda: n1.events == ["up n2"])
             await n2.until(lambda: n2.events == ["up n1"])
-            since = n1.transport.pulses.heard_at("n2")
+            since = n1.transport.liveness.heard_at("n2")
             async with Node("n9", {"n99": UNSET}, TIMES) as clock, await Peer.dial(clock, hello("n99")) as mute:
                 clock.transport.on_silent = lambda node: clock.note(f"silent {node}")
                 await clock.until(lambda: clock.events == ["up n99", "silent n99"])
                 mute.writer.close()
-            assert n1.transport.pulses.heard_at("n2") > since
-            assert n1.transport.pulses.heard_at("n3") == float("-inf")
+            assert n1.transport.liveness.heard_at("n2") > since
+            assert n1.transport.liveness.heard_at("n3") == float("-inf")
             assert n1.events == ["up n2"]
 
     run(scenario)

@@ -1,4 +1,4 @@
-"""Encrypted connections between nodes, with real sockets: who is admitted, who is not, and what is told."""
+"""Encrypted connections between nodes over real sockets: which nodes are admitted, and what each end logs."""
 
 import asyncio
 import logging
@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from stockade.raft.connection import Connection
-from stockade.raft.frames import encode
-from stockade.raft.messages import AppendEntries, Hello, Message, Ping, Refusal, TimeoutNow
-from stockade.raft.pulse import Times
-from stockade.raft.tls import TlsFiles
-from stockade.raft.transport import Address, Transport
+from stockade.raft.messages import AppendEntries, Hello, Message, Ping, RaftMessage, Refusal, TimeoutNow
+from stockade.raft.net.codec import encode
+from stockade.raft.net.liveness import LivenessTimeouts
+from stockade.raft.net.tls import TlsFiles
+from stockade.raft.net.transport import Address, Connection, Transport
 
-from .certificates import Issuer, credulous
-from .nodes import UNSET, Node, Peer, Run, hello
+from ..transports import KIND, UNSET, Node, Peer, Run, hello
+from .certificates import Issuer, trusting_context
 
 ATTEMPTS = 3
-"""How often a refused node tries while we look how often it is told."""
+"""A refused node dials so often while the test counts log lines."""
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +49,12 @@ class Attempts:
         await self.node.until(lambda: self.count >= ATTEMPTS)
 
 
-def told(caplog: pytest.LogCaptureFixture, what: str) -> int:
+def logged(caplog: pytest.LogCaptureFixture, what: str) -> int:
     return sum(what in record.message for record in caplog.records)
 
 
 def test_frames_and_calls_go_both_ways_and_a_restarted_peer_is_connected_again(run: Run, issuer: Issuer) -> None:
-    sent: list[Message] = [AppendEntries(1, 0, 0, 0, 1, [(1, 1, bytes(20 << 20))]), *map(TimeoutNow, range(100))]
+    sent: list[RaftMessage] = [AppendEntries(1, 0, 0, 0, 1, [(1, 1, bytes(20 << 20))]), *map(TimeoutNow, range(100))]
 
     async def answer(node_id: str, payload: bytes) -> bytes:
         return f"{node_id} said ".encode() + payload
@@ -66,17 +65,17 @@ def test_frames_and_calls_go_both_ways_and_a_restarted_peer_is_connected_again(r
             for round_ in range(1, 4):
                 n2.frames.clear()
                 async with Node("n1", addresses, tls=issuer.tls("n1")) as n1:
-                    n1.transport.on_call = answer
+                    n1.transport.handlers[KIND] = answer
                     await n1.until_events(1)
                     await n2.until(lambda: n2.transport.connected == {"n1"})
                     for message in sent:
-                        assert n1.transport.send("n2", encode(7, message))
-                        assert n2.transport.send("n1", encode(8, message))
+                        assert n1.transport.send(7, "n2", message)
+                        assert n2.transport.send(8, "n1", message)
                     await n1.until(lambda: len(n1.frames) == len(sent))
                     await n2.until(lambda: len(n2.frames) == len(sent))
                     assert n1.frames == [("n2", 8, message) for message in sent]
                     assert n2.frames == [("n1", 7, message) for message in sent]
-                    assert await n2.transport.call("n1", b"hi", 30) == b"n2 said hi"
+                    assert await n2.transport.call("n1", KIND, b"hi", 30) == b"n2 said hi"
                 assert n1.events == ["up n2", "down n2"]
                 await n2.until(lambda: not n2.transport.connected)
                 assert n2.events == ["up n1", "down n1"] * round_
@@ -90,7 +89,7 @@ def test_tls_may_listen_wherever_others_can_reach(issuer: Issuer) -> None:
 
 def test_a_dialler_shows_its_certificate_in_tls_1_3_and_is_admitted(run: Run, issuer: Issuer) -> None:
     async def scenario() -> None:
-        tls = credulous(issuer.files("n2"))
+        tls = trusting_context(issuer.files("n2"))
         async with (
             Node("n1", {"n2": UNSET}, tls=issuer.tls("n1")) as n1,
             await Peer.dial(n1, hello("n2"), tls) as peer,
@@ -119,7 +118,7 @@ def test_a_dialler_whose_certificate_does_not_count_is_dropped_and_told_of_once(
     show: Callable[[Issuer, Issuer], TlsFiles | None],
     why: str,
 ) -> None:
-    tls = credulous(show(issuer, stranger))
+    tls = trusting_context(show(issuer, stranger))
 
     async def scenario() -> None:
         async with Node("n1", {"n2": UNSET}, tls=issuer.tls("n1")) as n1:
@@ -130,7 +129,7 @@ def test_a_dialler_whose_certificate_does_not_count_is_dropped_and_told_of_once(
 
     with caplog.at_level(logging.WARNING):
         run(scenario)
-    assert told(caplog, why) == len(caplog.records) == 1
+    assert logged(caplog, why) == len(caplog.records) == 1
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,7 @@ def test_a_dialler_whose_certificate_does_not_count_is_dropped_and_told_of_once(
 def test_a_dialler_with_somebody_elses_certificate_is_told_why_and_logged_once(
     run: Run, caplog: pytest.LogCaptureFixture, issuer: Issuer, node_id: str, cluster_id: str, names: str
 ) -> None:
-    tls = credulous(issuer.files(node_id, cluster_id=cluster_id))
+    tls = trusting_context(issuer.files(node_id, cluster_id=cluster_id))
     why = f"it says that it is node 'n2' of 'house', but its certificate names {names}"
 
     async def scenario() -> None:
@@ -154,7 +153,7 @@ def test_a_dialler_with_somebody_elses_certificate_is_told_why_and_logged_once(
 
     with caplog.at_level(logging.WARNING):
         run(scenario)
-    assert told(caplog, why) == len(caplog.records) == 1
+    assert logged(caplog, why) == len(caplog.records) == 1
 
 
 @pytest.mark.parametrize(
@@ -175,7 +174,7 @@ def test_a_node_that_was_dialled_and_proves_to_be_another_is_not_connected_to(
     show: Callable[[Issuer, Issuer], TlsFiles],
     why: str,
 ) -> None:
-    tls = credulous(show(issuer, stranger), server=True)
+    tls = trusting_context(show(issuer, stranger), server=True)
     heard: list[Message | None] = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -199,7 +198,7 @@ def test_a_node_that_was_dialled_and_proves_to_be_another_is_not_connected_to(
 
     with caplog.at_level(logging.WARNING, "stockade"):
         run(scenario)
-    assert told(caplog, why) == 1
+    assert logged(caplog, why) == 1
     assert {type(message) for message in heard} <= {Hello, Refusal}
 
 
@@ -217,8 +216,8 @@ def test_nodes_of_two_authorities_each_tell_once_what_is_wrong(
 
     with caplog.at_level(logging.WARNING):
         run(scenario)
-    assert told(caplog, "n1 at 127.0.0.1: its certificate cannot be trusted") == 1
-    assert told(caplog, "a stranger at 127.0.0.1: it refuses TLS with this node: unknown ca") == 1
+    assert logged(caplog, "n1 at 127.0.0.1: its certificate cannot be trusted") == 1
+    assert logged(caplog, "a stranger at 127.0.0.1: it refuses TLS with this node: unknown ca") == 1
     assert len(caplog.records) == 2
 
 
@@ -243,16 +242,16 @@ def test_plaintext_and_tls_do_not_meet_and_both_tell_once(
     with caplog.at_level(logging.WARNING):
         run(scenario)
     if encrypted == "n1":
-        assert told(caplog, "a stranger at 127.0.0.1: it does not speak TLS") == 1
-        assert told(caplog, "n1 at 127.0.0.1 refuses this node: it speaks TLS only") == 1
+        assert logged(caplog, "a stranger at 127.0.0.1: it does not speak TLS") == 1
+        assert logged(caplog, "n1 at 127.0.0.1 refuses this node: it speaks TLS only") == 1
     else:
-        assert told(caplog, "a stranger at 127.0.0.1: it speaks TLS, and this node has no [raft.tls]") == 1
-        assert told(caplog, "n1 at 127.0.0.1: it ended the connection before it was encrypted") == 1
+        assert logged(caplog, "a stranger at 127.0.0.1: it speaks TLS, and this node has no [raft.tls]") == 1
+        assert logged(caplog, "n1 at 127.0.0.1: it ended the connection before it was encrypted") == 1
     assert len(caplog.records) == 2
 
 
 def test_nothing_older_than_tls_1_3_is_spoken(run: Run, issuer: Issuer) -> None:
-    tls = credulous(issuer.files("n2"))
+    tls = trusting_context(issuer.files("n2"))
     tls.maximum_version = ssl.TLSVersion.TLSv1_2
 
     async def scenario() -> None:
@@ -269,7 +268,7 @@ def test_whoever_does_not_finish_the_handshake_in_time_is_dropped_however_busy(
 ) -> None:
     async def scenario() -> None:
         async with (
-            Node("n1", {"n2": UNSET}, tls=issuer.tls("n1"), times=Times(pulse_s=0.02, dead_s=0.2)) as n1,
+            Node("n1", {"n2": UNSET}, tls=issuer.tls("n1"), times=LivenessTimeouts(heartbeat_s=0.02, dead_s=0.2)) as n1,
             await Peer.dial(n1) as slow,
         ):
             ended = asyncio.create_task(slow.reader.read())
@@ -284,12 +283,12 @@ def test_whoever_does_not_finish_the_handshake_in_time_is_dropped_however_busy(
 
 
 def test_handshakes_under_way_count_as_strangers(run: Run, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stockade.raft.transport.STRANGERS_MAX", 2)
+    monkeypatch.setattr("stockade.raft.net.transport.STRANGERS_MAX", 2)
 
     async def scenario() -> None:
         async with (
             Node("n1", {"n2": UNSET}, tls=issuer.tls("n1")) as n1,
-            await Peer.dial(n1, None, credulous(issuer.files("n2"))) as first,
+            await Peer.dial(n1, None, trusting_context(issuer.files("n2"))) as first,
             await Peer.dial(n1),
             await Peer.dial(n1) as third,
         ):
@@ -302,36 +301,36 @@ def test_handshakes_under_way_count_as_strangers(run: Run, issuer: Issuer, monke
 
 def test_frames_beyond_the_buffer_bound_are_dropped_until_the_peer_reads(run: Run, issuer: Issuer) -> None:
     bound = 1 << 20
-    frame = encode(1, AppendEntries(1, 0, 0, 0, 0, [(1, 1, bytes(100_000))]))
+    message = AppendEntries(1, 0, 0, 0, 0, [(1, 1, bytes(100_000))])
 
     async def scenario() -> None:
-        tls = credulous(issuer.files("n2"))
+        tls = trusting_context(issuer.files("n2"))
         async with (
             Node("n1", {"n2": UNSET}, tls=issuer.tls("n1"), peer_buffer_bytes_max=bound) as n1,
             await Peer.dial(n1, hello("n2"), tls) as peer,
         ):
             await n1.until(lambda: n1.events == ["up n2"])
             accepted = 0
-            while n1.transport.send("n2", frame):
+            while n1.transport.send(1, "n2", message):
                 accepted += 1
-            assert accepted == bound // len(frame)
+            assert accepted == bound // len(encode(1, message))
             while True:  # until the sockets' buffers are full as well
                 await asyncio.sleep(0)
-                if not n1.transport.send("n2", frame):
+                if not n1.transport.send(1, "n2", message):
                     break
                 accepted += 1
             heard = [message for message in [await peer.hear() for _ in range(accepted + 1)] if message != Ping()]
             assert heard[0] == hello("n1")
-            assert n1.transport.send("n2", encode(1, TimeoutNow(1)))
+            assert n1.transport.send(1, "n2", TimeoutNow(1))
 
     run(scenario)
 
 
 def test_a_silent_peer_is_dropped(run: Run, issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        tls = credulous(issuer.files("n2"))
+        tls = trusting_context(issuer.files("n2"))
         async with (
-            Node("n1", {"n2": UNSET}, tls=issuer.tls("n1"), times=Times(pulse_s=0.02, dead_s=0.3)) as n1,
+            Node("n1", {"n2": UNSET}, tls=issuer.tls("n1"), times=LivenessTimeouts(heartbeat_s=0.02, dead_s=0.3)) as n1,
             await Peer.dial(n1, hello("n2"), tls),
         ):
             await n1.until(lambda: n1.events == ["up n2", "down n2"])

@@ -1,4 +1,4 @@
-"""Logs for tests: what was done to one, what it must remember, and the bytes of its files to tamper with."""
+"""A model of the log: steps to perform, the state that they must leave, and the bytes of its files to tamper with."""
 
 import asyncio
 import secrets
@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 from hypothesis import strategies as st
 
-from stockade.raft.wal import Wal
-from stockade.raft.wal_identity import Identity
-from stockade.raft.wal_records import FileHeader, Record, encode_file_header, encode_record_header
-from stockade.raft.wal_recovery import recover
+from stockade.raft.wal.file_set import WalIdentity
+from stockade.raft.wal.records import FileHeader, Record, encode_file_header, encode_record
+from stockade.raft.wal.recovery import recover
+from stockade.raft.wal.wal import Wal
 
 FIRST, SECOND = "0000000001.wal", "0000000002.wal"
 MARK = 77
@@ -173,16 +173,16 @@ def a_spare(directory: Path, steps: list[Step], file_bytes: int) -> None:
         state = write(another, [Step("vote", 3, 1, b"", 1)], file_bytes).states[-1]
         write(another, steps, file_bytes, state)
         directory.mkdir()
-        Identity.create(directory)
+        recover(directory)
         (directory / "0000000000.spare").write_bytes(contents(another)[SECOND])
 
 
 def restore(directory: Path, files: dict[str, bytes]) -> None:
     """Make these the log's files. In place where they exist already: removing is slow on a real disk.
 
-    Whatever was known of the end of the last one is forgotten.
+    The identity forgets where the records of the last file end.
     """
-    identity = Identity.read(directory)
+    identity = WalIdentity.read(directory)
     if identity is not None and identity.last_end:
         identity.grow(identity.last, 0)
     for path in directory.glob("*.wal"):
@@ -208,7 +208,7 @@ def a_log_of(directory: Path, *records: Record) -> None:
     """A file with these records, which no Wal would write."""
     header = FileHeader(MARK, 1, 0)
     data = encode_file_header(header)
-    data += b"".join(encode_record_header(header, record, b"") for record in records)
+    data += b"".join(encode_record(header, record, b"") for record in records)
     directory.mkdir()
-    Identity.create(directory).grow(1, 0)
+    recover(directory).identity.grow(1, 0)
     restore(directory, {FIRST: data})

@@ -1,4 +1,4 @@
-"""What is remembered after a stop at any byte: a prefix of what was written, with everything reported durable."""
+"""Recovery after a stop at any byte finds a prefix of what was written, with every record that was reported durable."""
 
 import os
 import shutil
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stockade.raft.wal import WalCorrupt
-from stockade.raft.wal_records import ENTRY, FILE_HEADER_BYTES, Record
+from stockade.raft.wal.errors import WalCorrupt
+from stockade.raft.wal.records import ENTRY, FILE_HEADER_BYTES, Record
 
-from .logs import (
+from .model import (
     APPEND,
     FIRST,
     FLUSH,
@@ -268,7 +268,7 @@ def test_records_of_a_newer_version_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_payload_that_looks_like_a_record_is_no_proof_of_damage(tmp_path: Path) -> None:
-    """Otherwise whoever appends could keep a node from starting after a power cut."""
+    """Otherwise a producer could keep a node from starting after a power cut."""
     steps = [APPEND, FLUSH] * 2
     written = write(tmp_path / "wal", steps, 1 << 13)
     of_another_log = contents(tmp_path / "wal")[FIRST][FILE_HEADER_BYTES:][: 2 * RECORD_BYTES]

@@ -1,4 +1,4 @@
-"""The log while it runs: what it calls durable is on disk, and after any failure of the disk nothing is."""
+"""The running log: a record that it calls durable is on disk, and after a failure of the disk none becomes durable."""
 
 import asyncio
 import errno
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from stockade.raft.wal import Wal, WalCorrupt, WalFailed, WalLocked
-from stockade.raft.wal_cache import OVERHEAD_BYTES, RecentPayloads
-from stockade.raft.wal_files import READ_FILES_MAX
-from stockade.raft.wal_records import FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES
+from stockade.raft.wal.errors import WalCorrupt, WalFailed, WalLocked
+from stockade.raft.wal.files import READ_FILES_MAX
+from stockade.raft.wal.records import FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES
+from stockade.raft.wal.wal import OVERHEAD_BYTES, RecentPayloads, Wal
 
 
 class Log:
-    """A log and what it told."""
+    """A log and its callbacks."""
 
     def __init__(self, directory: Path, file_bytes: int = 1 << 16, cache_bytes_max: int = 0) -> None:
         self.failures: list[BaseException] = []
@@ -431,7 +431,7 @@ def test_a_second_log_on_the_same_folder_is_refused_until_the_first_is_closed(tm
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from stockade.raft.wal import Wal
+from stockade.raft.wal.wal import Wal
 
 async def main():
     wal = Wal.open(Path(sys.argv[1]), asyncio.get_running_loop(), print, file_bytes=20_000)
@@ -472,3 +472,44 @@ def test_a_killed_process_lets_go_of_the_folder_and_loses_nothing_it_called_dura
             assert found == [str(index).encode() * 100 for index in range(1, len(found) + 1)]
 
     asyncio.run(recover())
+
+
+def test_a_waiter_is_called_once_when_all_that_was_appended_before_is_on_disk(tmp_path: Path, disk: Disk) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as log:
+            called: list[tuple[str, int]] = []
+            first, second = (lambda name=name: called.append((name, log.wal.durable_lsn)) for name in ("1", "2"))
+            disk.gate.clear()
+            log.wal.append(1, 1, 1, b"one")
+            log.wal.wake_when_durable(first)
+            await disk.until_entered()
+            log.wal.append(1, 2, 1, b"two")
+            log.wal.wake_when_durable(first)  # waits already
+            log.wal.wake_when_durable(second)
+            assert called == []
+            disk.gate.set()
+            await log.until_durable(2)
+            log.wal.append(1, 3, 1, b"three")
+            await log.until_durable(3)
+            assert called == [("1", 1), ("2", 2)]
+
+    asyncio.run(scenario())
+
+
+def test_a_waiter_that_is_called_may_wait_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as log:
+            called: list[int] = []
+
+            def wake() -> None:
+                called.append(log.wal.durable_lsn)
+                if len(called) == 1:
+                    log.wal.append(1, 2, 1, b"two")
+                    log.wal.wake_when_durable(wake)
+
+            log.wal.append(1, 1, 1, b"one")
+            log.wal.wake_when_durable(wake)
+            await log.until_durable(2)
+            assert called == [1, 2]
+
+    asyncio.run(scenario())

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stockade.raft.wal import Wal
-from stockade.raft.wal_files import AHEAD_BYTES, PAGE_BYTES, WalWriter, first_unwritten
-from stockade.raft.wal_records import FileHeader
-from stockade.raft.wal_spares import Spares
-from stockade.raft.wal_tail import Run
+from stockade.raft.wal.file_set import SpareFiles
+from stockade.raft.wal.files import first_unwritten
+from stockade.raft.wal.records import PAGE_BYTES, FileHeader, Run
+from stockade.raft.wal.wal import AHEAD_BYTES, Wal, WalWriter
 
 from .test_wal_release import fail
 
@@ -26,7 +25,7 @@ class Blocks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.synced_end = PAGE_BYTES  # the header's page
         self.bare: list[int] = []
-        """Where something else than zeros was written into blocks that nobody had written and synced."""
+        """Positions of non-zero bytes written into blocks that had not been written and synced before."""
         self._written_end = 0
         self._pwrite, self._fdatasync = os.pwrite, os.fdatasync
         monkeypatch.setattr(os, "pwrite", self.pwrite)
@@ -50,7 +49,7 @@ def begin(writer: WalWriter, number: int, parts: list[bytes]) -> None:
 def test_no_record_is_written_into_blocks_that_were_only_reserved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = WalWriter(Spares(tmp_path, FILE_BYTES).begin, lambda number, size: None)
+    writer = WalWriter(SpareFiles(tmp_path, FILE_BYTES).begin, lambda number, size: None)
     blocks = Blocks(monkeypatch)
     begin(writer, 1, [b"r" * 100])
     assert blocks.synced_end == PAGE_BYTES + AHEAD_BYTES
@@ -67,7 +66,7 @@ def test_no_record_is_written_into_blocks_that_were_only_reserved(
 
 
 def test_a_file_is_written_to_its_end_before_the_next_one_begins(tmp_path: Path) -> None:
-    writer = WalWriter(Spares(tmp_path, FILE_BYTES).begin, lambda number, size: None)
+    writer = WalWriter(SpareFiles(tmp_path, FILE_BYTES).begin, lambda number, size: None)
     begin(writer, 1, [b"r" * 100])
     assert unwritten(tmp_path / "0000000001.wal") == PAGE_BYTES + AHEAD_BYTES
     begin(writer, 2, [b"r" * 100])
@@ -98,7 +97,7 @@ def test_a_spare_that_was_not_written_whole_is_filled_though_somebody_has_read_i
     spare = tmp_path / "0000000001.spare"
     make(spare)
     assert len(spare.read_bytes()) == FILE_BYTES  # a recovery, a backup: what is in memory now passes for written
-    writer = WalWriter(Spares(tmp_path, FILE_BYTES).begin, lambda number, size: None)
+    writer = WalWriter(SpareFiles(tmp_path, FILE_BYTES).begin, lambda number, size: None)
     blocks = Blocks(monkeypatch)
     blocks.synced_end = 2 * PAGE_BYTES
     begin(writer, 3, [b"r" * PAGE_BYTES * 2])
@@ -113,7 +112,7 @@ def test_somebody_who_reads_a_new_file_makes_no_block_of_it_pass_for_written(
     def read(number: int, size: int) -> None:
         assert len((tmp_path / "0000000001.wal").read_bytes()) == size
 
-    writer = WalWriter(Spares(tmp_path, FILE_BYTES).begin, read)
+    writer = WalWriter(SpareFiles(tmp_path, FILE_BYTES).begin, read)
     blocks = Blocks(monkeypatch)
     begin(writer, 1, [b"r" * 100])
     assert blocks.bare == []
@@ -122,7 +121,7 @@ def test_somebody_who_reads_a_new_file_makes_no_block_of_it_pass_for_written(
 
 def test_a_spare_that_was_written_whole_is_not_written_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "0000000001.spare").write_bytes(WRITTEN * (FILE_BYTES // PAGE_BYTES))
-    writer = WalWriter(Spares(tmp_path, FILE_BYTES).begin, lambda number, size: None)
+    writer = WalWriter(SpareFiles(tmp_path, FILE_BYTES).begin, lambda number, size: None)
     sizes: list[int] = []
     pwrite = os.pwrite
 

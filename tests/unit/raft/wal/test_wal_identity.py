@@ -1,12 +1,12 @@
-"""A log knows which disk it is and which files it has, so that nothing lost is taken for something that never was."""
+"""The identity of a log names its disk and its files, so that a lost file never passes for one that never existed."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from stockade.raft.refusal import DiskRefused
-from stockade.raft.wal import Wal, WalCorrupt
+from stockade.raft.wal.errors import DiskRefused, WalCorrupt
+from stockade.raft.wal.wal import Wal
 
 
 def fail(error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""Files that no group needs go, and nothing that was promised goes with them, whenever the process dies."""
+"""Files that no group needs leave the log, and no vote or entry that counts goes with them, at any moment of death."""
 
 import asyncio
 import os
@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stockade.raft.wal import Wal
-from stockade.raft.wal_records import FILE_HEADER_BYTES, RECORD_HEADER_BYTES
+from stockade.raft.wal.records import FILE_HEADER_BYTES, RECORD_HEADER_BYTES
+from stockade.raft.wal.wal import Wal
 
 PER_FILE = 4
 FILE_BYTES = FILE_HEADER_BYTES + PER_FILE * (RECORD_HEADER_BYTES + 10)
@@ -84,13 +84,13 @@ def test_a_group_without_a_checkpoint_pins_the_files_from_its_first_entry_on(tmp
             append(wal, 2, range(2, 3))
             append(wal, 1, range(10, 30))
             wal.covered(1, 29)
-            assert wal.pins_oldest() == 2
+            assert wal.pinning_group() == 2
             assert await released(wal) == {1: 9}
-            assert (wal.pins_oldest(), numbers(tmp_path)[0]) == (2, 3)
+            assert (wal.pinning_group(), numbers(tmp_path)[0]) == (2, 3)
         async with opened(tmp_path) as wal:
-            assert wal.pins_oldest() == 2  # though nobody has opened it
+            assert wal.pinning_group() == 2  # though the group is not open
             wal.covered(2, 2)
-            assert wal.pins_oldest() is None
+            assert wal.pinning_group() is None
             assert (await released(wal))[2] == 2
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""The room of files that went is used again, and what they held is never taken for what the log holds."""
+"""Spare files are reused, and the records that they held never pass for records of the log."""
 
 import asyncio
 import os
@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from stockade.raft.wal import Wal, WalCorrupt
-from stockade.raft.wal_files import PAGE_BYTES, padded
-from stockade.raft.wal_identity import Identity
-from stockade.raft.wal_records import (
+from stockade.raft.wal.errors import WalCorrupt
+from stockade.raft.wal.file_set import SPARES_MAX, SpareFiles, WalIdentity
+from stockade.raft.wal.records import (
     ENTRY,
     FILE_HEADER_BYTES,
+    PAGE_BYTES,
     FileHeader,
     Record,
+    Run,
     encode_file_header,
-    encode_record_header,
+    encode_record,
 )
-from stockade.raft.wal_recovery import recover
-from stockade.raft.wal_spares import SPARES_MAX, Spares
-from stockade.raft.wal_tail import Run
+from stockade.raft.wal.recovery import recover
+from stockade.raft.wal.wal import Wal, WalWriter
 
-from .logs import FIRST, MARK, SECOND, a_log_of, a_log_of_two_files, contents, remembered, restore
+from .model import FIRST, MARK, SECOND, a_log_of, a_log_of_two_files, contents, remembered, restore
 from .test_wal_release import FILE_BYTES, PER_FILE, append, fail, indexes, numbers, opened, released
 
 
@@ -87,7 +87,7 @@ def test_a_file_for_a_longer_record_is_new_and_goes_for_good(tmp_path: Path) -> 
 
 
 def test_a_spare_needs_not_be_readable_to_be_written_over(tmp_path: Path) -> None:
-    spares, header = Spares(tmp_path, FILE_BYTES), FileHeader(MARK, 7, 0)
+    spares, header = SpareFiles(tmp_path, FILE_BYTES), FileHeader(MARK, 7, 0)
     (tmp_path / "0000000002.spare").write_bytes(b"\xff" * FILE_BYTES)
     os.close(spares.begin(FILE_BYTES, header).fd)
     data = (tmp_path / "0000000007.wal").read_bytes()
@@ -96,14 +96,14 @@ def test_a_spare_needs_not_be_readable_to_be_written_over(tmp_path: Path) -> Non
 
 def test_only_files_that_the_log_has_named_are_its_spares(tmp_path: Path) -> None:
     (tmp_path / "notes.spare").write_bytes(bytes(FILE_BYTES))
-    os.close(Spares(tmp_path, FILE_BYTES).begin(FILE_BYTES, FileHeader(MARK, 1, 0)).fd)
-    Spares(tmp_path, FILE_BYTES + 1)
+    os.close(SpareFiles(tmp_path, FILE_BYTES).begin(FILE_BYTES, FileHeader(MARK, 1, 0)).fd)
+    SpareFiles(tmp_path, FILE_BYTES + 1)
     assert (tmp_path / "notes.spare").exists()
 
 
 def test_a_log_that_has_only_spares_left_was_one_and_is_not_new(tmp_path: Path) -> None:
     (tmp_path / "0000000002.spare").write_bytes(bytes(FILE_BYTES))
-    with pytest.raises(WalCorrupt, match="nobody knows which log this is"):
+    with pytest.raises(WalCorrupt, match="it is unknown which log this is"):
         recover(tmp_path)
 
 
@@ -114,7 +114,7 @@ def test_a_log_that_cannot_be_opened_leaves_no_lock(tmp_path: Path) -> None:
             with pytest.raises(WalCorrupt):
                 Wal.open(tmp_path, asyncio.get_running_loop(), fail, FILE_BYTES)
         (tmp_path / "0000000002.spare").rmdir()
-        Identity.create(tmp_path)
+        recover(tmp_path)
         (tmp_path / "0000000002.spare").mkdir()
         for _ in range(2):
             with pytest.raises(IsADirectoryError):
@@ -123,11 +123,29 @@ def test_a_log_that_cannot_be_opened_leaves_no_lock(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_page_is_written_whole_though_what_follows_its_last_record_is_nothing() -> None:
-    run = Run(1, PAGE_BYTES - 10, 3 * PAGE_BYTES, None, [b"x" * 30])
-    assert b"".join(padded(run)) == b"x" * 30 + bytes(PAGE_BYTES - 20)
-    assert b"".join(padded(Run(1, 0, 50, None, [b"x" * 30]))) == b"x" * 30 + bytes(20)
-    assert b"".join(padded(Run(1, 0, PAGE_BYTES, None, [b"x" * PAGE_BYTES]))) == b"x" * PAGE_BYTES
+@pytest.mark.parametrize(
+    ("start", "file_bytes", "size", "zeros"),
+    [
+        (PAGE_BYTES - 10, 3 * PAGE_BYTES, 30, PAGE_BYTES - 20),
+        (FILE_HEADER_BYTES, FILE_HEADER_BYTES + 50, 30, 20),
+        (PAGE_BYTES, 3 * PAGE_BYTES, PAGE_BYTES, 0),
+    ],
+)
+def test_a_page_is_written_whole_though_what_follows_its_last_record_is_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int, file_bytes: int, size: int, zeros: int
+) -> None:
+    writes: list[tuple[int, bytes]] = []
+    writer = WalWriter(SpareFiles(tmp_path, file_bytes).begin, lambda number, size: None)
+    pwrite = os.pwrite
+
+    def written(fd: int, data: memoryview, position: int) -> int:
+        writes.append((position, bytes(data)))
+        return pwrite(fd, data, position)
+
+    monkeypatch.setattr(os, "pwrite", written)
+    writer.write([Run(1, start, file_bytes, FileHeader(7, 1, 0), [b"x" * size])])
+    writer.close()
+    assert writes[-1] == (start, b"x" * size + bytes(zeros))
 
 
 @pytest.mark.parametrize("records", [0, 1])
@@ -136,7 +154,7 @@ def test_a_file_the_identity_does_not_count_is_dropped_with_what_its_room_held_b
 ) -> None:
     files = a_log_of_two_files(tmp_path / "wal")
     header = FileHeader(MARK, 3, len(files[SECOND]))
-    used = encode_record_header(header, Record(ENTRY, 1, 15, 1, 44, 0), b"") * records
+    used = encode_record(header, Record(ENTRY, 1, 15, 1, 44, 0), b"") * records
     stale = files[FIRST][FILE_HEADER_BYTES + len(used) :]
     restore(tmp_path / "wal", files | {"0000000003.wal": encode_file_header(header) + used + stale})
     if records:
@@ -150,18 +168,18 @@ def test_a_file_the_identity_does_not_count_is_dropped_with_what_its_room_held_b
 def test_a_record_of_the_file_whose_room_this_was_is_none_of_its_own_even_under_the_same_marker(tmp_path: Path) -> None:
     old, new = FileHeader(MARK, 1, 0), FileHeader(MARK, 2, FILE_HEADER_BYTES)
     first, second = Record(ENTRY, 1, 1, 1, 44, 0), Record(ENTRY, 1, 2, 1, 44, 0)
-    data = encode_file_header(new) + encode_record_header(new, first, b"") + encode_record_header(old, second, b"")
+    data = encode_file_header(new) + encode_record(new, first, b"") + encode_record(old, second, b"")
     a_log_of(tmp_path / "wal")
-    Identity.read(tmp_path / "wal").grow(2, 0)  # type: ignore[union-attr]
+    WalIdentity.read(tmp_path / "wal").grow(2, 0)  # type: ignore[union-attr]
     restore(tmp_path / "wal", contents(tmp_path / "wal") | {SECOND: data})
     assert remembered(tmp_path / "wal", 400)[1][2] == [(1, 1, b"")]
 
 
 def test_a_file_of_the_version_before_room_was_used_again_is_read(tmp_path: Path) -> None:
     header = FileHeader(MARK, 1, 0, version=1)
-    record = encode_record_header(header, Record(ENTRY, 1, 1, 1, 44, 3), b"old") + b"old"
+    record = encode_record(header, Record(ENTRY, 1, 1, 1, 44, 3), b"old") + b"old"
     (tmp_path / "wal").mkdir()
-    Identity.create(tmp_path / "wal").grow(1, 0)
+    recover(tmp_path / "wal").identity.grow(1, 0)
     restore(tmp_path / "wal", {FIRST: encode_file_header(header) + record})
     assert remembered(tmp_path / "wal", 400)[1][2] == [(1, 1, b"old")]
     assert header.seed == 0

@@ -11,7 +11,7 @@ from stockade.spark.sink.committer import SinkCommitter, append_all, control_top
 from stockade.spark.sink.history import Piece, history
 from stockade.spark.sink.store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, StageLost
 
-from .sink_world import HOUR_MS, ModelStore, World
+from ..sink_world import HOUR_MS, ModelStore, World
 
 
 class Alone:

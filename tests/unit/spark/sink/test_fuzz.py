@@ -8,8 +8,8 @@ import pytest
 from stockade.spark.sink import committer
 from stockade.spark.sink.committer import SinkCommitter
 
-from .sink_history import History, Wrong
-from .sink_mutants import MUTANTS
+from ..sink_history import History, Wrong
+from ..sink_mutants import MUTANTS
 
 SEEDS_PER_MUTANT = 1000
 """Most are found within ten."""

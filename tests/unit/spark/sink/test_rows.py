@@ -5,9 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from stockade.partition import records
 from stockade.partition.partitioner import partition_for_key
-from stockade.partition.records import batch_from_stream
+from stockade.partition.records import batch as records
+from stockade.partition.records.batch import batch_from_stream
 from stockade.spark.sink.rows import SCHEMA, Group, Router, RowsRefused, columns, stream
 from stockade.spark.sink.staging import Gatherer, Shape
 

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from stockade.spark.narrow import Narrowed
-from stockade.spark.ranges import Range
+from stockade.spark.source.filters import AcceptedFilters
+from stockade.spark.source.planning.ranges import Range
 
 RANGES = [Range("a", 0, 10, 20), Range("a", 1, 0, 30), Range("b", 0, 0, 5)]
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,13 +26,13 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 def test_a_filter_that_is_taken_over_leaves_exactly_what_passes(
     kind: str, column: str, value: Any, left: list[Range]
 ) -> None:
-    narrowed = Narrowed()
+    narrowed = AcceptedFilters()
     assert narrowed.take(kind, (column,), value)
     assert narrowed.cut(RANGES) == left
 
 
 def test_filters_hold_together() -> None:
-    narrowed = Narrowed()
+    narrowed = AcceptedFilters()
     for kind, column, value in (
         ("In", "partition", (0, 1)),
         ("EqualTo", "partition", 0),
@@ -46,7 +46,7 @@ def test_filters_hold_together() -> None:
 
 @pytest.mark.parametrize("kind", ["EqualTo", "GreaterThan", "GreaterThanOrEqual"])
 def test_a_time_moves_the_start_and_is_still_looked_at_row_by_row(kind: str) -> None:
-    narrowed = Narrowed()
+    narrowed = AcceptedFilters()
     assert not narrowed.take(kind, ("timestamp",), MOMENT)
     assert narrowed.since_ms == 1767225599999
     assert not narrowed.take(kind, ("timestamp",), datetime(2025, 1, 1))
@@ -66,6 +66,6 @@ def test_a_time_moves_the_start_and_is_still_looked_at_row_by_row(kind: str) -> 
     ],
 )
 def test_any_other_filter_is_left_to_spark(kind: str, column: tuple[str, ...], value: Any) -> None:
-    narrowed = Narrowed()
+    narrowed = AcceptedFilters()
     assert not narrowed.take(kind, column, value)
     assert narrowed.cut(RANGES) == RANGES

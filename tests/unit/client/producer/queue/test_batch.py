@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.client.batches import BATCH_OVERHEAD_BYTES, Batch, Receipt, Record
+from stockade.client.producer.queue.batch import BATCH_OVERHEAD_BYTES, Batch, Receipt, Record
 from stockade.partition.errors import InvalidRecord, MessageTooLarge
-from stockade.partition.records import RECORDS_MAX, decode_batch
+from stockade.partition.records.batch import RECORDS_MAX, decode_batch
 
 BYTES = st.none() | st.binary(max_size=50)
 HEADERS = st.none() | st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5)), max_size=3)
@@ -14,7 +14,8 @@ RECORDS = st.lists(st.builds(Record, BYTES, BYTES, st.integers(0, 10**12), HEADE
 def batch_of(records: list[Record]) -> Batch:
     batch = Batch(0.0)
     for record in records:
-        assert record.checked_size() == record.size
+        assert record.checked() == record
+        assert record.plain_size() in (None, record.size)
         batch.add(record, record.size)
     batch.sealed = True
     return batch
@@ -78,7 +79,8 @@ def test_columns_must_be_there_and_equally_long() -> None:
     "record",
     [
         Record(None, "text", 0),  # type: ignore[arg-type]
-        Record(b"k", bytearray(b"v"), 0),  # type: ignore[arg-type]
+        Record(None, b"v", 2**63),
+        Record(None, b"v", "now"),  # type: ignore[arg-type]
         Record("k", b"v", 0),  # type: ignore[arg-type]
         Record(None, b"v", -1),
         Record(None, b"v", 0, [("h", "v")]),  # type: ignore[list-item]
@@ -87,7 +89,17 @@ def test_columns_must_be_there_and_equally_long() -> None:
 )
 def test_a_record_that_would_spoil_its_batch_is_refused_before(record: Record) -> None:
     with pytest.raises(InvalidRecord):
-        record.checked_size()
+        record.checked()
+    assert record.plain_size() is None
+
+
+@pytest.mark.parametrize("changing", [bytearray(b"v"), memoryview(bytearray(b"v"))])
+def test_bytes_that_can_change_are_copied_when_they_are_taken(changing: bytearray | memoryview) -> None:
+    record = Record(changing, changing, 0).checked()  # type: ignore[arg-type]
+    columns = Batch.of([changing], [changing], None, None, now_ms=0)
+    changing[0] = 0
+    assert record == Record(b"v", b"v", 0)
+    assert (columns.values, columns.keys) == ([b"v"], [b"v"])
 
 
 def test_a_batch_that_is_too_large_is_not_made() -> None:

@@ -1,114 +1,22 @@
-"""The rules of a lane, driven by hand: no loop, no network, a clock that is a number."""
-
-from dataclasses import dataclass, field
+"""The rules of a partition's queue: batching, numbering, order under retry."""
 
 import pytest
 
-from stockade.client.accumulator import Lane
-from stockade.client.actions import Send, Settle, Settled, Wait
-from stockade.client.batches import Batch, Receipt, Record
 from stockade.client.config import ClientConfig
+from stockade.client.producer.queue.batch import Batch, Record
+from stockade.client.producer.queue.partition_queue import PartitionQueue, Send, Wait
 from stockade.partition.commands import Token
 from stockade.partition.errors import (
     InvalidRecord,
     LeaderNotAvailable,
     MessageTooLarge,
-    NotLeaderOrFollower,
-    OutOfOrderSequence,
     ProducerBusy,
     ProducerFenced,
     RequestTimedOut,
     StockadeError,
 )
 
-CONFIG = ClientConfig(linger_ms=0, retry_backoff_ms=50, retry_backoff_ms_max=200, batch_records_max=1)
-GAP = OutOfOrderSequence(reason="gap", expected_seq=0, last_seq=-1)
-NOT_LEADER = NotLeaderOrFollower(None, None)
-UNKNOWN = RequestTimedOut()
-COMMITTED = {"state": "committed", "base_offset": 7, "last_offset": 7}
-
-
-def encode(batch: Batch) -> None:
-    batch.message = b"".join(value or b"" for value in batch.values)
-
-
-@dataclass
-class Driver:
-    """A lane, the clock, and everything that left and was settled, by the value of the batch's first record."""
-
-    config: ClientConfig = CONFIG
-    now_s: float = 0.0
-    wire: list[str] = field(default_factory=list)
-    settled: list[Settled] = field(default_factory=list)
-    batches: dict[str, Batch] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.lane = Lane(self.config, encode, self.config.batch_bytes_max)
-
-    def add(self, *names: str) -> None:
-        for name in names:
-            record = Record(None, name.encode(), 0)
-            self.batches[name] = self.lane.add(record, record.size, self.now_s)[0]
-
-    def add_batch(self, *names: str, message: bytes | None = None) -> int:
-        """The position of the first of them in the batch that has them."""
-        batch = Batch.of([name.encode() for name in names], None, None, None, now_ms=0)
-        batch.created_s, batch.message = self.now_s, message
-        batch, first = self.lane.add_batch(batch)
-        self.batches |= dict.fromkeys(names, batch)
-        return first
-
-    def pump(self, *, written: bool = True) -> Wait:
-        while True:
-            action = self.lane.poll(self.now_s)
-            if isinstance(action, Wait):
-                return action
-            if isinstance(action, Settle):
-                self.settle(action.settled)
-            else:
-                self.wire.append(self.name(action.batch))
-                if written:
-                    self.lane.written(action.batch)
-
-    def settle(self, settled: list[Settled]) -> None:
-        for batch, outcome in settled:
-            batch.settle(outcome)
-        self.settled += settled
-
-    def store(self, name: str, offset: int | None = 0, *, duplicate: bool = False) -> None:
-        batch = self.batches[name]
-        receipt = Receipt("t", 0, offset, batch.count, duplicate, 0)
-        self.settle(self.lane.stored(batch, receipt))
-        self.pump()
-
-    def refuse(self, name: str, error: StockadeError) -> None:
-        self.settle(self.lane.refused(self.batches[name], error, self.now_s))
-        self.pump()
-
-    def wait(self, ms: int) -> None:
-        self.now_s += ms / 1000
-        self.pump()
-
-    def name(self, batch: Batch) -> str:
-        return next(name for name, known in self.batches.items() if known is batch)
-
-    @property
-    def outcomes(self) -> dict[str, str]:
-        """In the order of settling: the name of a batch, and its offset or the code and outcome of its refusal."""
-        return {self.name(batch): describe(outcome) for batch, outcome in self.settled}
-
-
-def describe(outcome: Receipt | StockadeError) -> str:
-    if isinstance(outcome, Receipt):
-        return str(outcome.offset)
-    return f"{outcome.code} {outcome.fields['outcome']['state']}"
-
-
-def in_flight(*names: str, config: ClientConfig = CONFIG) -> Driver:
-    driver = Driver(config)
-    driver.add(*names)
-    driver.pump()
-    return driver
+from .driver import COMMITTED, CONFIG, GAP, NOT_LEADER, UNKNOWN, Driver, describe, encode, in_flight
 
 
 def test_at_most_five_batches_are_under_way() -> None:
@@ -121,9 +29,9 @@ def test_at_most_five_batches_are_under_way() -> None:
 def test_sequence_numbers_count_records_and_wrap_at_two_to_the_31() -> None:
     config = ClientConfig(linger_ms=0, batch_records_max=3)
     driver = Driver(config)
-    driver.lane._next_seq = 2**31 - 4
+    driver.queue._next_seq = 2**31 - 4
     driver.add("a", "a2", "a3", "b", "b2", "b3", "c")
-    driver.lane.seal()
+    driver.queue.seal()
     driver.pump()
     firsts = [driver.batches[name].first_seq for name in ("a", "b", "c")]
     assert firsts == [2**31 - 4, 2**31 - 1, 2]
@@ -145,8 +53,8 @@ def test_a_full_batch_is_closed_by_bytes_and_a_longer_record_travels_alone() -> 
     driver = Driver(ClientConfig(linger_ms=0, batch_bytes_max=1024))
     for size in (500, 400, 200, 5000, 10):
         record = Record(None, b"x" * size, 0)
-        driver.lane.add(record, record.size, 0.0)
-    assert [batch.count for batch in driver.lane.unsettled] == [2, 1, 1, 1]
+        driver.queue.add(record, record.size, 0.0)
+    assert [batch.count for batch in driver.queue.unsettled] == [2, 1, 1, 1]
 
 
 def test_the_next_batch_leaves_only_when_the_one_before_it_is_written() -> None:
@@ -154,7 +62,7 @@ def test_the_next_batch_leaves_only_when_the_one_before_it_is_written() -> None:
     driver.add("a", "b")
     driver.pump(written=False)
     assert driver.wire == ["a"]
-    driver.lane.written(driver.batches["a"])
+    driver.queue.written(driver.batches["a"])
     driver.pump()
     assert driver.wire == ["a", "b"]
 
@@ -253,16 +161,16 @@ def test_100_a_failed_batch_is_sent_again_before_a_queued_one(window: int) -> No
 @pytest.mark.parametrize("failure", [LeaderNotAvailable(), UNKNOWN], ids=["before the write", "after the write"])
 def test_101_a_retried_batch_keeps_its_first_sequence_its_bytes_and_its_token(failure: StockadeError) -> None:
     driver = Driver(ClientConfig(linger_ms=0, retry_backoff_ms=50))
-    driver.lane.token = Token("g", 1, "s")
+    driver.queue.token = Token("g", 1, "s")
     driver.add("a", "b")
     driver.pump()
     batch = driver.batches["a"]
     sent = batch.first_seq, batch.message, batch.count, batch.token
     driver.refuse("a", failure)
-    driver.lane.token = Token("g", 2, "s")
+    driver.queue.token = Token("g", 2, "s")
     driver.add("c")
     driver.wait(200)
-    assert driver.lane.window == [batch]
+    assert driver.queue.window == [batch]
     assert (batch.first_seq, batch.message, batch.count, batch.token) == sent
     assert batch.attempts == 2
 
@@ -329,7 +237,7 @@ def test_110_a_batch_that_cannot_be_encoded_fails_alone_and_takes_no_sequence_nu
         encode(batch)
 
     driver = Driver()
-    driver.lane = Lane(CONFIG, picky, CONFIG.batch_bytes_max)
+    driver.queue = PartitionQueue(CONFIG, picky, CONFIG.batch_bytes_max)
     driver.add("good", "bad", "better")
     driver.pump()
     assert driver.wire == ["good", "better"]
@@ -383,7 +291,7 @@ def test_a_final_refusal_waits_until_the_batches_before_it_are_settled() -> None
 
 def test_an_outside_halt_sends_nothing_more_but_still_hears_what_is_under_way() -> None:
     driver = in_flight("a", "b")
-    driver.settle(driver.lane.halt(ProducerFenced(current_epoch=3, reason="evicted")))
+    driver.settle(driver.queue.halt(ProducerFenced(current_epoch=3, reason="evicted")))
     driver.store("a", 0)
     driver.refuse("b", UNKNOWN)
     assert driver.outcomes == {"a": "0", "b": "PRODUCER_FENCED unknown"}
@@ -413,13 +321,13 @@ def test_a_batch_that_was_only_ever_refused_expires_with_its_last_refusal() -> N
 
 def test_a_held_lane_numbers_nothing_new() -> None:
     driver = in_flight("a")
-    driver.lane.hold(on=True)
-    driver.lane.hold(on=True)
-    driver.lane.hold(on=False)
+    driver.queue.hold(on=True)
+    driver.queue.hold(on=True)
+    driver.queue.hold(on=False)
     driver.add("b")
     driver.pump()
     assert driver.wire == ["a"]
-    driver.lane.hold(on=False)
+    driver.queue.hold(on=False)
     driver.pump()
     assert driver.wire == ["a", "b"]
 
@@ -428,10 +336,10 @@ def test_an_idle_lane_waits_for_nothing() -> None:
     driver = in_flight("a")
     driver.store("a", 0)
     assert driver.pump() == Wait(None)
-    assert driver.lane.is_idle
+    assert driver.queue.is_idle
 
 
 def test_a_sent_batch_is_reported_by_its_action() -> None:
     driver = Driver()
     driver.add("a")
-    assert driver.lane.poll(0.0) == Send(driver.batches["a"])
+    assert driver.queue.poll(0.0) == Send(driver.batches["a"])

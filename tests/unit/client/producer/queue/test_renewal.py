@@ -1,18 +1,20 @@
-"""A lane under a new epoch: what heals by it, what is asked again, what starts anew."""
+"""A partition's queue under a new epoch: what it heals, which batches are sent again, which get new numbers."""
 
 import pytest
 
-from stockade.client.batches import Receipt
 from stockade.client.config import ClientConfig
-from stockade.client.model import ProducerPair
+from stockade.client.producer.queue.batch import Receipt
+from stockade.partition.api.producers import ProducerPair
 from stockade.partition.errors import (
     InvalidProducerEpoch,
+    InvalidProducerIdMapping,
     MessageTooLarge,
     ProducerFenced,
+    StockadeError,
     UnknownProducerId,
 )
 
-from .test_accumulator import COMMITTED, CONFIG, GAP, NOT_LEADER, UNKNOWN, Driver, in_flight
+from .driver import COMMITTED, CONFIG, GAP, NOT_LEADER, UNKNOWN, Driver, in_flight
 
 CONTINUE = ClientConfig(
     linger_ms=0,
@@ -33,8 +35,8 @@ def pair(epoch: int, pid: int = 1001) -> ProducerPair:
 
 
 def renew(driver: Driver, epoch: int = 1) -> None:
-    assert driver.lane.is_quiet
-    driver.lane.renew(pair(epoch))
+    assert driver.queue.is_quiet
+    driver.queue.renew(pair(epoch))
     driver.pump()
 
 
@@ -46,7 +48,7 @@ def stamp(driver: Driver, name: str) -> tuple[int, int]:
 
 def started(*names: str, config: ClientConfig = CONTINUE) -> Driver:
     driver = Driver(config)
-    driver.lane.identity = pair(0)
+    driver.queue.identity = pair(0)
     driver.add(*names)
     driver.pump()
     return driver
@@ -55,8 +57,8 @@ def started(*names: str, config: ClientConfig = CONTINUE) -> Driver:
 def test_95_what_is_behind_a_refused_batch_is_renumbered_under_a_new_epoch_and_stored_once() -> None:
     driver = started("a", "b", "c")
     driver.refuse("a", TOO_LARGE)
-    assert driver.lane.needs_epoch
-    assert not driver.lane.is_quiet
+    assert driver.queue.needs_epoch
+    assert not driver.queue.is_quiet
     driver.refuse("b", GAP)
     driver.refuse("c", GAP)
     assert driver.wire == ["a", "b", "c"]
@@ -86,28 +88,31 @@ def test_96_after_an_expiry_the_next_batch_is_numbered_under_one_new_epoch() -> 
     driver.now_s = 1.0
     driver.pump()
     assert driver.outcomes == {"a": "REQUEST_TIMED_OUT unknown"}
-    assert driver.lane.needs_epoch
+    assert driver.queue.needs_epoch
     renew(driver)
     assert driver.wire[-1] == "b"
     assert stamp(driver, "b") == (1, 0)
     driver.store("b", 1)
-    assert not driver.lane.needs_epoch
+    assert not driver.queue.needs_epoch
 
 
 @pytest.mark.parametrize("config", [CONTINUE, CONFIG])
 def test_98_a_producer_forgotten_without_a_log_start_is_plainly_retried(config: ClientConfig) -> None:
     driver = started("a", config=config)
     driver.refuse("a", UnknownProducerId(log_start=None, log_end=None))
-    assert not driver.lane.needs_epoch
+    assert not driver.queue.needs_epoch
     driver.wait(60)
     assert driver.wire == ["a", "a"]
     assert stamp(driver, "a") == (0, 0)
 
 
 @pytest.mark.parametrize("config", [CONTINUE, CONFIG])
-def test_98_a_forgotten_producer_goes_on_under_a_new_epoch_and_nothing_fails(config: ClientConfig) -> None:
+@pytest.mark.parametrize("forgotten", [FORGOTTEN, InvalidProducerIdMapping()], ids=lambda error: error.code)
+def test_98_a_forgotten_producer_goes_on_under_a_new_epoch_and_nothing_fails(
+    config: ClientConfig, forgotten: StockadeError
+) -> None:
     driver = started("a", "b", config=config)
-    driver.refuse("a", FORGOTTEN)
+    driver.refuse("a", forgotten)
     driver.refuse("b", GAP)
     renew(driver)
     assert [stamp(driver, name) for name in "ab"] == [(1, 0), (1, 1)]
@@ -125,7 +130,21 @@ def test_99_an_idle_lane_restarts_at_zero_too() -> None:
     assert stamp(driver, "b") == (4, 0)
 
 
-def test_103_one_new_epoch_serves_all_the_batches_that_failed() -> None:
+def test_103_each_batch_whose_retries_are_exhausted_costs_one_epoch_and_the_next_starts_at_zero() -> None:
+    driver = started("a")
+    for epoch, (failed, following) in enumerate([("a", "b"), ("b", "c"), ("c", "d")], start=1):
+        driver.refuse(failed, NOT_LEADER)
+        driver.wait(CONTINUE.delivery_timeout_ms)
+        assert driver.outcomes[failed] == "NOT_LEADER_OR_FOLLOWER absent"
+        assert driver.queue.needs_epoch
+        renew(driver, epoch)
+        assert not driver.queue.needs_epoch
+        driver.add(following)
+        driver.pump()
+        assert stamp(driver, following) == (epoch, 0)
+
+
+def test_103_batches_that_fail_before_the_epoch_is_renewed_share_one() -> None:
     driver = started("a", "b", "c")
     driver.refuse("b", TOO_LARGE)
     driver.refuse("a", TOO_LARGE)
@@ -133,13 +152,13 @@ def test_103_one_new_epoch_serves_all_the_batches_that_failed() -> None:
     assert list(driver.outcomes) == ["a", "b"]
     renew(driver)
     assert stamp(driver, "c") == (1, 0)
-    assert not driver.lane.needs_epoch
+    assert not driver.queue.needs_epoch
 
 
 def test_104_an_exhausted_id_is_replaced_and_numbers_start_at_zero() -> None:
     driver = started("a")
     driver.refuse("a", InvalidProducerEpoch(current_epoch=32767, outcome=ABSENT))
-    driver.lane.renew(pair(0, pid=1003))
+    driver.queue.renew(pair(0, pid=1003))
     driver.pump()
     identity = driver.batches["a"].identity
     assert identity is not None
@@ -161,6 +180,27 @@ def test_121_what_may_be_stored_is_asked_as_it_was_before_it_is_numbered_anew() 
     assert [stamp(driver, name) for name in "ab"] == [(1, 0), (1, 1)]
 
 
+@pytest.mark.parametrize("config", [CONTINUE, CONFIG])
+def test_under_a_fresh_id_what_may_be_stored_is_never_numbered_anew(config: ClientConfig) -> None:
+    """The client stood still for days after the lost answer: nothing remembers the first attempt."""
+    driver = started("a", "b", config=config)
+    driver.refuse("a", UNKNOWN)
+    driver.refuse("b", InvalidProducerIdMapping())
+    driver.wait(50)
+    driver.queue.renew(pair(0, pid=1003))
+    driver.pump()
+    driver.refuse("a", InvalidProducerIdMapping())
+    assert driver.outcomes["a"] == "INVALID_PRODUCER_ID_MAPPING unknown"
+    assert stamp(driver, "a") == (0, 0)
+    assert driver.batches["a"].identity == pair(0)
+    if config is CONTINUE:
+        assert driver.wire[-1] == "b"
+        assert driver.batches["b"].identity == pair(0, pid=1003)
+    else:
+        assert driver.outcomes["b"] == "INVALID_PRODUCER_ID_MAPPING absent"
+        assert driver.wire.count("b") == 1
+
+
 def test_121_what_turns_out_to_be_stored_is_not_sent_again() -> None:
     driver = started("a", "b")
     driver.refuse("a", UNKNOWN)
@@ -169,7 +209,7 @@ def test_121_what_turns_out_to_be_stored_is_not_sent_again() -> None:
     refusal = InvalidProducerEpoch(current_epoch=1, outcome=COMMITTED)
     batch = driver.batches["a"]
     receipt = Receipt("t", 0, 7, 1, True, None)
-    driver.settle(driver.lane.refused(batch, refusal, driver.now_s, receipt))
+    driver.settle(driver.queue.refused(batch, refusal, driver.now_s, receipt))
     assert driver.outcomes == {"a": "7"}
     renew(driver)
     assert driver.wire == ["a", "b", "a", "b"]
@@ -206,7 +246,7 @@ def test_a_fenced_lane_halts_whatever_the_rule_for_errors() -> None:
     driver = started("a", "b")
     driver.refuse("a", ProducerFenced(current_epoch=2, reason="superseded", outcome=ABSENT))
     driver.refuse("b", GAP)
-    assert not driver.lane.needs_epoch
+    assert not driver.queue.needs_epoch
     assert driver.outcomes == {"a": "PRODUCER_FENCED absent", "b": "PRODUCER_FENCED absent"}
     with pytest.raises(ProducerFenced):
         driver.add("c")
@@ -214,14 +254,14 @@ def test_a_fenced_lane_halts_whatever_the_rule_for_errors() -> None:
 
 def test_a_batch_that_never_left_expires_alone() -> None:
     driver = Driver(CONTINUE)
-    driver.lane.hold(on=True)
+    driver.queue.hold(on=True)
     driver.add("a")
     driver.now_s = 0.5
     driver.add("b")
     driver.now_s = 1.0
     driver.pump()
     assert driver.outcomes == {"a": "LEADER_NOT_AVAILABLE absent"}
-    driver.lane.hold(on=False)
+    driver.queue.hold(on=False)
     driver.pump()
     assert driver.batches["b"].first_seq == 0
 
@@ -229,8 +269,8 @@ def test_a_batch_that_never_left_expires_alone() -> None:
 def test_a_halted_lane_takes_records_again_once_it_is_reopened() -> None:
     driver = in_flight("a")
     driver.refuse("a", TOO_LARGE)
-    driver.lane.renew(pair(1))
-    driver.lane.reopen()
+    driver.queue.renew(pair(1))
+    driver.queue.reopen()
     driver.add("b")
     driver.pump()
     assert stamp(driver, "b") == (1, 0)

@@ -1,8 +1,17 @@
 """What a step proposes to a partition, and what it reports of the answer."""
 
-from stockade.cluster.commands import FenceInstalled, ProducerFenceInstalled, WithdrawProducers
-from stockade.cluster.group_commands import ReaderFenceInstalled
-from stockade.cluster.work import InstallProducerWork, InstallReaderWork, SlotWork, WithdrawWork
+from stockade.cluster.controller.commands import (
+    FenceInstalled,
+    ProducerFenceInstalled,
+    ReaderFenceInstalled,
+    WithdrawProducers,
+)
+from stockade.cluster.controller.ownership.fence_installs import (
+    ProducerInstall,
+    ProducerWithdrawal,
+    ReaderInstall,
+)
+from stockade.cluster.controller.ownership.slots import SlotInstall
 from stockade.partition.commands import (
     ClearFence,
     ForgetProducers,
@@ -16,19 +25,19 @@ from stockade.partition.commands import (
 )
 
 GROUP = 812 << 16 | 1
-INSTALL = SlotWork(GROUP, 3, InstallFence("g-812-3", 7, "s-1", "p", "Exclusive", 3))
-CLEAR = SlotWork(GROUP, 4, ClearFence("g-812-3", 7, 4))
-READER = InstallReaderWork(GROUP, "g", 5, False)
-PRODUCER = InstallProducerWork(GROUP, 1001, 4, 17)
-FORGOTTEN = WithdrawWork(GROUP, [1001, 1003], 18)
+INSTALL = SlotInstall(GROUP, 3, InstallFence("g-812-3", 7, "s-1", "p", "Exclusive", 3))
+CLEAR = SlotInstall(GROUP, 4, ClearFence("g-812-3", 7, 4))
+READER = ReaderInstall(GROUP, "g", 5, False)
+PRODUCER = ProducerInstall(GROUP, 1001, 4, 17)
+FORGOTTEN = ProducerWithdrawal(GROUP, [1001, 1003], 18)
 
 
 def test_a_step_proposes_what_it_says() -> None:
-    assert INSTALL.command() == InstallFence("g-812-3", 7, "s-1", "p", "Exclusive", 3)
-    assert CLEAR.command() == ClearFence("g-812-3", 7, 4)
-    assert READER.command() == InstallReader("g", 5, False)
-    assert PRODUCER.command() == InstallProducer(1001, 4, 17)
-    assert FORGOTTEN.command() == ForgetProducers([1001, 1003], 18)
+    assert INSTALL.command == InstallFence("g-812-3", 7, "s-1", "p", "Exclusive", 3)
+    assert CLEAR.command == ClearFence("g-812-3", 7, 4)
+    assert READER.command == InstallReader("g", 5, False)
+    assert PRODUCER.command == InstallProducer(1001, 4, 17)
+    assert FORGOTTEN.command == ForgetProducers([1001, 1003], 18)
 
 
 def test_a_step_that_was_done_is_reported() -> None:

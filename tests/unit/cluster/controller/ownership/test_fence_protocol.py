@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-from .protocol import Protocol
+from ...protocol import Protocol
 
 TestFenceProtocol = Protocol.TestCase
 TestFenceProtocol.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

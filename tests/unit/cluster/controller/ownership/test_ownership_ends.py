@@ -5,18 +5,13 @@ Numbers in names are those of SEMANTICS 11.
 
 import pytest
 
-from stockade.cluster.catalog import group_id
-from stockade.cluster.commands import Freed, GrantState
-from stockade.cluster.endings import ENDED_PER_SESSION_MAX
-from stockade.cluster.fences import DEPARTED_MAX
-from stockade.partition.errors import (
-    InconsistentTopicId,
-    NotFound,
-    ProducerFenced,
-    UnknownSession,
-)
+from stockade.cluster.controller.commands import Freed, GrantState
+from stockade.cluster.controller.ownership.grants import ENDED_PER_SESSION_MAX
+from stockade.cluster.controller.ownership.slots import DEPARTED_MAX
+from stockade.cluster.controller.topology.catalog import group_id
+from stockade.partition.errors import InconsistentTopicId, NotFound, ProducerFenced, UnknownSession
 
-from .driver import house
+from ...driver import house
 
 
 @pytest.mark.parametrize("late", ["close", "release", "expire"])
@@ -118,15 +113,15 @@ def test_a_grant_is_in_force_when_its_last_partition_has_it() -> None:
     driver = house()
     grant = driver.granted("a", [0, 1])
     for expected in (False, False):
-        assert driver.machine.is_in_force(grant.grant_id) is expected
+        assert driver.machine.slots.is_in_force(grant.grant_id) is expected
         work = next(driver.machine.work())
         report = driver.tell(work)
         assert report is not None
         driver.do(report)
         driver.do(report)
-    assert driver.machine.is_in_force(grant.grant_id) is True
+    assert driver.machine.slots.is_in_force(grant.grant_id) is True
     driver.release("a", grant.grant_id)
-    assert driver.machine.is_in_force(grant.grant_id) is None
+    assert driver.machine.slots.is_in_force(grant.grant_id) is None
 
 
 def test_a_ticket_answers_its_grant_while_that_lives_and_fenced_after() -> None:
@@ -145,6 +140,23 @@ def test_a_ticket_answers_its_grant_while_that_lives_and_fenced_after() -> None:
             driver.machine.ticket(ticket_id, "c")
     with pytest.raises(UnknownSession):
         driver.machine.ticket(grant.ticket_id, "nobody")
+
+
+def test_the_end_of_a_ticket_says_whether_its_grant_was_ever_made() -> None:
+    """A grant may have evicted others and been in force; a ticket that left the queue without one did nothing."""
+    driver = house(sessions="abcd")
+    granted, promoted = driver.granted("a"), driver.waiting("b")
+    driver.release("a", granted.grant_id)
+    driver.granted("c", mode="ExclusiveWithFencing")
+    waited = driver.waiting("d")
+    driver.granted("a", mode="ExclusiveWithFencing")
+    driver.fail_over()
+    ends = {}
+    for session, ticket_id in (("a", granted.ticket_id), ("b", promoted.ticket_id), ("d", waited.ticket_id)):
+        with pytest.raises(ProducerFenced) as refusal:
+            driver.machine.ticket(ticket_id, session)
+        ends[session] = refusal.value.no_side_effects
+    assert ends == {"a": False, "b": False, "d": True}
 
 
 def test_tickets_of_ended_grants_are_remembered_up_to_a_bound() -> None:
@@ -176,7 +188,7 @@ def test_011_a_deleted_topic_takes_its_grants_along_and_its_successor_starts_ane
     old = driver.granted("a", [0, 1])
     driver.settle()
     driver.delete()
-    assert driver.machine.grant(old.grant_id) is None
+    assert driver.grant(old.grant_id) is None
     new_id = driver.topic()
     assert driver.acquire("a", [0], topic_id=old.topic_id) == InconsistentTopicId(topic_id=new_id)
     assert driver.granted("a", [0, 1]).epoch == 1

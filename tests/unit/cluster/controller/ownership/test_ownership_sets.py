@@ -7,13 +7,9 @@ import random
 
 import pytest
 
-from stockade.partition.errors import (
-    InvalidRequest,
-    ProducerFenced,
-    UnknownTopicOrPartition,
-)
+from stockade.partition.errors import InvalidRequest, ProducerFenced, UnknownTopicOrPartition
 
-from .driver import EXCLUSIVE_MODES, MODES, TTL_MS, Driver, busy, house
+from ...driver import EXCLUSIVE_MODES, MODES, TTL_MS, Driver, busy, house
 
 
 def test_all_partitions_are_recorded_as_such() -> None:
@@ -67,7 +63,7 @@ def test_030_fenced_on_one_partition_the_victim_loses_the_others_too() -> None:
     assert driver.may_write(None, 0)
 
 
-def test_one_fencing_acquire_may_throw_out_several_holders() -> None:
+def test_one_fencing_acquire_may_evict_several_holders() -> None:
     driver = house(partitions=5)
     driver.granted("a", [0, 3])
     driver.granted("b", [1, 4])
@@ -110,7 +106,7 @@ def test_027_whatever_many_sessions_ask_for_grants_never_overlap_and_nobody_is_l
                 resume=rng.choice([None, None, rng.randint(0, 9)]),
             )
         elif roll < 0.75:
-            grants = list(driver.machine.ownership.grants.by_id)
+            grants = list(driver.machine.slots.grants.by_id)
             if grants:
                 driver.release(session, rng.choice(grants))
         elif roll < 0.85:
@@ -120,15 +116,17 @@ def test_027_whatever_many_sessions_ask_for_grants_never_overlap_and_nobody_is_l
             driver.tick(driver.now_ms + rng.randint(0, 400))
         else:
             driver.fail_over()
-    ownership = driver.machine.ownership
-    in_line = [ticket for topic in driver.machine.topics() for ticket in ownership.queue.of_topic(topic.topic_id)]
+    ownership = driver.machine.slots
+    in_line = [
+        ticket for topic in driver.machine.catalog.topics() for ticket in ownership.queue.of_topic(topic.topic_id)
+    ]
     served: set[str] = set()
     while ownership.grants.by_id:
         grant = next(iter(ownership.grants.by_id.values()))
         served.add(grant.session)
         driver.release(grant.session, grant.grant_id)
     assert {ticket.session for ticket in in_line if ticket.resume_epoch is None} <= served
-    assert not any(ownership.queue.of_topic(topic.topic_id) for topic in driver.machine.topics())
+    assert not any(ownership.queue.of_topic(topic.topic_id) for topic in driver.machine.catalog.topics())
     for session in sessions:
         driver.close(session)
     assert driver.holders("t") + driver.holders("u") == [None] * 9

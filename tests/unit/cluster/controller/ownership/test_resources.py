@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cluster.catalog import group_id
-from stockade.cluster.commands import Freed
-from stockade.cluster.controller import ControllerMachine
-from stockade.cluster.group_commands import ForgetResources, Owned, Verdict
-from stockade.cluster.refs import ReaderRef
-from stockade.cluster.resources import CLAIMS_MAX, GENERATION_MAX, RESOURCE_TTL_MS, Resource, judge
+from stockade.cluster.controller.commands import ForgetResources, Freed, Owned, ReaderRef, Verdict
+from stockade.cluster.controller.machine import ControllerMachine
+from stockade.cluster.controller.ownership.resources import CLAIMS_MAX, GENERATION_MAX, RESOURCE_TTL_MS, Resource, judge
+from stockade.cluster.controller.topology.catalog import group_id
 from stockade.partition import commands
 from stockade.partition.errors import (
     GenerationFenced,
@@ -20,7 +18,7 @@ from stockade.partition.errors import (
     UnknownSession,
 )
 
-from .driver import TTL_MS, House, house
+from ...driver import TTL_MS, House, house
 
 
 def owned(driver: House, session: str, resource: str, generation: int | None = None, **more: str) -> tuple[int, int]:
@@ -89,15 +87,15 @@ def test_037_the_severed_session_loses_everything_or_this_resource_alone(sever: 
     left = [owner(driver, resource) for resource in ("r", "s", "u")]
     if sever == "session":
         assert (left, driver.holders()) == (["b", None, None], [None, None])
-        assert driver.machine.grant(grant.grant_id) is None
+        assert driver.grant(grant.grant_id) is None
     else:
         assert (left, driver.holders()) == (["b", "a", "a"], [None, "a"])
-    assert driver.machine.session("a").session == "a", "the session itself lives"
+    assert driver.machine.sessions.find("a").state().session == "a", "the session itself lives"
 
 
 def test_037_who_severs_is_answered_when_the_victims_slots_are_cleared_and_its_readers_refused() -> None:
     driver = house()
-    groups = driver.machine.topics()[0].groups()
+    groups = driver.machine.catalog.topics()[0].groups()
     grant = driver.granted("a", [1])
     owned(driver, "a", "r")
     owned(driver, "a", "t/0", group="other")
@@ -112,13 +110,13 @@ def test_037_who_severs_is_answered_when_the_victims_slots_are_cleared_and_its_r
     driver.settle()
     assert driver.machine.is_over(answer.fences[0])
     assert driver.partition(groups[1]).slot is None
-    assert driver.machine.is_reader_installed(answer.pending[0])
+    assert driver.machine.reader_fences.is_installed(answer.pending[0])
     assert driver.partition(groups[0]).readers.judge("other", 1) == NotOwner(fence_epoch=1, group="other")
 
 
 def test_042_a_close_is_answered_when_the_sessions_fence_epochs_are_refused() -> None:
     driver = house()
-    group = driver.machine.topics()[0].groups()[0]
+    group = driver.machine.catalog.topics()[0].groups()[0]
     owned(driver, "a", "t/0")
     driver.settle()
     freed = driver.close("a")
@@ -129,7 +127,7 @@ def test_042_a_close_is_answered_when_the_sessions_fence_epochs_are_refused() ->
 
 def test_a_repeated_takeover_waits_for_what_the_first_one_waits_for_through_a_failover() -> None:
     driver = house()
-    groups = driver.machine.topics()[0].groups()
+    groups = driver.machine.catalog.topics()[0].groups()
     driver.granted("a", [1])
     owned(driver, "a", "r")
     owned(driver, "a", "t/0", group="other")
@@ -152,7 +150,7 @@ def test_a_repeated_takeover_waits_for_what_the_first_one_waits_for_through_a_fa
 
 def test_a_repeated_close_waits_for_what_the_first_one_waits_for_through_a_failover() -> None:
     driver = house()
-    groups = driver.machine.topics()[0].groups()
+    groups = driver.machine.catalog.topics()[0].groups()
     driver.granted("a", [1])
     owned(driver, "a", "t/0")
     driver.settle()
@@ -167,7 +165,7 @@ def test_a_repeated_close_waits_for_what_the_first_one_waits_for_through_a_failo
 
 
 def test_what_repetitions_wait_for_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stockade.cluster.promises.REFS_MAX", 3)
+    monkeypatch.setattr("stockade.cluster.controller.ownership.pending_installs.REFS_MAX", 3)
     driver = house()
     for session in "ab":
         for group in (f"{session}1", f"{session}2"):
@@ -190,7 +188,7 @@ def test_037_the_severed_session_loses_its_place_in_line_too() -> None:
     driver.waiting("a", [0])
     owned(driver, "a", "r")
     owned(driver, "b", "r", 1)
-    assert driver.machine.ownership.queue.of_session("a") is None
+    assert driver.machine.slots.queue.by_session.get("a") is None
 
 
 def test_a_restored_replica_frees_in_the_same_order_as_one_that_never_was() -> None:
@@ -239,7 +237,7 @@ def test_040_of_an_atomic_claim_nothing_is_done_when_one_is_refused() -> None:
 
 def test_041_when_another_owns_a_partition_its_older_reader_is_refused_before_the_new_one_is_told() -> None:
     driver = house()
-    group = group_id(driver.machine.topics()[0].topic_id, 0)
+    group = group_id(driver.machine.catalog.topics()[0].topic_id, 0)
     first = owned(driver, "a", "t/0")
     driver.settle()
     readers = driver.partition(group).readers
@@ -247,9 +245,9 @@ def test_041_when_another_owns_a_partition_its_older_reader_is_refused_before_th
     answer = driver.own("b", ("t/0", 1))
     assert isinstance(answer, Owned)
     assert answer.pending == [ReaderRef(group, "g", 2)]
-    assert not driver.machine.is_reader_installed(answer.pending[0])
+    assert not driver.machine.reader_fences.is_installed(answer.pending[0])
     driver.settle()
-    assert driver.machine.is_reader_installed(answer.pending[0])
+    assert driver.machine.reader_fences.is_installed(answer.pending[0])
     assert readers.judge("g", first[1]) == NotOwner(fence_epoch=2, group="g")
     assert readers.judge("g", 2) is None
 
@@ -257,7 +255,7 @@ def test_041_when_another_owns_a_partition_its_older_reader_is_refused_before_th
 def test_042_after_an_expiry_and_a_reclaim_the_fence_epoch_has_grown_and_the_old_owner_is_refused() -> None:
     driver = house(sessions="b")
     driver.open("a", ttl_ms=2_000)
-    group = group_id(driver.machine.topics()[0].topic_id, 0)
+    group = group_id(driver.machine.catalog.topics()[0].topic_id, 0)
     old = owned(driver, "a", "t/0")
     driver.settle()
     driver.tick(2_000)
@@ -353,7 +351,7 @@ def test_what_is_malformed_is_refused(
 
 
 def test_resources_are_bounded_and_known_ones_may_still_be_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stockade.cluster.resources.RESOURCES_MAX", 1)
+    monkeypatch.setattr("stockade.cluster.controller.ownership.resources.RESOURCES_MAX", 1)
     driver = house()
     owned(driver, "a", "r")
     assert driver.own("a", "s") == ThrottlingQuotaExceeded(retry_after_ms=1_000)
@@ -381,7 +379,7 @@ def test_what_nobody_owns_for_long_is_forgotten_and_no_fence_epoch_of_it_is_give
     forget(driver, *keys)
     driver.fail_over()
     forget(driver, *keys)
-    assert [resource for resource, _ in driver.machine.resources_of("g")] == ["kept"]
+    assert [resource for resource, _ in driver.machine.resources.of_group("g")] == ["kept"]
     assert owned(driver, "b", "r") == (1, 4)
     assert owned(driver, "b", "r", group="h") == (1, 4), "groups share what is too low"
     assert owned(driver, "a", "kept") == (1, 1)
@@ -394,11 +392,11 @@ def test_a_resource_that_partitions_may_know_of_is_never_forgotten() -> None:
     driver.close("a")
     driver.tick(2 * RESOURCE_TTL_MS)
     forget(driver, ("g", "t/0"), ("g", "gone/7"))
-    assert len(driver.machine.resources_of("g")) == 2
+    assert len(driver.machine.resources.of_group("g")) == 2
 
 
 def test_forgetting_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stockade.cluster.resources.RESOURCES_MAX", 1)
+    monkeypatch.setattr("stockade.cluster.controller.ownership.resources.RESOURCES_MAX", 1)
     driver = house(sessions="a")
     owned(driver, "a", "r")
     driver.disown("a", "r")
@@ -407,7 +405,7 @@ def test_forgetting_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(driver.own("b", "s"), ThrottlingQuotaExceeded)
     forget(driver, ("g", "r"))
     assert owned(driver, "b", "s", group="h") == (1, 2)
-    assert driver.machine.resources_of("g") == []
+    assert driver.machine.resources.of_group("g") == []
 
 
 def test_a_partition_made_again_learns_who_owned_it() -> None:

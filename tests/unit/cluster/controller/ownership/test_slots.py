@@ -5,9 +5,9 @@ Numbers in names are those of SEMANTICS 11.
 
 import pytest
 
-from stockade.cluster.catalog import group_id
-from stockade.cluster.commands import GrantState
-from stockade.cluster.model import Mode
+from stockade.cluster.controller.commands import Acquire, GrantState, Release
+from stockade.cluster.controller.topology.catalog import group_id
+from stockade.partition.api.topics import Mode
 from stockade.partition.errors import (
     InconsistentTopicId,
     InvalidFencingToken,
@@ -20,12 +20,12 @@ from stockade.partition.errors import (
     UnknownTopicOrPartition,
 )
 
-from .driver import EXCLUSIVE_MODES, MODES, busy, house
+from ...driver import EXCLUSIVE_MODES, MODES, TTL_MS, busy, house
 
 
 def test_a_grant_says_what_was_granted() -> None:
     driver = house(partitions=3)
-    topic = driver.machine.topics()[0]
+    topic = driver.machine.catalog.topics()[0]
     assert driver.acquire("a", [2, 0]) == GrantState(
         grant_id=f"g-{topic.topic_id}-{driver.index}",
         ticket_id=f"t-{topic.topic_id}-{driver.index}",
@@ -51,6 +51,50 @@ def test_001_a_second_exclusive_is_refused_and_the_first_still_writes() -> None:
     assert driver.acquire("b") == busy(epoch=1)
     assert driver.may_write(grant, 0)
     assert not driver.may_write(None, 0)
+
+
+def test_a_busy_refusal_names_the_holder_since_when_and_until_when_at_most() -> None:
+    driver = house()
+    driver.tick(500)
+    grant = driver.do(
+        Acquire(
+            now_ms=500,
+            wall_ms=1_700_000,
+            session="a",
+            topic="t",
+            partitions=[0],
+            mode="Exclusive",
+            producer_name="alpha",
+            topic_id=None,
+        )
+    )
+    assert isinstance(grant, GrantState)
+    driver.fail_over()
+    busy = driver.acquire("b", [0, 1])
+    assert isinstance(busy, ProducerBusy)
+    assert busy.fields["holder"] == {
+        "grant": grant.grant_id,
+        "mode": "Exclusive",
+        "producer_name": "alpha",
+        "client_id": "c-a",
+        "since_ms": 500,
+        "since_unix_ms": 1_700_000,
+        "expires_in_ms": TTL_MS,
+        "operation": "acquire",
+    }
+    assert busy.detail == "producer alpha of client c-a holds the slot (Exclusive)"
+    driver.settle()
+    assert driver.partitions[group_id(grant.topic_id, 0)].fence.holder is not None
+
+
+def test_a_promoted_grant_says_since_when_it_holds() -> None:
+    driver = house()
+    grant = driver.granted("a")
+    ticket = driver.waiting("b")
+    driver.do(Release(now_ms=0, wall_ms=9_000, session="a", grant_id=grant.grant_id))
+    promoted = driver.machine.ticket(ticket.ticket_id, "b")
+    assert isinstance(promoted, GrantState)
+    assert driver.machine.slots.grants.by_id[promoted.grant_id].wall_ms == 9_000
 
 
 def test_003_after_the_holder_closed_the_next_one_is_granted_the_next_epoch() -> None:
@@ -184,7 +228,7 @@ def test_023_a_repeated_acquire_is_the_same_grant(mode: str) -> None:
     grant = driver.granted("a", [0, 1])
     driver.settle()
     again = driver.acquire("a", [1, 0], mode)
-    assert again == driver.machine.grant(grant.grant_id)
+    assert again == driver.grant(grant.grant_id)
     assert driver.epochs() == [1, 1]
     assert driver.acquire("a", None, mode) == again, "all is the same set here"
 

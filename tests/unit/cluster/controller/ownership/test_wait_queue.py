@@ -2,8 +2,9 @@
 
 import pytest
 
-from stockade.cluster.commands import GrantState, TicketState
-from stockade.cluster.queue import TICKETS_PER_TOPIC_MAX
+from stockade.cluster.controller.commands import GrantState, TicketState
+from stockade.cluster.controller.ownership.grants import TICKETS_PER_TOPIC_MAX
+from stockade.cluster.controller.state import decode
 from stockade.partition.errors import (
     HoldAndWait,
     NotFound,
@@ -13,12 +14,12 @@ from stockade.partition.errors import (
     WaitQueueFull,
 )
 
-from .driver import EXCLUSIVE_MODES, MODES, TTL_MS, House, busy, house
+from ...driver import EXCLUSIVE_MODES, MODES, TTL_MS, House, busy, house
 
 
 def waiters(driver: House) -> list[str]:
-    topic = driver.machine.topics()[0]
-    return [ticket.session for ticket in driver.machine.ownership.queue.of_topic(topic.topic_id)]
+    topic = driver.machine.catalog.topics()[0]
+    return [ticket.session for ticket in driver.machine.slots.queue.of_topic(topic.topic_id)]
 
 
 def fenced(driver: House, session: str, ticket_id: str) -> str:
@@ -99,13 +100,13 @@ def test_014_who_was_refused_leaves_nothing_behind(mode: str) -> None:
     driver = house()
     driver.granted("a")
     driver.settle()
-    before = driver.machine.save()
+    before = decode(driver.machine.capture().state)
     assert isinstance(driver.acquire("b", mode=mode), ProducerBusy)
-    after = driver.machine.save()
+    after = decode(driver.machine.capture().state)
     assert (before.ownership, before.sessions) == (after.ownership, after.sessions)
     driver.close("b")
     driver.close("c")
-    assert driver.machine.save().ownership == before.ownership
+    assert decode(driver.machine.capture().state).ownership == before.ownership
     assert driver.machine.next_deadline_ms() == TTL_MS, "of the holder, and nobody else's"
     assert list(driver.machine.work()) == []
 
@@ -128,12 +129,12 @@ def test_018_a_waiter_whose_epoch_was_passed_is_fenced_when_its_turn_comes_and_m
     driver = house(sessions="abc")
     driver.granted("a")
     ticket = driver.waiting("b", resume=1)
-    topic = driver.machine.topics()[0]
+    topic = driver.machine.catalog.topics()[0]
     topic.epochs[0] = 9
-    driver.machine.ownership.grants.holders[topic.groups()[0]].epoch = 9
+    driver.machine.slots.grants.holders[topic.groups()[0]].epoch = 9
     driver.machines.clear()
     driver.machines.append(driver.machine)
-    driver.release("a", next(iter(driver.machine.ownership.grants.by_id)))
+    driver.release("a", next(iter(driver.machine.slots.grants.by_id)))
     assert fenced(driver, "b", ticket.ticket_id) == "superseded"
     assert (driver.epochs()[0], driver.holders()[0]) == (9, None)
 
@@ -290,8 +291,8 @@ def test_a_deleted_topic_takes_its_line_along() -> None:
 
 
 def test_lines_and_seats_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stockade.cluster.queue.TICKETS_PER_TOPIC_MAX", 1)
-    monkeypatch.setattr("stockade.cluster.acquiring.SEATS_PER_PARTITION_MAX", 1)
+    monkeypatch.setattr("stockade.cluster.controller.ownership.grants.TICKETS_PER_TOPIC_MAX", 1)
+    monkeypatch.setattr("stockade.cluster.controller.ownership.acquire.SHARERS_PER_PARTITION_MAX", 1)
     assert TICKETS_PER_TOPIC_MAX == 1_000
     driver = house(sessions="abcd")
     driver.granted("a", [0])

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from stockade.cluster import catalog, topics
-from stockade.cluster.catalog import CONTROLLER_GROUP, group_id, topic_partition
-from stockade.cluster.commands import CreateTopic, TopicCreated, TopicDeleted
-from stockade.cluster.messages import GroupStatus
-from stockade.cluster.model import TopicConfig
-from stockade.cluster.replicas import Replicas
-from stockade.cluster.topic_commands import ChangeTopic
+from stockade.cluster.controller.commands import ChangeTopic, CreateTopic, TopicCreated, TopicDeleted
+from stockade.cluster.controller.topology import catalog
+from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id, topic_partition
+from stockade.cluster.leader import topic_service
+from stockade.cluster.replica.replica_manager import ReplicaManager
+from stockade.cluster.rpc import GroupStatus
+from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import (
     InconsistentTopicId,
     InvalidRequest,
@@ -23,7 +23,7 @@ from stockade.partition.errors import (
     UnknownTopicOrPartition,
 )
 
-from .driver import NODES, Driver
+from ...driver import NODES, Driver
 
 CREATE = CreateTopic(now_ms=0, name="t", partitions=2, replication_factor=3, config=TopicConfig(), nodes=NODES)
 
@@ -36,12 +36,22 @@ def test_a_new_topic_has_the_log_index_as_id_and_replicas_on_every_node() -> Non
     driver = Driver()
     driver.tick(0)
     assert driver.do(CREATE) == TopicCreated(topic_id=2, created=True)
-    topic = driver.machine.topic("t")
-    assert topic is driver.machine.topic_by_id(2)
+    topic = driver.machine.catalog.topic("t")
+    assert topic is driver.machine.catalog.by_id.get(2)
     assert topic is not None
     assert [sorted(replicas) for replicas in topic.placements] == [["n1", "n2", "n3"]] * 2
     assert topic.placements[0][0] != topic.placements[1][0], "the first replicas are balanced"
     assert (topic.epochs, topic.sealed) == ([0, 0], False)
+
+
+@pytest.mark.parametrize(("nodes", "factor"), [(1, 1), (2, 1), (3, 3), (4, 3)])
+def test_a_topic_has_three_replicas_unless_told_otherwise_and_one_below_three_nodes(nodes: int, factor: int) -> None:
+    """As docs/openapi.yaml, the command line and `Client.create_topic` say."""
+    driver = Driver()
+    driver.do(create(replication_factor=None, nodes=[(f"n{n}", None) for n in range(nodes)]))
+    topic = driver.machine.catalog.topic("t")
+    assert topic is not None
+    assert (topic.replication_factor, len(topic.placements[0])) == (factor, factor)
 
 
 def test_the_same_definition_again_is_the_same_topic_even_with_defaults_left_out() -> None:
@@ -65,7 +75,7 @@ def test_a_definition_is_compared_with_that_of_the_creation_and_not_with_later_c
             nodes=NODES,
         )
     )
-    topic = driver.machine.topic("t")
+    topic = driver.machine.catalog.topic("t")
     assert topic is not None
     assert (topic.partitions, topic.config.retention_ms) == (3, 60_000)
     assert driver.do(CREATE) == TopicCreated(topic_id=1, created=False)
@@ -76,12 +86,12 @@ def test_a_definition_is_compared_with_that_of_the_creation_and_not_with_later_c
 def test_a_topic_of_before_its_first_definition_was_kept_is_compared_with_the_present_one() -> None:
     driver = Driver()
     driver.do(CREATE)
-    topic = driver.machine.topic("t")
+    topic = driver.machine.catalog.topic("t")
     assert topic is not None
     old = {name: value for name, value in msgspec.to_builtins(topic).items() if name != "created"}
     restored = catalog.Catalog()
     restored.load([msgspec.convert(old, catalog.Topic)])
-    nodes = driver.machine.membership.nodes
+    nodes = driver.machine.assignment.nodes
     assert restored.create(9, CREATE, nodes) == TopicCreated(topic_id=1, created=False)
     with pytest.raises(TopicAlreadyExists):
         restored.create(9, create(partitions=3), nodes)
@@ -91,9 +101,9 @@ def test_a_topic_of_before_its_first_definition_was_kept_is_compared_with_the_pr
 def test_of_a_partition_its_leader_is_believed(first: int) -> None:
     """It has applied what was answered, and a follower may not know yet that the slot is free."""
     told = [("n1", GroupStatus(5, "n1", 3, 7, None)), ("n2", GroupStatus(5, "n1", 3, 7, "Exclusive"))]
-    assert topics._freshest([told[first], told[1 - first]])[5].slot_mode is None
+    assert topic_service._freshest([told[first], told[1 - first]])[5].slot_mode is None
     newer = GroupStatus(5, None, 4, 7, "Exclusive")
-    assert topics._freshest([told[first], ("n3", newer), told[1 - first]])[5] is newer
+    assert topic_service._freshest([told[first], ("n3", newer), told[1 - first]])[5] is newer
 
 
 @pytest.mark.parametrize(
@@ -112,7 +122,7 @@ def test_without_a_replication_factor_it_is_three_or_what_an_odd_number_of_nodes
     driver = Driver()
     members = [(f"n{number}", None) for number in range(nodes)]
     driver.do(create(replication_factor=None, nodes=members))
-    topic = driver.machine.topic("t")
+    topic = driver.machine.catalog.topic("t")
     assert topic is not None
     assert topic.replication_factor == {1: 1, 2: 1}.get(nodes, 3)
 
@@ -137,7 +147,7 @@ def test_without_a_replication_factor_it_is_three_or_what_an_odd_number_of_nodes
 def test_a_definition_that_cannot_be_is_refused(changes: dict[str, object], refusal: type[StockadeError]) -> None:
     driver = Driver()
     assert type(driver.do(create(**changes))) is refusal
-    assert driver.machine.topics() == []
+    assert driver.machine.catalog.topics() == []
 
 
 @pytest.mark.parametrize("name", ["...", ".a", "x" * 249, "A-b_c.9"])
@@ -163,7 +173,7 @@ def test_topics_are_listed_by_name() -> None:
     driver = Driver()
     for name in ("b", "a", "c"):
         driver.topic(name)
-    assert [topic.name for topic in driver.machine.topics()] == ["a", "b", "c"]
+    assert [topic.name for topic in driver.machine.catalog.topics()] == ["a", "b", "c"]
 
 
 def test_a_deleted_topic_is_gone_and_its_successor_is_another() -> None:
@@ -174,11 +184,11 @@ def test_a_deleted_topic_is_gone_and_its_successor_is_another() -> None:
     new = driver.topic()
     assert new > old
     assert driver.delete(topic_id=old) == InconsistentTopicId(topic_id=new)
-    assert driver.machine.topic_by_id(old) is None
-    assert driver.machine.topic_by_id(new) is driver.machine.topic("t")
-    assert driver.machine.replicas(group_id(old, 0)) is None
-    assert driver.machine.replicas(group_id(new, 1)) == driver.machine.topics()[0].placements[1]
-    assert driver.machine.replicas(group_id(new, 2)) is None
+    assert driver.machine.catalog.by_id.get(old) is None
+    assert driver.machine.catalog.by_id.get(new) is driver.machine.catalog.topic("t")
+    assert driver.machine.assignment.replicas(group_id(old, 0)) is None
+    assert driver.machine.assignment.replicas(group_id(new, 1)) == driver.machine.catalog.topics()[0].placements[1]
+    assert driver.machine.assignment.replicas(group_id(new, 2)) is None
 
 
 def test_group_ids_are_unique_and_tell_their_partition() -> None:
@@ -202,7 +212,7 @@ def test_group_ids_are_unique_and_tell_their_partition() -> None:
 def test_the_newest_term_says_who_leads_the_controllers_and_who_knows_of_no_leader_takes_none_away(
     tmp_path: Path, told: list[tuple[str | None, int]], known: tuple[str | None, int]
 ) -> None:
-    replicas = Replicas("n4", tmp_path, _never, _never, _never)
+    replicas = ReplicaManager("n4", tmp_path, _never, _never, _never)
     for leader, term in told:
         replicas.heard_of_controller(leader, term)
     assert replicas.controller == known

@@ -4,8 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from stockade.cluster.moves import Add, Arrived, HandOver, Remove, Step, Wait, next_step
-from stockade.raft.configuration import AddLearner, Configuration, Promote, RemoveMember, changed
+from stockade.cluster.controller.topology.moves import Add, Arrived, Remove, Step, TransferLeadership, Wait, next_step
+from stockade.raft.log.configuration import AddLearner, Configuration, Promote, RemoveMember, apply_change
 
 NODES = ("n1", "n2", "n3", "n4", "n5", "n6")
 
@@ -14,11 +14,11 @@ def carried_out(now: Configuration, leader: str, step: Step) -> tuple[Configurat
     """The membership and the leader after a step, the learner caught up."""
     match step:
         case Add(node_id):
-            return changed(changed(now, AddLearner(node_id, 1)), Promote(node_id)), leader
+            return apply_change(apply_change(now, AddLearner(node_id, 1)), Promote(node_id)), leader
         case Remove(node_id):
             assert node_id != leader
-            return changed(now, RemoveMember(node_id)), leader
-        case HandOver(node_id):
+            return apply_change(now, RemoveMember(node_id)), leader
+        case TransferLeadership(node_id):
             assert node_id in now.voters
             return now, node_id
         case _:
@@ -69,6 +69,6 @@ def test_nobody_who_is_well_is_let_go_while_one_who_stays_is_away() -> None:
 
 def test_a_leader_that_must_go_hands_over_to_one_that_stays_and_is_there() -> None:
     now = of("n1", "n2", "n3", "n4")
-    assert next_step(now, "n1", ["n2", "n3", "n4"], ["n1", "n3", "n4"]) == HandOver("n3")
+    assert next_step(now, "n1", ["n2", "n3", "n4"], ["n1", "n3", "n4"]) == TransferLeadership("n3")
     assert next_step(now, "n1", ["n2", "n3", "n4"], ["n1"]) == Wait(("n2", "n3", "n4"))
     assert next_step(now, "n2", ["n2", "n3", "n4"], NODES) == Remove("n1")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.cluster.placement import Load, Node, measure, place
+from stockade.cluster.controller.topology.placement import Load, Node, measure, place
 
 
 def nodes(count: int, zones: int) -> list[Node]:

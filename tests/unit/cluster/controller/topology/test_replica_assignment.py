@@ -2,19 +2,19 @@
 
 import pytest
 
-from stockade.cluster import nodes as nodes_module
-from stockade.cluster.catalog import CONTROLLER_GROUP, group_id
-from stockade.cluster.commands import Done
-from stockade.cluster.membership_commands import (
+from stockade.cluster.controller.commands import (
     AddNode,
     Arranged,
     CheckMove,
+    Done,
     MoveDone,
     Reassign,
     RegisterNode,
     RemoveNode,
 )
-from stockade.cluster.moves import Move
+from stockade.cluster.controller.topology import nodes as nodes_module
+from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
+from stockade.cluster.controller.topology.moves import Move
 from stockade.partition.errors import (
     InvalidRequest,
     NotEnoughReplicas,
@@ -24,7 +24,7 @@ from stockade.partition.errors import (
     UnknownTopicOrPartition,
 )
 
-from .driver import Driver
+from ...driver import Driver
 
 NODES = ("n1", "n2", "n3", "n4")
 CONTROLLERS = ["n1", "n2", "n3"]
@@ -37,7 +37,7 @@ class Cluster(Driver):
         super().__init__(replicas=2)
         for node_id in nodes:
             assert self.register(node_id, controllers=controllers) == Arranged()
-        self.membership = self.machine.membership
+        self.membership = self.machine.assignment
 
     def register(self, node_id: str, incarnation: int = 1, controllers: list[str] = CONTROLLERS) -> object:
         url, raft = f"http://{node_id}:1", f"{node_id}:2"
@@ -68,12 +68,12 @@ class Cluster(Driver):
         return self.do(MoveDone(now_ms=0, group_id=group, version=version))
 
     def placed(self, partition: int = 0) -> list[str]:
-        topic = self.machine.topic("t")
+        topic = self.machine.catalog.topic("t")
         assert topic is not None
         return topic.placements[partition]
 
     def founders(self, partition: int = 0) -> dict[str, int]:
-        topic = self.machine.topic("t")
+        topic = self.machine.catalog.topic("t")
         assert topic is not None
         return topic.founders[partition]
 

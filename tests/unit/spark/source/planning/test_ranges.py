@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.spark.ranges import DataLost, Range, Seen, available, split
+from stockade.spark.source.planning.ranges import DataLost, Range, Seen, available, split
 
 SEEN = {"a": Seen(7, {0: (10, 20), 1: (0, 5)})}
 
@@ -21,7 +21,7 @@ def test_what_the_logs_have_is_read_as_it_was_asked_for() -> None:
         (Range("a", 0, 15, 12, 7), [], "and 15 to 12 were asked for"),
         (Range("a", 2, 0, 1, 7), [], "a/2 is gone"),
         (Range("b", 0, 0, 1, 1), [], "b/0 is gone"),
-        (Range("a", 1, 0, 5, 6), [], "a was deleted and made anew"),
+        (Range("a", 1, 0, 5, 6), [], "a was deleted and created again"),
     ],
 )
 def test_what_is_missing_fails_or_is_left_out(wanted: Range, left: list[Range], reason: str) -> None:

@@ -3,9 +3,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from stockade.partition.records import SCHEMA
-from stockade.spark.columns import rows
-from stockade.spark.ranges import Range
+from stockade.partition.records.batch import SCHEMA
+from stockade.spark.source.planning.ranges import Range
+from stockade.spark.source.rows.columns import rows
 
 SPARK = pa.schema(
     [

@@ -5,12 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.client.fetched import Fetched
+from stockade.client.api.fetched import Fetched
 from stockade.partition.errors import InconsistentTopicId, OffsetOutOfRange
-from stockade.spark import fetch
-from stockade.spark.fetch import BATCH_BYTES, ROWS_MIN, ShortRead, coalesce, read_pieces, read_range
-from stockade.spark.origins import SEQUENCES
-from stockade.spark.ranges import DataLost, Range
+from stockade.spark.source.planning.ranges import DataLost, Range
+from stockade.spark.source.rows import fetch
+from stockade.spark.source.rows.fetch import (
+    BATCH_BYTES,
+    ROWS_MIN,
+    SEQUENCES,
+    ShortRead,
+    coalesce,
+    read_pieces,
+    read_range,
+)
 
 TOPIC_ID = 7
 

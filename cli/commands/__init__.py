@@ -1,0 +1,8 @@
+"""Commands about data and the cluster: topics, produce, consume, pipeline, cluster, doctor, demo, refused, metrics.
+
+In: options and arguments. Out: tables, JSON, exit codes. Each file is one command or group. May import `..ui`,
+`..local_cluster`, the client, and of chaos and spark what the command runs.
+May import: chaos.demo, chaos.history, chaos.streams, chaos.system, cli, cli.local_cluster, cli.ui, client,
+client.api, client.consumer, client.producer, client.producer.queue, client.session, client.transport, partition,
+partition.api, spark.pipelines, spark.pipelines.audit.
+"""

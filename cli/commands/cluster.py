@@ -1,0 +1,282 @@
+"""`stockade cluster`: runs a cluster on this machine, in the foreground.
+
+`stockade cluster status|move|transfer|add|remove`: an operator's orders to any running cluster.
+"""
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ...client.api.client import Client
+from ...client.config import ClientConfig
+from ...partition.api.cluster import Cluster, LeaderInfo
+from ...partition.errors import StockadeError
+from ..local_cluster.cluster import ClusterFailed, LocalCluster
+from ..ui.completion_names import NODE, TOPIC
+from ..ui.connection import with_client, with_config
+from ..ui.exits import LOCAL, REFUSED
+from ..ui.manual import Manual, ManualGroup
+from ..ui.output import output_option, show_json, show_result, show_table, stdout_console, waiting
+from ..ui.parameters import WholeNumber
+
+LOOK_S = 0.2
+"""Between two requests that check whether an order is carried out."""
+UNSEEN_MAX = 50
+"""When so many requests in a row do not show a move, another order has replaced it. A node may learn of it late."""
+
+_wait = click.option(
+    "--wait/--no-wait", default=True, show_default=True, help="Return when the order is carried out, or at once."
+)
+
+
+@click.command(
+    cls=Manual,
+    short_help="Show the nodes, the controller leader, and moves.",
+    examples=[
+        ("Which nodes are away?", "stockade cluster status --output json | jq '.nodes[] | select(.alive | not)'")
+    ],
+)
+@output_option
+@with_config
+async def status(config: ClientConfig, output: str) -> None:
+    """Show the nodes, the leader of the controller group, and the partitions that are moving."""
+    async with Client(config) as client:
+        _show(await client.connect(), output)
+
+
+@click.command(
+    cls=Manual,
+    short_help="Move a partition to other nodes.",
+    examples=[("From n3 to n4", "stockade cluster move orders 0 n1,n2,n4")],
+)
+@click.argument("topic", type=TOPIC)
+@click.argument("partition", type=WholeNumber(0))
+@click.argument("nodes")
+@_wait
+@output_option
+@with_client
+async def move(client: Client, topic: str, partition: int, nodes: str, *, wait: bool, output: str) -> None:
+    """Move PARTITION of TOPIC to NODES, separated by commas: an odd number of them.
+
+    A new node copies the partition and becomes a voter before an old one leaves; writers go on meanwhile. A second
+    order replaces the first; ordering the old nodes cancels the move. A command that waits for a replaced move fails.
+    """
+    wanted = [node.strip() for node in nodes.split(",")]
+    name = f"{topic}/{partition}"
+    await client.reassign(topic, partition, wanted)
+
+    if wait:
+        with waiting(f"moving {name}"):
+            await _until(_Move(client, topic, partition, wanted).is_done)
+    facts = {"topic": topic, "partition": partition, "replicas": wanted, "done": wait}
+    show_result(facts, f"{name}: {'on' if wait else 'moving to'} {', '.join(wanted)}", output)
+
+
+@click.command(
+    cls=Manual,
+    short_help="Transfer the leadership of a partition.",
+    examples=[
+        ("Before n1 is stopped", "stockade cluster transfer orders 0 --to n2"),
+        ("The controller too", "stockade cluster transfer --controller"),
+    ],
+)
+@click.argument("topic", required=False, type=TOPIC)
+@click.argument("partition", type=WholeNumber(0), required=False)
+@click.option("--controller", is_flag=True, help="Transfer the leadership of the controller group.")
+@click.option("--to", "node_id", type=NODE, help="The new leader. Default: any other replica.")
+@output_option
+@with_config
+async def transfer(
+    config: ClientConfig,
+    topic: str | None,
+    partition: int | None,
+    *,
+    controller: bool,
+    node_id: str | None,
+    output: str,
+) -> None:
+    """Transfer the leadership of PARTITION of TOPIC to another replica. Writers wait for a moment, and go on."""
+    if controller == (partition is not None) or (controller and topic is not None):
+        raise click.UsageError("give TOPIC and PARTITION, or --controller")
+    async with Client(config) as client:
+        await client.connect()
+        leader = await client.transfer_leader(topic, partition, node_id)
+    show_result(leader, _leader(leader), output)
+
+
+@click.command(
+    cls=Manual,
+    short_help="Register a node before it starts.",
+    examples=[("A fourth node", "stockade cluster add n4 http://10.0.0.4:7101 10.0.0.4:7201 --zone b")],
+)
+@click.argument("node")
+@click.argument("base_url")
+@click.argument("raft_address")
+@click.option("--zone", help="Zone of the node; replicas of a partition are spread over zones.")
+@output_option
+@with_client
+async def add(client: Client, node: str, base_url: str, raft_address: str, *, zone: str | None, output: str) -> None:
+    """Register NODE before it starts: BASE_URL of its HTTP interface, RAFT_ADDRESS (host:port) of its Raft port.
+
+    A node with `join` in its configuration registers itself.
+    """
+    _show(await client.add_node(node, base_url, raft_address, zone), output)
+
+
+@click.command(
+    cls=Manual,
+    examples=[("A machine that is gone for good", "stockade cluster remove n3")],
+)
+@click.argument("node")
+@_wait
+@output_option
+@with_client
+async def remove(client: Client, node: str, *, wait: bool, output: str) -> None:
+    """Move every replica on NODE to other nodes, then forget NODE. It need not run; stop it when this has ended."""
+    await client.remove_node(node)
+
+    async def is_done() -> bool:
+        return all(member.node_id != node for member in (await client.cluster()).nodes)
+
+    if wait:
+        with waiting(f"emptying {node}"):
+            await _until(is_done)
+    show_result({"node_id": node, "done": wait}, f"{node}: {'removed' if wait else 'being emptied'}", output)
+
+
+class _Move:
+    """A move that was ordered, and whether it is done."""
+
+    def __init__(self, client: Client, topic: str, partition: int, wanted: list[str]) -> None:
+        self._client = client
+        self._place = topic, partition
+        self._wanted = wanted
+        self._unseen = 0
+
+    async def is_done(self) -> bool:
+        """Whether the replicas are on the wanted nodes. Raises ClickException when another order replaced the move."""
+        topic, partition = self._place
+        if (await self._client.topic(topic)).partitions[partition].replicas == self._wanted:
+            return True
+        moves = {(each.topic, each.partition): each.replicas for each in (await self._client.cluster()).reassignments}
+        self._unseen = 0 if moves.get(self._place) == self._wanted else self._unseen + 1
+        if self._unseen >= UNSEEN_MAX:
+            raise click.ClickException(f"{topic}/{partition}: another order has replaced this one")
+        return False
+
+
+async def _until(is_done: Callable[[], Awaitable[bool]]) -> None:
+    """Return when it is done, without a timeout: copying takes as long as it takes. Retriable refusals are retried."""
+    while True:
+        try:
+            if await is_done():
+                return
+        except StockadeError as error:
+            if not error.retriable:
+                raise
+        await asyncio.sleep(LOOK_S)
+
+
+def _show(cluster: Cluster, output: str) -> None:
+    if output == "json":
+        show_json(cluster)
+        return
+    click.echo(f"cluster {cluster.cluster_id}, version {cluster.version}, controller: {_leader(cluster.controller)}")
+    rows = [
+        (node.node_id, _state(node.alive, node.draining), node.url, node.raft_address, node.zone or "-")
+        for node in cluster.nodes
+    ]
+    show_table(["NODE", "STATE", "URL", "RAFT", "ZONE"], rows)
+    if cluster.reassignments:
+        click.echo()
+        moves = [(f"{each.topic}/{each.partition}", ",".join(each.replicas)) for each in cluster.reassignments]
+        show_table(["MOVING", "TO"], moves)
+
+
+def _state(alive: bool, draining: bool) -> str:
+    return f"{'up' if alive else 'away'}{', leaving' if draining else ''}"
+
+
+def _leader(leader: LeaderInfo) -> str:
+    return f"{leader.leader_node} leads in term {leader.leader_term}" if leader.leader_node else "no leader is known"
+
+
+@click.group(
+    cls=ManualGroup,
+    invoke_without_command=True,
+    short_help="Run a cluster on this machine; manage a running one.",
+    exits=LOCAL,
+    means={REFUSED: "A node did not start, or did not become ready."},
+    examples=[
+        ("Three nodes, which Ctrl-C stops", "stockade cluster"),
+        ("A second cluster beside the first", "stockade cluster --port-base 7501 --data /tmp/other"),
+        ("A killed node stays down", "stockade cluster --no-restart"),
+    ],
+)
+@click.option("--nodes", default=3, show_default=True, type=WholeNumber(1, 9), help="How many nodes.")
+@click.option(
+    "--port-base",
+    default=7101,
+    show_default=True,
+    type=WholeNumber(1024, 65000),
+    help="HTTP port of the first node.",
+)
+@click.option(
+    "--data",
+    default="data",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the nodes' data.",
+)
+@click.option("--no-restart", is_flag=True, help="Do not restart a node that ended.")
+@click.option("--tls", is_flag=True, help="Encrypt traffic between nodes, with certificates made in DATA/certs.")
+@click.pass_context
+def cluster(context: click.Context, nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) -> None:
+    """Run a cluster on this machine until Ctrl-C; or, with a command, manage any running cluster.
+
+    The next start finds the data. When a node ends, the command prints with which signal or exit code, when the node
+    starts again, and when it is ready again. While the cluster runs, DATA/cluster.json lists its nodes and their
+    process ids, for scripts that break something.
+    """
+    if context.invoked_subcommand is None:
+        _run(nodes, port_base, data, no_restart, tls)
+
+
+for _command in (status, move, transfer, add, remove):
+    cluster.add_command(_command)
+
+
+def _run(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) -> None:
+    console = stdout_console()
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+
+    def tell(line: str) -> None:
+        console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False, soft_wrap=True)
+
+    local = LocalCluster(data, nodes, port_base, restart=not no_restart, tls=tls, tell=tell)
+    try:
+        with console.status(f"starting {nodes} nodes"):
+            local.start()
+            local.wait_ready()
+        print_ready(console, local)
+        stopping.wait()
+    except ClusterFailed as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        local.stop()
+    console.print("stopped")
+
+
+def print_ready(console: Console, local: LocalCluster) -> None:
+    """Print the nodes' addresses, and that the cluster is ready."""
+    for node in local.nodes:
+        console.print(f"  {node.name}  {node.url}  raft {node.raft}  data {node.data}")
+    console.print(f"[bold green]ready[/]  console at {local.nodes[0].url}/  (Ctrl-C stops the cluster)")

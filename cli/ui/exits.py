@@ -1,0 +1,84 @@
+"""How commands end: exit codes that scripts can use, and errors that say what to do next.
+
+This is the only table of exit codes. A number never changes its meaning.
+"""
+
+import json
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from ...client.errors import ClusterUnreachable
+from ...partition.errors import InvalidProducerEpoch, ProducerFenced, SessionExpired, StockadeError, UnknownSession
+from .times import moment, seconds
+
+OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, FENCED, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 127, 130
+
+MEANINGS = {
+    OK: "Done.",
+    REFUSED: "Refused; the cluster changed nothing. Or a check found something wrong.",
+    USAGE: "Wrong usage: options, arguments or configuration. Nothing was sent.",
+    UNKNOWN_OUTCOME: "The outcome is unknown: it may have been done. Check before you repeat it.",
+    UNREACHABLE: "No node could be reached. Nothing was sent.",
+    FENCED: "Fenced: another writer took over, or the session ended. Later writes were refused.",
+    NOT_RUN: "COMMAND could not be run.",
+    INTERRUPTED: "Interrupted by Ctrl-C.",
+}
+
+LOCAL = (OK, REFUSED, USAGE)
+"""Exit codes of a command that talks to no cluster."""
+CLIENT = (OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, INTERRUPTED)
+"""Exit codes of a command that talks to a cluster."""
+JUDGED = {
+    OK: "No violation.",
+    REFUSED: "A checker found a violation; the report names it.",
+    USAGE: "Wrong usage, or the run could not be carried out; a message says why.",
+}
+"""Exit codes of a command that breaks a cluster of its own and judges it."""
+WRITER = (OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, FENCED, INTERRUPTED)
+"""Exit codes of a command that may be fenced."""
+
+
+def explain(error: StockadeError) -> str:
+    """One line: what happened, who is in the way, and what to do next."""
+    return " ".join(filter(None, (sentence(error), _holding(error.fields.get("holder")), error.hint)))
+
+
+def _holding(holder: Any) -> str:
+    """Since when a holder has the slot, and until when at most; empty without one."""
+    if not isinstance(holder, dict):
+        return ""
+    since, left_ms = holder.get("since_unix_ms"), holder.get("expires_in_ms")
+    times = [f"since {moment(since)}"] if since is not None else []
+    times += [f"for {seconds(left_ms)} more at most unless its session is renewed"] if left_ms is not None else []
+    return f"{holder.get('producer_name')} of {holder.get('client_id')} holds it {', '.join(times)}." if times else ""
+
+
+def sentence(error: StockadeError) -> str:
+    """What happened, as a sentence, with the code that programs read."""
+    detail = error.detail.rstrip(".")
+    is_address = "://" in detail.partition(" ")[0]
+    return f"{detail if is_address else detail[:1].upper() + detail[1:]} ({error.code})."
+
+
+def exit_code(error: StockadeError) -> int:
+    """The exit code that says what is known of the outcome."""
+    if isinstance(error, ClusterUnreachable) and error.no_side_effects:  # no earlier attempt was sent either
+        return UNREACHABLE
+    if isinstance(error, ProducerFenced | InvalidProducerEpoch | SessionExpired | UnknownSession):
+        return FENCED
+    return REFUSED if error.no_side_effects else UNKNOWN_OUTCOME
+
+
+def fail(error: StockadeError, *, as_json: bool = False) -> NoReturn:
+    """Explain on standard error and end."""
+    click.echo(_problem(error) if as_json else f"Error: {explain(error)}", err=True)
+    sys.exit(exit_code(error))
+
+
+def _problem(error: StockadeError) -> str:
+    """The problem document of the HTTP interface, with what to do next and the exit code."""
+    about = {"code": error.code, "detail": error.detail, "hint": error.hint, "exit_code": exit_code(error)}
+    policy = {"retriable": error.retriable, "no_side_effects": error.no_side_effects}
+    return json.dumps({**error.fields, **about, **policy}, default=str)

@@ -1,0 +1,113 @@
+"""Options and types of arguments that several commands have: modes, partitions, times, settings of a topic."""
+
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import click
+import msgspec
+
+from ...partition.api.topics import Mode, TopicConfig
+from .manual import Adding
+
+SHORT_MODES: dict[str, Mode] = {
+    "shared": "Shared",
+    "exclusive": "Exclusive",
+    "fencing": "ExclusiveWithFencing",
+    "wait": "WaitForExclusive",
+}
+"""Short words that ``--mode`` takes, too. Everything prints the names."""
+
+
+class WholeNumber(click.IntRange):
+    """A whole number within bounds, called so where it is none."""
+
+    name = "whole number"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "NUMBER"
+
+
+class Number(click.FloatRange):
+    """A number within bounds, called so where it is none."""
+
+    name = "number"
+
+
+ROWS_MAX = 1_000
+"""Rows of a list that a command asks for."""
+
+
+class ModeType(click.Choice[str]):
+    """The name of a mode, or its short word."""
+
+    def __init__(self) -> None:
+        super().__init__(get_args(Mode))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(SHORT_MODES.get(str(value), value), param, ctx)
+
+
+mode_option: Adding = click.option(
+    "--mode",
+    type=ModeType(),
+    default="Exclusive",
+    show_default=True,
+    help="Shared: beside other Shared holders. Exclusive: refused if a partition has a holder. ExclusiveWithFencing:"
+    " evict the present holders. WaitForExclusive: wait in the queue for a turn. Short: shared, exclusive, fencing,"
+    " wait.",
+)
+
+partitions_option: Adding = click.option(
+    "--partition", "partitions", multiple=True, type=WholeNumber(0), help="Repeat it for several. Default: all."
+)
+all_option: Adding = click.option(
+    "--all", "internal", is_flag=True, help="Also what Stockade and its clients made for themselves."
+)
+prefix_option: Adding = click.option("--prefix", default="", help="List only names that begin with this.")
+
+
+class MomentType(click.ParamType[str | int]):
+    """A word, or a time: milliseconds since 1970, or ISO 8601 (without a zone it is UTC)."""
+
+    name = "earliest|latest|max_timestamp|TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
+        if value in ("earliest", "latest", "max_timestamp"):
+            return str(value)
+        if str(value).isdecimal():
+            return int(value)
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is neither a word of {self.name} nor a time such as 2026-01-31T12:00:00Z", param, ctx)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+FIELDS = {field.name: field for field in msgspec.structs.fields(TopicConfig)}
+
+SETTINGS_HELP = (
+    "A setting of the topic; repeat the option for several. "
+    + ", ".join(
+        f"{name} ({'none' if field.default is None else msgspec.json.encode(field.default).decode()})"
+        for name, field in FIELDS.items()
+    )
+    + ". Defaults are in brackets. Times are milliseconds; -1 means unlimited."
+)
+
+
+class SettingType(click.ParamType[tuple[str, Any]]):
+    """One setting, checked against the fields of TopicConfig."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        name, found, text = str(value).partition("=")
+        field = FIELDS.get(name)
+        if not found or field is None:
+            self.fail(f"{value!r} is not NAME=VALUE with one of {', '.join(FIELDS)}", param, ctx)
+        wanted = None if text == "none" and field.default is None else text
+        try:
+            return name, msgspec.convert(wanted, field.type, strict=False)
+        except msgspec.ValidationError:
+            kind = "true or false" if field.type is bool else "a whole number"
+            self.fail(f"{name}: {text!r} is not {kind}", param, ctx)

@@ -1,0 +1,538 @@
+"""Typed calls to the cluster, one method of `Client` for each route of the contract.
+
+Every call is repeated while its refusal concerns only the moment (no leader, overload, no answer), for up to
+``delivery_timeout_ms``; then it raises the last refusal. Exceptions are named in the docstrings: `append`, `fetch`,
+`renew_session` and those that ask one named node are single attempts.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self, get_args
+
+import msgspec
+
+from ...partition.api.cluster import Cluster, LeaderInfo, Reassignment
+from ...partition.api.ownership import (
+    CancelledTicket,
+    Fences,
+    Grant,
+    GroupList,
+    OwnAnswer,
+    OwnResult,
+    Position,
+    Resource,
+    Resources,
+    SessionInfo,
+    SessionList,
+    Sever,
+    Ticket,
+    TopicFenced,
+)
+from ...partition.api.producers import ProducerList, ProducerPair, ProducerStatus
+from ...partition.api.records import AppendAnswer, Offsets, RefusedWrites, TailAnswer, Trimmed
+from ...partition.api.topics import Mode, Topic, TopicConfig, TopicList, TopicSummary
+from ...partition.commands import Stamp, Token
+from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
+from ...partition.records.batch import STREAM_END, STREAM_START
+from ..config import Bootstrap, ClientConfig
+from ..home import Home
+from ..transport.calls import Calls, decode, present, quoted
+from ..transport.http import Answer, Request
+from ..transport.leader_watchdog import LeaderWatchdog
+from ..transport.metadata import Metadata
+from ..transport.outage import Outage
+from .conditions import UNCONDITIONAL, Conditions
+from .fetched import ARROW_STREAM, Fetched, fetched
+from .tail import Tail, tail_of
+
+SLOW_S = 10.0
+"""How long changes of topics, members and leaders may take before the log warns that they wait."""
+LISTED_MAX = 1000
+"""The most lines of a list that the cluster gives at once."""
+
+
+class Client:
+    """A connection to one cluster. Use it in ``async with``, or call ``close``.
+
+    ``bootstrap``: the base URL of a node, several of them (also separated by commas), or a ClientConfig. None: what the
+    environment variable STOCKADE_URL says, or else the nodes of a local cluster with default ports.
+
+    One Client, and each Producer, Consumer and Session, serves any number of tasks of one event loop: the one in which
+    it is first used. In another one its methods raise OtherEventLoop, in a forked child UsedAfterFork.
+
+    Names of arguments have their units: ``_ms`` milliseconds, ``_bytes`` bytes. ``patience_ms`` replaces
+    ``delivery_timeout_ms`` as the time for which a call is repeated.
+    """
+
+    def __init__(self, bootstrap: Bootstrap | None = None) -> None:
+        self.config: ClientConfig = ClientConfig.of(bootstrap)
+        self.metadata: Metadata = Metadata(self.topic)
+        self.calls: Calls = Calls(self.config)
+        self.home: Home = self.calls.home
+        self.outage: Outage = self.calls.outage
+        patience_ms = self.config.standstill_ms
+        self._watchdog = LeaderWatchdog(patience_ms, self._ask_others, self.metadata, self.calls.avoid)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections. The outcome of requests under way is unknown."""
+        self._watchdog.close()
+        self.outage.close()
+        await self.calls.close()
+
+    async def connect(self, *, patience_ms: int = 0) -> Cluster:
+        """Ask the nodes of ``bootstrap`` in turn for the cluster's nodes, and remember those.
+
+        The client passes over a node that accepts a connection and does not answer in ``connect_timeout_ms``. Raises
+        ClusterUnreachable when no node can be connected to for ``patience_ms``; 0: at once. No other method needs this
+        one: it tells early whether there is a cluster.
+        """
+        cluster = decode(await self.calls.first_answer("/v1/cluster", patience_ms), Cluster)
+        for node in cluster.nodes:
+            self.calls.learn(node.url)
+        return cluster
+
+    # Topics
+
+    async def topics(self, *, internal: bool = False) -> list[TopicSummary]:
+        """All topics, ascending by name. ``internal``: those too that Stockade made for itself (of Spark sinks)."""
+        params = {"internal": "true"} if internal else {}
+        return (await self.calls.call(TopicList, "GET", "/v1/topics", params=params)).topics
+
+    async def topic(self, name: str, *, patience_ms: int | None = None) -> Topic:
+        """A topic's configuration, and its partitions with their leaders as of now. Raises UnknownTopicOrPartition."""
+        return await self.calls.call(Topic, "GET", _topic(name), patience_ms=patience_ms)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        config: TopicConfig | Mapping[str, Any] | None = None,
+    ) -> Topic:
+        """Create a topic, or return the existing one of this definition; answers when each partition has a leader.
+
+        ``partitions``: 1 to 10,000. ``replication_factor``: odd, 1 to 7; None: 3, or 1 with fewer than three nodes.
+        ``config``: fields of TopicConfig; the others have their defaults. Raises TopicAlreadyExists for a topic of this
+        name with another definition, InvalidRequest.
+        """
+        body = {"name": name, "partitions": partitions, "config": config or {}}
+        body |= present(replication_factor=replication_factor)
+        return await self.calls.call(Topic, "POST", "/v1/topics", body=body, quiet_s=SLOW_S)
+
+    async def change_topic(
+        self, name: str, *, partitions: int | None = None, config: Mapping[str, Any] | None = None, seal: bool = False
+    ) -> Topic:
+        """Give a topic more partitions, other values for fields of its TopicConfig, or seal it.
+
+        Answers when every partition acts by it. ``seal``: the topic takes no records any more, which cannot be undone.
+        Raises UnknownTopicOrPartition, InvalidRequest (also for fewer partitions).
+        """
+        body = present(partitions=partitions, config=dict(config) if config else None, sealed=True if seal else None)
+        return await self.calls.call(Topic, "PATCH", _topic(name), body=body, quiet_s=SLOW_S)
+
+    async def delete_topic(self, name: str, *, topic_id: int | None = None) -> None:
+        """Delete a topic and its records; with ``topic_id``, only the topic with this id.
+
+        Raises UnknownTopicOrPartition, InconsistentTopicId.
+        """
+        self.metadata.forget(name)
+        await self.calls.send("DELETE", _topic(name), params=present(topic_id=topic_id), quiet_s=SLOW_S)
+
+    async def trim(self, topic: str, partition: int, before: int, *, token: Token | None = None) -> Trimmed:
+        """Drop the records below the offset ``before`` (-1: all).
+
+        ``token``: the fencing token, which a topic with require_fence demands (FencingTokenRequired). Raises
+        ProducerFenced for an old one.
+        """
+        path = f"{_partition(topic, partition)}/trim"
+        return await self.calls.call(Trimmed, "POST", path, headers=_fence_headers(token), body={"before": before})
+
+    # Records
+
+    async def append(
+        self,
+        topic: str,
+        partition: int,
+        message: bytes,
+        *,
+        topic_id: int | None = None,
+        stamp: Stamp | None = None,
+        token: Token | None = None,
+        conditions: Conditions = UNCONDITIONAL,
+        on_written: Callable[[], None] | None = None,
+    ) -> AppendAnswer:
+        """Append one batch, in a single attempt; answers when a majority of the replicas has it on disk.
+
+        ``message``: an Arrow message as partition.records makes it. ``stamp``: producer id, epoch and first sequence
+        number, which make a repetition harmless (KIP-98). ``token``: the fencing token. ``conditions``: what must hold
+        besides (`Conditions`). ``on_written``: called when the request's last byte was handed to the connection. Raises
+        the refusal, or RequestTimedOut: the outcome is unknown.
+
+        To repeat an append with ``if_log_end`` after an unknown outcome, give it a ``stamp`` or a ``message_id`` and
+        send the same again: the partition looks for a duplicate before it judges ``if_log_end``, so a batch that was
+        stored is answered with its offsets. Without either, OffsetMismatch may be due to the caller's earlier attempt.
+        """
+        conditions.check()
+        request = Request(
+            method="POST",
+            path=f"{_partition(topic, partition)}/records",
+            params=present(topic_id=topic_id, fence_epoch=conditions.fence_epoch),
+            headers=append_headers(stamp, token) | conditions.headers(),
+            body=(STREAM_START, message, STREAM_END),
+            node=self.metadata.leader(topic, partition),
+            on_written=on_written,
+        )
+        return decode(await self._to_leader(request, topic, partition), AppendAnswer)
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int | str,
+        *,
+        max_bytes: int,
+        max_wait_ms: int = 0,
+        topic_id: int | None = None,
+        local_node: str | None = None,
+        guard: tuple[str, int] | None = None,
+    ) -> Fetched:
+        """Read committed batches from ``offset`` (a number, "earliest" or "latest"), in a single attempt.
+
+        ``max_bytes``: size of the answer at most, except that its first batch always comes whole.
+        ``max_wait_ms``: how long the node waits for a record at the log's end. ``local_node``: the base URL of a node
+        that answers from its own replica, which may lag behind. ``guard``: a group, and the fence_epoch under which the
+        caller owns the partition in it. Raises OffsetOutOfRange, NotOwner.
+        """
+        params: dict[str, Any] = {"offset": offset, "max_bytes": max_bytes, "max_wait_ms": max_wait_ms}
+        if guard is not None:
+            params |= {"group": guard[0], "fence_epoch": guard[1]}
+        request = Request(
+            method="GET",
+            path=f"{_partition(topic, partition)}/records",
+            params=params | present(topic_id=topic_id, local="true" if local_node else None),
+            headers={"Accept": ARROW_STREAM},
+            node=local_node or self.metadata.leader(topic, partition),
+            only_node=local_node is not None,
+            wait_ms=max_wait_ms,
+        )
+        answer = await self._to_leader(request, topic, partition)
+        return fetched(answer.headers.get, answer.body)
+
+    async def offsets(self, topic: str, partition: int, at: str | int = "latest") -> Offsets:
+        """Find an offset.
+
+        ``at``: "earliest", "latest" (the next offset to be written), "max_timestamp", or Unix time in ms: the first
+        record at or after it.
+        """
+        return await self.calls.call(Offsets, "GET", f"{_partition(topic, partition)}/offsets", params={"at": at})
+
+    async def tail(self, topic: str, partition: int, count: int = 1) -> Tail:
+        """The last ``count`` records (1 to 10,000) and their writers: what a writer reads after an error."""
+        path = f"{_partition(topic, partition)}/tail"
+        return tail_of(await self.calls.call(TailAnswer, "GET", path, params={"n": count}))
+
+    # Sessions, grants and tickets
+
+    async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
+        """Open a session. A ``ttl_ms`` outside of the range that the cluster allows becomes its nearest bound."""
+        body = {"client_id": client_id, "ttl_ms": ttl_ms}
+        return await self.calls.call(SessionInfo, "POST", "/v1/sessions", body=body)
+
+    async def renew_session(self, session: str, timeout_ms: int) -> SessionInfo:
+        """Restart the session's ttl, in a single attempt. Raises UnknownSession, SessionExpired."""
+        path = f"/v1/sessions/{quoted(session)}"
+        return decode(await self.calls.once(Request(method="PUT", path=path, timeout_ms=timeout_ms)), SessionInfo)
+
+    async def close_session(self, session: str, *, patience_ms: int | None = None) -> None:
+        """End a session; answers when every slot that it held is free. Does nothing for one that has ended."""
+        await self.calls.send("DELETE", f"/v1/sessions/{quoted(session)}", patience_ms=patience_ms)
+
+    async def acquire(
+        self,
+        topic: str,
+        session: str,
+        partitions: Sequence[int] | None,
+        mode: Mode,
+        producer_name: str,
+        *,
+        resume_epoch: int | None = None,
+        topic_id: int | None = None,
+    ) -> Grant | Ticket:
+        """Acquire all of ``partitions`` (None: all of the topic) or none.
+
+        Answers a Grant that is in force on each of them, or a Ticket while it waits: ask `ticket` until that has a
+        grant. ``mode``: see `stockade.model.Mode`. ``resume_epoch``: the epoch of an earlier grant; refused
+        (ProducerFenced) if another one came since. Raises ProducerBusy, ProducerFenced, HoldAndWait.
+        """
+        if mode not in get_args(Mode):
+            raise InvalidRequest(f"mode: {mode!r:.100} is none of {', '.join(get_args(Mode))}")
+        wanted = "all" if partitions is None else partition_numbers(partitions)
+        body = {"partitions": wanted, "mode": mode, "producer_name": producer_name}
+        body |= present(resume_epoch=resume_epoch, topic_id=topic_id)
+        path = f"{_topic(topic)}/grants"
+        answer = await self.calls.send("POST", path, headers=_session_header(session), body=body)
+        return decode(answer, Grant) if answer.status == HTTPStatus.CREATED else decode(answer, Ticket)
+
+    async def ticket(self, ticket: str, session: str, wait_ms: int = 0) -> Ticket:
+        """The state of a ticket; the node holds the call for up to ``wait_ms`` while the ticket waits in the queue.
+
+        Raises NotFound.
+        """
+        path, headers = f"/v1/tickets/{quoted(ticket)}", _session_header(session)
+        return await self.calls.call(Ticket, "GET", path, headers=headers, params={"wait_ms": wait_ms}, wait_ms=wait_ms)
+
+    async def cancel_ticket(self, ticket: str, session: str, *, patience_ms: int | None = None) -> CancelledTicket:
+        """Leave the wait queue. If the grant came first, the answer has it, and the caller releases it."""
+        path, headers = f"/v1/tickets/{quoted(ticket)}", _session_header(session)
+        return await self.calls.call(CancelledTicket, "DELETE", path, headers=headers, patience_ms=patience_ms)
+
+    async def release(self, grant: str, session: str) -> None:
+        """End a grant; answers when its slots are free. Does nothing for one that has ended."""
+        await self.calls.send("DELETE", f"/v1/grants/{quoted(grant)}", headers=_session_header(session))
+
+    async def fence_topic(
+        self, topic: str, partitions: Sequence[int] | None = None, *, reason: str | None = None
+    ) -> TopicFenced:
+        """Evict the holders of ``partitions`` (None: all) without a new holder; answers when it is in force.
+
+        The fencing epochs rise, so the evicted tokens are refused; the next ticket in each queue is promoted.
+        ``reason``: shown in the slots' history, 1 to 200 characters.
+        """
+        wanted = "all" if partitions is None else partition_numbers(partitions)
+        body = {"partitions": wanted} | present(reason=reason)
+        return await self.calls.call(TopicFenced, "POST", f"{_topic(topic)}/fence", body=body)
+
+    async def fences(self, topic: str, partition: int) -> Fences:
+        """The holders of a partition's slot, present and past, the latest first."""
+        return await self.calls.call(Fences, "GET", f"{_partition(topic, partition)}/fences")
+
+    async def sessions(self, prefix: str = "", most: int = LISTED_MAX) -> SessionList:
+        """Live sessions whose client_id begins with ``prefix``, the first ``most`` of them."""
+        return await self.calls.call(SessionList, "GET", "/v1/sessions", params=_listed(prefix, most))
+
+    # Groups: resources and positions
+
+    async def own(
+        self,
+        group: str,
+        session: str,
+        resources: Sequence[str],
+        *,
+        generation: int | None = None,
+        atomic: bool = True,
+        sever: Sever = "session",
+    ) -> list[OwnResult]:
+        """Claim resources of a group; the verdicts come in the order of ``resources``.
+
+        A resource is any text of 1 to 1024 bytes in UTF-8; ``<topic>/<partition>`` of a partition guards that, too.
+        ``generation`` None: only what is free, or a renewal; a number that is at least the owner's takes over; 0 always
+        does, and resets. ``sever``: what the loser of a takeover loses, all that its "session" holds, or this
+        "resource" alone. ``atomic``: all or none, and a refusal is raised (GenerationFenced).
+        """
+        claims = [{"resource": resource} | present(generation=generation) for resource in resources]
+        body = {"claims": claims, "atomic": atomic, "sever": sever}
+        path = f"{_group(group)}/own"
+        return (await self.calls.call(OwnAnswer, "POST", path, headers=_session_header(session), body=body)).results
+
+    async def disown(self, group: str, session: str, resource: str) -> None:
+        """Give a resource up; its generation and fence_epoch stay. Raises NotOwner."""
+        params = {"resource": resource}
+        await self.calls.send("DELETE", f"{_group(group)}/own", headers=_session_header(session), params=params)
+
+    async def resources(self, group: str, *, patience_ms: int | None = None) -> list[Resource]:
+        """Every resource ever owned in the group, ascending; a linearizable read."""
+        path = f"{_group(group)}/resources"
+        return (await self.calls.call(Resources, "GET", path, patience_ms=patience_ms)).resources
+
+    async def position(self, group: str, topic: str, partition: int) -> Position:
+        """The next offset that the group reads from the partition, as it was committed."""
+        return await self.calls.call(Position, "GET", _position(group, topic, partition))
+
+    async def commit_position(
+        self, group: str, topic: str, partition: int, offset: int, *, fence_epoch: int | None = None
+    ) -> Position:
+        """Commit that the group has processed everything below ``offset``. Raises NotOwner, OffsetOutOfRange.
+
+        ``fence_epoch``: that of the caller's ownership of the partition in the group.
+        """
+        body = {"offset": offset} | present(fence_epoch=fence_epoch)
+        return await self.calls.call(Position, "PUT", _position(group, topic, partition), body=body)
+
+    async def groups(self, prefix: str = "", most: int = LISTED_MAX) -> GroupList:
+        """Groups whose names begin with ``prefix``, the first ``most`` of those in which something was ever owned."""
+        return await self.calls.call(GroupList, "GET", "/v1/groups", params=_listed(prefix, most))
+
+    # Producers
+
+    async def init_producer(
+        self, name: str | None = None, *, pair: tuple[int, int] | None = None, nonce: str | None = None
+    ) -> ProducerPair:
+        """A producer id and epoch to write with (InitProducerId, KIP-98 and KIP-360).
+
+        From then on every partition refuses older instances of ``name``. ``pair``: the caller's present (id, epoch),
+        which proves that it is the same instance. ``nonce``: identifies a first call, so that its repetition gets the
+        same pair; None: a random one. Raises ProducerFenced when ``pair`` is not the latest.
+        """
+        body = present(name=name, nonce=nonce or (None if pair else secrets.token_hex(16)))
+        if pair is not None:
+            body |= {"producer_id": pair[0], "producer_epoch": pair[1]}
+        return await self.calls.call(ProducerPair, "POST", "/v1/producers", body=body)
+
+    async def producers(self, prefix: str = "", most: int = LISTED_MAX, *, internal: bool = False) -> ProducerList:
+        """Producers whose names begin with ``prefix``, the first ``most`` of them. ``internal``: also those that drew
+        their names themselves, for one run.
+        """
+        params = _listed(prefix, most) | ({"internal": "true"} if internal else {})
+        return await self.calls.call(ProducerList, "GET", "/v1/producers", params=params)
+
+    async def producer(self, key: int | str) -> ProducerStatus:
+        """A producer, by id or name: its entry in the registry, and each partition that knows it. Raises NotFound."""
+        return await self.calls.call(ProducerStatus, "GET", f"/v1/producers/{quoted(str(key))}")
+
+    async def fence_producer(self, name: str) -> ProducerPair:
+        """Raise the epoch of ``name``, so that every partition refuses its running instance. Raises NotFound."""
+        return await self.calls.call(ProducerPair, "POST", "/v1/cluster/producer_fences", body={"name": name})
+
+    # Nodes. Changes answer when they are decided; `cluster` shows how far they are carried out.
+
+    async def cluster(self) -> Cluster:
+        """The cluster as the answering node sees it."""
+        return await self.calls.call(Cluster, "GET", "/v1/cluster")
+
+    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None = None) -> Cluster:
+        """Make a node known, so that it may join. Repeating it changes nothing.
+
+        ``url``: base URL for clients. ``raft_address``: host:port for the other nodes.
+        """
+        body = {"action": "add", "node_id": node_id, "url": url, "raft_address": raft_address} | present(zone=zone)
+        return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
+
+    async def remove_node(self, node_id: str) -> Cluster:
+        """Begin to move every replica away from a node, which then leaves. Raises NotFound, NotEnoughReplicas."""
+        body = {"action": "remove", "node_id": node_id}
+        return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
+
+    async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
+        """Begin to move a partition's replicas to these nodes (node ids).
+
+        Raises UnknownTopicOrPartition, NotFound for an unknown node, InvalidRequest.
+        """
+        body = {"topic": topic, "partition": partition, "replicas": list(replicas)}
+        return await self.calls.call(Reassignment, "POST", "/v1/cluster/reassignments", body=body)
+
+    async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None = None) -> LeaderInfo:
+        """Transfer a partition's leadership, or with both None that of the controller group.
+
+        Answers when the new leader is elected. ``node_id`` None: to any other voter, in a single attempt, since a
+        repetition would transfer it again. Raises NotFound when the node is no voter, NotEnoughReplicas when there is
+        no other.
+        """
+        body = {"topic": topic, "partition": partition} | present(node_id=node_id)
+        path = "/v1/cluster/leaders"
+        if node_id is not None:
+            return await self.calls.call(LeaderInfo, "POST", path, body=body, quiet_s=SLOW_S)
+        headers = {"Content-Type": "application/json"}
+        request = Request(method="POST", path=path, headers=headers, body=msgspec.json.encode(body))
+        return decode(await self.calls.once(request), LeaderInfo)
+
+    async def refused_writes(self, node: str, most: int = 100) -> RefusedWrites:
+        """The latest writes that the partitions of the node with this base URL refused; a single attempt."""
+        return decode(await self._at(node, "/v1/refused_writes", n=most), RefusedWrites)
+
+    async def metrics(self, node: str) -> str:
+        """The metrics of the node with this base URL, in the Prometheus text format; a single attempt."""
+        return (await self._at(node, "/metrics")).body.decode()
+
+    # How requests travel
+
+    async def _at(self, node: str, path: str, **params: int) -> Answer:
+        return await self.calls.once(Request(method="GET", path=path, params=params, node=node, only_node=True))
+
+    async def _to_leader(self, request: Request, topic: str, partition: int) -> Answer:
+        try:
+            answer = await self._watched(request, topic, partition)
+        except StockadeError as error:
+            if error.metadata_stale or not error.no_side_effects:
+                self.metadata.doubt(topic, partition, request.node)
+            raise
+        self.metadata.heard(topic, partition, answer.leader)
+        return answer
+
+    async def _watched(self, request: Request, topic: str, partition: int) -> Answer:
+        if request.node is None or request.only_node:
+            return await self.calls.once(request)
+        try:
+            async with asyncio.timeout(None) as limit:
+                with self._watchdog.over(topic, partition, request.node, limit, request.wait_ms):
+                    return await self.calls.once(request)
+        except TimeoutError as error:
+            leader = self.metadata.leader(topic, partition)
+            raise RequestTimedOut(f"{request.node} stands still, and {leader} leads; the outcome is unknown") from error
+
+    async def _ask_others(self, topic: str, node: str) -> Topic:
+        """The topic as the first of the other nodes describes it that answers."""
+        return decode(await self.calls.answer_without(node, _topic(topic)), Topic)
+
+
+def partition_numbers(wanted: Sequence[int] | None, topic: Topic | None = None) -> list[int]:
+    """The numbers ascending; None: all of ``topic``. Raises InvalidRequest for what is no list of numbers."""
+    if wanted is None:
+        assert topic is not None
+        return list(range(len(topic.partitions)))
+    if not isinstance(wanted, Iterable) or not all(isinstance(number, int) for number in wanted):
+        raise InvalidRequest(f"partitions: a list of numbers is needed, such as [0], not {wanted!r:.100}")
+    return sorted(wanted)
+
+
+def append_headers(stamp: Stamp | None, token: Token | None) -> dict[str, str]:
+    """The headers of a request that appends an Arrow stream: producer, fencing token."""
+    headers = {"Content-Type": ARROW_STREAM}
+    if stamp is not None:
+        headers["Stockade-Producer-Id"] = str(stamp.pid)
+        headers["Stockade-Producer-Epoch"] = str(stamp.epoch)
+        headers["Stockade-Producer-Seq"] = str(stamp.first_seq)
+    return headers | _fence_headers(token)
+
+
+def _fence_headers(token: Token | None) -> dict[str, str]:
+    if token is None:
+        return {}
+    return {
+        "Stockade-Fence-Grant": token.grant_id,
+        "Stockade-Fence-Epoch": str(token.epoch),
+        **_session_header(token.session),
+    }
+
+
+def _session_header(session: str) -> dict[str, str]:
+    return {"Stockade-Session": session}
+
+
+def _listed(prefix: str, most: int) -> dict[str, str | int]:
+    return {"n": most} | present(prefix=prefix or None)
+
+
+def _topic(name: str) -> str:
+    return f"/v1/topics/{quoted(name)}"
+
+
+def _partition(topic: str, partition: int) -> str:
+    return f"{_topic(topic)}/partitions/{partition}"
+
+
+def _group(name: str) -> str:
+    return f"/v1/groups/{quoted(name)}"
+
+
+def _position(group: str, topic: str, partition: int) -> str:
+    return f"{_group(group)}/positions/{quoted(topic)}/{partition}"

@@ -1,0 +1,113 @@
+"""The thread on which the asynchronous twins of blocking objects live, and the way there and back."""
+
+import asyncio
+import functools
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from ..home import Home
+
+A = TypeVar("A")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LoopThread:
+    """The thread with the event loop: a daemon, started at the first use. It stays in the process that made it."""
+
+    def __init__(self) -> None:
+        self.home: Home = Home()
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """The result of ``work``. When the caller is interrupted (Ctrl-C, timeout), ``work`` is cancelled.
+
+        Raises UsedAfterFork in a forked child, where the thread does not run.
+        """
+        try:
+            self.home.check_process()
+            future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._running())
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the thread; the next ``run`` starts another one. Tasks that still run there never end."""
+        with self._starting:
+            loop, self._loop = self._loop, None
+            if loop is not None and self._thread is not None:
+                loop.call_soon_threadsafe(loop.stop)
+                self._thread.join()
+                loop.close()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="stockade.sync", daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+_shared = LoopThread()
+
+
+def _forked() -> None:
+    global _shared  # noqa: PLW0603  # the parent's thread does not run in the child
+    _shared = LoopThread()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class Blocking(Generic[A]):
+    """An object whose asynchronous twin lives on the thread that all objects of this process share. Thread-safe."""
+
+    def __init__(self, twin: A) -> None:
+        self.twin: A = twin
+        self._thread = _shared
+
+    def _run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        return self._thread.run(work, timeout_s)
+
+    def _call(self, work: Callable[[], T]) -> T:
+        """Call a function that does not wait, on the thread where the twin lives."""
+
+        async def there() -> T:
+            return work()
+
+        return self._run(there())
+
+    def _each(self, items: AsyncIterator[T]) -> Iterator[T]:
+        over = object()
+        while (item := self._run(_next(items, over))) is not over:
+            yield item  # type: ignore[misc]  # it is not `over`
+
+    @property
+    def _is_parents(self) -> bool:
+        """Whether it was made before this process was forked: it can be neither used nor closed here."""
+        return self._thread.home.is_elsewhere
+
+
+def blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Blocking[A], P], T]:
+    """The twin's method with its name, parameters, documentation and errors; the call blocks until it is answered."""
+
+    @functools.wraps(method)
+    def call(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(method(self.twin, *args, **kwargs))
+
+    return call
+
+
+async def _next(items: AsyncIterator[T], over: object) -> T | object:
+    return await anext(items, over)

@@ -1,0 +1,48 @@
+"""A call of a blocking client that is repeated: how long, after which pauses, and what the log says meanwhile.
+
+The caller sends and sleeps. The log has the warning of the asynchronous client (transport/outage.py), once for each
+call: after the first failed attempt that ends WARN_AFTER_S or more after the call began.
+"""
+
+import logging
+import time
+
+from ...partition.errors import StockadeError
+from ..config import ClientConfig
+from ..retry import pause_before_next
+from ..transport.outage import WARN_AFTER_S, Call, answered_late, warning
+
+_log = logging.getLogger(__name__)
+
+
+class Waiting:
+    """One call. ``what``: its name in the log. ``patience_s``: no attempt begins later than this."""
+
+    def __init__(self, what: str, patience_s: float, config: ClientConfig) -> None:
+        now_s = time.monotonic()
+        self._call = Call(what, now_s, now_s + patience_s, now_s + WARN_AFTER_S)
+        self._config = config
+        self._attempts = 0
+        self.reasons: dict[str, str] = {}
+        """Why the last attempt at each node failed, by base URL."""
+
+    def failed(self, node: str, error: StockadeError) -> None:
+        """An attempt failed at a node."""
+        self.reasons[node] = error.detail.removeprefix(f"{node}: ")
+
+    def pause_s(self, error: StockadeError) -> float:
+        """Seconds to sleep before the next attempt. Raises ``error``, that of the last one, if there is to be no other:
+        the refusal concerns the request itself, or the patience ends.
+        """
+        self._attempts += 1
+        now_s = time.monotonic()
+        pause_s = pause_before_next(self._config, self._attempts, error, self._call.ends_s - now_s)
+        if not self._call.is_told and now_s >= self._call.due_s:
+            self._call.is_told = True
+            _log.warning(warning(self._call, 0, self.reasons, now_s))
+        return pause_s
+
+    def answered(self) -> None:
+        """The call has its answer; the log says so if it has the warning."""
+        if self._call.is_told:
+            _log.info(answered_late(self._call, time.monotonic()))

@@ -1,0 +1,51 @@
+"""The process and the event loop that a client belongs to.
+
+Connections, timers and tasks live in one event loop of one process. Elsewhere they would wait for ever, or write into
+each other's connections, so such a use is refused at once.
+"""
+
+import asyncio
+import os
+
+from .errors import OtherEventLoop, UsedAfterFork
+
+_forks = 0
+"""How many forks lie between the first process of this program and this one."""
+
+
+def _forked() -> None:
+    global _forks  # noqa: PLW0603  # it describes the process
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class Home:
+    """The process in which it was made, and the event loop of the first ``enter``."""
+
+    __slots__ = ("_forks", "_loop")
+
+    def __init__(self) -> None:
+        self._forks = _forks
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this is a forked child of the process in which it was made."""
+        return self._forks != _forks
+
+    def check_process(self) -> None:
+        """Raises UsedAfterFork in a forked child."""
+        if self._forks != _forks:
+            raise UsedAfterFork
+
+    def enter(self) -> None:
+        """Raises UsedAfterFork in a forked child, OtherEventLoop in another event loop than that of the first call."""
+        if self._forks != _forks:
+            raise UsedAfterFork
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None:
+                raise OtherEventLoop
+            self._loop = loop

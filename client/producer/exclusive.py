@@ -1,0 +1,168 @@
+"""What a producer holds while it writes, bound to the queues of partitions without a gap in between.
+
+Fences are grants on partitions, whose fencing tokens the batches carry. Ownerships are resources of a topic's
+``writer_group``, whose fence_epoch the batches carry. A partition may have both.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from ...partition.errors import NotOwner, StockadeError
+from ..errors import ClientClosed
+from ..session.held import HeldLease, Ownership
+from ..session.session import Fence
+from .delivery import wait_settled
+from .sender import Route, Sender
+
+_log = logging.getLogger(__name__)
+
+
+class ProducerFences:
+    """The fences and ownerships of a producer, by partition."""
+
+    def __init__(self) -> None:
+        self._fences: dict[tuple[str, int], Fence] = {}
+        self._owned: dict[tuple[str, int], Ownership] = {}
+
+    async def take(self, sender: Sender, routes: Sequence[Route], acquire: Callable[[], Awaitable[Fence]]) -> Fence:
+        """Acquire a fence, and bind it to the routes. No batch gets a number meanwhile: those of before the call carry
+        no token, later ones do.
+        """
+        async with _still(sender, routes):
+            fence = await acquire()
+            for route in routes:
+                route.queue.token = fence.token(route.partition)
+                self._fences[_key(route)] = fence
+            fence.on_lost(_halting(sender, routes, lambda route: self._fences.get(_key(route)) is fence))
+        return fence
+
+    def leave(self, routes: Iterable[Route]) -> None:
+        """Unbind the routes' fences: batches that get a number from now on carry no token."""
+        for route in routes:
+            route.queue.token = None
+            self._fences.pop(_key(route), None)
+
+    async def bind(self, sender: Sender, owned: Mapping[Route, Ownership]) -> None:
+        """Bind ownerships to routes, in the same way. Raises the error of one that is lost."""
+        async with _still(sender, list(owned)):
+            lost = next((each.error for each in owned.values() if each.error is not None), None)
+            if lost is not None:
+                raise lost
+            for route, ownership in owned.items():
+                route.queue.fence_epoch = ownership.fence_epoch
+                self._owned[_key(route)] = ownership
+                ownership.on_lost(_halting(sender, [route], self._is_bound_to(ownership)))
+
+    def unbind(self, routes: Iterable[Route]) -> None:
+        """Unbind the routes' ownerships: batches that get a number from now on carry no fence_epoch."""
+        for route in routes:
+            route.queue.fence_epoch = None
+            self._owned.pop(_key(route), None)
+
+    def fenced(self, route: Route, error: StockadeError) -> None:
+        """A refusal says that the partition has a newer writer or owner, or that its topic was deleted: what this
+        producer holds there is lost.
+        """
+        held: HeldLease | None = (self._owned if isinstance(error, NotOwner) else self._fences).get(_key(route))
+        if held is not None:
+            held.lose(error)
+
+    def error(self, route: Route) -> StockadeError | None:
+        """Why this partition's fence or ownership is lost; None without one, or while both are in force."""
+        held = (self._fences.get(_key(route)), self._owned.get(_key(route)))
+        return next((each.error for each in held if each is not None and each.error is not None), None)
+
+    def _is_bound_to(self, ownership: Ownership) -> Callable[[Route], bool]:
+        return lambda route: self._owned.get(_key(route)) is ownership
+
+
+class FenceChain(HeldLease):
+    """The fences of an exclusive block that acquires again, one after the other. Lost when no other one can follow.
+
+    ``reopen`` lets a halted route take records again.
+    """
+
+    def __init__(
+        self,
+        fences: ProducerFences,
+        sender: Sender,
+        routes: Sequence[Route],
+        told: Callable[[Fence], Awaitable[None] | None],
+        reopen: Callable[[Route], None],
+    ) -> None:
+        super().__init__()
+        self._fences = fences
+        self._sender = sender
+        self._routes = routes
+        self._told = told
+        self._reopen = reopen
+        self._turn = asyncio.Lock()
+        self._following: asyncio.Task[None] | None = None
+
+    def follow(self, fence: Fence) -> None:
+        """The chain is lost when nothing replaces this fence, or the one that replaces it, and so on."""
+        self._following = asyncio.get_running_loop().create_task(self._follow(fence))
+
+    async def renewed(self, fence: Fence | Ownership) -> None:
+        """Bind a fence that was acquired again, under a new producer epoch, tell the application, and take records."""
+        assert isinstance(fence, Fence)
+        async with self._turn:
+            try:
+                await self._bind(fence)
+            except StockadeError as error:
+                self.lose(error)
+            except Exception as error:
+                _log.exception("the reacquire callback failed")
+                self.lose(ClientClosed(f"the reacquire callback failed: {error!r}"))
+
+    async def _bind(self, fence: Fence) -> None:
+        async def acquired() -> Fence:
+            return fence
+
+        for route in self._routes:
+            await wait_settled(route.queue.unsettled)
+        await self._fences.take(self._sender, self._routes, acquired)
+        await self._sender.renew()
+        answer = self._told(fence)
+        if inspect.isawaitable(answer):
+            await answer
+        if fence.error is None and self.error is None:
+            for route in self._routes:
+                if route.queue.error is not None:
+                    self._reopen(route)
+
+    async def _follow(self, fence: Fence) -> None:
+        try:
+            while True:
+                fence = await fence.again()
+        except StockadeError as error:
+            self.lose(error)
+
+
+@asynccontextmanager
+async def _still(sender: Sender, routes: Sequence[Route]) -> AsyncIterator[None]:
+    """In the block, no batch of the routes is in flight, and none gets a number."""
+    for route in routes:
+        route.queue.hold(on=True)
+    try:
+        for route in routes:
+            await wait_settled(route.queue.window)
+        yield
+    finally:
+        for route in routes:
+            route.queue.hold(on=False)
+            sender.pump(route)
+
+
+def _halting(
+    sender: Sender, routes: Iterable[Route], is_bound: Callable[[Route], bool]
+) -> Callable[[StockadeError], None]:
+    """Halts those routes that are still bound to what was lost."""
+    return lambda error: sender.halt(filter(is_bound, routes), error)
+
+
+def _key(route: Route) -> tuple[str, int]:
+    return route.topic, route.partition

@@ -1,0 +1,6 @@
+"""The rules of one partition's traffic: batches, numbers, order under retry, and partitioners. Pure.
+
+In: records, answers, the time.
+Out: what to send, settle or wait for.
+May import: client, client.api, partition, partition.api, partition.records.
+"""

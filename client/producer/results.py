@@ -1,0 +1,194 @@
+"""Receipts and failures as streams, for applications that read results in one place instead of awaiting each delivery.
+
+No result is kept before the application subscribes. From then on a batch's bytes count as buffered until its result was
+read: an application that stops reading is stopped by ``send``, and memory stays bounded.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from ...partition.errors import StockadeError
+from .delivery import Buffer
+from .queue.batch import Batch, Receipt, Record
+
+FAILURES_KEPT_MAX = 1_000
+"""Failed batches that the producer remembers for ``flush``, without their records; it counts further ones."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """``count`` records of one batch that failed; ``error.fields["outcome"]`` says: committed, absent or unknown.
+
+    ``records``: what to send again, with the application's metadata; empty in ProducerErrors, which may have many.
+    """
+
+    topic: str
+    partition: int
+    count: int
+    error: StockadeError
+    records: tuple[Record, ...] = field(default=(), repr=False)
+
+
+class ProducerErrors(
+    StockadeError, code="PRODUCER_ERRORS", http_status=0, title="Records have failed", no_side_effects=False
+):
+    """``close`` has ended, and batches have failed that neither a Delivery nor ``errors`` has shown (Sarama's
+    ProducerErrors). The cause is the first failure's error.
+
+    ``failures``: each failed batch in the order of failing, the first FAILURES_KEPT_MAX of them. Fields: batches and
+    records, the numbers of all of them.
+    """
+
+    def __init__(self, failures: Sequence[Failure], batches: int, records: int) -> None:
+        first = failures[0].error
+        detail = f"batches that failed: {batches}, with records: {records}; the first: {first}"
+        super().__init__(detail, batches=batches, records=records)
+        self.failures: tuple[Failure, ...] = tuple(failures)
+
+
+T = TypeVar("T")
+
+
+class ResultStream(Generic[T]):
+    """Results of one kind, receipts or failures, in the order in which batches settle."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
+        self.is_read: bool = False
+        """Whether the application reads this stream."""
+        self._is_over = False
+        self._ready: deque[tuple[T, Batch]] = deque()
+        self._changed = asyncio.Event()
+
+    def add(self, outcome: T, batch: Batch) -> None:
+        """A batch is settled: its room in the buffer is free now, or with a subscriber, when its result was read."""
+        if not self.is_read:
+            self._buffer.give_back(batch.size)
+            return
+        self._ready.append((outcome, batch))
+        self._changed.set()
+
+    def close(self) -> None:
+        """The stream ends after the results that it has."""
+        self._is_over = True
+        self._changed.set()
+
+    def subscribe(self) -> "ResultStream[T]":
+        """From now on results are kept until they are read."""
+        self.is_read = True
+        return self
+
+    def __aiter__(self) -> "ResultStream[T]":
+        return self
+
+    async def __anext__(self) -> T:
+        """The next result. A wait that is cancelled takes none, and the stream goes on."""
+        while not self._ready:
+            if self._is_over:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        outcome, batch = self._ready.popleft()
+        self._buffer.give_back(batch.size)
+        batch.is_reported = True
+        return outcome
+
+
+Watcher = Callable[[Receipt | Failure, float], None]
+"""Takes a result, and the seconds from the batch's first record to it."""
+
+
+class Results:
+    """The outcomes of a producer's batches, for streams, watchers and ``flush``."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.successes: ResultStream[Receipt] = ResultStream(buffer)
+        self.errors: ResultStream[Failure] = ResultStream(buffer)
+        self.watchers: list[Watcher] = []
+        self._failed: list[tuple[str, int, Batch]] = []
+        self._uncounted = (0, 0)  # batches, records
+
+    def settled(self, topic: str, partition: int, batch: Batch) -> None:
+        """Report a batch that has its outcome."""
+        outcome: Receipt | Failure
+        if isinstance(batch.outcome, StockadeError):
+            self._keep(topic, partition, batch)
+            is_wanted = self.errors.is_read or bool(self.watchers)
+            records = tuple(batch.records()) if is_wanted else ()
+            outcome = Failure(topic, partition, batch.count, batch.outcome, records)
+            self.errors.add(outcome, batch)
+        else:
+            assert batch.outcome is not None
+            outcome = batch.outcome
+            if batch.metadata is not None:
+                outcome = replace(outcome, metadata=tuple(batch.metadata))
+            self.successes.add(outcome, batch)
+        for watcher in self.watchers:
+            watcher(outcome, time.monotonic() - batch.created_s)
+        batch.drop_records()
+
+    def _keep(self, topic: str, partition: int, batch: Batch) -> None:
+        """For ``flush``, which raises the first failure: of the later ones only the number matters."""
+        if len(self._failed) >= FAILURES_KEPT_MAX:
+            self._failed = [failure for failure in self._failed if not failure[2].is_reported]
+        if len(self._failed) < FAILURES_KEPT_MAX:
+            self._failed.append((topic, partition, batch))
+        else:
+            if self._uncounted == (0, 0):
+                _log.warning(
+                    "%d batches have failed since the last flush, and the application has looked at none of them: read"
+                    " producer.errors(), or await the deliveries; of further ones flush tells the number only",
+                    FAILURES_KEPT_MAX,
+                )
+            batches, records = self._uncounted
+            self._uncounted = (batches + 1, records + batch.count)
+
+    def raise_unseen(self) -> None:
+        """Raise the first failure since the last call that no Delivery raised and no stream gave.
+
+        A note of the exception has the number of the others.
+        """
+        unseen, others, _ = self._take_unseen()
+        if not unseen:
+            return
+        error = unseen[0].error
+        others += len(unseen) - 1
+        if others:
+            error.add_note(
+                f"and {others} other batches failed since the last flush: producer.errors() has each of them"
+            )
+        raise error
+
+    def raise_all_unseen(self) -> None:
+        """Raise ProducerErrors with each of these failures, if there is one."""
+        unseen, others, other_records = self._take_unseen()
+        if unseen:
+            records = sum(failure.count for failure in unseen) + other_records
+            raise ProducerErrors(unseen, len(unseen) + others, records) from unseen[0].error
+
+    def _take_unseen(self) -> tuple[list[Failure], int, int]:
+        """The failures that are kept; how many batches, and records, are not."""
+        failed, self._failed = self._failed, []
+        others, self._uncounted = self._uncounted, (0, 0)
+        unseen = []
+        for topic, partition, batch in failed:
+            if not batch.is_reported:
+                assert isinstance(batch.outcome, StockadeError)
+                unseen.append(Failure(topic, partition, batch.count, batch.outcome))
+        return unseen, *others
+
+    def forget(self, topic: str, partition: int) -> None:
+        """``flush`` raises no earlier failure of this partition any more."""
+        self._failed = [failure for failure in self._failed if failure[:2] != (topic, partition)]
+
+    def close(self) -> None:
+        """End both streams."""
+        self.successes.close()
+        self.errors.close()

@@ -1,0 +1,122 @@
+"""Acquires again what a session has lost, where the application wished for that. Never silently: the lost lease stays
+lost, and the application is given a new one, with a new epoch.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from ...partition.errors import (
+    GenerationFenced,
+    HoldAndWait,
+    NotFound,
+    ProducerBusy,
+    ProducerFenced,
+    SessionExpired,
+    StockadeError,
+    UnknownSession,
+)
+from ..errors import ClientClosed, ClientFault
+from ..retry import is_momentary
+from .held import ASK_AGAIN_S, HeldLease
+
+_SESSION_ENDED = (SessionExpired, UnknownSession)
+_LATER = (*_SESSION_ENDED, GenerationFenced, HoldAndWait, NotFound, ProducerBusy, ProducerFenced)
+"""Refusals while others hold or claim what was lost, or because the session, and with it a ticket, has just ended."""
+
+Told = Callable[[Any], Awaitable[None] | None]
+"""Takes a lease that was acquired again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Reacquirer:
+    """A task for each lost lease: opens the session again if that is lost too, acquires the lease, tells about it.
+
+    ``revive`` opens the session if it is lost, and answers its id; ``lose`` notes that the cluster has ended the
+    session of this id. After a refusal that can pass it asks again, with a pause of ASK_AGAIN_S; any other is final for
+    this lease, and ``again`` raises it.
+    """
+
+    def __init__(
+        self, revive: Callable[[], Awaitable[str]], lose: Callable[[str, StockadeError], None], told: Told
+    ) -> None:
+        self._revive = revive
+        self._lose = lose
+        self._told = told
+        self._watched: dict[HeldLease, Callable[[], Awaitable[HeldLease]]] = {}
+        self._tasks: dict[HeldLease, asyncio.Task[HeldLease]] = {}
+
+    def watch(self, lease: HeldLease, again: Callable[[], Awaitable[HeldLease]]) -> None:
+        """Acquire the lease by ``again`` when it is lost."""
+        self._watched[lease] = again
+        lease.expect_successor()
+        lease.on_lost(lambda _: self._begin(lease))
+
+    def forget(self, lease: HeldLease) -> None:
+        """The application has released the lease, also one that was lost: it does not want it again."""
+        if self._watched.pop(lease, None) is not None:
+            lease.succeeded(None, ClientClosed("it was released"))
+        task = self._tasks.get(lease)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Acquire nothing any more."""
+        for lease in self._watched:
+            lease.succeeded(None, ClientClosed("the session was closed"))
+        self._watched.clear()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, lease: HeldLease) -> None:
+        again = self._watched.pop(lease, None)
+        if again is not None:
+            task = self._tasks[lease] = asyncio.get_running_loop().create_task(self._acquire_again(again))
+            task.add_done_callback(partial(self._over, lease))
+
+    def _over(self, lease: HeldLease, task: "asyncio.Task[HeldLease]") -> None:
+        del self._tasks[lease]
+        if task.cancelled():
+            lease.succeeded(None, lease.error)
+            return
+        end = task.exception()
+        if end is None:
+            lease.succeeded(task.result(), None)
+        else:
+            _log.warning("%r is not acquired again: %s", lease, end)
+            lease.succeeded(
+                None, end if isinstance(end, StockadeError) else ClientFault(f"a bug in the client: {end!r}")
+            )
+
+    async def _acquire_again(self, again: Callable[[], Awaitable[HeldLease]]) -> HeldLease:
+        successor = await self._until_held(again)
+        if successor.error is None:
+            await self._tell(successor)
+        return successor
+
+    async def _until_held(self, again: Callable[[], Awaitable[HeldLease]]) -> HeldLease:
+        while True:
+            session_id = ""
+            try:
+                session_id = await self._revive()
+                return await again()
+            except StockadeError as error:
+                if isinstance(error, _SESSION_ENDED):
+                    self._lose(session_id, error)
+                elif not isinstance(error, _LATER) and not is_momentary(error):
+                    raise
+            await asyncio.sleep(ASK_AGAIN_S)
+
+    async def _tell(self, successor: HeldLease) -> None:
+        try:
+            answer = self._told(successor)
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception:
+            _log.exception("the reacquire callback failed for %r, which is held all the same", successor)

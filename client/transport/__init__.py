@@ -1,0 +1,8 @@
+"""HTTP to the nodes: attempts, retries, who leads each partition, leaders that stand still.
+
+The only package of the client that imports aiohttp.
+
+In: requests.
+Out: answers, decoded.
+May import: client, partition, partition.api.
+"""

@@ -1,0 +1,542 @@
+"""What can be asked of the controller's state machine, what it answers, and the bytes of both.
+
+Commands are frozen values in MessagePack, a tag for each kind. Every command carries ``now_ms``, the lease clock of the
+leader that proposed it (SEMANTICS 8): apply reads no other clock. Ids are made from the log index, except session ids:
+they are secrets, so the leader draws them and they travel in the command. Answers name what partitions must have
+committed before the client is answered (FenceRef, ReaderRef, ProducerFence).
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from ...partition.api.topics import TopicConfig
+from ...partition.commands import Codec, ProducerId
+from ...partition.errors import StockadeError
+from ..model import Claim
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True):
+    """``now_ms``: the leader's lease clock, in milliseconds. ``wall_ms``: its wall clock, in milliseconds since 1970;
+    0: not stamped. Nothing is decided by the wall clock: people are told since when a grant holds.
+    """
+
+    now_ms: int
+    wall_ms: int = 0
+
+
+class FenceRef(msgspec.Struct, frozen=True):
+    """A grant left one partition by this decision; its slot may hold it still (ControllerMachine.is_over tells)."""
+
+    group_id: int
+    order: int
+
+
+class ReaderRef(msgspec.Struct, frozen=True):
+    """A fence_epoch of a resource, by which a partition must refuse every older one."""
+
+    group_id: int
+    group: str
+    fence_epoch: int
+
+
+class Own(Timed, frozen=True, tag="own"):
+    """Own resources of a group. ``sever``: what a loser loses.
+
+    Answers Owned, or InvalidRequest, UnknownSession, SessionExpired, GenerationFenced (``atomic`` alone),
+    ThrottlingQuotaExceeded.
+    """
+
+    session: str
+    group: str
+    claims: list[Claim]
+    atomic: bool = True
+    sever: Literal["session", "resource"] = "session"
+
+
+class Disown(Timed, frozen=True, tag="disown"):
+    """Give resources up. Answers Owned, or InvalidRequest, UnknownSession, SessionExpired, NotOwner."""
+
+    session: str
+    group: str
+    resources: list[str]
+
+
+class ForgetResources(Timed, frozen=True, tag="forget_resources"):
+    """Forget those of these resources (group, resource) that had no owner for RESOURCE_TTL_MS. Answers Done."""
+
+    keys: list[tuple[str, str]]
+
+
+class ReaderFenceInstalled(Timed, frozen=True, tag="reader_fence_installed"):
+    """The partition has committed InstallReader with this. Idempotent. Answers Done."""
+
+    group_id: int
+    group: str
+    fence_epoch: int
+    owned: bool
+
+
+GroupCommand = Own | Disown | ForgetResources | ReaderFenceInstalled
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """On one claim, with what is in force now; ``code`` says why it was refused."""
+
+    resource: str
+    granted: bool
+    generation: int
+    fence_epoch: int
+    code: str | None = None
+
+
+class Owned(msgspec.Struct, frozen=True, tag="owned"):
+    """Verdicts in the order of the claims; answer the client when every one of ``pending`` is installed, and every one
+    of ``fences`` over: grants of the sessions that were severed.
+    """
+
+    verdicts: list[Verdict]
+    pending: list[ReaderRef]
+    fences: list[FenceRef] = []
+
+
+class RegisterNode(Timed, frozen=True, tag="register_node"):
+    """A node says at its start where it is reached, and with which disk it came.
+
+    ``controllers``: the members of the controller group by this node's configuration; counts only while none are
+    recorded. Answers Arranged, or NotFound (removed, and not added again), ThrottlingQuotaExceeded.
+    """
+
+    node_id: str
+    url: str
+    raft: str
+    zone: str | None
+    incarnation: int
+    controllers: list[str]
+
+
+class AddNode(Timed, frozen=True, tag="add_node"):
+    """An operator tells of a node before it comes; also one that was removed, or is being removed, may come again.
+
+    Answers Arranged, or ThrottlingQuotaExceeded.
+    """
+
+    node_id: str
+    url: str
+    raft: str
+    zone: str | None
+
+
+class RemoveNode(Timed, frozen=True, tag="remove_node"):
+    """Move a node's replicas elsewhere, then forget it. The same again changes nothing.
+
+    Answers Arranged, or NotFound, NotEnoughReplicas (there is no room for what it holds; nothing is changed).
+    """
+
+    node_id: str
+
+
+class Reassign(Timed, frozen=True, tag="reassign"):
+    """Move a partition's replicas to these nodes, in place of any move under way. The same again changes nothing.
+
+    Answers Arranged, or UnknownTopicOrPartition, NotFound (a node), InvalidRequest.
+    """
+
+    topic: str
+    partition: int
+    replicas: list[str]
+
+
+class CheckMove(Timed, frozen=True, tag="check_move"):
+    """Whether this move is still wanted. Answers Done, or NotFound."""
+
+    group_id: int
+    version: int
+
+
+class MoveDone(Timed, frozen=True, tag="move_done"):
+    """The group's voters are exactly the move's target. Answers Arranged, or NotFound (not wanted any more)."""
+
+    group_id: int
+    version: int
+
+
+MembershipCommand = RegisterNode | AddNode | RemoveNode | Reassign | CheckMove | MoveDone
+
+
+class Arranged(msgspec.Struct, frozen=True, tag="arranged"):
+    """Noted; the catalog has changed."""
+
+
+class InitProducer(Timed, frozen=True, tag="init_producer"):
+    """InitProducerId (SEMANTICS 6.5). ``pair`` is (pid, epoch) of a caller that was here before.
+
+    Answers ProducerState, or InvalidRequest, ProducerFenced, ThrottlingQuotaExceeded.
+    """
+
+    name: str | None
+    pair: tuple[int, int] | None = None
+    nonce: str | None = None
+
+
+class FenceProducer(Timed, frozen=True, tag="fence_producer"):
+    """Fence the writer of this name (SEMANTICS 5.15). Answers ProducerState, or NotFound."""
+
+    name: str
+
+
+class Enrol(Timed, frozen=True, tag="enrol"):
+    """A partition asks about a producer that it does not know; from now on every epoch of it is installed there.
+
+    Answers Enrolled, or UnknownTopicOrPartition, InvalidProducerIdMapping, ProducerFenced,
+    ThrottlingQuotaExceeded.
+    """
+
+    pid: ProducerId
+    group_id: int
+
+
+class ProducerFenceInstalled(Timed, frozen=True, tag="producer_fence_installed"):
+    """The partition has committed InstallProducer with this epoch. Idempotent. Answers Done."""
+
+    pid: ProducerId
+    epoch: int
+    group_id: int
+
+
+class WithdrawProducers(Timed, frozen=True, tag="withdraw_producers"):
+    """The partition does not know these producers, and takes nothing of them that was decided up to ``order``: unless
+    something was decided since, their enrolments there end. Answers Done.
+    """
+
+    group_id: int
+    pids: list[ProducerId]
+    order: int
+
+
+class ForgetNames(Timed, frozen=True, tag="forget_names"):
+    """Forget those of these names that were not used for NAME_TTL_MS, and that no partition may know. Answers Done."""
+
+    names: list[str]
+
+
+ProducerCommand = InitProducer | FenceProducer | Enrol | ProducerFenceInstalled | WithdrawProducers | ForgetNames
+
+
+class ProducerFence(msgspec.Struct, frozen=True):
+    """An epoch that a partition must know before the producer's pair is given out (is_installed tells)."""
+
+    pid: ProducerId
+    epoch: int
+    group_id: int
+
+
+class ProducerState(msgspec.Struct, frozen=True, tag="producer"):
+    """The pair of a producer; give it to the client when every one of ``pending`` is installed."""
+
+    pid: ProducerId
+    epoch: int
+    name: str | None
+    pending: list[ProducerFence]
+
+
+class Enrolled(msgspec.Struct, frozen=True, tag="enrolled"):
+    """The epoch to install on the partition that asked: the registry's, or 0 for an anonymous producer. ``order`` is
+    the log index of this answer.
+    """
+
+    pid: ProducerId
+    epoch: int
+    order: int
+
+
+class ChangeTopic(Timed, frozen=True, tag="change_topic"):
+    """Every field says what shall be (None: as it is); ``config`` has the fields of TopicConfig that change.
+
+    New partitions are placed on ``nodes``; grants and tickets of the whole topic grow by them (SEMANTICS 7.4).
+    Answers TopicChanged, or UnknownTopicOrPartition, InconsistentTopicId, InvalidRequest, NotEnoughReplicas,
+    ThrottlingQuotaExceeded.
+    """
+
+    name: str
+    topic_id: int | None
+    partitions: int | None
+    seal: bool
+    config: dict[str, Any]
+    nodes: list[tuple[str, str | None]]
+
+
+class FenceTopic(Timed, frozen=True, tag="fence_topic"):
+    """End whole grants that have one of these partitions (None: all), without a new holder; queued tickets are
+    promoted.
+
+    Answers TopicFenced, or UnknownTopicOrPartition, InconsistentTopicId, InvalidRequest.
+    """
+
+    topic: str
+    partitions: list[int] | None
+    topic_id: int | None = None
+    reason: str | None = None
+
+
+TopicCommand = ChangeTopic | FenceTopic
+
+
+class TopicChanged(msgspec.Struct, frozen=True, tag="topic_changed"):
+    """The topic is as asked. Its partitions act by it when each of them has come to ``config_order``."""
+
+    topic_id: int
+    config_order: int
+
+
+class FencedPartition(msgspec.Struct, frozen=True):
+    """``epoch`` right after the fence; ``order`` is its place in the order of decisions."""
+
+    partition: int
+    epoch: int
+    order: int
+    grants: list[str]
+
+
+class TopicFenced(msgspec.Struct, frozen=True, tag="topic_fenced"):
+    """One item a partition, ascending; answer the client when each is known to have come to its place."""
+
+    topic_id: int
+    partitions: list[FencedPartition]
+
+
+GroupId = int
+"""Raft group: 0 is the controller's, the others are partitions' (catalog.group_id)."""
+
+
+class CreateTopic(Timed, frozen=True, tag="create_topic"):
+    """Create a topic and place its replicas on ``nodes``: node ids and zones (None: a zone of its own).
+
+    ``replication_factor`` None: 3, or 1 when there are fewer than three ``nodes``.
+    Answers TopicCreated, or InvalidRequest, TopicAlreadyExists, NotEnoughReplicas, ThrottlingQuotaExceeded.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int | None
+    config: TopicConfig
+    nodes: list[tuple[str, str | None]]
+
+
+class DeleteTopic(Timed, frozen=True, tag="delete_topic"):
+    """Delete a topic; its grants end.
+
+    Answers TopicDeleted, or UnknownTopicOrPartition, InconsistentTopicId.
+    """
+
+    name: str
+    topic_id: int | None = None
+
+
+class OpenSession(Timed, frozen=True, tag="open_session"):
+    """Open a session; ``ttl_ms`` is moved into the range allowed.
+
+    The same id again is the same session. Answers SessionState, or ThrottlingQuotaExceeded.
+    """
+
+    session: str
+    client_id: str
+    ttl_ms: int
+
+
+class RenewSession(Timed, frozen=True, tag="renew_session"):
+    """Full ttl from now. Answers SessionState, or UnknownSession, SessionExpired."""
+
+    session: str
+
+
+class RenewSessions(Timed, frozen=True, tag="renew_sessions"):
+    """Deadlines as the leader knows them: it heard of these sessions, and they do not end before. Answers Done."""
+
+    deadlines_ms: list[tuple[str, int]]
+
+
+class CloseSession(Timed, frozen=True, tag="close_session"):
+    """End a session and its grants. Idempotent. Answers Freed."""
+
+    session: str
+
+
+class Acquire(Timed, frozen=True, tag="acquire"):
+    """All partitions of the set (None: all of the topic, also those that come later) or none (SEMANTICS 5.2).
+
+    ``ticket_ttl_ms``: how long a ticket stays queued; None: as long as the session. Answers GrantState, TicketState
+    (WaitForExclusive alone), or InvalidRequest, UnknownSession, SessionExpired, UnknownTopicOrPartition,
+    InconsistentTopicId, ProducerFenced, InvalidFencingToken, ProducerBusy, HoldAndWait, WaitQueueFull,
+    ThrottlingQuotaExceeded.
+    """
+
+    session: str
+    topic: str
+    partitions: list[int] | None
+    mode: str
+    producer_name: str
+    topic_id: int | None = None
+    resume_epoch: int | None = None
+    ticket_ttl_ms: int | None = None
+
+
+class CancelTicket(Timed, frozen=True, tag="cancel_ticket"):
+    """Take a ticket out of the queue. Answers TicketState (cancelled; also when there is no such ticket), or the
+    GrantState that came first, or UnknownSession, SessionExpired, ProducerFenced.
+    """
+
+    session: str
+    ticket_id: str
+
+
+class Release(Timed, frozen=True, tag="release"):
+    """End a grant; an unknown one is fine.
+
+    Answers Freed, or UnknownSession, SessionExpired, ProducerFenced.
+    """
+
+    session: str
+    grant_id: str
+
+
+class FenceInstalled(Timed, frozen=True, tag="fence_installed"):
+    """The partition's slot is at this place in the order of decisions, or at a later one. Idempotent. Answers Done."""
+
+    group_id: GroupId
+    order: int
+
+
+class Tick(Timed, frozen=True, tag="tick"):
+    """Nothing but the passing of time: due sessions expire. Answers Done."""
+
+
+Command = (
+    CreateTopic
+    | DeleteTopic
+    | OpenSession
+    | RenewSession
+    | RenewSessions
+    | CloseSession
+    | Acquire
+    | CancelTicket
+    | Release
+    | FenceInstalled
+    | Tick
+    | MembershipCommand
+    | TopicCommand
+    | GroupCommand
+    | ProducerCommand
+)
+
+
+class TopicCreated(msgspec.Struct, frozen=True, tag="topic_created"):
+    """The topic, and whether this command made it."""
+
+    topic_id: int
+    created: bool
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, tag="topic_deleted"):
+    """The incarnation that is gone, and how many partitions it had."""
+
+    topic_id: int
+    partitions: int
+
+
+class SessionState(msgspec.Struct, frozen=True, tag="session"):
+    """A live session. It ends when the lease clock reaches ``deadline_ms``."""
+
+    session: str
+    client_id: str
+    ttl_ms: int
+    deadline_ms: int
+
+
+class OfTicket(msgspec.Struct, frozen=True):
+    """What became of an acquire."""
+
+    ticket_id: str
+    session: str
+    topic: str
+    partitions: list[int]
+
+
+class GrantState(OfTicket, frozen=True, tag="grant"):
+    """A live grant. ``grant_index`` is its place in the order of decisions about slots.
+
+    ``epochs`` are those of the partitions, in their order; ``epoch`` is None for Shared. ``pending`` has the partitions
+    that are not known to have the fence yet. All lists ascend by partition. ``all_partitions``: it was asked for the
+    whole topic, not for a list.
+    """
+
+    grant_id: str
+    grant_index: int
+    topic_id: int
+    all_partitions: bool
+    mode: str
+    producer_name: str
+    epoch: int | None
+    epochs: list[int]
+    pending: list[int]
+
+    @property
+    def is_in_force(self) -> bool:
+        """Every partition has the fence, so every older token is dead."""
+        return not self.pending
+
+
+class TicketState(OfTicket, frozen=True, tag="ticket"):
+    """A ticket without a grant: queued behind ``position`` others that touch its set, or (None) not queued any more."""
+
+    position: int | None
+
+
+class Freed(msgspec.Struct, frozen=True, tag="freed"):
+    """The grants are free in the controller; answer the client when every one of ``fences`` is over, and every one of
+    ``readers`` installed.
+    """
+
+    fences: list[FenceRef]
+    readers: list[ReaderRef] = []
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """Noted."""
+
+
+Result = (
+    TopicCreated
+    | TopicDeleted
+    | TopicChanged
+    | TopicFenced
+    | SessionState
+    | GrantState
+    | TicketState
+    | Freed
+    | Owned
+    | ProducerState
+    | Enrolled
+    | Arranged
+    | Done
+)
+
+
+_codec: Codec[Command, Result] = Codec(Command, Result)
+encode_command: Callable[[Command], bytes] = _codec.encode_command
+decode_command: Callable[[bytes], Command] = _codec.decode_command
+encode_result: Callable[[Result | StockadeError], bytes] = _codec.encode_result
+decode_result: Callable[[bytes], Result | StockadeError] = _codec.decode_result
+
+__all__ = [
+    "Enrol",
+    "Enrolled",
+    "FenceProducer",
+    "ForgetNames",
+    "InitProducer",
+    "ProducerFence",
+    "ProducerFenceInstalled",
+    "ProducerState",
+    "WithdrawProducers",
+]

@@ -1,0 +1,449 @@
+"""The controller group's machine: applies commands to catalog, sessions, slots, resources, registry and nodes.
+
+Every replica applies the same commands and so reaches the same state (SEMANTICS 8): time is what commands carry, ids
+come from the log index. A handler answers, or raises its refusal before it has changed anything; apply returns the
+refusal. A decision about several parts at once (a topic, a session, a resource that is a partition) is made here. The
+leader's services read after a read barrier; nothing here knows who leads.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from ...partition.errors import InvalidRequest, StockadeError, UnknownTopicOrPartition
+from ...partition.log.image import FileExtent, Image, ImageDamaged
+from ...raft.machine import Machine
+from .commands import (
+    Acquire,
+    AddNode,
+    Arranged,
+    CancelTicket,
+    ChangeTopic,
+    CheckMove,
+    CloseSession,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    Disown,
+    Done,
+    Enrol,
+    Enrolled,
+    FenceInstalled,
+    FenceProducer,
+    FenceRef,
+    FenceTopic,
+    ForgetNames,
+    ForgetResources,
+    Freed,
+    GrantState,
+    GroupId,
+    InitProducer,
+    MoveDone,
+    OpenSession,
+    Own,
+    Owned,
+    ProducerFenceInstalled,
+    ProducerState,
+    ReaderFenceInstalled,
+    ReaderRef,
+    Reassign,
+    RegisterNode,
+    Release,
+    RemoveNode,
+    RenewSession,
+    RenewSessions,
+    Result,
+    SessionState,
+    Tick,
+    TicketState,
+    TopicChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicFenced,
+    WithdrawProducers,
+    decode_command,
+)
+from .ownership.acquire import AcquireRules, check_set, check_shape, resolve
+from .ownership.fence_installs import ReaderFenceInstalls, Work
+from .ownership.pending_installs import PendingInstalls
+from .ownership.resources import Key, Owning, Resources, partition_named
+from .ownership.slots import Slots
+from .producers import ProducerRegistry
+from .sessions import Sessions
+from .state import SavedState, decode, encode
+from .topology.catalog import Catalog, Topic, group_id, topic_partition
+from .topology.replica_assignment import ReplicaAssignment
+
+FENCE_REASON_CHARACTERS_MAX = 200
+_GROUP = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
+
+
+def _ignore() -> None:
+    pass
+
+
+class ControllerMachine(Machine):
+    """The parts of the state, one handler for each kind of command, and what the leader's services read.
+
+    ``lease_clock_ms`` is the replicated clock; ``term`` and ``applied_index`` are the last command's; ``catalog_index``
+    is that of the last command that changed what nodes must know of topics and of each other. Only apply changes the
+    parts; services, invariants and tests read them. ``severing`` has the installs that are awaited after evicting (own
+    with sever=session), by the session that evicted; ``leaving`` those that a session awaits when it closes.
+    """
+
+    def __init__(
+        self,
+        changed: Callable[[], None] = _ignore,
+        queue_changed: Callable[[], None] = _ignore,
+        catalog_changed: Callable[[], None] = _ignore,
+    ) -> None:
+        """``changed`` is called after each apply and restore, ``queue_changed`` after one by which a ticket may have
+        left the wait queue, ``catalog_changed`` after one that changed the catalog: many wait for these for long, and
+        other commands need not wake them.
+        """
+        self._changed = changed
+        self._queue_changed = queue_changed
+        self._catalog_changed = catalog_changed
+        self._handlers: dict[type[Command], Callable[[int, Any], Result]] = {
+            CreateTopic: self._create_topic,
+            ChangeTopic: self._change_topic,
+            DeleteTopic: self._delete_topic,
+            FenceTopic: self._fence_topic,
+            OpenSession: self._open_session,
+            RenewSession: self._renew_session,
+            RenewSessions: self._renew_sessions,
+            CloseSession: self._close_session,
+            Acquire: self._acquire,
+            CancelTicket: self._cancel_ticket,
+            Release: self._release,
+            Own: self._own,
+            Disown: self._disown,
+            ForgetResources: self._forget_resources,
+            InitProducer: self._init_producer,
+            FenceProducer: self._fence_producer,
+            Enrol: self._enrol,
+            WithdrawProducers: self._withdraw_producers,
+            ForgetNames: self._forget_names,
+            Tick: lambda index, command: Done(),
+        }
+        reports = (FenceInstalled, ReaderFenceInstalled, ProducerFenceInstalled)
+        self._handlers |= dict.fromkeys(reports, self._note_installed)
+        self._reset()
+
+    def _reset(self) -> None:
+        self.applied_index: int = 0
+        self.term: int = 0
+        self.lease_clock_ms: int = 0
+        self.catalog_index: int = 0
+        self.catalog: Catalog = Catalog()
+        self.sessions: Sessions = Sessions()
+        self.slots: Slots = Slots(self.catalog)
+        self.acquire_rules: AcquireRules = AcquireRules(self.catalog, self.slots)
+        self.resources: Resources = Resources()
+        self.reader_fences: ReaderFenceInstalls = ReaderFenceInstalls()
+        self.severing: PendingInstalls = PendingInstalls(self.is_over, self.reader_fences.is_installed)
+        self.leaving: PendingInstalls = PendingInstalls(self.is_over, self.reader_fences.is_installed)
+        self.registry: ProducerRegistry = ProducerRegistry()
+        self.assignment: ReplicaAssignment = ReplicaAssignment(self.catalog)
+        arrangements = (RegisterNode, AddNode, RemoveNode, Reassign, CheckMove, MoveDone)
+        self._handlers |= dict.fromkeys(arrangements, self.assignment.decide)
+
+    def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
+        """Let time pass up to the command (SEMANTICS 8), then decide it; tickets are promoted to the slots that either
+        freed.
+        """
+        decoded, departures = decode_command(command), self.slots.queue.departures
+        self.applied_index = index
+        self.slots.wall_ms = decoded.wall_ms
+        self.lease_clock_ms = self.slots.now_ms = self.resources.now_ms = max(self.lease_clock_ms, decoded.now_ms)
+        if term != self.term:
+            self.term = term
+            self.sessions.rearm(self.lease_clock_ms)
+        while (session := self.sessions.expire_next(self.lease_clock_ms)) is not None:
+            self._end_session(session, "expired")
+        self.slots.promote()
+        result: Result | StockadeError
+        try:
+            result = self._handlers[type(decoded)](index, decoded)
+        except StockadeError as refusal:
+            result = refusal.with_traceback(None)
+        else:
+            self.slots.promote()
+            if isinstance(result, TopicCreated | TopicChanged | TopicDeleted | Arranged):
+                self.catalog_index = index
+        self._changed()
+        if self.slots.queue.departures != departures:
+            self._queue_changed()
+        if self.catalog_index == index:
+            self._catalog_changed()
+        return result
+
+    def start(self, directory: object) -> None:
+        """Begin with no state; this machine keeps no files."""
+        self._reset()
+
+    def capture(self) -> Image:
+        """The whole state as bytes: equal on every replica that has applied the same commands."""
+        state = SavedState(
+            applied_index=self.applied_index,
+            term=self.term,
+            lease_clock_ms=self.lease_clock_ms,
+            catalog_index=self.catalog_index,
+            catalog=self.catalog.save(),
+            sessions=self.sessions.save(),
+            ownership=self.slots.save(),
+            resources=self.resources.save(),
+            resources_floor=self.resources.floor,
+            reader_fences=self.reader_fences.save(),
+            severing=self.severing.save(),
+            leaving=self.leaving.save(),
+            registry=self.registry.save(),
+            membership=self.assignment.save(),
+        )
+        return Image(encode(state))
+
+    def restore(self, directory: object, captured: bytes, files: Sequence[FileExtent]) -> None:
+        """Replace all state by what was captured. Raises ImageDamaged, and changes nothing then."""
+        self.inspect(directory, captured, files)
+        state = decode(captured)
+        self._reset()
+        self.applied_index, self.term, self.lease_clock_ms = state.applied_index, state.term, state.lease_clock_ms
+        self.catalog_index = state.catalog_index
+        self.catalog.load(state.catalog)
+        self.sessions.load(state.sessions)
+        self.slots.load(state.ownership)
+        self.resources.load(state.resources, state.resources_floor)
+        self.reader_fences.load(state.reader_fences)
+        self.severing.load(state.severing)
+        self.leaving.load(state.leaving)
+        self.registry.load(state.registry)
+        self.assignment.load(state.membership)
+        self._changed()
+        self._queue_changed()
+        self._catalog_changed()
+
+    def inspect(self, directory: object, captured: bytes, files: Sequence[FileExtent]) -> None:
+        """Raises ImageDamaged unless these bytes can be restored."""
+        if files:
+            raise ImageDamaged("the controller keeps no files")
+        decode(captured)
+
+    def is_over(self, fence: FenceRef) -> bool:
+        """Whether a partition is known to refuse the token of an ended grant; a deleted partition does."""
+        return self.slots.fences.is_over(fence) or self.catalog.locate(fence.group_id) is None
+
+    def next_deadline_ms(self) -> int | None:
+        """Before this lease clock no Tick has anything to do; None: nothing ends by itself."""
+        deadlines = (self.sessions.next_deadline_ms(), self.slots.queue.next_deadline_ms())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def ticket(self, ticket_id: str, session: str) -> GrantState | TicketState:
+        """What became of a ticket, for its session.
+
+        Raises UnknownSession, SessionExpired, NotFound, ProducerFenced.
+        """
+        self.sessions.find(session)
+        return self.slots.ticket(session, ticket_id)
+
+    def work(self) -> Iterator[Work]:
+        """Everything that the leader's reconciler has to bring about now, partition by partition: slots first, the
+        oldest first. Lazy: stop at any item, and apply nothing in between.
+        """
+        slots, readers, producers = self.slots.fences, self.reader_fences, self.registry.enrolments
+        seen: set[GroupId] = set()
+        for group in chain(slots.due, readers.owed, producers.owed):
+            if group in seen:
+                continue
+            seen.add(group)
+            if group in slots.due:
+                yield slots.work_on(group)
+            if group in readers.owed:
+                yield from readers.work_on(group)
+            if group in producers.owed:
+                yield from producers.work_on(group, self.applied_index)
+
+    def _create_topic(self, index: int, command: CreateTopic) -> TopicCreated:
+        created = self.catalog.create(index, command, self.assignment.nodes)
+        if created.created:
+            topic = self.catalog.find(command.name, None)
+            self._introduce(topic, list(range(topic.partitions)))
+        return created
+
+    def _change_topic(self, index: int, command: ChangeTopic) -> TopicChanged:
+        topic = self.catalog.find(command.name, command.topic_id)
+        more = self.catalog.change(index, command, self.assignment.nodes)
+        self.slots.grow(topic, more)
+        self._introduce(topic, more)
+        return TopicChanged(topic.topic_id, topic.config_order)
+
+    def _introduce(self, topic: Topic, partitions: list[int]) -> None:
+        """New partitions install the owners that resources of their names have from an earlier incarnation."""
+        keys = self.resources.of_topic(topic.name)
+        self._owe_readers(key for key in keys if _number(key) in partitions)
+
+    def _delete_topic(self, index: int, command: DeleteTopic) -> TopicDeleted:
+        topic = self.catalog.find(command.name, command.topic_id)
+        self.slots.end_topic(topic)
+        self.catalog.delete(topic)
+        self.assignment.forget(topic)
+        self.registry.enrolments.forget(topic.groups())
+        self.reader_fences.forget(topic.groups())
+        return TopicDeleted(topic.topic_id, topic.partitions)
+
+    def _fence_topic(self, index: int, command: FenceTopic) -> TopicFenced:
+        check_set(command.partitions)
+        if command.reason is not None and len(command.reason) > FENCE_REASON_CHARACTERS_MAX:
+            raise InvalidRequest(f"reason: over {FENCE_REASON_CHARACTERS_MAX} characters")
+        topic = self.catalog.find(command.topic, command.topic_id)
+        partitions = resolve(topic, command.partitions)
+        return TopicFenced(topic.topic_id, self.slots.fence(topic, partitions, command.reason))
+
+    def _open_session(self, index: int, command: OpenSession) -> SessionState:
+        clock_ms = self.lease_clock_ms
+        return self.sessions.open(command.session, command.client_id, command.ttl_ms, clock_ms).state()
+
+    def _renew_session(self, index: int, command: RenewSession) -> SessionState:
+        return self.sessions.renew(command.session, self.lease_clock_ms).state()
+
+    def _renew_sessions(self, index: int, command: RenewSessions) -> Done:
+        self.sessions.extend(command.deadlines_ms)
+        return Done()
+
+    def _close_session(self, index: int, command: CloseSession) -> Freed:
+        self.sessions.close(command.session)
+        self._end_session(command.session, "closed")
+        return Freed(self._not_cleared_of({command.session}), self.leaving.outstanding(command.session)[1])
+
+    def _end_session(self, session: str, ends: str) -> None:
+        self.slots.end_session(session, ends)
+        freed = self.resources.end_session(session)
+        self._owe_readers(freed)
+        self.leaving.add(session, (), self._pending(freed))
+        self.severing.forget(session)
+
+    def _not_cleared_of(self, sessions: Collection[str]) -> list[FenceRef]:
+        """Where partitions may not have committed the end of these sessions' grants."""
+        return self.slots.fences.uncleared(lambda _, session: session in sessions)
+
+    def _acquire(self, index: int, command: Acquire) -> GrantState | TicketState:
+        check_shape(command)
+        session = self.sessions.find(command.session)
+        return self.slots.state(self.acquire_rules.acquire(index, command, session.client_id, session.ttl_ms))
+
+    def _cancel_ticket(self, index: int, command: CancelTicket) -> GrantState | TicketState:
+        self.sessions.find(command.session)
+        ticket = self.slots.queue.by_id.get(command.ticket_id)
+        granted = self.slots.cancel(command.session, command.ticket_id)
+        if granted is not None:
+            return self.slots.state(granted)
+        topic, partitions = (ticket.topic, ticket.partitions) if ticket is not None else ("", [])
+        return TicketState(command.ticket_id, command.session, topic, partitions, None)
+
+    def _release(self, index: int, command: Release) -> Freed:
+        self.sessions.find(command.session)
+        self.slots.release(command.session, command.grant_id)
+        return Freed(self.slots.fences.uncleared(lambda grant_id, _: grant_id == command.grant_id))
+
+    def _own(self, index: int, command: Own) -> Owned:
+        self._check_member(command)
+        done = self.resources.own(command)
+        for victim in done.severed:
+            self.slots.empty(victim, "evicted", "severed")
+        self._owe_readers(done.changed)
+        self._await_evicted(command.session, done)
+        fences, readers = self.severing.outstanding(command.session)
+        claimed = self._pending((command.group, claim.resource) for claim in command.claims)
+        return Owned(done.verdicts, list(dict.fromkeys([*claimed, *readers])), fences)
+
+    def _await_evicted(self, session: str, done: Owning) -> None:
+        """The session that severed others awaits their installs, and so do those sessions when they close."""
+        if done.severed:
+            readers = self._pending(done.changed)
+            self.severing.add(session, self._not_cleared_of(done.severed), readers)
+            for victim in done.severed:
+                self.leaving.add(victim, (), readers)
+
+    def _disown(self, index: int, command: Disown) -> Owned:
+        self._check_member(command)
+        done = self.resources.disown(command)
+        self._owe_readers(done.changed)
+        return Owned(done.verdicts, self._pending((command.group, resource) for resource in command.resources))
+
+    def _forget_resources(self, index: int, command: ForgetResources) -> Done:
+        self.resources.forget(command.keys)
+        return Done()
+
+    def _check_member(self, command: Own | Disown) -> None:
+        if not _GROUP.match(command.group):
+            raise InvalidRequest("group: 1 to 249 of letters, digits, '.', '_', '-'")
+        self.sessions.find(command.session)
+
+    def _owe_readers(self, keys: Iterable[Key]) -> None:
+        """Partitions that are resources have to install their owner's fence."""
+        for group, resource in keys:
+            partition = self._partition(resource)
+            if partition is not None:
+                row = self.resources.find(group, resource)
+                self.reader_fences.owe(partition, group, row.fence_epoch, owned=row.owner is not None)
+
+    def _pending(self, keys: Iterable[Key]) -> list[ReaderRef]:
+        """The installs of these that partitions have not committed."""
+        refs = []
+        for group, resource in dict.fromkeys(keys):
+            partition = self._partition(resource)
+            if partition is not None:
+                ref = ReaderRef(partition, group, self.resources.find(group, resource).fence_epoch)
+                if not self.reader_fences.is_installed(ref):
+                    refs.append(ref)
+        return refs
+
+    def _partition(self, resource: str) -> GroupId | None:
+        named = partition_named(resource)
+        topic = self.catalog.topic(named[0]) if named is not None else None
+        if named is None or topic is None or named[1] >= topic.partitions:
+            return None
+        return group_id(topic.topic_id, named[1])
+
+    def _init_producer(self, index: int, command: InitProducer) -> ProducerState:
+        return self.registry.init(index, self.lease_clock_ms, command)
+
+    def _fence_producer(self, index: int, command: FenceProducer) -> ProducerState:
+        return self.registry.fence(index, self.lease_clock_ms, command.name)
+
+    def _enrol(self, index: int, command: Enrol) -> Enrolled:
+        if self.catalog.locate(command.group_id) is None:
+            raise UnknownTopicOrPartition(topic=None, partition=topic_partition(command.group_id)[1])
+        return self.registry.enrol(index, self.lease_clock_ms, command)
+
+    def _withdraw_producers(self, index: int, command: WithdrawProducers) -> Done:
+        self.registry.withdraw(self.lease_clock_ms, command)
+        return Done()
+
+    def _forget_names(self, index: int, command: ForgetNames) -> Done:
+        """A name stays while a grant uses it."""
+        held = {grant.producer_name for grant in self.slots.grants.by_id.values()}
+        for name in command.names:
+            if name not in held and self.registry.is_idle(name, self.lease_clock_ms):
+                self.registry.forget(name)
+        return Done()
+
+    def _note_installed(
+        self,
+        index: int,
+        report: FenceInstalled | ReaderFenceInstalled | ProducerFenceInstalled,
+    ) -> Done:
+        """A partition has committed an install."""
+        match report:
+            case FenceInstalled():
+                self.slots.fences.confirmed(report.group_id, report.order)
+            case ReaderFenceInstalled():
+                self.reader_fences.installed(report.group_id, report.group, report.fence_epoch, owned=report.owned)
+            case ProducerFenceInstalled():
+                self.registry.enrolments.installed(report.pid, report.epoch, report.group_id)
+        return Done()
+
+
+def _number(key: Key) -> int | None:
+    named = partition_named(key[1])
+    return named[1] if named is not None else None

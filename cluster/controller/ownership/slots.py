@@ -1,0 +1,445 @@
+"""Who owns which partitions: grants made and ended, all partitions of a set in one command or none; and who waits.
+
+Pure state of the controller's machine. It decides; partitions enforce. This is the argument why they agree.
+
+*What a partition does.* It keeps one place in the order of decisions, (topic_epoch, order), and a slot: an exclusive
+grant, shared holders, or no holder. Every install has a place. A later place than its own moves it there and makes the
+slot what the install says; the same place again changes nothing; an earlier one is refused. Hence the place never goes
+down, the slot is what was decided at that place, and nothing older comes back.
+
+*What the controller does.* Every change of who has a partition (a grant made, a grant ended, a fence without a new
+owner) is a decision with the next number in one order, at an epoch of that partition that never falls. So on one
+partition the places rise, and the order of the partition is that of the controller. What it wants of a partition is one
+thing: the slot of the last decision. Work is what is not known to be so yet, and a report takes it off only if it names
+that decision.
+
+*So, with any message lost, repeated or late, sent by the leader of any term:*
+
+1. In force means alone. A grant is in force when each of its partitions has committed its install. From that entry on
+   the place is at this grant or above, so every older token is refused there. Before it, an older owner may still write
+   on that partition, at an epoch that is not higher: epochs along a log never fall.
+2. Nothing old comes back. A late install of an ended grant does nothing once a later decision was committed. If it
+   comes before, the slot is taken wrongly for a while; but then the last decision is still due, for only its commit
+   takes it off. Meanwhile the slot refuses every session but the departed owner.
+3. Nothing new is undone. A late clear leaves later grants alone, in the slot or on their way.
+4. A grant may end before any partition had it, having evicted an older one. Its end is a decision after both, so its
+   install ends the older one as well, and refuses both from then on.
+5. A resumed epoch is no special case. Equal epochs are ordered by the decisions, so the resuming grant may take the
+   place of its predecessor, cleared or not, and a late install of the predecessor is refused all the same.
+6. It ends. Work is derived from replicated state and each step may be repeated, so a step that is committed and
+   reported goes away, and when no work is left every slot is what the controller says.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from ....partition.commands import ClearFence, InstallFence, InstallSeats, SharedHolder, SlotState
+from ....partition.errors import NotFound, ProducerFenced
+from ..commands import FencedPartition, FenceInstalled, FenceRef, GrantState, GroupId, TicketState
+from ..topology.catalog import Catalog, Topic, group_id, topic_partition
+from .grants import EndedGrant, EndedGrants, Grant, Grants, SavedEndings, Ticket, WaitQueue
+
+DEPARTED_MAX = 16
+"""Ended grants remembered of a partition that has not committed their end yet; a retried release or close waits for
+these. Of more, the first is kept, which the partition may know, and the latest."""
+
+
+class SlotDecision(msgspec.Struct, frozen=True):
+    """The last decision about a partition's slot: its place (``epoch``, ``order``), and when it was made.
+
+    ``ends`` says why the holder before it ended (None: there was none), ``departed`` has the grants, with their
+    sessions, that have ended since the partition was known to be as decided.
+    """
+
+    epoch: int
+    order: int
+    at_ms: int
+    ends: str | None
+    departed: list[tuple[str, str]]
+
+
+class SavedFenceInstalls(msgspec.Struct, frozen=True):
+    """``due``: in the order in which it came to be due."""
+
+    order: int
+    due: list[tuple[GroupId, SlotDecision]]
+    reached: list[tuple[GroupId, int]]
+
+
+class SlotInstall(msgspec.Struct, frozen=True):
+    """Bring the slot of a partition to the last decision about it, whose place in their order is ``order``."""
+
+    group_id: GroupId
+    order: int
+    command: InstallFence | InstallSeats | ClearFence
+    """To propose to the partition's group."""
+
+    def report(self, answer: SlotState, now_ms: int) -> FenceInstalled | None:
+        """To propose to the controller's group; None when the partition refused: this work is out of date."""
+        if not answer.done:
+            return None
+        return FenceInstalled(now_ms=now_ms, group_id=self.group_id, order=self.order)
+
+
+class FenceInstalls:
+    """The fence protocol's bookkeeping: the last decision about each slot, until the partition has committed it.
+
+    ``due`` has the partitions that are not known to be as decided: it covers ``Grant.pending`` of every live grant.
+    """
+
+    def __init__(self, grants: Grants) -> None:
+        """Reads the live grants."""
+        self._grants = grants
+        self._order = 0
+        self.due: dict[GroupId, SlotDecision] = {}
+        # Partitions are known to be at this place or a later one, so they refuse every older place for ever.
+        self._reached: dict[GroupId, int] = {}
+
+    def next_order(self) -> int:
+        """The place of a new decision."""
+        self._order += 1
+        return self._order
+
+    def record_grant(self, group: GroupId, epoch: int, order: int, at_ms: int) -> None:
+        """A grant was made on a partition."""
+        before = self.due.get(group)
+        ends, departed = (before.ends, before.departed) if before is not None else (None, [])
+        self.due[group] = SlotDecision(epoch, order, at_ms, ends, departed)
+
+    def record_end(self, grant: Grant, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
+        """A grant on a partition has ended; the partition may never have had it."""
+        before = self.due.get(group)
+        departed = [*(before.departed if before is not None else []), (grant.grant_id, grant.session)]
+        if before is not None and before.ends is not None:
+            ends = before.ends
+        if len(departed) > DEPARTED_MAX:
+            del departed[1]
+        self.due[group] = SlotDecision(epoch, order, at_ms, ends, departed)
+
+    def record_fence(self, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
+        """No grant holds the partition, and it shall refuse older epochs."""
+        before = self.due.get(group)
+        if before is not None and before.ends is not None:
+            ends = before.ends
+        self.due[group] = SlotDecision(epoch, order, at_ms, ends, before.departed if before is not None else [])
+
+    def confirmed(self, group: GroupId, order: int) -> None:
+        """The partition is at this place, or at a later one."""
+        place = self.due.get(group)
+        if place is None or place.order < order:
+            return
+        self._reached[group] = max(order, self._reached.get(group, 0))
+        if place.order == order:
+            del self.due[group]
+        for grant in self._grants.on(group):
+            if grant.grant_index <= order:
+                grant.pending.discard(topic_partition(group)[1])
+
+    def forget(self, groups: Iterable[GroupId]) -> None:
+        """The partitions are no more."""
+        for group in groups:
+            self.due.pop(group, None)
+            self._reached.pop(group, None)
+
+    def is_over(self, fence: FenceRef) -> bool:
+        """Whether the partition is known to have come to that place."""
+        return self._reached.get(fence.group_id, 0) >= fence.order
+
+    def uncleared(self, departed: Callable[[str, str], bool]) -> list[FenceRef]:
+        """Where ended grants may be in the slot still; ``departed`` chooses by grant id and session."""
+        return [
+            FenceRef(group, place.order)
+            for group, place in sorted(self.due.items())
+            if any(departed(*gone) for gone in place.departed)
+        ]
+
+    def work_on(self, group: GroupId) -> SlotInstall:
+        """What to do on a partition that is due."""
+        decision = self.due[group]
+        return SlotInstall(group, decision.order, self._wanted(group, decision))
+
+    def _wanted(self, group: GroupId, place: SlotDecision) -> InstallFence | InstallSeats | ClearFence:
+        holder = self._grants.holders.get(group)
+        if holder is not None:
+            return InstallFence(
+                grant_id=holder.grant_id,
+                epoch=place.epoch,
+                session=holder.session,
+                producer_name=holder.producer_name,
+                mode=holder.mode,
+                grant_index=place.order,
+                client_id=holder.client_id,
+                now_ms=place.at_ms,
+                operation=holder.operation,
+                ends=place.ends or "superseded",
+                wall_ms=holder.wall_ms,
+                ttl_ms=holder.ttl_ms,
+            )
+        ends = place.ends or "released"
+        sharers = self._grants.sharers.get(group)
+        if sharers is not None:
+            return InstallSeats(
+                place.epoch, place.order, [_shared_holder(grant) for grant in sharers.values()], place.at_ms, ends
+            )
+        last = place.departed[-1][0] if place.departed else ""
+        return ClearFence(last, place.epoch, place.order, place.at_ms, ends)
+
+    def save(self) -> SavedFenceInstalls:
+        """Everything that decides future answers."""
+        return SavedFenceInstalls(self._order, list(self.due.items()), sorted(self._reached.items()))
+
+    def load(self, saved: SavedFenceInstalls) -> None:
+        """Inverse of save, into an empty one."""
+        self._order = saved.order
+        self.due = dict(saved.due)
+        self._reached = dict(saved.reached)
+
+
+def _shared_holder(grant: Grant) -> SharedHolder:
+    return SharedHolder(grant.grant_id, grant.session, grant.producer_name, grant.client_id, grant.at_ms, grant.wall_ms)
+
+
+class SavedSlots(msgspec.Struct, frozen=True):
+    """Grants, the oldest first; queued tickets; what is remembered of both after their end."""
+
+    grants: list[Grant]
+    tickets: list[Ticket]
+    endings: SavedEndings
+    fences: SavedFenceInstalls
+
+
+class Slots:
+    """Grants and tickets; acquire.py decides who gets one. ``now_ms`` is the lease clock and ``wall_ms`` the leader's
+    wall clock (0: not known), set by the machine for each command.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        """Writes the epochs of the catalog's topics, nothing else of it."""
+        self._catalog = catalog
+        self.grants: Grants = Grants()
+        self.queue: WaitQueue = WaitQueue()
+        self.endings: EndedGrants = EndedGrants()
+        self.fences: FenceInstalls = FenceInstalls(self.grants)
+        self.now_ms = 0
+        self.wall_ms = 0
+        self._freed: dict[int, None] = {}  # ids of topics where a grant or ticket ended since the last promotion
+
+    def give(self, ticket: Ticket, mode: str, operation: str, *, slot_was_free: bool) -> Grant:
+        """Make the grant of a ticket that is not, or no longer, queued. No other grant is on its partitions.
+
+        A resumed epoch is kept only if no other grant was made since, and this one evicts none (``slot_was_free``).
+        """
+        topic = self._catalog.by_id[ticket.topic_id]
+        epoch = None if mode == "Shared" else 1 + max(topic.epochs[partition] for partition in ticket.partitions)
+        if epoch is not None and ticket.resume_epoch is not None and slot_was_free:
+            epoch, operation = ticket.resume_epoch, "resume"
+        grant = Grant(
+            grant_id=_grant_id(ticket.ticket_id),
+            ticket_id=ticket.ticket_id,
+            grant_index=self.fences.next_order(),
+            session=ticket.session,
+            client_id=ticket.client_id,
+            topic=topic.name,
+            topic_id=topic.topic_id,
+            partitions=ticket.partitions,
+            all_partitions=ticket.all_partitions,
+            mode=mode,
+            producer_name=ticket.producer_name,
+            epoch=epoch,
+            resume_epoch=ticket.resume_epoch,
+            operation=operation,
+            at_ms=self.now_ms,
+            pending=set(),
+            wall_ms=self.wall_ms,
+            ttl_ms=ticket.ttl_ms,
+        )
+        self.grants.add(grant)
+        for partition in grant.partitions:
+            self._hold(grant, topic, partition, grant.grant_index)
+        return grant
+
+    def end(self, grant: Grant, reason: str, ends: str) -> None:
+        """A grant ends. ``reason`` is for its session, ``ends`` for the history of its partitions."""
+        self.grants.remove(grant)
+        epochs, order = self._catalog.by_id[grant.topic_id].epochs, self.fences.next_order()
+        for partition, group in zip(grant.partitions, grant.groups(), strict=True):
+            self.fences.record_end(grant, group, epochs[partition], order, self.now_ms, ends)
+        self.endings.remember(grant.session, grant.ticket_id, EndedGrant(reason, grant.groups()[0]))
+        self._freed[grant.topic_id] = None
+
+    def leave(self, ticket: Ticket, reason: str) -> None:
+        """A ticket leaves the queue without a grant."""
+        self.queue.remove(ticket)
+        group = group_id(ticket.topic_id, ticket.partitions[0])
+        self.endings.remember(ticket.session, ticket.ticket_id, EndedGrant(reason, group, granted=False))
+        self._freed[ticket.topic_id] = None
+
+    def release(self, session: str, grant_id: str) -> None:
+        """End a grant; nothing to do when there is no such grant."""
+        grant = self.grants.by_id.get(grant_id)
+        if grant is not None:
+            self._check_is_of(grant, session)
+            self.end(grant, "slot_free", "released")
+
+    def cancel(self, session: str, ticket_id: str) -> Grant | None:
+        """Take a ticket out of the queue, unless the grant came first, which is answered then."""
+        found = self.grants.by_id.get(_grant_id(ticket_id)) or self.queue.by_id.get(ticket_id)
+        if found is not None:
+            self._check_is_of(found, session)
+        if isinstance(found, Ticket):
+            self.leave(found, "cancelled")
+        return found if isinstance(found, Grant) else None
+
+    def empty(self, session: str, reason: str, ends: str) -> None:
+        """End all grants of a session, and take its ticket out of the queue."""
+        for grant in self.grants.of_session(session):
+            self.end(grant, reason, ends)
+        ticket = self.queue.by_session.get(session)
+        if ticket is not None:
+            self.leave(ticket, reason)
+
+    def end_session(self, session: str, ends: str) -> None:
+        """A session has ended."""
+        self.empty(session, "slot_free", ends)
+        self.endings.forget(session)
+
+    def end_topic(self, topic: Topic) -> None:
+        """A topic is about to be deleted: its grants end, its tickets leave the queue, and no slot is left to clear."""
+        for grant in self.grants.on_any(topic.groups()):
+            self.end(grant, "evicted", "deleted")
+        for ticket in self.queue.of_topic(topic.topic_id):
+            self.leave(ticket, "evicted")
+        self._freed.pop(topic.topic_id, None)
+        self.fences.forget(topic.groups())
+
+    def grow(self, topic: Topic, partitions: list[int]) -> None:
+        """A topic got these partitions: grants and tickets of the whole topic grow by them (SEMANTICS 7.4)."""
+        for grant in self.grants.of_whole_topic(topic.topic_id):
+            order = self.fences.next_order()
+            self.grants.grow(grant, partitions)
+            for partition in partitions:
+                self._hold(grant, topic, partition, order)
+        self.queue.grow(topic.topic_id, partitions)
+
+    def fence(self, topic: Topic, partitions: list[int], reason: str | None) -> list[FencedPartition]:
+        """End every grant that has one of these partitions, and raise their epochs, so that they refuse older ones."""
+        ends = "fenced" if reason is None else f"fenced: {reason}"
+        groups = [group_id(topic.topic_id, partition) for partition in partitions]
+        there = [[grant.grant_id for grant in self.grants.on(group)] for group in groups]
+        for grant in self.grants.on_any(groups):
+            self.end(grant, "evicted", ends)
+        order = self.fences.next_order()
+        for partition, group in zip(partitions, groups, strict=True):
+            topic.epochs[partition] += 1
+            self.fences.record_fence(group, topic.epochs[partition], order, self.now_ms, ends)
+        return [
+            FencedPartition(partition, topic.epochs[partition], order, grants)
+            for partition, grants in zip(partitions, there, strict=True)
+        ]
+
+    def promote(self) -> None:
+        """Tickets whose time is over leave the queue; then free slots go to the tickets that wait for them, first come
+        first served (SEMANTICS 6.3).
+        """
+        while (overdue := self.queue.due(self.now_ms)) is not None:
+            self.leave(overdue, "cancelled")
+        freed, self._freed = self._freed, {}
+        for topic in filter(None, map(self._catalog.by_id.get, freed)):
+            blocked: set[int] = set()
+            for ticket in self.queue.of_topic(topic.topic_id):
+                if ticket.resume_epoch is not None and ticket.resume_epoch < self._epoch(ticket):
+                    self.leave(ticket, "superseded")
+                elif blocked.isdisjoint(ticket.partitions) and not self._is_taken(ticket):
+                    self.queue.remove(ticket)
+                    self.give(ticket, "WaitForExclusive", "promotion", slot_was_free=True)
+                else:
+                    blocked.update(ticket.partitions)
+                if len(blocked) == topic.partitions:
+                    break  # every partition is taken, or wanted by an earlier ticket
+            self._freed.pop(topic.topic_id, None)
+
+    def ticket(self, session: str, ticket_id: str) -> GrantState | TicketState:
+        """What became of a ticket.
+
+        Raises NotFound, or ProducerFenced when its grant has ended or is another session's. The refusal of a ticket
+        that once had a grant says so in ``no_side_effects``: the grant may have evicted others and been in force.
+        """
+        found = self.grants.by_id.get(_grant_id(ticket_id)) or self.queue.by_id.get(ticket_id)
+        if found is not None:
+            self._check_is_of(found, session)
+            return self.state(found)
+        ended = self.endings.find(session, ticket_id)
+        located = self._catalog.locate(ended.group_id) if ended is not None else None
+        if ended is None or located is None:
+            raise NotFound(what="ticket")
+        topic, partition = located
+        if ended.reason == "cancelled":
+            return TicketState(ticket_id, session, topic.name, [partition], None)
+        fenced = ProducerFenced(reason=ended.reason, current_epoch=topic.epochs[partition])
+        raise fenced.had_effects() if ended.granted else fenced
+
+    def state(self, found: Grant | Ticket) -> GrantState | TicketState:
+        """As answered."""
+        if isinstance(found, Ticket):
+            position = self.queue.position(found)
+            return TicketState(found.ticket_id, found.session, found.topic, list(found.partitions), position)
+        epochs = self._catalog.by_id[found.topic_id].epochs
+        return GrantState(
+            grant_id=found.grant_id,
+            ticket_id=found.ticket_id,
+            grant_index=found.grant_index,
+            session=found.session,
+            topic=found.topic,
+            topic_id=found.topic_id,
+            partitions=list(found.partitions),
+            all_partitions=found.all_partitions,
+            mode=found.mode,
+            producer_name=found.producer_name,
+            epoch=found.epoch,
+            epochs=[epochs[partition] for partition in found.partitions],
+            pending=sorted(found.pending),
+        )
+
+    def is_in_force(self, grant_id: str) -> bool | None:
+        """Whether every partition of a grant is known to have it; None: the grant has ended."""
+        grant = self.grants.by_id.get(grant_id)
+        return not grant.pending if grant is not None else None
+
+    def save(self) -> SavedSlots:
+        """Everything that decides future answers."""
+        grants = list(self.grants.by_id.values())
+        return SavedSlots(grants, self.queue.save(), self.endings.save(), self.fences.save())
+
+    def load(self, saved: SavedSlots) -> None:
+        """Inverse of save, into an empty one."""
+        for grant in saved.grants:
+            self.grants.add(grant)
+        self.queue.load(saved.tickets)
+        self.endings.load(saved.endings)
+        self.fences.load(saved.fences)
+
+    def _hold(self, grant: Grant, topic: Topic, partition: int, order: int) -> None:
+        if grant.epoch is not None:
+            assert grant.epoch >= topic.epochs[partition]
+            topic.epochs[partition] = grant.epoch
+        group = group_id(topic.topic_id, partition)
+        grant.pending.add(partition)
+        self.fences.record_grant(group, topic.epochs[partition], order, self.now_ms)
+
+    def _is_taken(self, ticket: Ticket) -> bool:
+        groups = (group_id(ticket.topic_id, partition) for partition in ticket.partitions)
+        return any(self.grants.on(group) for group in groups)
+
+    def _check_is_of(self, found: Grant | Ticket, session: str) -> None:
+        if found.session != session:
+            raise ProducerFenced(reason="not_holder", current_epoch=self._epoch(found))
+
+    def _epoch(self, found: Grant | Ticket) -> int:
+        epochs = self._catalog.by_id[found.topic_id].epochs
+        return max(epochs[partition] for partition in found.partitions)
+
+
+def _grant_id(ticket_id: str) -> str:
+    """Of the grant that a ticket gets: both carry the topic's incarnation and the log index of the acquire."""
+    return "g" + ticket_id[1:] if ticket_id.startswith("t") else ""

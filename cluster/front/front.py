@@ -1,0 +1,275 @@
+"""What all fronts of one node share: who may do what, how much at one time, and the way of a request to the node that
+leads.
+
+The bounds on what the requests in flight hold together are the node's backpressure towards clients. Of bearer tokens
+only the SHA-256 is known, so a configuration that leaks lets no client in; and the time of a lookup by digest does not
+depend on how much of a guessed token was right.
+
+A change of leadership, planned or not, costs a request time and not its answer. A request is tried again only when it
+was surely not proposed.
+
+Nothing here is global: a process may hold several nodes, each with a front of its own.
+"""
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar, get_args
+
+from ...partition.errors import (
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    PermissionDenied,
+    StockadeError,
+    ThrottlingQuotaExceeded,
+    Unauthenticated,
+)
+from ..api import Service
+from .writes import Writes
+
+Right = Literal["read", "write", "admin"]
+"""Each includes those before it. ``read``: read records and states, and be a reader in a group. ``write``: be a
+writer. ``admin``: change topics and the cluster, and evict other clients.
+"""
+_RANK = {right: rank for rank, right in enumerate(get_args(Right))}
+_SCHEME = "bearer "
+
+REQUESTS_MAX = 10_000
+"""Requests that a node works on at one time, long polls included; beyond it they are THROTTLING_QUOTA_EXCEEDED."""
+BODY_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes of all bodies that a node holds at one time; likewise."""
+ANSWER_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes of the batches that a node renders as text at one time; likewise. Arrow answers are not held in memory."""
+FOLLOWERS_MAX = 10_000
+"""Followed streams of a node at one time; likewise."""
+UNACKED_MAX = 1000
+"""Appends with acks=0 that a node works on at one time; likewise."""
+
+_RETRY_AFTER_MS = 250
+_FOLLOWER_RETRY_AFTER_MS = 1000
+
+LEADER_WAIT_S = 5.0
+"""Time that a request waits for a leader to be known that can be reached; then it is LEADER_NOT_AVAILABLE."""
+GONE_CHECK_S = 1.0
+"""Interval of the checks whether the client of a request that waits is still connected."""
+RECHECK_S = 0.1
+"""Interval of the tries while this node hears nothing new: another node may know a new leader before it."""
+TRIES_PER_S = 2000
+"""All waiting requests of a node together try again about so often, except for the first try after news, which is made
+at once: an election runs on the same processor.
+"""
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+class Rights:
+    """The tokens of a cluster, each with a right. In a cluster without tokens, every client has every right."""
+
+    def __init__(self, rights: Mapping[str, Right]) -> None:
+        """``rights`` by the SHA-256 of a token, in lower-case hexadecimal digits; empty: no request needs a token."""
+        self._rights = dict(rights)
+
+    def check(self, authorization: str | None, needed: Right | None) -> None:
+        """Let a request with this header do what needs that right (None: it needs no token).
+
+        Raises Unauthenticated, PermissionDenied.
+        """
+        if needed is None or not self._rights:
+            return
+        if authorization is None or not authorization.lower().startswith(_SCHEME):
+            raise Unauthenticated("this cluster wants a bearer token: Authorization: Bearer TOKEN")
+        token = authorization[len(_SCHEME) :].strip()
+        right = self._rights.get(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())
+        if right is None:
+            raise Unauthenticated("this cluster does not know the token")
+        if _RANK[right] < _RANK[needed]:
+            raise PermissionDenied(f"the token's right is {right}, and this needs {needed}")
+
+
+class Budget:
+    """One bound: ``used <= limit``, unless ``limit`` was lowered meanwhile. ``what`` names it in refusals."""
+
+    __slots__ = ("limit", "retry_after_ms", "used", "what")
+
+    def __init__(self, limit: int, what: str, retry_after_ms: int = _RETRY_AFTER_MS) -> None:
+        self.limit: int = limit
+        self.used: int = 0
+        self.what: str = what
+        self.retry_after_ms: int = retry_after_ms
+
+
+class InFlight:
+    """What the requests in flight hold. Each ``take`` is followed by a ``give_back`` of the same counts."""
+
+    def __init__(self) -> None:
+        self.requests: Budget = Budget(REQUESTS_MAX, "requests in flight")
+        self.body_bytes: Budget = Budget(BODY_BYTES_MAX, "bytes of bodies in memory")
+        self.answer_bytes: Budget = Budget(ANSWER_BYTES_MAX, "bytes of answers in memory")
+        self.followers: Budget = Budget(FOLLOWERS_MAX, "followers", _FOLLOWER_RETRY_AFTER_MS)
+        self._budgets = (self.requests, self.body_bytes, self.answer_bytes, self.followers)
+
+    def take(self, requests: int = 0, body_bytes: int = 0, answer_bytes: int = 0, followers: int = 0) -> None:
+        """Count these as held: all of them or none. Raises ThrottlingQuotaExceeded."""
+        counts = (requests, body_bytes, answer_bytes, followers)
+        for budget, count in zip(self._budgets, counts, strict=True):
+            if count and budget.used + count > budget.limit:
+                text = f"the node has too many {budget.what} already"
+                raise ThrottlingQuotaExceeded(text, retry_after_ms=budget.retry_after_ms)
+        for budget, count in zip(self._budgets, counts, strict=True):
+            budget.used += count
+
+    def give_back(self, requests: int = 0, body_bytes: int = 0, answer_bytes: int = 0, followers: int = 0) -> None:
+        """Count these as held no longer."""
+        for budget, count in zip(self._budgets, (requests, body_bytes, answer_bytes, followers), strict=True):
+            budget.used -= count
+
+
+class UnackedAppends:
+    """Appends with acks=0: each is answered before its verdict is known, and goes on as a task."""
+
+    def __init__(self, tasks_max: int = UNACKED_MAX) -> None:
+        self.tasks_max = tasks_max
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, append: Coroutine[Any, Any, object], finished: Callable[[], None]) -> None:
+        """Run ``append``, then call ``finished``. Raises ThrottlingQuotaExceeded, and then runs neither."""
+        if len(self._tasks) >= self.tasks_max:
+            append.close()
+            text = "the node has too many unacknowledged appends already"
+            raise ThrottlingQuotaExceeded(text, retry_after_ms=_RETRY_AFTER_MS)
+        task = asyncio.create_task(self._run(append, finished))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self, timeout_s: float) -> None:
+        """Wait for the appends in flight, and cancel those that are not done in time."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
+            for task in late:
+                task.cancel()
+
+    async def _run(self, append: Coroutine[Any, Any, object], finished: Callable[[], None]) -> None:
+        try:
+            await append
+        except StockadeError as refusal:
+            _log.debug("an append with acks=0 was refused: %s", refusal)
+        except Exception:
+            _log.exception("an append with acks=0 failed")
+        finally:
+            finished()
+
+
+@dataclass
+class Front:
+    """What the requests of one node share."""
+
+    service: Service
+    rights: Rights = field(default_factory=lambda: Rights({}))
+    in_flight: InFlight = field(default_factory=InFlight)
+    unacked: UnackedAppends = field(default_factory=UnackedAppends)
+    writes: Writes = field(default_factory=Writes)
+    leader_wait_s: float = LEADER_WAIT_S
+    waiting_for_leader: int = 0
+    """Requests, and parts of them, that wait for a leader now."""
+    is_leaving: bool = False
+    """The node is not ready any more: clients should send their next requests to other nodes."""
+    _stopping: asyncio.Future[None] | None = None
+
+    @property
+    def stopping(self) -> asyncio.Future[None]:
+        """Done when the node stops and every wait shall end."""
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_future()
+        return self._stopping
+
+    def stop(self) -> None:
+        """End every wait. Repeating it does nothing."""
+        if not self.stopping.done():
+            self.stopping.set_result(None)
+
+
+class Request(Protocol):
+    """A request in flight, of any protocol."""
+
+    front: Front
+
+    @property
+    def id(self) -> str:
+        """Its id, in its refusal and in the log."""
+        ...
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether another node forwarded it, or its client allows no forwarding: it is forwarded once at most."""
+        ...
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a part of its answer was sent: it cannot be tried again."""
+        ...
+
+    def is_gone(self) -> bool:
+        """Whether the client has closed the connection before the answer."""
+        ...
+
+
+async def unless_ended(request: Request, read: Coroutine[Any, Any, _T]) -> _T:
+    """The result of ``read``, which must change nothing: it is cancelled when the client goes away or the node stops.
+
+    Raises ConnectionResetError and LeaderNotAvailable then.
+    """
+    stopping = request.front.stopping
+    task = asyncio.ensure_future(read)
+    try:
+        while not task.done():
+            await asyncio.wait((task, stopping), timeout=GONE_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            if request.is_gone():
+                raise ConnectionResetError("the client is gone")
+            if stopping.done() and not task.done():
+                raise LeaderNotAvailable("the node is stopping")
+        return task.result()
+    finally:
+        task.cancel()
+
+
+async def retry_at_leader(
+    request: Request, here: Callable[[], Awaitable[_T]], there: Callable[[NotLeaderOrFollower], Awaitable[_T]]
+) -> _T:
+    """What ``here`` answers, or ``there`` when another node leads.
+
+    ``here`` raises NotLeaderOrFollower, ``there`` LeaderNotAvailable, only when surely nothing was proposed. Raises
+    NotLeaderOrFollower for a request that may not be forwarded, and LeaderNotAvailable after ``leader_wait_s``.
+    """
+    front = request.front
+    deadline: float | None = None
+    pause_s = 0.0
+    while True:
+        news = front.service.leadership_news
+        try:
+            return await here()
+        except NotLeaderOrFollower as moved:
+            if request.is_forwarded or request.is_answering:
+                raise
+            elsewhere = moved
+        try:
+            return await there(elsewhere)
+        except LeaderNotAvailable:
+            now = asyncio.get_running_loop().time()
+            deadline = now + front.leader_wait_s if deadline is None else deadline
+            if now >= deadline or request.is_answering or front.stopping.done():
+                raise
+        await unless_ended(request, _pause(front, news, pause_s, deadline - now))
+        pause_s = 2 * random.random() * (front.waiting_for_leader + 1) / TRIES_PER_S  # noqa: S311 (spreads)
+
+
+async def _pause(front: Front, news: int, pause_s: float, left_s: float) -> None:
+    front.waiting_for_leader += 1
+    try:
+        await asyncio.sleep(min(left_s, pause_s))
+        await front.service.await_leadership_news(news, min(left_s, RECHECK_S))
+    finally:
+        front.waiting_for_leader -= 1

@@ -1,0 +1,99 @@
+"""Writes of a node's fronts: their way to the partition, and what is counted and remembered of them."""
+
+import time
+from collections import Counter, deque
+from itertools import islice
+
+from ...partition.api.records import AppendAnswer, RefusedWrite
+from ...partition.commands import Appended, Stamp, Token
+from ...partition.errors import NotLeaderOrFollower, StockadeError
+from ...partition.records.batch import Batch
+from ..api import Partition, Service
+from ..model import Conditions
+
+REFUSED_WRITES_MAX = 1000
+"""Refused writes that a node remembers; the oldest is forgotten first."""
+
+
+class Writes:
+    """Counts the writes of a node, and remembers the latest REFUSED_WRITES_MAX that its partitions refused: they show
+    an operator why a writer makes no progress.
+    """
+
+    def __init__(self) -> None:
+        self.records: int = 0
+        """Stored by appends through this node."""
+        self.bytes: int = 0
+        """Of the batches stored by appends through this node."""
+        self.refusals: Counter[tuple[str, str]] = Counter()
+        """Refused writes by code and reason."""
+        self._latest: deque[RefusedWrite] = deque(maxlen=REFUSED_WRITES_MAX)
+
+    async def append(self, request_id: str, partition: Partition, batch: Batch, conditions: Conditions) -> Appended:
+        """Append a batch and count the verdict."""
+        try:
+            appended = await partition.append(batch, conditions)
+        except StockadeError as refusal:
+            self.refused(request_id, partition, refusal, conditions.token, conditions.stamp)
+            raise
+        if not appended.duplicate:
+            self.stored(batch.count, len(batch.message))
+        return appended
+
+    def stored(self, records: int, size: int) -> None:
+        """Count an append that is no duplicate; ``size`` in bytes."""
+        self.records += records
+        self.bytes += size
+
+    def refused(
+        self,
+        request_id: str,
+        partition: Partition,
+        refusal: StockadeError,
+        token: Token | None,
+        stamp: Stamp | None = None,
+    ) -> None:
+        """Count a write that the partition refused, unless it was not decided: no leader, an unknown outcome."""
+        if refusal.metadata_stale or not refusal.no_side_effects:
+            return
+        reason = str(refusal.fields.get("reason", ""))
+        self.refusals[refusal.code, reason] += 1
+        where = now_ms(), request_id, partition.topic, partition.partition
+        fence = (token.grant_id, token.epoch) if token else (None, None)
+        numbers = (stamp.pid, stamp.epoch, stamp.first_seq) if stamp else (None, None, None)
+        self._latest.append(RefusedWrite(*where, refusal.code, reason or None, *fence, *numbers))
+
+    def latest_refused(self, count: int) -> list[RefusedWrite]:
+        """At most ``count`` of the latest refused writes, the last one first."""
+        return list(islice(reversed(self._latest), count))
+
+
+async def leading_partition(service: Service, topic: str, partition: int, topic_id: int | None) -> Partition:
+    """The partition, led by this node as far as it knows, or by a leader that is not known.
+
+    Raises NotLeaderOrFollower, and as ``service.partition`` does.
+    """
+    found = await service.partition(topic, partition, topic_id)
+    leader = found.leader()
+    if leader.node_id not in (None, service.node_id):
+        raise NotLeaderOrFollower(leader.url, leader.term)
+    return found
+
+
+def answer_to(appended: Appended, partition: Partition, leader_term: int) -> AppendAnswer:
+    """The answer to an append that is stored in a partition."""
+    return AppendAnswer(
+        partition.topic,
+        partition.partition,
+        appended.base_offset,
+        appended.last_offset,
+        appended.duplicate,
+        appended.log_start,
+        appended.timestamp_ms,
+        leader_term,
+    )
+
+
+def now_ms() -> int:
+    """Wall clock, for timestamps of records."""
+    return time.time_ns() // 1_000_000

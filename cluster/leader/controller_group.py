@@ -1,0 +1,159 @@
+"""The controller group as its members run it: commands are stamped with the lease clock, proposed, and answered.
+
+Only the leader decides; other members answer that another node leads. Nothing here is remembered: what must survive is
+in the machine. Replicas never read the leader's lease clock (SEMANTICS 8); they obey what it stamped on commands.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from ...partition.errors import InternalError, RequestTimedOut, StockadeError
+from ...raft.core.group import Group
+from ..condition import Condition
+from ..controller import commands
+from ..controller.commands import Command, Done, FenceRef, ReaderRef, RenewSessions, Tick
+from ..controller.machine import ControllerMachine
+from ..controller.sessions import RENEWALS_PER_COMMAND_MAX, Leases
+from ..controller.topology.catalog import Topic
+from ..groups import ServedGroup
+from ..rpc import Catalog, Placement
+
+RETRY_AFTER_MS = 200
+"""After so long a command that the controller group was too busy for may be tried again."""
+TICK_S = 0.2
+"""How often the leader looks whether a session is due."""
+
+_Answer = TypeVar("_Answer")
+_log = logging.getLogger(__name__)
+
+
+def _placement(topic: Topic) -> Placement:
+    return Placement(
+        topic.name,
+        topic.topic_id,
+        topic.config,
+        topic.replication_factor,
+        topic.placements,
+        topic.founders,
+        topic.sealed,
+        topic.config_order,
+    )
+
+
+class ControllerGroup(ServedGroup):
+    """Proposes commands to the controller group and reads its state."""
+
+    def __init__(
+        self,
+        open_group: Callable[[ControllerMachine], Group],
+        urls: Mapping[str | None, str],
+        timeout_s: float,
+    ) -> None:
+        """``open_group`` runs a fresh machine."""
+        self.changed: Condition = Condition()
+        """Notified after each command that was applied here."""
+        self.queue_changed: Condition = Condition()
+        """Notified when a ticket left the wait queue."""
+        self.catalog_changed: Condition = Condition()
+        """Notified when there is a newer catalog."""
+        self.machine: ControllerMachine = ControllerMachine(
+            self.changed.notify, self.queue_changed.notify, self.catalog_changed.notify
+        )
+        super().__init__(open_group(self.machine), urls, timeout_s, RETRY_AFTER_MS)
+        self.leases: Leases = Leases(lambda: self.machine.sessions)
+
+    @property
+    def replicated_ms(self) -> int:
+        """The lease clock as the machine has it."""
+        return self.machine.lease_clock_ms
+
+    def catalog(self) -> Catalog:
+        """All topics and nodes, for the nodes that follow."""
+        machine, assignment = self.machine, self.machine.assignment
+        return Catalog(
+            machine.catalog_index,
+            [_placement(topic) for topic in machine.catalog.topics()],
+            self.group.leader,
+            self.group.term,
+            list(assignment.nodes.rows.values()),
+            assignment.nodes.removed,
+            assignment.controllers,
+            list(assignment.moves.values()),
+        )
+
+    def placement(self, name: str) -> Placement | None:
+        """One topic, if it exists."""
+        topic = self.machine.catalog.topic(name)
+        return _placement(topic) if topic is not None else None
+
+    async def decide(self, make: Callable[[int], Command], answer: type[_Answer]) -> _Answer:
+        """Propose what ``make`` makes of the lease clock, which says not more than the leader may let pass; the answer,
+        of the type that this command gives.
+
+        Raises the refusal that the machine answered, NotLeaderOrFollower, ThrottlingQuotaExceeded, RequestTimedOut.
+        """
+        if not self.group.is_leader:
+            raise self.not_leading()
+        command = make(self.leases.stamp(self.group.term, self.now_ms()))
+        command = msgspec.structs.replace(command, wall_ms=time.time_ns() // 1_000_000)
+        result = await self.answer_to(commands.encode_command(command), self.timeout_s)
+        if not isinstance(result, answer):
+            raise InternalError(f"the controller answered {result!r}")
+        return result
+
+    async def installed(self, fences: Collection[FenceRef], readers: Collection[ReaderRef]) -> None:
+        """Return when partitions have committed what was decided about them. Raises RequestTimedOut."""
+        machine = self.machine
+
+        def committed() -> bool | None:
+            is_over = all(map(machine.is_over, fences)) and all(map(machine.reader_fences.is_installed, readers))
+            return True if is_over else None
+
+        if await self.changed.until(committed, self.timeout_s) is None:
+            raise RequestTimedOut("decided, but not every partition has committed it in time")
+
+    async def keep_time(self) -> None:
+        """While this node leads: write renewals that it heard to the log in time, and let other sessions expire. The
+        first tick of a term re-arms all sessions. Runs until cancelled.
+        """
+        while True:
+            if self.group.is_leader:
+                await quietly(self._keep_leases(self.group.term))
+            await asyncio.sleep(TICK_S)
+
+    async def _keep_leases(self, term: int) -> None:
+        if not self.leases.has_begun(term):
+            await self.decide(lambda now: Tick(now_ms=now), Done)
+            self.leases.begin(term, self.machine.lease_clock_ms)
+        horizon_ms, renewals = self.leases.look_ahead(self.now_ms())
+        for start in range(0, len(renewals), RENEWALS_PER_COMMAND_MAX):
+            some = renewals[start : start + RENEWALS_PER_COMMAND_MAX]
+            await self.decide(partial(_renewals, some), Done)
+            self.leases.written(some)
+        self.leases.advance(horizon_ms)
+        deadline_ms = self.machine.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self.now_ms():
+            await self.decide(lambda now: Tick(now_ms=now), Done)
+
+
+def _renewals(renewals: list[tuple[str, int]], now_ms: int) -> RenewSessions:
+    return RenewSessions(now_ms=now_ms, deadlines_ms=renewals)
+
+
+async def quietly(work: Awaitable[object]) -> bool:
+    """Whether background work succeeded. A refusal loses nothing: the replicated state still says what is to be
+    done.
+    """
+    try:
+        await work
+    except StockadeError as refusal:
+        if not refusal.retriable:
+            _log.warning("background work was refused: %s", refusal)
+        return False
+    return True

@@ -1,0 +1,133 @@
+"""Producer identities as the controller's leader serves them (InitProducerId), enrolment for the partitions, and what
+partitions know of a producer, asked of the nodes that lead them.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from ...partition.api.producers import ProducerOnPartition, ProducerPair, ProducerStatus
+from ...partition.errors import LeaderNotAvailable, NotFound, RequestTimedOut, StockadeError
+from .. import rpc
+from ..controller import commands
+from ..controller.commands import Enrol, Enrolled, FenceProducer, InitProducer, ProducerState
+from ..controller.topology.catalog import CONTROLLER_GROUP
+from ..groups import Router
+from ..replica.replica_manager import ReplicaManager
+from .controller_group import ControllerGroup
+
+ASK_AGAIN_S = 0.05
+"""Before partitions whose leader was not found are asked again."""
+
+
+class ProducerStatusReader:
+    """Asks, and answers for this node."""
+
+    def __init__(self, node_id: str, router: Router, replicas: ReplicaManager) -> None:
+        self._node_id = node_id
+        self._router = router
+        self._replicas = replicas
+
+    async def here(self, pid: int, group_ids: Iterable[int]) -> rpc.ProducerKnown:
+        """Of those groups that this node leads; linearizable."""
+        found = []
+        for group_id in group_ids:
+            replica = self._replicas.get(group_id)
+            if replica is not None and replica.group.is_leader:
+                try:
+                    found.append((group_id, await replica.producer(pid)))
+                except StockadeError as refusal:
+                    assert refusal.retriable, refusal
+        return rpc.ProducerKnown(found)
+
+    async def ask(self, pid: int, places: Mapping[int, Sequence[str]], timeout_s: float) -> list[ProducerOnPartition]:
+        """Of all these groups, on these nodes, in the order of groups. Raises LeaderNotAvailable."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        found: dict[int, ProducerOnPartition | None] = {}
+        while missing := [group_id for group_id in sorted(places) if group_id not in found]:
+            remaining = deadline - loop.time()
+            if remaining <= 0:
+                raise LeaderNotAvailable(f"{len(missing)} partitions have no leader")
+            nodes = sorted({node_id for group_id in missing for node_id in places[group_id]})
+            asked = [[group_id for group_id in missing if node_id in places[group_id]] for node_id in nodes]
+            answers = await asyncio.gather(*(self._ask(*it, pid, remaining) for it in zip(nodes, asked, strict=True)))
+            for answer in answers:
+                found.update(answer.found)
+            if len(found) < len(places):
+                await asyncio.sleep(ASK_AGAIN_S)
+        return [status for group_id in sorted(found) if (status := found[group_id]) is not None]
+
+    async def _ask(self, node_id: str, group_ids: list[int], pid: int, timeout_s: float) -> rpc.ProducerKnown:
+        if node_id == self._node_id:
+            return await self.here(pid, group_ids)
+        try:
+            answer = await self._router.ask(node_id, rpc.DescribeProducer(pid, group_ids), timeout_s)
+        except (ConnectionError, TimeoutError):
+            return rpc.ProducerKnown([])
+        assert isinstance(answer, rpc.ProducerKnown), answer
+        return answer
+
+
+class ProducerService:
+    """The registry's leader."""
+
+    def __init__(self, control: ControllerGroup, states: ProducerStatusReader) -> None:
+        self._control = control
+        self._states = states
+
+    async def init_producer(self, name: str | None, pair: tuple[int, int] | None, nonce: str | None) -> ProducerPair:
+        """A pair to write with; answers when every partition that knows the name refuses the older epochs."""
+        state = await self._control.decide(
+            lambda now: InitProducer(now_ms=now, name=name, pair=pair, nonce=nonce),
+            ProducerState,
+        )
+        return await self._when_installed(state)
+
+    async def fence_producer(self, name: str) -> ProducerPair:
+        """The pair after the fence, when every partition that knows the name refuses the older epochs."""
+        return await self._when_installed(
+            await self._control.decide(lambda now: FenceProducer(now_ms=now, name=name), ProducerState)
+        )
+
+    async def get_producer(self, key: int | str) -> ProducerStatus:
+        """A producer by id or name, and what the partitions know of it. Raises NotFound, LeaderNotAvailable."""
+        await self._control.barrier()
+        machine = self._control.machine
+        state = machine.registry.find(key)
+        if state is not None:
+            groups = machine.registry.enrolments.groups(state.pid)
+        elif isinstance(key, int) and machine.registry.is_anonymous(key):
+            # The registry does not record where anonymous producers write: any partition may know it.
+            groups = [group for topic in machine.catalog.topics() for group in topic.groups()]
+        else:
+            raise NotFound(what="producer")
+        pid, epoch, name = (state.pid, state.epoch, state.name) if state is not None else (int(key), None, None)
+        places = {group: machine.assignment.replicas(group) or [] for group in groups}
+        return ProducerStatus(pid, epoch, name, await self._states.ask(pid, places, self._control.timeout_s))
+
+    async def _when_installed(self, state: ProducerState) -> ProducerPair:
+        machine = self._control.machine
+
+        def installed() -> bool | None:
+            return True if all(map(machine.registry.enrolments.is_installed, state.pending)) else None
+
+        if await self._control.changed.until(installed, self._control.timeout_s) is None:
+            raise RequestTimedOut("the new epoch could not be installed everywhere in time")
+        return ProducerPair(state.pid, state.epoch, state.name)
+
+
+async def enrol(
+    router: Router, controllers: list[str], pid: int, partition_group: int, timeout_s: float
+) -> tuple[int, int]:
+    """Ask the controller, from a partition's leader, for a producer's epoch, and the place of this answer in its log.
+
+    Raises what the registry answers.
+    """
+    # The lease clock is the controller's leader's; 0 leaves it where it stands.
+    command = commands.encode_command(Enrol(now_ms=0, pid=pid, group_id=partition_group))
+    answer = commands.decode_result(await router.propose(CONTROLLER_GROUP, controllers, command, timeout_s))
+    if isinstance(answer, StockadeError):
+        raise answer
+    if not isinstance(answer, Enrolled):
+        raise LeaderNotAvailable(f"the controller answered {answer!r}")
+    return answer.epoch, answer.order

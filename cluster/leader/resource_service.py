@@ -1,0 +1,72 @@
+"""Resources of groups, and fences on purpose, as the controller's leader serves them."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ...partition.api.ownership import Evicted, OwnResult, Resource
+from ..controller.commands import Disown, FenceRef, FenceTopic, Own, Owned, TopicFenced
+from ..controller.topology.catalog import group_id
+from ..model import Claim
+from .controller_group import ControllerGroup
+
+
+class ResourceService:
+    """Answers when the partitions have committed the installs that a decision owes them."""
+
+    def __init__(self, control: ControllerGroup) -> None:
+        self._control = control
+        self._machine = control.machine
+
+    async def own(
+        self,
+        group: str,
+        session: str,
+        claims: Sequence[Claim],
+        *,
+        atomic: bool,
+        sever: Literal["session", "resource"],
+    ) -> list[OwnResult]:
+        """Verdicts in the order of the claims."""
+        owned = await self._control.decide(
+            lambda now: Own(now_ms=now, session=session, group=group, claims=list(claims), atomic=atomic, sever=sever),
+            Owned,
+        )
+        return await self._when_installed(owned)
+
+    async def disown(self, group: str, session: str, resources: Sequence[str]) -> list[OwnResult]:
+        """Give resources up."""
+        owned = await self._control.decide(
+            lambda now: Disown(now_ms=now, session=session, group=group, resources=list(resources)), Owned
+        )
+        return await self._when_installed(owned)
+
+    async def list_resources(self, group: str) -> list[Resource]:
+        """Every resource ever owned in the group, ascending."""
+        await self._control.barrier()
+        return [
+            Resource(resource, row.owner is not None, self._client(row.owner), row.generation, row.fence_epoch)
+            for resource, row in self._machine.resources.of_group(group)
+        ]
+
+    async def fence_topic(
+        self, topic: str, partitions: Sequence[int] | None, topic_id: int | None, reason: str | None
+    ) -> list[Evicted]:
+        """End every grant on these partitions; answers when each partition refuses their tokens."""
+        numbers = None if partitions is None else sorted(partitions)
+        fenced = await self._control.decide(
+            lambda now: FenceTopic(now_ms=now, topic=topic, partitions=numbers, topic_id=topic_id, reason=reason),
+            TopicFenced,
+        )
+        refs = [FenceRef(group_id(fenced.topic_id, item.partition), item.order) for item in fenced.partitions]
+        await self._control.installed(refs, ())
+        return [Evicted(item.partition, item.epoch, item.grants) for item in fenced.partitions]
+
+    async def _when_installed(self, owned: Owned) -> list[OwnResult]:
+        await self._control.installed(owned.fences, owned.pending)
+        return [
+            OwnResult(verdict.resource, verdict.granted, verdict.generation, verdict.fence_epoch, verdict.code)
+            for verdict in owned.verdicts
+        ]
+
+    def _client(self, session: str | None) -> str | None:
+        return self._machine.sessions.find(session).client_id if session is not None else None

@@ -1,0 +1,237 @@
+"""Sessions, grants and tickets as the controller's leader serves them. An acquire is answered when its fence is
+installed on each of its partitions; renewals that come within WINDOW_S share one proof that this node still leads.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from typing import Literal
+
+from ...partition.api.ownership import Grant, SessionInfo, Ticket
+from ...partition.api.topics import Mode
+from ...partition.errors import (
+    NotFound,
+    ProducerBusy,
+    SessionExpired,
+    StockadeError,
+    UnknownSession,
+    UnknownTopicOrPartition,
+)
+from ..controller.commands import (
+    Acquire,
+    CancelTicket,
+    CloseSession,
+    Freed,
+    GrantState,
+    OfTicket,
+    OpenSession,
+    Release,
+    RenewSession,
+    SessionState,
+    TicketState,
+)
+from .controller_group import ControllerGroup
+
+WINDOW_S = 0.03
+"""How long a renewal waits for others to share the proof with."""
+
+
+class RenewalBatcher:
+    """Answers from the leader's memory where it can, and from the log where it must."""
+
+    def __init__(self, control: ControllerGroup) -> None:
+        self._control = control
+        self._waiting: list[asyncio.Future[None]] = []
+        self._rounds: set[asyncio.Task[None]] = set()
+
+    async def renew(self, session: str) -> SessionState:
+        """Full ttl from now. Raises UnknownSession, SessionExpired."""
+        control = self._control
+        if not control.group.is_leader:
+            raise control.not_leading()
+        if control.leases.has_begun(control.group.term):
+            await self._prove()
+            heard = control.leases.renew(control.group.term, session, control.now_ms())
+            if heard is not None:
+                return heard
+        return await control.decide(lambda now: RenewSession(now_ms=now, session=session), SessionState)
+
+    async def _prove(self) -> None:
+        """This node led after the call."""
+        loop = asyncio.get_running_loop()
+        proved = loop.create_future()
+        self._waiting.append(proved)
+        if len(self._waiting) == 1:
+            loop.call_later(WINDOW_S, self._begin_round)
+        await proved
+
+    def _begin_round(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        task = asyncio.create_task(self._prove_to(waiting))
+        self._rounds.add(task)
+        task.add_done_callback(self._rounds.discard)
+
+    async def _prove_to(self, waiting: list[asyncio.Future[None]]) -> None:
+        refusal: StockadeError | None = None
+        try:
+            await self._control.barrier()
+        except StockadeError as error:
+            refusal = error
+        for proved in waiting:
+            if proved.done():  # its caller was cancelled
+                continue
+            if refusal is None:
+                proved.set_result(None)
+            else:
+                proved.set_exception(refusal)
+
+
+INSTALLING_MAX_S = 5.0
+"""An acquire that is not in force everywhere after this time is answered with a ticket."""
+SESSION_ID_BYTES = 16
+"""Randomness of a session id, which is a secret."""
+
+
+class SessionService:
+    """Sessions, and the producers that live with them."""
+
+    def __init__(self, control: ControllerGroup) -> None:
+        self._control = control
+        self._machine = control.machine
+        self._renewals = RenewalBatcher(control)
+
+    async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
+        """A new session; its id is a secret, drawn at random."""
+        session = f"s-{secrets.token_hex(SESSION_ID_BYTES)}"
+        state = await self._control.decide(
+            lambda now: OpenSession(now_ms=now, session=session, client_id=client_id, ttl_ms=ttl_ms),
+            SessionState,
+        )
+        return self._session_info(state)
+
+    async def renew_session(self, session: str) -> SessionInfo:
+        """Full ttl from now."""
+        return self._session_info(await self._renewals.renew(session))
+
+    async def close_session(self, session: str) -> None:
+        """End it; answers when its slots are cleared."""
+        freed = await self._control.decide(lambda now: CloseSession(now_ms=now, session=session), Freed)
+        await self._control.installed(freed.fences, freed.readers)
+
+    async def acquire(
+        self,
+        topic: str,
+        session: str,
+        partitions: Sequence[int] | None,
+        mode: Mode,
+        producer_name: str,
+        *,
+        resume_epoch: int | None,
+        topic_id: int | None,
+        ticket_ttl_ms: int | None = None,
+    ) -> Grant | Ticket:
+        """The whole set or none of it; a ticket while it is queued, or is not in force after INSTALLING_MAX_S.
+
+        A refusal that the controller decided at once changed nothing. One that ended the grant after it was made says
+        so in ``no_side_effects``: the grant may have evicted others and been in force.
+        """
+        try:
+            decided = await self._control.decide(
+                lambda now: Acquire(
+                    now_ms=now,
+                    session=session,
+                    topic=topic,
+                    partitions=None if partitions is None else sorted(partitions),
+                    mode=mode,
+                    producer_name=producer_name,
+                    topic_id=topic_id,
+                    resume_epoch=resume_epoch,
+                    ticket_ttl_ms=ticket_ttl_ms,
+                ),
+                OfTicket,
+            )
+        except ProducerBusy as busy:
+            self._say_when_it_expires(busy)
+            raise
+        if isinstance(decided, GrantState):
+            await self._until_in_force(decided.grant_id, INSTALLING_MAX_S)
+        try:
+            ticket = _ticket_info(self._machine.ticket(decided.ticket_id, session))
+        except NotFound as error:
+            # The ticket was made just now: it can only have gone with its topic.
+            raise UnknownTopicOrPartition(topic=topic, partition=None).had_effects() from error
+        except (UnknownSession, SessionExpired) as error:
+            raise error.had_effects() from None  # the session had the grant, or its place in the queue, until it ended
+        return ticket.grant if ticket.grant is not None else ticket
+
+    async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> Ticket:
+        """State of a ticket, held back up to ``wait_ms`` while it is queued or its grant is not in force. Only a call
+        that began before the ticket left the queue is answered ``cancelled``; a later one is NotFound.
+        """
+        await self._control.barrier()
+        if _ticket_info(self._machine.ticket(ticket, session)).state == "cancelled":
+            raise NotFound(what="ticket")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_ms / 1000
+        machine = self._machine
+        await self._control.queue_changed.until(
+            lambda: None if machine.slots.queue.by_id.get(ticket) is not None else True, deadline - loop.time()
+        )
+        found = machine.ticket(ticket, session)
+        if isinstance(found, GrantState):
+            await self._until_in_force(found.grant_id, deadline - loop.time())
+        return _ticket_info(machine.ticket(ticket, session))
+
+    async def cancel_ticket(self, ticket: str, session: str) -> Ticket:
+        """Take a ticket out of the queue; the grant, if that came first."""
+        state = await self._control.decide(
+            lambda now: CancelTicket(now_ms=now, session=session, ticket_id=ticket), OfTicket
+        )
+        return _ticket_info(state)
+
+    async def release(self, grant: str, session: str) -> None:
+        """End a grant; answers when its slots are cleared."""
+        freed = await self._control.decide(lambda now: Release(now_ms=now, session=session, grant_id=grant), Freed)
+        await self._control.installed(freed.fences, freed.readers)
+
+    def _say_when_it_expires(self, busy: ProducerBusy) -> None:
+        """The machine knows how long the holder's session lasts at most; the leader heard its last renewal."""
+        holder = busy.fields["holder"]
+        grant = self._machine.slots.grants.by_id.get(holder["grant"]) if holder is not None else None
+        if grant is not None:
+            deadline_ms = self._control.leases.deadline_ms(self._machine.sessions.find(grant.session))
+            holder["expires_in_ms"] = max(0, deadline_ms - self._control.now_ms())
+
+    async def _until_in_force(self, grant_id: str, timeout_s: float) -> None:
+        """Or until the grant has ended."""
+        machine = self._machine
+        await self._control.changed.until(
+            lambda: None if machine.slots.is_in_force(grant_id) is False else True, timeout_s
+        )
+
+    def _session_info(self, state: SessionState) -> SessionInfo:
+        remaining = max(0, state.deadline_ms - self._control.now_ms())
+        return SessionInfo(state.session, state.client_id, state.ttl_ms, state.deadline_ms, remaining)
+
+
+def _ticket_info(found: OfTicket) -> Ticket:
+    """A ticket as its session sees it."""
+    state: Literal["waiting", "installing", "granted", "cancelled"]
+    if isinstance(found, GrantState):
+        grant = None
+        if found.is_in_force:
+            grant = Grant(
+                found.grant_id,
+                found.topic,
+                found.topic_id,
+                found.mode,  # type: ignore[arg-type]
+                found.producer_name,
+                found.partitions,
+                found.epoch,
+                {str(partition): epoch for partition, epoch in zip(found.partitions, found.epochs, strict=True)},
+            )
+        state = "granted" if grant is not None else "installing"
+        return Ticket(found.ticket_id, state, None, found.topic, found.partitions, grant)
+    assert isinstance(found, TicketState), found
+    state = "waiting" if found.position is not None else "cancelled"
+    return Ticket(found.ticket_id, state, found.position, found.topic, found.partitions, None)

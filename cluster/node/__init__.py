@@ -1,0 +1,7 @@
+"""One node, composed of its parts. The top of `cluster`.
+
+In: a checked configuration.
+Out: a running node, whose services fronts call.
+May import: cluster, cluster.controller.topology, cluster.discovery, cluster.leader, cluster.replica, partition,
+partition.api, partition.durable, partition.log, partition.state, raft, raft.core, raft.wal.
+"""

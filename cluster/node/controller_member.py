@@ -1,0 +1,135 @@
+"""This node's replica of the controller group: opened when the catalog places one here, erased when it moves away."""
+
+import asyncio
+import logging
+from functools import partial
+
+import msgspec
+
+from ...raft.host import RaftHost
+from ..condition import Condition
+from ..controller.topology.catalog import CONTROLLER_GROUP
+from ..discovery.bootstrap import Bootstrap
+from ..discovery.cluster_view import ClusterView
+from ..groups import Router
+from ..leader.admin_service import ListService, MemberService
+from ..leader.controller_group import ControllerGroup
+from ..leader.garbage_collector import GarbageCollector
+from ..leader.producer_service import ProducerService, ProducerStatusReader
+from ..leader.reconciler import Reconciler
+from ..leader.resource_service import ResourceService
+from ..leader.session_service import SessionService
+from ..leader.topic_service import GroupStatusReader, TopicService
+
+_log = logging.getLogger(__name__)
+
+
+class ControllerServices(msgspec.Struct, frozen=True):
+    """Implements api.ControllerApi over one replica of the controller group."""
+
+    control: ControllerGroup
+    sessions: SessionService
+    topics: TopicService
+    resources: ResourceService
+    producers: ProducerService
+    members: MemberService
+    lists: ListService
+
+
+class ControllerMember:
+    """``services`` are there while this node holds a replica of the controller group."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        bootstrap: Bootstrap,
+        host: RaftHost,
+        router: Router,
+        group_statuses: GroupStatusReader,
+        producer_statuses: ProducerStatusReader,
+        leadership: Condition,
+        timeout_s: float,
+    ) -> None:
+        """``leadership`` is notified when the group has another leader, or none; ``timeout_s`` bounds every call."""
+        self.services: ControllerServices | None = None
+        self._view = view
+        self._bootstrap = bootstrap
+        self._host = host
+        self._router = router
+        self._group_statuses = group_statuses
+        self._producer_statuses = producer_statuses
+        self._leadership = leadership
+        self._timeout_s = timeout_s
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def control(self) -> ControllerGroup | None:
+        """The controller group as this node runs it; None while it holds no replica."""
+        return self.services.control if self.services is not None else None
+
+    async def run(self, configured: list[str]) -> None:
+        """Open and erase the replica as the catalog says; ``configured`` controllers found the group. Runs until
+        cancelled.
+        """
+        try:
+            while True:
+                if self._view.is_controller:
+                    await self._open(configured)
+                else:
+                    await self._erase()
+                await self._watch()
+        finally:
+            self._stop_tasks()
+
+    async def _open(self, configured: list[str]) -> None:
+        if self._view.index == 0:
+            node_ids = [entry.node_id for entry in self._view.members()]
+            founders = await self._bootstrap.settle(configured, node_ids)
+        else:
+            founders = self._bootstrap.founders()
+        _log.info("holding a replica of the controller group%s", "" if founders else ", which exists already")
+        control = ControllerGroup(
+            partial(self._host.open_group, CONTROLLER_GROUP, founders), self._view.urls, self._timeout_s
+        )
+        control.group.on_role_change = self._leadership.notify
+        loops = (
+            control.keep_time(),
+            Reconciler(control, self._router).run(),
+            GarbageCollector(control, self._router).run(),
+        )
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+        self.services = ControllerServices(
+            control,
+            SessionService(control),
+            TopicService(control, self._group_statuses),
+            ResourceService(control),
+            ProducerService(control, self._producer_statuses),
+            MemberService(control, self._view),
+            ListService(control),
+        )
+
+    async def _erase(self) -> None:
+        """For good: with an empty disk this node can only join the group again, even if it was a founder."""
+        self._stop_tasks()
+        if self.services is not None:
+            _log.info("the controller group moved away from this node")
+            self.services = None
+            await self._bootstrap.keep({})
+            await self._host.close_group(CONTROLLER_GROUP, erase=True)
+
+    async def _watch(self) -> None:
+        """Return when the replica has to be opened or erased. Raises the error of a background loop, which is a bug."""
+        held = self.services is not None
+
+        def look() -> bool | None:
+            return True if self._view.is_controller != held else None
+
+        while await self._view.changed.until(look, 1.0) is None:
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+
+    def _stop_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []

@@ -1,0 +1,222 @@
+"""One node: composes log, groups, controller, replicas and the tasks that keep them going."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from ...partition.durable.stored_machine import StoredMachine
+from ...partition.log.segments import SegmentLog
+from ...partition.state.machine import PartitionConfig, PartitionMachine
+from ...raft.core.group import Group
+from ...raft.host import RaftHost, RaftSettings
+from .. import rpc
+from ..condition import Condition
+from ..config import NodeConfig, parse_address
+from ..controller.topology.nodes import NodeEntry
+from ..discovery.bootstrap import Bootstrap
+from ..discovery.cluster_view import ClusterView
+from ..discovery.peer_sync import PeerSync
+from ..discovery.registration import Registration
+from ..groups import Router, transfer_all_leaderships
+from ..leader.producer_service import ProducerStatusReader, enrol
+from ..leader.topic_service import GroupStatusReader
+from ..replica.maintenance import Maintenance
+from ..replica.mover import Mover
+from ..replica.replica import Replica
+from ..replica.replica_manager import Assignment, ReplicaManager
+from ..replica.scrubber import Scrubber
+from ..rpc import Message
+from .catalog_sync import CatalogSync
+from .controller_member import ControllerMember
+from .node_service import NodeFailure, NodeService, Startup
+
+STANDING_TIMEOUT_S = 1.0
+"""A node that has not answered with its standing by then counts as away."""
+
+
+class Node:
+    """A running node: ``service`` is what a front talks to, ``failure`` why it had to stop by itself."""
+
+    @classmethod
+    async def start(cls, config: NodeConfig, on_failure: Callable[[BaseException], None]) -> "Node":
+        """Recover, listen to the other nodes, open the groups. ``on_failure`` is called once when the node cannot go on
+        (a disk error, a broken invariant). Raises OSError or what the log finds wrong with the disk.
+        """
+        failure, view = NodeFailure(on_failure), ClusterView(config)
+        host = RaftHost(
+            config.node_id,
+            config.cluster_id,
+            parse_address(config.raft_listen),
+            view.raft_peers(),
+            Path(config.data_dir),
+            _raft_settings(config),
+            failure.report,
+            tls=config.tls(),
+            plaintext=config.raft.plaintext,
+        )
+        await host.start()
+        node = cls(config, failure, view, host)
+        host.serve(node._answer)
+        await node._replicas.open_remembered()
+        node._start_tasks()
+        return node
+
+    def __init__(self, config: NodeConfig, failure: NodeFailure, view: ClusterView, host: RaftHost) -> None:
+        """Compose a node over a started host: see ``start``."""
+        data, node_id = Path(config.data_dir), config.node_id
+        self._config = config
+        self._failure = failure
+        self._view = view
+        self._host = host
+        self._timeout_s = config.limits.request_timeout_ms / 1000
+        self._tasks: list[asyncio.Task[None]] = []
+        self._leadership = Condition()
+        self._router = Router(node_id, host)
+        self._replicas = ReplicaManager(
+            node_id, data / "partitions", self._open_replica, self._close_group, host.forget_tombstones
+        )
+        self._group_statuses = GroupStatusReader(node_id, self._router, self._replicas, view.urls)
+        self._producer_statuses = ProducerStatusReader(node_id, self._router, self._replicas)
+        self._bootstrap = Bootstrap(
+            node_id, host.incarnation, data / "founders.json", self._ask_standing, is_member=view.index > 0
+        )
+        self._member = ControllerMember(
+            view,
+            self._bootstrap,
+            host,
+            self._router,
+            self._group_statuses,
+            self._producer_statuses,
+            self._leadership,
+            self._timeout_s,
+        )
+        self._registration = Registration(_entry(config, host), config.controllers, view, self._router)
+        self.service: NodeService = NodeService(
+            config,
+            failure,
+            host,
+            view,
+            Startup(self._bootstrap, self._registration),
+            self._replicas,
+            self._group_statuses,
+            self._member,
+            self._leadership,
+        )
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why this node had to stop by itself."""
+        return self._failure.error
+
+    def _start_tasks(self) -> None:
+        config, view, replicas = self._config, self._view, self._replicas
+        self._spawn(self._member.run(config.controllers))
+        self._spawn(CatalogSync(config.node_id, self._member, self._router, view, replicas).run())
+        self._spawn(PeerSync(self._host, view).run())
+        self._spawn(Maintenance(replicas).run())
+        if pace := config.limits.inspection_bytes_per_s:
+            self._spawn(Scrubber(replicas, pace).run())
+        self._spawn(Mover(config.node_id, self._host, view, self._router).run())
+        self._spawn(self._registration.run())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task of the node; one that ends with an exception is a bug and stops the node."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._task_ended)
+        self._tasks.append(task)
+
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure.report(error)
+
+    async def transfer_leadership(self) -> None:
+        """Let other nodes lead what this one leads, as far as they can soon: for a node that is about to stop."""
+        await transfer_all_leaderships(self._host.groups.values())
+
+    async def stop(self) -> None:
+        """End the tasks, close groups, connections and files; groups that this node leads are without a leader."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for group in self._host.groups.values():
+            group.step_down()
+        await self._host.stop()
+        for replica in self._replicas.all():
+            replica.close()
+
+    def _open_replica(self, assignment: Assignment, directory: Path) -> Replica:
+        config = assignment.config
+        log = SegmentLog(self._config.limits.segment_bytes_max)
+        stored = StoredMachine(PartitionMachine(PartitionConfig(assignment.topic_id), log), log)
+
+        async def enrol_here(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
+            return await enrol(self._router, self._view.controllers, pid, group, timeout_s)
+
+        def open_group(machine: StoredMachine) -> Group:
+            is_founder = assignment.founders.get(self._config.node_id) == self._host.incarnation
+            return self._open_group(assignment.group_id, assignment.founders if is_founder else {}, machine)
+
+        return Replica(
+            (assignment.topic, assignment.topic_id, assignment.partition),
+            config,
+            stored,
+            open_group,
+            urls=self._view.urls,
+            enrol=enrol_here,
+            timeout_s=self._timeout_s,
+        )
+
+    def _open_group(self, group: int, founders: rpc.Founders, machine: Any) -> Group:
+        opened = self._host.open_group(group, founders, machine)
+        opened.on_role_change = self._leadership.notify
+        return opened
+
+    async def _close_group(self, group: int) -> None:
+        await self._host.close_group(group, erase=True)
+
+    async def _ask_standing(self, node_id: str) -> rpc.Standing | None:
+        try:
+            answer = await self._router.ask(node_id, rpc.DescribeController(), STANDING_TIMEOUT_S)
+        except (ConnectionError, TimeoutError):
+            return None
+        assert isinstance(answer, rpc.Standing), answer
+        return answer
+
+    async def _answer(self, node_id: str, payload: bytes) -> bytes:
+        """Answer another node's call."""
+        answer: Message
+        match rpc.decode(payload):
+            case rpc.Propose(group, command, timeout_ms):
+                answer = await self._router.propose_here(group, command, timeout_ms / 1000)
+            case rpc.DescribeGroup(group_ids):
+                answer = self._group_statuses.status_here(group_ids)
+            case rpc.DescribeProducer(pid, group_ids):
+                answer = await self._producer_statuses.here(pid, group_ids)
+            case rpc.DescribeController():
+                answer = self._bootstrap.standing()
+            case rpc.FollowCatalog(after, wait_ms) if (control := self._member.control) is not None:
+                newer = await CatalogSync.newer(control, after, wait_ms / 1000)
+                answer = newer or rpc.Catalog(0, [], control.group.leader, control.group.term)
+            case rpc.FollowCatalog():
+                answer = rpc.NotLeading(None)
+            case request:
+                raise ValueError(f"{type(request).__name__} is no question for this node")
+        return rpc.encode(answer)
+
+
+def _entry(config: NodeConfig, host: RaftHost) -> NodeEntry:
+    """This node as the others are to know it."""
+    me = config.me
+    return NodeEntry(me.node_id, me.url, me.raft, me.zone, host.incarnation)
+
+
+def _raft_settings(config: NodeConfig) -> RaftSettings:
+    return RaftSettings(
+        election_timeout_ms_min=config.raft.election_timeout_min_ms,
+        election_timeout_ms_max=config.raft.election_timeout_max_ms,
+        heartbeat_ms=config.raft.heartbeat_ms,
+        wal_file_bytes=config.limits.wal_file_bytes,
+        wal_bytes_max=config.limits.wal_bytes_max,
+        checkpoint_bytes=config.limits.checkpoint_bytes,
+    )

@@ -1,0 +1,482 @@
+"""One partition's replica on this node: the asynchronous shell around its machine, for the fronts.
+
+A write becomes a command of the partition's group, and its verdict is made where the command is applied. This shell
+adds two refusals of its own: that another node leads, and that the topic is gone. It never calls a lost proposal a
+failure, for its outcome is unknown. Only the write of a producer that the partition does not know needs more than one
+command: the producer is enrolled first, and the write proposed again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec import structs
+
+from ...partition.api.producers import BatchStatus, ProducerOnPartition
+from ...partition.api.records import StageInfo
+from ...partition.api.topics import TopicConfig
+from ...partition.commands import (
+    PRODUCER_EPOCH_MAX,
+    SEQUENCE_MODULUS,
+    Append,
+    Appended,
+    AppendStage,
+    ChangeStages,
+    Command,
+    CommitPosition,
+    Configure,
+    Configured,
+    InstallProducer,
+    NotEnrolled,
+    Offset,
+    PositionCommitted,
+    PutStage,
+    Result,
+    Retain,
+    Staged,
+    StagesChanged,
+    Stamp,
+    Token,
+    Trim,
+    Trimmed,
+    encode_command,
+)
+from ...partition.config import PartitionConfig
+from ...partition.durable.stored_machine import StoredMachine
+from ...partition.errors import (
+    InternalError,
+    InvalidRequest,
+    LeaderNotAvailable,
+    NotLeaderOrFollower,
+    NotOwner,
+    OffsetOutOfRange,
+    ProducerFenced,
+    RequestTimedOut,
+    StockadeError,
+    UnknownTopicOrPartition,
+)
+from ...partition.log.index import SegmentIndex
+from ...partition.log.segments import Slice
+from ...partition.records.batch import Batch
+from ...partition.state.fence import Tenure
+from ...partition.state.machine import PartitionMachine
+from ...partition.state.producers import FORGOTTEN
+from ...raft.core.group import Committed, Group, Outcome, Rejected
+from ..condition import Condition
+from ..groups import ServedGroup
+from ..model import CommittedPosition, Conditions, ReadGuard, Settle
+from ..rpc import GroupStatus
+
+RETRY_AFTER_MS = 100
+"""After so long a write that a partition was too busy for may be tried again."""
+
+_Answer = TypeVar("_Answer", bound=Result)
+
+Enrol = Callable[[int, int, float], Awaitable[tuple[int, int]]]
+"""(pid, group id, timeout in seconds) -> the producer epoch in force and the order of this answer among others.
+Raises what the registry answers.
+"""
+
+
+class Replica(ServedGroup):
+    """A partition as this node holds it: its group, its machine, and the configuration of its topic. Implements
+    ``api.Partition``; what it refuses it raises as StockadeError.
+    """
+
+    def __init__(
+        self,
+        name: tuple[str, int, int],
+        config: TopicConfig,
+        stored: StoredMachine,
+        open_group: Callable[[StoredMachine], Group],
+        *,
+        urls: Mapping[str | None, str],
+        enrol: Enrol,
+        timeout_s: float,
+    ) -> None:
+        """``name`` is (topic, topic id, partition)."""
+        super().__init__(open_group(stored), urls, timeout_s, RETRY_AFTER_MS)
+        self.topic: str = name[0]
+        self.topic_id: int = name[1]
+        self.partition: int = name[2]
+        self.config: TopicConfig = config
+        self.config_order: int = self.topic_id
+        self.machine: PartitionMachine = stored.machine
+        self.changed: Condition = Condition()
+        """The machine's state, or what this replica is."""
+        self._log = stored.log
+        self._enrol = enrol
+        self._is_sealed = False
+        self._configuring = asyncio.Lock()
+        self._end: Literal["deleted", "moved"] | None = None
+        self.group.on_applied = self.changed.notify
+
+    # Leadership, and the end of this replica.
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads this partition, as far as it knows."""
+        return self.group.is_leader
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has applied what was committed when it first heard of a leader."""
+        return self.group.ready
+
+    def not_leading(self) -> NotLeaderOrFollower:
+        """The answer that sends the caller to the leader. Raises UnknownTopicOrPartition when the topic was deleted."""
+        if self._end == "deleted":
+            raise UnknownTopicOrPartition(topic=self.topic, partition=None)
+        return super().not_leading()
+
+    def status(self) -> GroupStatus:
+        """What this replica knows, for other nodes."""
+        group, fence, order = self.group, self.machine.fence, self.machine.config_order
+        return GroupStatus(group.group_id, group.leader, group.term, fence.topic_epoch, fence.mode, order, fence.holder)
+
+    def retire(self, *, is_deleted: bool) -> None:
+        """The topic was deleted, or this replica moved away: requests that wait here, or come late, are refused."""
+        self._end = "deleted" if is_deleted else "moved"
+        self.changed.notify()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._log.close()
+
+    @property
+    def replicated_ms(self) -> int:
+        """The lease clock as the machine has it."""
+        return self.machine.clock_ms
+
+    # The topic's configuration.
+
+    def reconfigure(self, config: TopicConfig, *, is_sealed: bool, order: int) -> None:
+        """The topic's configuration as decided at ``order`` of the controller's log (at its creation: the topic's id).
+
+        The leader puts it into the partition's log before the next write, or when ``configure`` is called.
+        """
+        if order > self.config_order:
+            self.config, self._is_sealed, self.config_order = config, is_sealed, order
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether the configuration that this node knows is in force in the machine."""
+        return self.machine.config_order >= self.config_order
+
+    async def configure(self) -> None:
+        """Bring the machine's configuration up to date, if this node leads."""
+        async with self._configuring:
+            if self.group.is_leader and not self.is_configured:
+                config = self.config
+                wanted = PartitionConfig(
+                    self.topic_id,
+                    config.require_fence,
+                    config.strict_sequence,
+                    config.max_producers,
+                    config.producer_ttl_ms,
+                    config.dedupe_window_ms,
+                    config.writer_group,
+                    self._is_sealed,
+                )
+                await self._ask(Configure(self.config_order, wanted, self.now_ms()), Configured)
+
+    # Writes.
+
+    async def append(self, batch: Batch, conditions: Conditions) -> Appended:
+        """Propose the batch and wait for the verdict."""
+        await self._prepare_write()
+        return await self._append(self._command(batch, conditions))
+
+    def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
+        """Propose the batch without waiting: ``settle`` is called with the verdict, exactly once.
+
+        False: nothing was proposed, and ``settle`` is not called, for the topic's configuration has to be put in force
+        first. ``append`` does that.
+        """
+        if not self.is_configured:
+            return False
+        command = encode_command(self._command(batch, conditions))
+        self.group.submit(command, self.timeout_s, lambda outcome: settle(self._verdict(outcome)))
+        return True
+
+    def _command(self, batch: Batch, conditions: Conditions) -> Append:
+        message_id = conditions.message_id
+        if message_id is not None and not self.machine.config.dedupe_window_ms:
+            raise InvalidRequest("message_id: the topic has no dedupe_window_ms")
+        _check_range(conditions.stamp)
+        return Append(
+            batch.message,
+            batch.count,
+            batch.crc,
+            batch.received_ms,
+            batch.max_timestamp_ms,
+            conditions.topic_id,
+            conditions.token,
+            conditions.stamp,
+            conditions.if_log_end,
+            self.now_ms(),
+            conditions.fence_epoch,
+            message_id,
+        )
+
+    def _verdict(self, outcome: Outcome) -> Appended | StockadeError | None:
+        """What ``submit`` settles with; None leaves it to ``append``: another node leads, or a producer is new here."""
+        if isinstance(outcome, Committed):
+            found = outcome.result
+        else:
+            found = None if isinstance(outcome, Rejected) else self.undecided(outcome)
+        if isinstance(found, NotOwner):
+            return self._named(found)
+        return found if isinstance(found, Appended | StockadeError) else None
+
+    async def trim(self, before: Offset | None, *, topic_id: int | None, token: Token | None) -> tuple[Offset, Offset]:
+        """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
+        await self._prepare_write()
+        trimmed = await self._ask(Trim(before, topic_id, token, self.now_ms()), Trimmed)
+        return trimmed.log_start, trimmed.log_end
+
+    async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
+        """Raises NotOwner, OffsetOutOfRange."""
+        self._check_leading()
+        try:
+            await self._ask(CommitPosition(group, offset, metadata, fence_epoch), PositionCommitted)
+        except NotOwner as refusal:
+            raise self._named(refusal) from None
+
+    # Stages.
+
+    async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
+        """Store a stage; whether it is new. Raises StageAlreadyExists, ThrottlingQuotaExceeded."""
+        await self._prepare_write()
+        command = PutStage(
+            name=name,
+            digest=digest,
+            message=batch.message,
+            count=batch.count,
+            crc=batch.crc,
+            max_timestamp_ms=batch.max_timestamp_ms,
+            ttl_ms=ttl_ms,
+            topic_id=topic_id,
+            now_ms=self.now_ms(),
+            received_ms=batch.received_ms,
+        )
+        return (await self._ask(command, Staged)).new
+
+    async def change_stages(
+        self, keep: list[str], delete: list[str], *, producer: tuple[int, int], topic_id: int | None
+    ) -> None:
+        """Keep some, delete others. ``producer``: id and epoch. Raises NotFound, InvalidProducerEpoch."""
+        await self._prepare_write()
+        result = await self._decide(ChangeStages(keep, delete, *producer, topic_id, self.now_ms()))
+        if not isinstance(result, StagesChanged):
+            raise InternalError(f"a partition answered {result!r}")
+
+    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> tuple[Appended, int]:
+        """Append a stage's batch; and the bytes of that. Raises NotFound, and what an append does."""
+        _check_range(conditions.stamp)
+        await self._prepare_write()
+        command = AppendStage(name, received_ms, **structs.asdict(conditions), now_ms=self.now_ms())
+        appended = await self._append(command)
+        stage = self.machine.stages.stages.get(name)  # its note; it may have been deleted since
+        return appended, stage.length if stage is not None else 0
+
+    async def stages(self, prefix: str) -> list[StageInfo]:
+        """Stages whose names begin so, in the order in which they came; linearizable."""
+        await self.barrier()
+        clock_ms = self.machine.clock_ms
+        return [
+            StageInfo(
+                stage=stage.name,
+                records=stage.count,
+                bytes=stage.length,
+                digest=stage.digest,
+                kept=stage.kept,
+                expires_in_ms=None if stage.kept else max(0, stage.expires_ms - clock_ms),
+                base_offset=stage.base_offset,
+                last_offset=None if stage.base_offset is None else stage.base_offset + stage.count - 1,
+            )
+            for stage in self.machine.stages.stages.values()
+            if stage.name.startswith(prefix)
+        ]
+
+    # Reads.
+
+    async def read(
+        self,
+        offset: Offset | None,
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        local: bool,
+        guard: ReadGuard | None = None,
+    ) -> Slice:
+        """Committed batches from ``offset`` (None: log end, -1: log start), linearizable unless ``local``.
+
+        A guard is checked by the leader alone, and again after a wait. Raises NotOwner, OffsetOutOfRange: with
+        ``stale`` when ``local``, for the bounds are those of this replica.
+        """
+        if not local or guard is not None:
+            await self._check_guard(guard)
+        machine = self.machine
+        start = machine.log_end if offset is None else machine.log_start if offset == -1 else offset
+        if not machine.log_start <= start <= machine.log_end:
+            raise OffsetOutOfRange(start, machine.log_start, machine.log_end, stale=local)
+
+        def enough() -> bool | None:
+            if self._end:
+                return True
+            if min_bytes <= 1:
+                return True if machine.log_end - start >= min_bytes else None
+            if start < machine.log_start:  # trimmed meanwhile
+                return True
+            found = self._log.read(start, max_bytes)
+            return True if found.size >= min_bytes or found.next_offset < machine.log_end else None
+
+        if max_wait_ms:
+            await self.changed.until(enough, max_wait_ms / 1000)
+        if self._end is not None:
+            raise self.not_leading()
+        if max_wait_ms and guard is not None:
+            await self._check_guard(guard)
+        if start < machine.log_start:
+            raise OffsetOutOfRange(start, machine.log_start, machine.log_end, stale=local)
+        return msgspec.structs.replace(self._log.read(start, max_bytes), stale=local)
+
+    async def read_tail(self, count: int) -> tuple[Slice, int]:
+        """The batches that hold the last ``count`` records, and topic_epoch."""
+        await self.barrier()
+        return self._log.tail(count), self.machine.topic_epoch
+
+    async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:
+        """First record at or after a time; None: first record with the greatest timestamp."""
+        await self.barrier()
+        return *self._log.find_timestamp(timestamp_ms), self.machine.log_start, self.machine.log_end
+
+    async def position(self, group: str) -> CommittedPosition:
+        """The group's committed position; linearizable."""
+        await self.barrier()
+        known = self.machine.readers.positions.get(group)
+        return CommittedPosition(None, None) if known is None else CommittedPosition(known.offset, known.metadata)
+
+    async def fences(self) -> list[Tenure]:
+        """History of the slot, the latest first: the present holders too. Linearizable."""
+        await self.barrier()
+        return self.machine.tenures()
+
+    async def producer(self, pid: int) -> ProducerOnPartition | None:
+        """A producer as this partition knows it; linearizable. None: not at all."""
+        await self.barrier()
+        entry = self.machine.producer(pid)
+        if entry is None or entry.is_bare:
+            return None
+        run = entry.run
+        batches = [BatchStatus(*msgspec.structs.astuple(batch)) for batch in run.cache]
+        last_offset = batches[-1].last_offset if batches else None
+        return ProducerOnPartition(self.topic, self.partition, run.epoch, run.last_seq, last_offset, batches)
+
+    # Retention.
+
+    @property
+    def full_segments(self) -> Sequence[SegmentIndex]:
+        """The segments on this disk that do not change any more, until they are dropped."""
+        return self._log.full_segments
+
+    def has_due(self, wall_ms: int) -> bool:
+        """Whether ``retain`` would have something to do."""
+        return self._retained_from(wall_ms) > self.machine.log_start or self.machine.has_due(self.now_ms())
+
+    def _retained_from(self, wall_ms: int) -> Offset:
+        return self._log.retained_from(wall_ms, self.config.retention_ms, self.config.retention_bytes)
+
+    async def retain(self, wall_ms: int) -> None:
+        """Drop what the topic's retention no longer keeps at this wall clock time, and let the machine forget what is
+        due on the lease clock, if this node leads.
+        """
+        if self.group.is_leader and self.has_due(wall_ms):
+            await self._ask(Retain(self._retained_from(wall_ms), self.now_ms()), Trimmed)
+
+    # Inside.
+
+    def _check_leading(self) -> None:
+        if not self.group.is_leader:
+            raise self.not_leading()
+
+    async def _prepare_write(self) -> None:
+        """Raises NotLeaderOrFollower, LeaderNotAvailable."""
+        self._check_leading()
+        if not self.is_configured:
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    await self.configure()
+            except (TimeoutError, RequestTimedOut) as error:  # nothing of the write was proposed yet
+                raise LeaderNotAvailable("the topic's configuration could not be put in force in time") from error
+
+    async def _append(self, command: Append | AppendStage) -> Appended:
+        try:
+            result = await self._decide(command)
+        except NotOwner as refusal:
+            raise self._named(refusal) from None
+        assert isinstance(result, Appended), result
+        return result
+
+    def _named(self, refusal: NotOwner) -> NotOwner:
+        """The machine does not know the resource's name."""
+        return NotOwner(**refusal.fields, resource=f"{self.topic}/{self.partition}")
+
+    async def _decide(self, command: Append | AppendStage | ChangeStages) -> Result:
+        """Propose what a producer asks for; one that is new here is enrolled first and the command proposed again."""
+        deadline = self._deadline()
+        result = await self._propose(command, deadline)
+        while isinstance(result, NotEnrolled):
+            await self._introduce(result.pid, deadline)
+            result = await self._propose(command, deadline)
+        return result
+
+    async def _introduce(self, pid: int, deadline: float) -> None:
+        """Make a producer known here. Nothing of the append was stored yet, so even a lost step is no unknown
+        outcome.
+        """
+        try:
+            remaining = deadline - asyncio.get_running_loop().time()
+            epoch, order = await self._enrol(pid, self.group.group_id, remaining)
+            await self._propose(InstallProducer(pid, epoch, order, self.now_ms()), deadline)
+        except ProducerFenced as refusal:  # by the registry, of a producer that is not known here
+            raise ProducerFenced(**refusal.fields, outcome=FORGOTTEN.fields()) from None
+        except RequestTimedOut as error:
+            raise LeaderNotAvailable("the producer could not be looked up in time") from error
+        except UnknownTopicOrPartition as error:
+            # The controller knows topics by id here; this partition is being deleted.
+            raise UnknownTopicOrPartition(topic=self.topic, partition=None) from error
+
+    async def _check_guard(self, guard: ReadGuard | None) -> None:
+        """Raises NotOwner unless the reader owns the partition, and no later session does."""
+        await self.barrier()
+        refusal = None if guard is None else self.machine.readers.judge(guard.group, guard.fence_epoch)
+        if refusal is not None:
+            raise self._named(refusal)
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self.timeout_s
+
+    async def _ask(self, command: Command, answer: type[_Answer]) -> _Answer:
+        """Propose a command that has one kind of answer."""
+        result = await self._propose(command, self._deadline())
+        if not isinstance(result, answer):
+            raise InternalError(f"a partition answered {result!r}")
+        return result
+
+    async def _propose(self, command: Command, deadline: float) -> Result:
+        remaining = deadline - asyncio.get_running_loop().time()
+        return await self.answer_to(encode_command(command), remaining)  # type: ignore[return-value]
+
+
+def _check_range(stamp: Stamp | None) -> None:
+    """Raises AssertionError for a stamp that no replica could apply. Before it is proposed: found in apply, it would
+    stop all of them, at every start.
+    """
+    if stamp is not None:
+        assert 0 <= stamp.pid < 1 << 63
+        assert 0 <= stamp.epoch <= PRODUCER_EPOCH_MAX
+        assert 0 <= stamp.first_seq < SEQUENCE_MODULUS

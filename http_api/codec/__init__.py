@@ -1,0 +1,8 @@
+"""The forms of HTTP messages: JSON, media types, parameters, schemas, problem documents.
+
+Knows neither the cluster nor a connection.
+
+In: bytes, headers, queries.
+Out: checked values, and the bytes of answers.
+May import: cluster, partition, partition.api.
+"""

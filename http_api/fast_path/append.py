@@ -1,0 +1,165 @@
+"""The fast path of appends to one partition.
+
+What is stored here is answered as the route's own handler does (``records.handlers``). That handler gets every request
+that is not plain, and every one of which surely nothing was proposed, so that it answers what is wrong. What may have
+been proposed is never proposed again. No task waits for the verdict: ``apply`` calls ``settle``, which answers.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, NoReturn, cast
+
+from aiohttp import web
+from msgspec import structs
+
+from ...cluster.api import Partition
+from ...cluster.front.front import Front
+from ...cluster.front.writes import answer_to, now_ms
+from ...cluster.model import Conditions
+from ...partition.commands import SEQUENCE_MODULUS, Appended
+from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, StockadeError
+from ...partition.records.batch import Batch
+from ..codec import json_codec, media
+from ..codec.parameters import Parameters
+from ..endpoint.dispatch import conclude
+from ..records.append import BASE_OFFSET, CONDITION_HEADERS, conditions_of
+from ..records.decode import FORMS, read_batch
+from ..request.call import Call, RequestHandler, Route
+from ..request.context import Context
+from .connection import PLAIN_HEADERS, FastRequest, FastResponse, head_led_by, is_plain
+from .parser import SEQUENCE, HeadTemplate
+
+_HEADERS = PLAIN_HEADERS | frozenset(name.lower() for name in CONDITION_HEADERS)
+_ANY_NUMBER = "0"
+_BASE_OFFSET_LINE = BASE_OFFSET.encode() + b": %d\r\n"
+
+
+class AppendTarget(NamedTuple):
+    """What the head of a request asks for, its sequence number left out."""
+
+    topic: str
+    partition: int
+    form: str
+    authorization: str | None
+    conditions: Conditions
+
+
+class FastAppends:
+    """Appends to partitions that this node leads. ``general`` is the endpoint of the route."""
+
+    def __init__(self, route: Route, context: Context, general: RequestHandler) -> None:
+        self.route = route
+        self.context = context
+        self.front: Front = context.front
+        self.general = general
+
+    def start(self, request: FastRequest) -> bool:
+        """Propose the batch of a plain request; False: nothing was proposed or taken."""
+        body, sequence = request.body, request.head.sequence
+        try:
+            target = self._target(request.head.template, request.match_info, is_numbered=sequence is not None)
+            if target is None:
+                return False
+            self.front.rights.check(target.authorization, self.route.needs)
+            partition = self.front.service.held(target.topic, target.partition)
+            if partition is None or not partition.is_leading:
+                return False
+            config, conditions, first_seq = partition.config, target.conditions, int(sequence or 0)
+            refuses_id = conditions.message_id is not None and not config.dedupe_window_ms
+            if len(body) > config.max_batch_bytes or refuses_id or first_seq >= SEQUENCE_MODULUS:
+                return False
+            if sequence is not None and conditions.stamp is not None:
+                stamp = structs.replace(conditions.stamp, first_seq=first_seq)
+                conditions = structs.replace(conditions, stamp=stamp)
+            batch = read_batch(target.form, body, now_ms=now_ms(), batch_bytes_max=config.max_batch_bytes)
+            self.front.in_flight.take(requests=1, body_bytes=len(body))
+        except StockadeError:
+            return False  # the general handler meets the refusal again, and answers it
+        except Exception:
+            self.context.metrics.fast_path_bug(self.route.path)
+            return False
+        return FastAppend(self, request, partition, batch, conditions).propose()
+
+    def _target(
+        self, template: HeadTemplate, path_parameters: dict[str, str], *, is_numbered: bool
+    ) -> AppendTarget | None:
+        """Read once for all requests with this head. Raises StockadeError for what is wrong in it."""
+        if is_numbered not in template.readings:
+            headers = {**template.headers, SEQUENCE: _ANY_NUMBER} if is_numbered else template.headers
+            template.readings[is_numbered] = _read_head(headers, path_parameters)
+        return cast(AppendTarget | None, template.readings[is_numbered])
+
+
+class FastAppend:
+    """One append, for which room is taken. It is settled once: ``settle`` gives the room back and answers."""
+
+    __slots__ = ("_batch", "_conditions", "_is_settled", "_owner", "_partition", "_request")
+
+    def __init__(
+        self, owner: FastAppends, request: FastRequest, partition: Partition, batch: Batch, conditions: Conditions
+    ) -> None:
+        self._owner = owner
+        self._request = request
+        self._partition = partition
+        self._batch = batch
+        self._conditions = conditions
+        self._is_settled = False
+
+    def propose(self) -> bool:
+        """Propose the batch. False: nothing was proposed, since something has to be done first that takes time."""
+        try:
+            is_proposed = self._partition.submit(self._batch, self._conditions, self.settle)
+        except Exception as bug:  # perhaps the batch was proposed
+            if self._is_settled:  # and the answer could not be sent, which ends the connection
+                raise
+            self.settle(bug)
+            return True
+        if not is_proposed:
+            self._owner.front.in_flight.give_back(requests=1, body_bytes=len(self._request.body))
+        return is_proposed
+
+    def settle(self, verdict: Appended | Exception | None) -> None:
+        """Answer the verdict; the general handler does so where surely nothing was proposed. Repeating it does
+        nothing.
+        """
+        if self._is_settled:
+            return
+        self._is_settled = True
+        self._owner.front.in_flight.give_back(requests=1, body_bytes=len(self._request.body))
+        outcome = self._response(verdict) if isinstance(verdict, Appended) else verdict
+        if isinstance(outcome, FastResponse):
+            self._request.connection.answer(outcome)
+        elif outcome is None or isinstance(outcome, NotLeaderOrFollower | LeaderNotAvailable):
+            self._request.answer_by(self._owner.general)
+        else:
+            call = Call(cast(web.Request, self._request), self._owner.context, self._owner.route)
+            self._request.connection.answer_later(conclude(call, self._refuse(call, outcome)))
+
+    def _response(self, appended: Appended) -> FastResponse | Exception:
+        """The answer to a stored batch, or the bug that prevents it: the batch must not be proposed again."""
+        front, partition, batch = self._owner.front, self._partition, self._batch
+        try:
+            if not appended.duplicate:
+                front.writes.stored(batch.count, len(batch.message))
+            leader = partition.leader()
+            head = head_led_by(leader.url or "", leader.term)
+            if appended.base_offset is not None:
+                head += _BASE_OFFSET_LINE % appended.base_offset
+            body = json_codec.dump(answer_to(appended, partition, leader.term))
+            return FastResponse(head, body, not front.is_leaving)
+        except Exception as bug:
+            return bug
+
+    async def _refuse(self, call: Call, error: Exception) -> NoReturn:
+        call.partition = self._partition
+        if isinstance(error, StockadeError):
+            conditions = self._conditions
+            call.front.writes.refused(call.id, self._partition, error, conditions.token, conditions.stamp)
+        raise error
+
+
+def _read_head(headers: Mapping[str, str], path_parameters: dict[str, str]) -> AppendTarget | None:
+    if not is_plain(headers, _HEADERS):
+        return None
+    path = Parameters(path_parameters, (), (), ())
+    form = media.body_type(headers.get("content-type"), None, FORMS)
+    return AppendTarget(path.topic(), path.partition(), form, headers.get("authorization"), conditions_of(headers))

@@ -1,0 +1,352 @@
+"""Connections with a fast path for small, frequent requests: from the bytes to the route's answer, past aiohttp.
+
+Requests and answers on the fast path are here, too: what its handlers see of a request, and how they answer.
+
+A request takes the fast path if it came in one piece, on a connection on which no other request is in flight, and if
+its end is known (parser.py). aiohttp answers all others, with the same answers; it also gets everything on a connection
+from the first request on whose end is not known. The fast path decides and checks nothing by itself.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, cast
+
+from aiohttp import web
+from aiohttp.helpers import rfc822_formatted_time
+from multidict import CIMultiDict
+from yarl import URL
+
+from ..codec import media
+from ..endpoint.dispatch import endpoint
+from ..request.call import FastPath, RequestHandler, Route
+from ..request.context import Context
+from ..request.metrics import Metrics
+from .parser import HEADS_REMEMBERED_MAX, SEQUENCE_START, Head, HeadTemplate, read_head
+
+PLAIN_HEADERS = frozenset(
+    ("host", "accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "user-agent")
+)
+"""Headers that nothing but the checks of the fast path looks at."""
+LEADERS_REMEMBERED_MAX = 1024
+"""Pairs of leader and term whose headers are not written out again."""
+
+_DIGITS_MAX = 10
+_ACCEPT = (None, "*/*", media.JSON)
+_SEGMENT = r"([A-Za-z0-9_-][A-Za-z0-9._-]*)"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+class FastResponse(NamedTuple):
+    """A JSON answer. ``head``: its first lines, without the headers that every answer has."""
+
+    head: bytes
+    body: bytes
+    keep_alive: bool
+    status: int = 200
+
+
+class FastBody(NamedTuple):
+    """A body that has come whole, as aiohttp's stream of a body."""
+
+    data: bytes
+
+    def is_eof(self) -> bool:
+        return True
+
+    def read_nowait(self) -> bytes:
+        return self.data
+
+
+class FastRequest:
+    """As much of ``aiohttp.web.Request`` as the handlers of frequent routes look at."""
+
+    __slots__ = ("_headers", "body", "connection", "head", "match_info")
+    raw_headers: tuple[tuple[bytes, bytes], ...] = ()  # the parser has checked their size
+
+    def __init__(self, connection: "FastConnection", head: Head, match_info: dict[str, str], body: bytes) -> None:
+        self.connection: FastConnection = connection
+        self.head: Head = head
+        self._headers: CIMultiDict[str] | None = None
+        self.match_info: dict[str, str] = match_info
+        self.body: bytes = body
+
+    @property
+    def method(self) -> str:
+        """GET, and the like."""
+        return self.head.template.method
+
+    @property
+    def raw_path(self) -> str:
+        """Path and query, as they came."""
+        return self.head.template.path
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The headers, by name in lower case."""
+        return self.head.headers
+
+    @property
+    def content(self) -> FastBody:
+        """The body, as a stream that is at its end."""
+        return FastBody(self.body)
+
+    @property
+    def headers(self) -> CIMultiDict[str]:
+        """The headers, by name."""
+        if self._headers is None:
+            self._headers = CIMultiDict(self.fields)
+        return self._headers
+
+    @property
+    def content_length(self) -> int:
+        """Bytes of the body."""
+        return len(self.body)
+
+    @property
+    def rel_url(self) -> URL:
+        """Path and query, as they came."""
+        return URL(self.raw_path, encoded=True)
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """None when the client is gone."""
+        return self.connection.transport
+
+    def answer_by(self, handler: RequestHandler) -> None:
+        """Let a handler of aiohttp's kind answer."""
+        self.connection.answer_later(handler(cast(web.Request, self)))
+
+
+class HeadPattern(NamedTuple):
+    """The bytes of a head, to recognize it. ``start`` is all of it and ``rest`` None; or they are the bytes before and
+    after its sequence number.
+    """
+
+    template: HeadTemplate
+    start: bytes
+    rest: bytes | None
+
+
+def pattern_of(head: Head, data: bytes) -> HeadPattern:
+    """The pattern of the head that was read from ``data``."""
+    if head.sequence is None:
+        return HeadPattern(head.template, data[: head.body_start], None)
+    number = data.find(SEQUENCE_START) + len(SEQUENCE_START)
+    return HeadPattern(head.template, data[:number], data[number + len(head.sequence) : head.body_start])
+
+
+def read_again(pattern: HeadPattern, data: bytes) -> Head | None:
+    """The head at the start of ``data``, as ``read_head`` reads it, if it differs in its number alone; else None."""
+    template, start, rest = pattern
+    if not data.startswith(start):
+        return None
+    if rest is None:
+        body_start = len(start)
+        return Head(template, None, body_start, body_start + template.length)
+    stop = data.find(b"\r", len(start), len(start) + _DIGITS_MAX + 1)
+    number = data[len(start) : stop]
+    if not (number.isdigit() and data.startswith(rest, stop)):  # with no end found, there is no such rest
+        return None
+    body_start = stop + len(rest)
+    return Head(template, number.decode(), body_start, body_start + template.length)
+
+
+class FastRoute(NamedTuple):
+    """A route with a fast path. ``names``: its path parameters; ``endpoint`` answers what ``handler`` leaves."""
+
+    pattern: re.Pattern[str]
+    names: list[str]
+    route: Route
+    endpoint: RequestHandler
+    handler: FastPath
+
+
+Found = tuple[FastRoute, dict[str, str]]
+"""A route, and the path parameters of a request for it."""
+
+
+class FastRoutes:
+    """The routes of one application that have a fast path."""
+
+    def __init__(self, routes: Iterable[Route], context: Context) -> None:
+        self.metrics: Metrics = context.metrics
+        self.find: Callable[[HeadTemplate], Found | None] = lru_cache(HEADS_REMEMBERED_MAX)(self._search)
+        """The route of a request; None: it has no fast path."""
+        self._by_method: dict[str, list[FastRoute]] = {}
+        for route in routes:
+            if route.fast is not None:
+                pattern = re.compile(_PARAMETER.sub(lambda _: _SEGMENT, route.path))
+                general = endpoint(route, context)
+                handler = route.fast(route, context, general)
+                found = FastRoute(pattern, _PARAMETER.findall(route.path), route, general, handler)
+                self._by_method.setdefault(route.method, []).append(found)
+
+    def _search(self, template: HeadTemplate) -> Found | None:
+        if "expect" in template.headers:
+            return None
+        for fast in self._by_method.get(template.method, ()):
+            match = fast.pattern.fullmatch(template.path)
+            if match is not None:
+                return fast, dict(zip(fast.names, match.groups(), strict=True))
+        return None
+
+
+class FastConnection(web.RequestHandler):
+    """A connection that takes the fast path whenever it may."""
+
+    __slots__ = (
+        *("_began", "_ended", "_held_back", "_idle_s", "_in_flight", "_is_fresh"),
+        *("_is_in_step", "_last", "_missing_bytes", "_routes", "_work"),
+    )
+
+    def __init__(self, routes: FastRoutes, manager: web.Server, **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._routes = routes
+        self._idle_s = self.keepalive_timeout
+        self._is_fresh = True  # aiohttp has seen nothing yet
+        self._is_in_step = True  # every byte so far belongs to a request whose end is known
+        self._last: tuple[HeadPattern, FastRoute, dict[str, str]] | None = None  # the last head, and its route
+        self._missing_bytes = 0  # of the last request
+        self._held_back = b""  # bytes that came while a request was in flight
+        self._in_flight: Route | None = None
+        self._began = 0.0
+        self._work: asyncio.Task[None] | None = None
+        self._ended: asyncio.Future[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop, and with no bytes by aiohttp when it can read on."""
+        if self._in_flight is not None:
+            self._hold_back(data)  # answers are sent in the order of their requests
+        elif data and self._is_in_step and not self._missing_bytes and self._turn() == "ending":
+            self._hold_back(data)
+            self._loop.call_soon(self._read_on)
+        elif not data or not self._is_in_step or not self._take(data):
+            self._is_fresh = False
+            super().data_received(data)
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109  # as aiohttp calls it
+        """Answer the request in flight first, if that takes no longer than ``timeout`` seconds."""
+        if self._in_flight is not None:
+            self._ended = self._loop.create_future()
+            await asyncio.wait((self._ended,), timeout=timeout)
+        await super().shutdown(timeout)
+
+    def _take(self, data: bytes) -> bool:
+        """Whether the request takes the fast path."""
+        if self._missing_bytes:
+            self._missing_bytes -= len(data)
+            self._is_in_step = self._missing_bytes >= 0
+            return False
+        head = None if self._last is None else read_again(self._last[0], data)
+        if head is None:
+            head = read_head(data)
+            found = None if head is None else self._routes.find(head.template)
+            self._last = None if head is None or found is None else (pattern_of(head, data), *found)
+        if head is None or head.end < len(data):
+            self._is_in_step = False
+            return False
+        self._missing_bytes = head.end - len(data)
+        if self._last is None or self._missing_bytes or self.writing_paused or self._turn() != "idle":
+            return False
+        _, fast, path_parameters = self._last
+        request = FastRequest(self, head, path_parameters, data[head.body_start :])
+        self._in_flight, self._began = fast.route, self._loop.time()
+        self._next_keepalive_close_time = self._began + self._idle_s
+        if not fast.handler.start(request):
+            request.answer_by(fast.endpoint)
+        return True
+
+    def answer_later(self, work: Awaitable[web.StreamResponse | FastResponse]) -> None:
+        """Send the answer that ``work`` returns. A request is answered once, by this or by ``answer``."""
+        self._work = self._loop.create_task(self._await(work))
+
+    async def _await(self, work: Awaitable[web.StreamResponse | FastResponse]) -> None:
+        try:
+            response = await work
+        except BaseException:
+            self._end()
+            raise
+        self.answer(cast(web.Response | FastResponse, response))
+
+    def answer(self, response: web.Response | FastResponse) -> None:
+        """Send this, and read what came meanwhile."""
+        route = self._in_flight
+        assert route is not None, "answered before"
+        try:
+            answer = serialized(response)
+            if self.transport is not None and not self.transport.is_closing():
+                self.transport.write(answer)
+                if response.keep_alive is False:
+                    self.force_close()
+            now = self._loop.time()
+            self._next_keepalive_close_time = now + self._idle_s
+            self._routes.metrics.answered(route.method, route.path, response.status, now - self._began, len(answer))
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._in_flight = None
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+        if self._held_back:
+            self._read_on()
+
+    def _turn(self) -> Literal["idle", "busy", "ending"]:
+        """What aiohttp does on this connection: it waits for a request (or has seen none yet), or works or closes, or
+        has answered and will wait for the next request in a moment. In that moment the next request is held back:
+        aiohttp would answer it otherwise, and a fast client would never get back to the fast path.
+        """
+        if self._close or self._force_close or self.transport is None or self.transport.is_closing():
+            return "busy"
+        waiter = self._waiter
+        if self._is_fresh or (waiter is not None and not waiter.done() and not self._messages):
+            return "idle"
+        return "busy" if waiter is not None or self._messages or self._request_in_progress else "ending"
+
+    def _hold_back(self, data: bytes) -> None:
+        self._held_back += data
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def _read_on(self) -> None:
+        """Read what was held back."""
+        data, self._held_back = self._held_back, b""
+        if data:
+            if self.transport is not None:
+                self.transport.resume_reading()
+            self.data_received(data)
+
+
+def serialized(response: web.Response | FastResponse) -> bytes:
+    """An answer as it is sent. Raises ValueError for a header that would end its line."""
+    body = response.body or b""
+    assert isinstance(body, bytes), "a frequent route answers with bytes"
+    if isinstance(response, FastResponse):
+        head = response.head
+    else:
+        head = head_of(response.status, response.reason, response.headers.items())
+    if response.keep_alive is False:
+        head += b"Connection: close\r\n"
+    return b"%sContent-Length: %d\r\nDate: %s\r\n\r\n%s" % (head, len(body), rfc822_formatted_time().encode(), body)
+
+
+def is_plain(headers: Mapping[str, str], names: frozenset[str] = PLAIN_HEADERS) -> bool:
+    """Whether all headers are among ``names`` (in lower case), and the client accepts JSON."""
+    return names.issuperset(headers) and headers.get("accept") in _ACCEPT
+
+
+def head_of(status: int, reason: str | None, headers: Iterable[tuple[str, str]]) -> bytes:
+    """The first lines of an answer. Raises ValueError for a header that would end its line."""
+    lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in headers), ""]
+    if any("\n" in line or "\r" in line for line in lines):
+        raise ValueError("a header has a line end in it")
+    return "\r\n".join(lines).encode()
+
+
+@lru_cache(LEADERS_REMEMBERED_MAX)
+def head_led_by(url: str, term: int) -> bytes:
+    """The first lines of a JSON answer, 200, that the leader with this base URL decided in this term."""
+    headers = {"Content-Type": media.JSON, "Stockade-Leader": url, "Stockade-Leader-Term": str(term)}
+    return head_of(200, "OK", headers.items())

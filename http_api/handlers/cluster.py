@@ -1,0 +1,44 @@
+"""Handlers of the cluster: its nodes, the placement of replicas, and leaders."""
+
+from aiohttp import web
+
+from ..codec import schemas
+from ..codec.json_codec import or_none
+from ..request.call import Call, json_answer
+
+
+async def get_cluster(call: Call) -> web.StreamResponse:
+    """Nodes and controller, as this node sees them."""
+    return json_answer(call.service.cluster())
+
+
+async def change_members(call: Call) -> web.StreamResponse:
+    """Begin to add or remove a node; GET /v1/cluster shows the progress."""
+    wanted = await call.read_json(schemas.MemberChange)
+    if wanted.action == "remove":
+        wanted.check_remove()
+        await call.service.at_controller().members.remove_node(wanted.node_id)
+    else:
+        url, raft_address = wanted.addresses()
+        zone = or_none(wanted.zone)
+        await call.service.at_controller().members.add_node(wanted.node_id, url, raft_address, zone)
+    return json_answer(call.service.cluster(), 202)
+
+
+async def reassign(call: Call) -> web.StreamResponse:
+    """Begin to move a partition's replicas; GET /v1/cluster shows the progress."""
+    wanted = await call.read_json(schemas.Reassignment)
+    wanted.check()
+    moved = await call.service.at_controller().members.reassign(wanted.topic, wanted.partition, wanted.replicas)
+    return json_answer(moved, 202)
+
+
+async def transfer_leader(call: Call) -> web.StreamResponse:
+    """Transfer leadership; the answer comes when the new leader is elected."""
+    wanted = await call.read_json(schemas.LeaderTransfer)
+    wanted.check()
+    if wanted.topic is not None and wanted.partition is not None:
+        call.partition = await call.service.partition(wanted.topic, wanted.partition, None)
+    leader = await call.service.transfer_leader(wanted.topic, wanted.partition, or_none(wanted.node_id))
+    call.decided_by = leader
+    return json_answer(leader.info)

@@ -1,0 +1,119 @@
+"""Handlers of sessions, grants and tickets, all decided by the controller group."""
+
+from typing import Literal
+
+import msgspec
+from aiohttp import web
+
+from ...cluster.front.front import unless_ended
+from ...partition.api.ownership import CancelledTicket, Grant, Ticket, TopicFenced
+from ...partition.errors import (
+    InvalidRequest,
+    LeaderNotAvailable,
+    NotFound,
+    NotLeaderOrFollower,
+    SessionExpired,
+    UnknownSession,
+)
+from ..codec import schemas
+from ..codec.json_codec import or_none
+from ..request.call import Call, json_answer
+
+WAIT_MS_MAX = 60_000
+"""Longest time that a request waits for a ticket to be granted."""
+
+
+async def open_session(call: Call) -> web.StreamResponse:
+    """Open a session."""
+    wanted = await call.read_json(schemas.NewSession)
+    session = await call.service.at_controller().sessions.open_session(wanted.client_id, wanted.ttl_ms)
+    return json_answer(session, 201, {"Location": f"/v1/sessions/{session.session}"})
+
+
+async def renew_session(call: Call) -> web.StreamResponse:
+    """Renew a session for its full ttl."""
+    return json_answer(await call.service.at_controller().sessions.renew_session(call.parameters.path("session")))
+
+
+async def close_session(call: Call) -> web.StreamResponse:
+    """Close a session; it is no error if there is none."""
+    await call.service.at_controller().sessions.close_session(call.parameters.path("session"))
+    return web.Response(status=204)
+
+
+async def acquire(call: Call) -> web.StreamResponse:
+    """Acquire a set of partitions: a grant, or a ticket while others hold them."""
+    topic = call.parameters.topic()
+    session = call.parameters.session()
+    wanted = await call.read_json(schemas.NewGrant)
+    call.wait_s = wanted.wait_ms / 1000
+    answer = await call.service.at_controller().sessions.acquire(
+        topic,
+        session,
+        _chosen(wanted.partitions),
+        wanted.mode,
+        wanted.producer_name,
+        resume_epoch=or_none(wanted.resume_epoch),
+        topic_id=or_none(wanted.topic_id),
+        ticket_ttl_ms=or_none(wanted.ticket_ttl_ms),
+    )
+    if isinstance(answer, Ticket) and answer.state == "waiting" and wanted.wait_ms:
+        waiting = call.service.at_controller().sessions.get_ticket(answer.ticket, session, wanted.wait_ms)
+        # From here on the ticket is in the queue, or was: no refusal may say that nothing was done.
+        try:
+            answer = await unless_ended(call, waiting)
+        except NotFound:  # the ticket was cancelled before it could be read
+            answer = msgspec.structs.replace(answer, state="cancelled", position=None)
+        except (NotLeaderOrFollower, LeaderNotAvailable):
+            pass  # the ticket as it was: its holder asks for it at the next leader
+        except (UnknownSession, SessionExpired) as error:
+            raise error.had_effects() from None
+        answer = answer.grant or answer
+    if isinstance(answer, Grant):
+        return json_answer(answer, 201)
+    return json_answer(answer, 202, {"Location": f"/v1/tickets/{answer.ticket}"})
+
+
+async def get_ticket(call: Call) -> web.StreamResponse:
+    """The state of a ticket; the answer waits up to wait_ms while the ticket is in the wait queue."""
+    parameters = call.parameters
+    ticket, session = parameters.path("ticket"), parameters.session()
+    wait_ms = parameters.query_integer("wait_ms", 0, WAIT_MS_MAX, 0)
+    call.wait_s = wait_ms / 1000
+    return json_answer(
+        await unless_ended(call, call.service.at_controller().sessions.get_ticket(ticket, session, wait_ms))
+    )
+
+
+async def cancel_ticket(call: Call) -> web.StreamResponse:
+    """Leave the wait queue, unless the ticket was granted before."""
+    parameters = call.parameters
+    ticket = await call.service.at_controller().sessions.cancel_ticket(parameters.path("ticket"), parameters.session())
+    return json_answer(CancelledTicket(ticket.ticket, ticket.state, ticket.grant))
+
+
+async def release(call: Call) -> web.StreamResponse:
+    """Release a grant; it is no error if there is none."""
+    parameters = call.parameters
+    await call.service.at_controller().sessions.release(parameters.path("grant"), parameters.session())
+    return web.Response(status=204)
+
+
+async def fence_topic(call: Call) -> web.StreamResponse:
+    """Evict all writers of partitions on an operator's order."""
+    topic, topic_id = call.parameters.topic(), call.parameters.topic_id()
+    wanted = await call.read_json(schemas.TopicFence)
+    partitions = _chosen(wanted.partitions)
+    fenced = await call.service.at_controller().resources.fence_topic(
+        topic, partitions, topic_id, or_none(wanted.reason)
+    )
+    return json_answer(TopicFenced(topic, fenced))
+
+
+def _chosen(partitions: Literal["all"] | list[int]) -> list[int] | None:
+    """A set of partitions, None for all of them. Raises InvalidRequest when one occurs twice."""
+    if partitions == "all":
+        return None
+    if len(set(partitions)) != len(partitions):
+        raise InvalidRequest("partitions: a partition occurs twice")
+    return list(partitions)

@@ -1,0 +1,56 @@
+"""Handlers of topics."""
+
+from aiohttp import web
+from msgspec import UNSET
+
+from ...partition.api.topics import TopicConfig, TopicList
+from ..codec import schemas
+from ..codec.json_codec import or_none
+from ..request.call import Call, json_answer
+
+
+async def list_topics(call: Call) -> web.StreamResponse:
+    """List the topics."""
+    internal = call.parameters.query_flag("internal")
+    found = await call.service.at_controller().topics.list_topics()
+    return json_answer(TopicList([topic for topic in found if internal or not topic.is_internal]))
+
+
+async def create_topic(call: Call) -> web.StreamResponse:
+    """Create a topic; the same definition again answers the topic that exists."""
+    wanted = await call.read_json(schemas.NewTopic)
+    wanted.check()
+    config = TopicConfig(**schemas.read_config(wanted.config))
+    topic, is_new = await call.service.at_controller().topics.create_topic(
+        wanted.name, wanted.partitions, or_none(wanted.replication_factor), config
+    )
+    if not is_new:
+        return json_answer(topic)
+    return json_answer(topic, 201, {"Location": f"/v1/topics/{topic.name}"})
+
+
+async def get_topic(call: Call) -> web.StreamResponse:
+    """Describe a topic."""
+    return json_answer(await call.service.get_topic(call.parameters.topic()))
+
+
+async def change_topic(call: Call) -> web.StreamResponse:
+    """Add partitions, change the configuration, seal."""
+    parameters = call.parameters
+    name, topic_id = parameters.topic(), parameters.topic_id()
+    wanted = await call.read_json(schemas.TopicPatch)
+    wanted.check()
+    topic = await call.service.at_controller().topics.change_topic(
+        name,
+        topic_id,
+        partitions=or_none(wanted.partitions),
+        seal=wanted.sealed is True,
+        config={} if wanted.config is UNSET else schemas.read_config(wanted.config),
+    )
+    return json_answer(topic)
+
+
+async def delete_topic(call: Call) -> web.StreamResponse:
+    """Delete a topic."""
+    await call.service.at_controller().topics.delete_topic(call.parameters.topic(), call.parameters.topic_id())
+    return web.Response(status=204)

@@ -1,0 +1,46 @@
+"""Whether the installed aiohttp is one whose private fields the server knows.
+
+The fast path (fast_path/connection.py) shares a connection with aiohttp: whether it may take the next request follows
+from fields of aiohttp's connection that have no public name. A name that is gone would fail in the middle of a request.
+A name whose meaning has changed could let two requests change places, and no look at names shows that. So the server
+starts with the versions that the tests run with, 3.14 from its fifth fix on, and with no others. The client needs no
+private name.
+"""
+
+import re
+from types import FunctionType
+
+from aiohttp import web
+
+NEEDED = "aiohttp>=3.14.5,<3.15"
+"""As pyproject.toml asks for it."""
+_FIRST, _END = (3, 14, 5), (3, 15)
+PRIVATE: dict[type, frozenset[str]] = {
+    web.RequestHandler: frozenset(
+        {
+            *("_close", "_force_close", "_loop", "_messages", "_next_keepalive_close_time"),
+            *("_request_in_progress", "_waiter"),
+        }
+    ),
+    web.AppRunner: frozenset({"_kwargs", "_make_server"}),
+    web.Server: frozenset({"_loop"}),
+    web.StreamResponse: frozenset({"_length_check"}),
+}
+"""Private names of aiohttp's classes that the server uses."""
+
+
+def names_of(cls: type) -> set[str]:
+    """Attributes of a class of aiohttp and of its instances, as far as its constructors name them."""
+    constructors = [vars(base).get("__init__") for base in cls.__mro__]
+    functions = [each for each in constructors if isinstance(each, FunctionType)]
+    return {*dir(cls), *(name for each in functions for name in each.__code__.co_names)}
+
+
+def check_library(version: str, private: dict[type, frozenset[str]] = PRIVATE) -> None:
+    """Raise ImportError for an aiohttp that is not one of the tested versions, or lacks a name."""
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:3]))
+    if not _FIRST <= numbers < _END:
+        raise ImportError(f"{NEEDED} is needed, not {version}: the HTTP server uses private fields of it")
+    missing = {f"{cls.__name__}.{name}" for cls, names in private.items() for name in names - names_of(cls)}
+    if missing:
+        raise ImportError(f"aiohttp {version} lacks {', '.join(sorted(missing))}, which the HTTP server uses")

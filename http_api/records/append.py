@@ -1,0 +1,130 @@
+"""What all appends share: conditions in the headers, the way from a body to one validated batch and its partition, and
+the fields of the answer.
+"""
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from ...cluster.api import Partition
+from ...cluster.front.writes import answer_to, leading_partition, now_ms
+from ...cluster.model import Conditions
+from ...partition.commands import (
+    MESSAGE_ID_CHARACTERS_MAX,
+    PRODUCER_EPOCH_MAX,
+    SEQUENCE_MODULUS,
+    Appended,
+    Stamp,
+    Token,
+)
+from ...partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeError
+from ...partition.records.batch import Batch
+from ..codec.parameters import INT64_MAX, UINT64_MAX, Parameters
+from ..request.call import Call, json_answer, leader_named_by
+from .decode import BATCH_BYTES_MAX, FORMS, body_bytes_max, read_batch
+
+_PRODUCER = ("Stockade-Producer-Id", "Stockade-Producer-Epoch", "Stockade-Producer-Seq")
+_FENCE = ("Stockade-Fence-Grant", "Stockade-Fence-Epoch", "Stockade-Session")
+_IF_LOG_END = "Stockade-If-Log-End"
+_MESSAGE_ID = "Stockade-Message-Id"
+ONE_PARTITION = (*_PRODUCER, _IF_LOG_END, _MESSAGE_ID)
+"""Condition headers that make sense for one partition only."""
+CONDITION_HEADERS = (*ONE_PARTITION, *_FENCE)
+"""Headers that set a condition for an append."""
+
+BASE_OFFSET = "Stockade-Base-Offset"
+"""Header of an answer: the first offset of the batch, where it is known."""
+
+
+def read_conditions(parameters: Parameters) -> Conditions:
+    """The conditions that a request names. Raises InvalidRequest."""
+    conditions = Conditions(
+        topic_id=parameters.topic_id(),
+        token=read_token(parameters),
+        stamp=_read_stamp(parameters),
+        if_log_end=parameters.header_integer(_IF_LOG_END, INT64_MAX),
+        message_id=parameters.header(_MESSAGE_ID),
+        fence_epoch=parameters.fence_epoch(),
+    )
+    message_id = conditions.message_id
+    if message_id is not None and not 1 <= len(message_id) <= MESSAGE_ID_CHARACTERS_MAX:
+        raise InvalidRequest(f"{_MESSAGE_ID}: not 1 to {MESSAGE_ID_CHARACTERS_MAX} characters")
+    return conditions
+
+
+def conditions_of(headers: Mapping[str, str]) -> Conditions:
+    """The conditions in headers whose names are in lower case, of a request without a query. Raises InvalidRequest."""
+    named = [(name, headers[name]) for name in map(str.lower, CONDITION_HEADERS) if name in headers]
+    return read_conditions(Parameters({}, (), named, ()))
+
+
+def waits_for_verdict(parameters: Parameters) -> bool:
+    """False for acks=0. Raises InvalidRequest where that is combined with a condition of one partition."""
+    if parameters.query_choice("acks", ("all", "0"), "all") == "all":
+        return True
+    refuse_headers(parameters, "acks: 0 cannot be combined with")
+    return False
+
+
+def refuse_headers(parameters: Parameters, why: str) -> None:
+    """Raises InvalidRequest when a header of ONE_PARTITION is there."""
+    for name in ONE_PARTITION:
+        if parameters.header(name) is not None:
+            raise InvalidRequest(f"{why} {name}")
+
+
+def check_message_id(partition: Partition, conditions: Conditions) -> None:
+    """Raises InvalidRequest for a message id where the topic remembers none."""
+    if conditions.message_id is not None and not partition.config.dedupe_window_ms:
+        raise InvalidRequest(f"{_MESSAGE_ID}: the topic has no dedupe_window_ms")
+
+
+def append_answer(call: Call, partition: Partition, appended: Appended) -> web.Response:
+    """The answer to an append to one partition."""
+    call.decided_by = partition.leader()
+    headers = {} if appended.base_offset is None else {BASE_OFFSET: str(appended.base_offset)}
+    return json_answer(answer_to(appended, partition, call.decided_by.term), headers=headers)
+
+
+def read_token(parameters: Parameters) -> Token | None:
+    """The fencing token that a request names. Raises InvalidRequest."""
+    if not parameters.trio(*_FENCE):
+        return None
+    grant, epoch, session = _FENCE
+    return Token(parameters.text(grant), parameters.number(epoch, UINT64_MAX), parameters.text(session))
+
+
+def _read_stamp(parameters: Parameters) -> Stamp | None:
+    if not parameters.trio(*_PRODUCER):
+        return None
+    pid, epoch, sequence = _PRODUCER
+    return Stamp(
+        parameters.number(pid, INT64_MAX),
+        parameters.number(epoch, PRODUCER_EPOCH_MAX),
+        parameters.number(sequence, SEQUENCE_MODULUS - 1),
+    )
+
+
+async def receive_batch(call: Call, topic_id: int | None) -> tuple[Partition, Batch]:
+    """The partition of a request and the batch in its body. The body is judged first, and a refusal of the partition is
+    raised after that, except that a request for another leader is forwarded with its body as it is.
+    """
+    topic, number = call.parameters.topic(), call.parameters.partition()
+    form = call.body_type(FORMS)
+    refusal: StockadeError | None = None
+    batch_bytes_max = BATCH_BYTES_MAX
+    try:
+        call.partition = await leading_partition(call.service, topic, number, topic_id)
+        batch_bytes_max = call.partition.config.max_batch_bytes
+    except NotLeaderOrFollower as moved:
+        refusal, call.decided_by = moved, leader_named_by(moved)
+    except StockadeError as error:
+        refusal = error
+    body = await call.read(body_bytes_max(batch_bytes_max))
+    if isinstance(refusal, NotLeaderOrFollower) and not call.is_forwarded:
+        raise refusal
+    batch = read_batch(form, body, now_ms=now_ms(), batch_bytes_max=batch_bytes_max)
+    if refusal is not None:
+        raise refusal
+    assert call.partition is not None
+    return call.partition, batch

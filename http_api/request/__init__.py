@@ -1,0 +1,6 @@
+"""One request on its way: what handlers see of it, its body, the application's context, other nodes, metrics.
+
+In: a request of aiohttp, or of the fast path.
+Out: a `Call` for a handler.
+May import: cluster, cluster.front, http_api.codec, partition.
+"""

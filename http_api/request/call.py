@@ -1,0 +1,274 @@
+"""One request on its way: what its handler sees of it, how its body is read, and how it is answered.
+
+A body is never read beyond what is allowed. One whose Content-Length is too large is refused before it is read, and its
+client gets no 100 Continue.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeVar
+
+from aiohttp import HttpVersion11, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from ...cluster.api import Partition, Service
+from ...cluster.front.front import Front, Right, unless_ended
+from ...cluster.model import Leader
+from ...partition.errors import InvalidRequest, MessageTooLarge, NotLeaderOrFollower
+from ..codec import json_codec, media
+from ..codec.parameters import Parameters
+from .context import Context
+from .peers import FORWARDED_BY
+
+DEADLINE_S = 10.0
+"""Time to reach a leader that answers, on top of the time that the request itself asks to wait."""
+JSON_BYTES_MAX = 1024 * 1024
+"""Largest JSON body, appends aside."""
+ARRIVAL_S = 30.0
+"""Time in which a body must have come whole."""
+STALL_S = 30.0
+"""Time in which a client must take some of its answer."""
+UNKNOWN_LEADER = Leader(None, None, 0)
+
+_NO_LINGERING = struct.pack("ii", 1, 0)
+_UNREAD = Parameters({}, (), (), ())
+
+_Shape = TypeVar("_Shape")
+
+RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+"""A handler of aiohttp's kind."""
+Handler = Callable[["Call"], Awaitable[web.StreamResponse]]
+
+
+class FastPath(Protocol):
+    """Answers requests of one route past aiohttp; made of the route, what all handlers share, and the route's endpoint,
+    which answers what is not plain.
+    """
+
+    def start(self, request: Any) -> bool:
+        """Begin: the request's connection (fast_path) is answered sooner or later. False: nothing was begun."""
+        ...
+
+
+@dataclass(frozen=True)
+class Route:
+    """One operation.
+
+    ``group``: whose leader decides it. ``query``: its query parameters; ``repeated``: those that may occur several
+    times. ``answers_json``: a client that does not accept JSON gets 406. ``fast``: the fast path of a route whose
+    requests are frequent and whose answers are small. ``needs``: the right that a token must give (None: the route
+    needs no token).
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    group: Literal["controller", "partition", "node"]
+    query: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+    answers_json: bool = True
+    deadline_s: float = DEADLINE_S
+    fast: Callable[["Route", Context, RequestHandler], FastPath] | None = None
+    needs: Right | None = "admin"
+
+
+class _FileStream(web.StreamResponse):
+    """Its length is known, and parts of it do not pass through aiohttp."""
+
+    _length_check = False
+
+
+class Call:
+    """One request on its way: a ``cluster.front.front.Request``.
+
+    ``held_requests``, ``held_body_bytes`` and ``held_answer_bytes`` are what it has taken of ``front.in_flight``;
+    ``wait_s`` is the time that the request itself asks to wait.
+    """
+
+    def __init__(self, request: web.Request, context: Context, route: Route) -> None:
+        self.request = request
+        self.context = context
+        self.route = route
+        self.front: Front = context.front
+        self.service: Service = context.front.service
+        self.parameters: Parameters = _UNREAD
+        self.body: bytes = b""
+        self.has_body: bool = False
+        self.held_requests: int = 0
+        self.held_body_bytes: int = 0
+        self.held_answer_bytes: int = 0
+        self.wait_s: float = 0.0
+        self.partition: Partition | None = None
+        self.decided_by: Leader | None = None
+        self.stream: web.StreamResponse | None = None
+        self.is_answered: bool = False
+
+    @cached_property
+    def id(self) -> str:
+        """The request's id, in its problem and in the log."""
+        return secrets.token_hex(8)
+
+    @property
+    def accept(self) -> str:
+        """The Accept headers as one; empty when there is none, which accepts everything."""
+        return ",".join(self.request.headers.getall("Accept", ()))
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether a node forwarded this, or a client asked that no node does."""
+        return FORWARDED_BY in self.request.headers
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a streamed answer has begun."""
+        return self.stream is not None
+
+    def check_right(self, needed: Right | None) -> None:
+        """Raises Unauthenticated or PermissionDenied, unless the caller's token gives the right."""
+        self.front.rights.check(self.request.headers.get("Authorization"), needed)
+
+    def credentials(self) -> dict[str, str]:
+        """The header that a node must send along when it asks another node on behalf of this call."""
+        authorization = self.request.headers.get("Authorization")
+        return {} if authorization is None else {"Authorization": authorization}
+
+    def leader_headers(self) -> dict[str, str]:
+        """Stockade-Leader and Stockade-Leader-Term of the group that decides this, as far as this node knows; nothing
+        on routes that no group decides.
+        """
+        if self.route.group == "node":
+            return {}
+        leader = self.decided_by
+        if leader is None and self.partition is not None:
+            leader = self.partition.leader()
+        elif leader is None:
+            leader = self.service.controller() if self.route.group == "controller" else UNKNOWN_LEADER
+        return {"Stockade-Leader": leader.url or "", "Stockade-Leader-Term": str(leader.term)}
+
+    def body_type(self, accepted: tuple[str, ...]) -> str:
+        """The media type of the body, one of ``accepted``. Raises UnsupportedMediaType."""
+        headers = self.request.headers
+        return media.body_type(headers.get("Content-Type"), headers.get("Content-Encoding"), accepted)
+
+    async def read_json(self, shape: type[_Shape]) -> _Shape:
+        """The JSON body as ``shape``. Raises UnsupportedMediaType, and as ``read`` does."""
+        self.body_type((media.JSON,))
+        return json_codec.read(await self.read(JSON_BYTES_MAX), shape)
+
+    async def read(self, bytes_max: int) -> bytes:
+        """The body, kept in ``body`` for forwarding and for further reads. Raises MessageTooLarge, InvalidRequest,
+        ThrottlingQuotaExceeded, and LeaderNotAvailable when the node stops before the body has come.
+        """
+        content = self.request.content
+        size = len(self.body) if self.has_body else self.request.content_length
+        if size is not None and size > bytes_max:
+            raise MessageTooLarge(limit=bytes_max, unit="bytes")
+        if self.has_body:
+            return self.body
+        try:
+            if content.is_eof():  # the body came with the headers: no wait
+                self.body = content.read_nowait()
+                self._hold_body(len(self.body), bytes_max)
+            else:
+                async with asyncio.timeout(ARRIVAL_S):
+                    await self._invite()
+                    self.body = await unless_ended(self, self._collect(bytes_max))
+        except TimeoutError:
+            raise InvalidRequest(f"body: did not come within {ARRIVAL_S:.0f} s") from None
+        except (web.RequestPayloadError, HttpProcessingError) as error:
+            raise InvalidRequest(f"body: {error}") from error
+        self.has_body = True
+        return self.body
+
+    async def _invite(self) -> None:
+        """A client of HTTP/1.0 knows no answer before the answer."""
+        request = self.request
+        if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
+
+    async def _collect(self, bytes_max: int) -> bytes:
+        chunks = []
+        size = 0
+        while chunk := await self.request.content.readany():
+            size += len(chunk)
+            self._hold_body(size, bytes_max)
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _hold_body(self, size: int, bytes_max: int) -> None:
+        """Make room for a body, of which ``size`` bytes have come. Raises MessageTooLarge, ThrottlingQuotaExceeded."""
+        if size > bytes_max:
+            raise MessageTooLarge(limit=bytes_max, unit="bytes")
+        more = size - self.held_body_bytes
+        if more > 0:
+            self.front.in_flight.take(body_bytes=more)
+            self.held_body_bytes = size
+
+    def hold_answer(self, count: int) -> None:
+        """Make room for an answer of about ``count`` bytes. Raises ThrottlingQuotaExceeded."""
+        self.front.in_flight.take(answer_bytes=count)
+        self.held_answer_bytes += count
+
+    def finish_later(self, append: Coroutine[Any, Any, object]) -> None:
+        """Let ``append`` go on after the answer; the body counts as held until it ends. Raises
+        ThrottlingQuotaExceeded.
+        """
+        held = self.held_body_bytes
+        self.front.unacked.start(append, lambda: self.front.in_flight.give_back(body_bytes=held))
+        self.held_body_bytes = 0
+        self.is_answered = True
+
+    def is_gone(self) -> bool:
+        """Whether the client has closed the connection before it was answered."""
+        transport = self.request.transport
+        return not self.is_answered and (transport is None or transport.is_closing())
+
+    async def start_stream(self, status: int, headers: dict[str, str], length: int | None = None) -> web.StreamResponse:
+        """Begin an answer that is written piece by piece; ``length`` None: not known beforehand."""
+        stream = (web.StreamResponse if length is None else _FileStream)(
+            status=status, headers=self.leader_headers() | headers
+        )
+        stream.content_length = length
+        self.stream = stream
+        await stream.prepare(self.request)
+        return stream
+
+    async def write(self, data: bytes) -> None:
+        """Send the next piece of a begun answer. Raises ConnectionError when the client is gone or takes nothing."""
+        assert self.stream is not None
+        try:
+            async with asyncio.timeout(STALL_S):
+                await self.stream.write(data)
+        except TimeoutError as error:
+            self.cut_off()
+            raise ConnectionResetError("the client takes nothing") from error
+
+    def break_off(self) -> None:
+        """Close the connection in the middle of an answer, so that the client does not take it for whole."""
+        if self.request.transport is not None:
+            self.request.transport.close()
+
+    def cut_off(self) -> None:
+        """Reset the connection: what the client did not take is thrown away, also by the kernel."""
+        transport = self.request.transport
+        if transport is not None:
+            with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as own:
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+            transport.abort()
+
+
+def leader_named_by(moved: NotLeaderOrFollower) -> Leader:
+    """The leader that this refusal names."""
+    return Leader(None, moved.fields["leader"], moved.fields["leader_term"] or 0)
+
+
+def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """A JSON answer."""
+    return web.Response(body=json_codec.dump(value), status=status, headers=headers, content_type="application/json")

@@ -1,0 +1,133 @@
+"""Records: what appends, reads, trims and stages answer, and the writes that were refused."""
+
+import base64
+
+import msgspec
+
+
+class AppendAnswer(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch is stored. ``duplicate``: an earlier request stored it, and the offsets are those of that time.
+
+    Offsets and ``timestamp_ms`` (when the leader received it, Unix time) are None only for a duplicate that is proved
+    stored and older than the remembered batches. ``leader_term``: of the leader that decided.
+    """
+
+    topic: str
+    partition: int
+    base_offset: int | None
+    last_offset: int | None
+    duplicate: bool
+    log_start: int
+    timestamp_ms: int | None
+    leader_term: int
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """The offset that was asked for, -1 when no record qualifies; ``timestamp_ms`` of the record that was found.
+
+    ``log_start <= offset <= log_end`` otherwise; ``log_end`` is the next offset to be written.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    log_start: int
+    log_end: int
+
+
+def text_or_base64(name: str, data: bytes | None) -> dict[str, str | None]:
+    """The member of a JSON object for bytes: text where they are UTF-8, else base64 under another name."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+class HeaderRow(msgspec.Struct, frozen=True):
+    """A header of a record in JSON."""
+
+    key: str
+    value: str | None = None
+    value_base64: str | None = None
+
+
+class RecordRow(msgspec.Struct, frozen=True):
+    """A record and its writer in JSON: key and value are text, or base64 where the bytes are not valid UTF-8."""
+
+    offset: int
+    timestamp_ms: int
+    writer_epoch: int
+    key: str | None = None
+    value: str | None = None
+    key_base64: str | None = None
+    value_base64: str | None = None
+    headers: list[HeaderRow] = []
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    sequence: int | None = None
+
+
+class TailAnswer(msgspec.Struct, frozen=True):
+    """The last records of a partition, ascending, and its fencing epoch."""
+
+    topic: str
+    partition: int
+    log_start: int
+    log_end: int
+    topic_epoch: int
+    records: list[RecordRow]
+
+
+class Trimmed(msgspec.Struct, frozen=True):
+    """A partition's offsets after a trim."""
+
+    topic: str
+    partition: int
+    log_start: int
+    log_end: int
+
+
+class StageInfo(msgspec.Struct, frozen=True):
+    """A stage of a partition: a batch beside the log. ``digest``: SHA-256 of the body and its media type.
+
+    ``expires_in_ms`` None: it is kept until it is deleted. Offsets are None until it is appended.
+    """
+
+    stage: str
+    records: int
+    bytes: int
+    digest: str
+    kept: bool
+    expires_in_ms: int | None
+    base_offset: int | None
+    last_offset: int | None
+
+
+class RefusedWrite(msgspec.Struct, frozen=True):
+    """A write that a partition of the node refused. ``at_ms``: the node's wall clock.
+
+    ``request`` is the ``instance`` of the problem document. ``grant`` to ``sequence`` are what the request carried,
+    None where it carried nothing. The session is never shown.
+    """
+
+    at_ms: int
+    request: str
+    topic: str
+    partition: int
+    code: str
+    reason: str | None
+    grant: str | None
+    fence_epoch: int | None
+    producer_id: int | None
+    producer_epoch: int | None
+    sequence: int | None
+
+
+class RefusedWrites(msgspec.Struct, frozen=True):
+    """The latest refused writes of one node, the latest first."""
+
+    node_id: str
+    refused_writes: list[RefusedWrite]

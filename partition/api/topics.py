@@ -1,0 +1,113 @@
+"""Topics: configuration, description, list."""
+
+from typing import Literal
+
+import msgspec
+
+from ..internal_names import INTERNAL_TOPIC_PREFIX
+
+Mode = Literal["Shared", "Exclusive", "ExclusiveWithFencing", "WaitForExclusive"]
+"""How a grant holds a partition's slot.
+
+- ``Shared``: beside other Shared holders; refused while an exclusive grant holds it.
+- ``Exclusive``: alone, or refused with ProducerBusy.
+- ``ExclusiveWithFencing``: alone; present holders are evicted, and their tokens refused from then on.
+- ``WaitForExclusive``: alone; waits in the queue until the slot is free.
+
+The names are those of Pulsar's producer access modes (PIP 68).
+"""
+
+
+class TopicConfig(msgspec.Struct, frozen=True):
+    """Configuration of a topic. Units are in the names: ``_ms`` milliseconds, ``_bytes`` bytes; -1 is no limit.
+
+    - ``require_fence``: appends and trims without a fencing token are refused (FencingTokenRequired).
+    - ``writer_group``: appends need the fence_epoch of this group for the resource ``<topic>/<partition>``.
+    - ``strict_sequence``: a repeated batch older than the five remembered ones is refused as out of order (as Kafka
+      does), not answered as a duplicate without an offset.
+    - ``dedupe_window_ms``: how long a message id is remembered, at most one day; 0: message ids are refused.
+    - ``producer_ttl_ms``: idle time after which a partition forgets a producer that no live grant is attached to.
+    - ``max_producers``: producers that a partition remembers; beyond it the least recently used one is forgotten.
+    - ``retention_ms``, ``retention_bytes``: age, and size of a partition, beyond which whole segments are dropped.
+    - ``max_batch_bytes``: the largest batch, as an uncompressed Arrow message; 1 KiB to 16 MiB.
+    """
+
+    require_fence: bool = False
+    writer_group: str | None = None
+    strict_sequence: bool = False
+    dedupe_window_ms: int = 0
+    producer_ttl_ms: int = 86_400_000
+    max_producers: int = 100_000
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    max_batch_bytes: int = 1_048_576
+
+
+class SlotHolder(msgspec.Struct, frozen=True):
+    """The grant that holds a slot, as it is told to others. ``producer_name`` and ``client_id`` are as given.
+
+    ``since_ms`` is on the cluster's lease clock: compare it only with another time on it. ``since_unix_ms`` is the same
+    moment on the wall clock of the node that granted, in milliseconds since 1970; None: not known. ``expires_in_ms``:
+    its session ends after at most so long, unless it is renewed; None: not known. ``operation`` says how it came
+    (acquire, resume, promotion, eviction).
+    """
+
+    grant: str
+    mode: Mode
+    producer_name: str
+    client_id: str | None
+    since_ms: int
+    since_unix_ms: int | None
+    expires_in_ms: int | None
+    operation: str
+
+
+class PartitionState(msgspec.Struct, frozen=True):
+    """One partition of a topic, as the answering node sees it.
+
+    ``leader`` is a base URL, ``leader_node`` a node id; both None while no leader is known, ``leader_term`` is 0 then.
+    ``replicas``: node ids. ``topic_epoch``: the fencing epoch in force. ``slot_mode``: the holder's mode, None while
+    the slot is free. Both are None, too, when no replica could be asked. ``holder``: the exclusive holder of the slot.
+    """
+
+    partition: int
+    leader: str | None
+    leader_node: str | None
+    leader_term: int
+    replicas: list[str]
+    topic_epoch: int | None = None
+    slot_mode: Mode | None = None
+    holder: SlotHolder | None = None
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic; ``partitions[k]`` is partition k.
+
+    ``topic_id`` tells a topic from a deleted one of the same name.
+    """
+
+    name: str
+    topic_id: int
+    replication_factor: int
+    sealed: bool
+    config: TopicConfig
+    partitions: list[PartitionState]
+
+
+class TopicSummary(msgspec.Struct, frozen=True):
+    """A line of the list of topics. ``partitions`` is their number."""
+
+    name: str
+    topic_id: int
+    partitions: int
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether Stockade made it for itself."""
+        return self.name.startswith(INTERNAL_TOPIC_PREFIX)
+
+
+class TopicList(msgspec.Struct, frozen=True):
+    """Topics, ascending by name."""
+
+    topics: list[TopicSummary]

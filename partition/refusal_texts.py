@@ -1,0 +1,251 @@
+"""What a refusal says to people: what happened, in a sentence, and what to do next. By code, and by the field
+``reason`` where one code has several causes.
+
+The same words are in the problem documents of HTTP, in the errors of Python and on the command line. Nothing is decided
+by them. ``because`` is a template over the refusal's fields.
+"""
+
+from typing import NamedTuple
+
+
+class Text(NamedTuple):
+    """``because``: what happened; empty: the refusal says it by itself. ``hint``: what to do next; empty: no advice."""
+
+    because: str
+    hint: str
+
+
+NO_TEXT = Text("", "")
+
+_LOST = (
+    "Stop writing: `outcome` says whether the batch is stored, `stockade grants describe TOPIC` who came. Acquire again"
+    " only if this writer shall take over."
+)
+
+BY_CODE: dict[str, Text] = {
+    "CORRUPT_MESSAGE": Text(
+        "",
+        "Send the batch again; if it is refused again, the client damages it before it is sent.",
+    ),
+    "UNAUTHENTICATED": Text(
+        "",
+        "Give a token that the cluster knows: --token-file or STOCKADE_TOKEN, `token=` in Python, the header "
+        "Authorization in HTTP.",
+    ),
+    "PERMISSION_DENIED": Text(
+        "",
+        "Use a token that has the right to do this.",
+    ),
+    "METHOD_NOT_ALLOWED": Text(
+        "this route takes the methods in the header Allow, and no other",
+        "",
+    ),
+    "NOT_ACCEPTABLE": Text(
+        "this route can answer {available}",
+        "Send an Accept header that allows one of these.",
+    ),
+    "MESSAGE_TOO_LARGE": Text(
+        "the batch is above the limit of {limit} {unit}",
+        "Send shorter records or fewer at a time, or use a topic with a larger max_batch_bytes.",
+    ),
+    "UNSUPPORTED_MEDIA_TYPE": Text(
+        "this route takes {accepted}",
+        "Send a Content-Type of these, with a body of that type.",
+    ),
+    "HEADERS_TOO_LARGE": Text(
+        "the headers have more than {limit} bytes",
+        "Send fewer or shorter headers.",
+    ),
+    "NOT_FOUND": Text(
+        "",
+        "`stockade producers list`, `stockade cluster status` and their kin show what exists.",
+    ),
+    "INVALID_FENCING_TOKEN": Text(
+        "the token names an epoch above {current_epoch}, the highest that was given out here",
+        "Send the epoch of your grant on this partition (`epochs` in the answer to acquire).",
+    ),
+    "INVALID_PRODUCER_EPOCH": Text(
+        "the producer's epoch is {current_epoch} here, and the request has another one",
+        "A newer instance of this producer runs, or its name was fenced: stop, or ask for a new epoch with "
+        "your own pair (POST /v1/producers). `stockade producers status NAME` shows the epoch.",
+    ),
+    "NOT_OWNER": Text(
+        "the request's fence_epoch is not {fence_epoch}, the one in force for {resource} in group {group}",
+        "Another session owns the resource, or none does: own it again before you go on. `stockade groups "
+        "describe GROUP` shows the owner.",
+    ),
+    "UNKNOWN_TOPIC_OR_PARTITION": Text(
+        "",
+        "`stockade topics list` and `stockade topics describe TOPIC` show what exists.",
+    ),
+    "UNKNOWN_SESSION": Text(
+        "the session was never opened, was closed, or expired so long ago that it is forgotten",
+        "A session ends when it is not renewed in time: open another one.",
+    ),
+    "INCONSISTENT_TOPIC_ID": Text(
+        "the topic was deleted and created again: its topic_id is {topic_id} now",
+        "Look the topic up again, and acquire or number batches anew: nothing of the old topic is there.",
+    ),
+    "TOPIC_ALREADY_EXISTS": Text(
+        "the name is taken by a topic with another definition",
+        "Choose another name, or look at it with `stockade topics describe`.",
+    ),
+    "STAGE_ALREADY_EXISTS": Text(
+        "stage {stage} exists, and has other bytes",
+        "Choose another name for the stage, or delete the one that exists.",
+    ),
+    "TOPIC_SEALED": Text(
+        "the topic was sealed for good; the log ends at {log_end}",
+        "Write to another topic.",
+    ),
+    "UNKNOWN_PRODUCER_ID": Text(
+        "the partition has forgotten what this producer wrote",
+        "Ask for a new epoch (POST /v1/producers) and begin at sequence number 0; read the log's end first if"
+        " a batch may be stored.",
+    ),
+    "INVALID_PRODUCER_ID_MAPPING": Text(
+        "the producer id was never given out, or the cluster has forgotten its name",
+        "Ask for a new id (POST /v1/producers); read the log's end first if a batch may be stored.",
+    ),
+    "GENERATION_FENCED": Text(
+        "{resource} has a live owner of generation {generation}",
+        "Wait until it is free, or claim it with a higher generation (--generation). `stockade groups describe "
+        "GROUP` shows the owner.",
+    ),
+    "HOLD_AND_WAIT": Text(
+        "this session holds grants, or waits already, and would have to wait",
+        "Release what the session holds and cancel its ticket first, or use another session.",
+    ),
+    "SESSION_EXPIRED": Text(
+        "the session was not renewed in time and has ended",
+        "Open another session and acquire again. Check what is stored before you send the rest.",
+    ),
+    "OFFSET_MISMATCH": Text(
+        "the log ends at {log_end}, not at the offset that the request names",
+        "Read from there, then decide again.",
+    ),
+    "OFFSET_OUT_OF_RANGE": Text(
+        "",
+        "`stockade topics offsets TOPIC` shows the offsets to choose from (--from, --to-offset).",
+    ),
+    "NOT_LEADER_OR_FOLLOWER": Text(
+        "this node does not lead the group; the leader that it knows is {leader}",
+        "Send the request there; without a leader, wait a moment.",
+    ),
+    "FENCING_TOKEN_REQUIRED": Text(
+        "the topic takes writes with a fencing token only",
+        "Write with --exclusive. In Python that is `producer.exclusive`, in HTTP a grant and the headers"
+        " Stockade-Fence-*.",
+    ),
+    "THROTTLING_QUOTA_EXCEEDED": Text(
+        "",
+        "Wait for retry_after_ms at least, then send it again.",
+    ),
+    "WAIT_QUEUE_FULL": Text(
+        "",
+        "Wait for retry_after_ms at least, then queue again.",
+    ),
+    "INTERNAL_ERROR": Text(
+        "the server met a fault of its own; a request that changes something may have done so",
+        "Check what is stored before you repeat it, and look for the request's id in the node's log.",
+    ),
+    "LEADER_NOT_AVAILABLE": Text(
+        "no leader is known that can be reached; nothing was proposed",
+        "Wait a moment; if it lasts, `stockade doctor` shows what is missing.",
+    ),
+    "NOT_ENOUGH_REPLICAS": Text(
+        "too few nodes are up; nothing was proposed",
+        "Start the nodes that are missing; `stockade doctor` names them.",
+    ),
+    "REQUEST_TIMED_OUT": Text(
+        "the request was proposed and not decided in time: it may still take effect",
+        "Check what is stored before you repeat it. A batch with a producer's numbers may be sent again as it is.",
+    ),
+    "CLUSTER_UNREACHABLE": Text(
+        "", "Start a cluster with `stockade cluster`, or name a running node: --url, STOCKADE_URL, `bootstrap`."
+    ),
+    "BUFFER_FULL": Text("", "Send more slowly, or give the producer a larger buffer_bytes_max or send_timeout_ms."),
+    "CLIENT_CLOSED": Text("", "Open it, and use it before it is closed: `async with` does both."),
+    "PRODUCER_ABORTED": Text(
+        "",
+        'Send the record again if its `outcome` is "absent"; if that is "unknown", read the log\'s end first.',
+    ),
+    "PRODUCER_ERRORS": Text(
+        "",
+        'Each of `failures` has an `outcome`: send its records again where that is "absent"; where it is "unknown",'
+        " read the log's end first.",
+    ),
+    "CLIENT_FAULT": Text("", "Check what is stored before you repeat it, and report the traceback."),
+}
+"""Those of the client's own codes, too."""
+
+BY_REASON: dict[tuple[str, str], Text] = {
+    ("PRODUCER_FENCED", "superseded"): Text(
+        "a grant or a fence came later: the epoch is {current_epoch} here, above the token's",
+        _LOST,
+    ),
+    ("PRODUCER_FENCED", "wrong_epoch"): Text(
+        "the grant is yours and in force, but its epoch on this partition is {current_epoch}, not the token's",
+        "Send the epoch that the grant has on this partition (`epochs` in the answer to acquire).",
+    ),
+    ("PRODUCER_FENCED", "other_session"): Text(
+        "the epoch {current_epoch} is the one in force, but the token's grant or session is not the one that has it",
+        _LOST,
+    ),
+    ("PRODUCER_FENCED", "slot_free"): Text(
+        "your grant has ended, and no grant holds the partition",
+        "Acquire again; with resume_epoch the epoch stays, unless another grant came meanwhile. `outcome` "
+        "says whether the batch is stored.",
+    ),
+    ("PRODUCER_FENCED", "evicted"): Text(
+        "this grant or ticket was evicted: by a grant with ExclusiveWithFencing, by an operator's fence, or "
+        "with its topic or session",
+        "Acquire again only if this writer shall take over. `stockade grants describe TOPIC` shows who came.",
+    ),
+    ("PRODUCER_FENCED", "not_holder"): Text(
+        "this grant or ticket belongs to another session",
+        "Use the session that acquired it.",
+    ),
+    ("PRODUCER_FENCED", "identity"): Text(
+        "a newer instance of this producer was started under the same name: its epoch is {current_epoch}",
+        "Stop this instance, or give each instance a producer name of its own. `stockade producers status "
+        "NAME` shows the epoch.",
+    ),
+    ("PRODUCER_BUSY", "exclusive_present"): Text(
+        "producer {holder[producer_name]} of client {holder[client_id]} holds the slot ({holder[mode]})",
+        "Wait until it leaves (mode WaitForExclusive), or take its place with --mode ExclusiveWithFencing (`stockade"
+        " produce`: --fencing): its writes are refused then. `stockade grants list TOPIC` shows all holders.",
+    ),
+    ("PRODUCER_BUSY", "shared_present"): Text(
+        "producer {holder[producer_name]} of client {holder[client_id]} shares the slot",
+        "Acquire a Shared grant, wait until all have left (mode WaitForExclusive), or take their place (mode"
+        " ExclusiveWithFencing). `stockade grants list TOPIC` shows all holders.",
+    ),
+    ("PRODUCER_BUSY", "waiters_present"): Text(
+        "no grant is in the way, but {queue_len} tickets that wait for the slot come first",
+        "Queue up behind them (mode WaitForExclusive), or take the slot and fail their tickets (mode "
+        "ExclusiveWithFencing).",
+    ),
+    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "gap"): Text(
+        "sequence numbers are missing: {expected_seq} comes next, and {last_seq} was stored last",
+        "Send the batches before this one first. If none is under way, one is lost: ask for a new epoch and "
+        "begin at 0.",
+    ),
+    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "overlap"): Text(
+        "some of these sequence numbers are stored, in batches cut differently: {expected_seq} comes next",
+        "Send a batch again exactly as it was sent first, with the same bounds.",
+    ),
+    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "new_epoch"): Text(
+        "a new epoch begins at sequence number 0, and this partition has stored nothing of it",
+        "Number the batches of the new epoch from 0 on each partition.",
+    ),
+    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "no_state"): Text(
+        "the partition has stored nothing of this producer, so sequence number 0 comes first",
+        "Number batches from 0 on each partition.",
+    ),
+}
+
+
+def text_of(code: str, reason: object) -> Text:
+    """The text for a code, or for this reason of it."""
+    return BY_REASON.get((code, str(reason))) or BY_CODE.get(code, NO_TEXT)

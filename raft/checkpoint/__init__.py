@@ -1,0 +1,6 @@
+"""Checkpoints: taken, stored, offered to nodes that lack entries, copied from them; and the storage of each group.
+
+In: images of machines.
+Out: the files that a restart or a new replica begins with.
+May import: partition.log, partition.records, raft, raft.core, raft.log, raft.net, raft.wal.
+"""

@@ -1,0 +1,413 @@
+"""Checkpoints copied between nodes: the questions, the node that asks them, and the node that answers.
+
+A node copies a checkpoint for a group that lacks entries which no log holds any more: the checkpoint's own file first,
+then those of the machine, in pieces. A copy is installed after all of it is here, verified and on disk; until then the
+group goes on with what it has. After a failure the next offer of the leader begins a new copy.
+
+A checkpoint that is being copied is held by hard links of its files, so that newer checkpoints of its node do not
+remove it. It is held until every node that copies it has released it, or has asked for nothing for IDLE_S.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from ...partition.log.fsutil import sync_directory, write_all_at
+from ..core.group import Group
+from ..machine import FileExtent, ImageDamaged
+from ..net.rpc import CallFailed, CallRefused, CallUnknown
+from .group_storage import GroupStorage, OpenGroup
+from .store import Checkpoint, decode, remove
+
+FOR_COPIES = b"\1"
+"""The kind of the calls that hold a question."""
+PIECE_BYTES = 1 << 20
+"""The longest answer."""
+CHECKPOINT = ""
+"""The name of the checkpoint's own file; a machine's file never has it."""
+IDLE_S = 30.0
+"""A held checkpoint is dropped this long after the last question about it."""
+HELD_MAX = 8
+"""Groups of which a checkpoint is held at a time."""
+PIECES_IN_FLIGHT = 4
+COPIES_MAX = 2
+"""Groups copied at a time. So a node has COPIES_MAX * PIECES_IN_FLIGHT pieces in memory at most."""
+STATE_BYTES_MAX = 1 << 30
+"""Longest file of a checkpoint; a node has it in memory as a whole."""
+CALL_TIMEOUT_S = 10.0
+TRIES = 3
+PAUSE_S = 0.5
+"""Between a failure and the next attempt."""
+
+_log = logging.getLogger(__name__)
+Call = Callable[[str, bytes, bytes, float], Awaitable[bytes]]
+"""Transport.call."""
+
+
+class FetchCheckpoint(msgspec.Struct, frozen=True, tag=0, array_like=True):
+    """Hold a checkpoint of the group ready, at ``index`` or beyond. The answer is an Offered."""
+
+    group_id: int
+    index: int
+
+
+class FetchPiece(msgspec.Struct, frozen=True, tag=1, array_like=True):
+    """The answer is the bytes of a file from ``position`` on, PIECE_BYTES at most."""
+
+    group_id: int
+    index: int
+    name: str
+    position: int
+
+
+class FetchDigest(msgspec.Struct, frozen=True, tag=2, array_like=True):
+    """The answer is the ``digest`` of a file, as far as it belongs to the checkpoint."""
+
+    group_id: int
+    index: int
+    name: str
+
+
+class Release(msgspec.Struct, frozen=True, tag=3, array_like=True):
+    """The asking node has finished with the checkpoint at ``index``. The answer is empty, also if none is held."""
+
+    group_id: int
+    index: int
+
+
+class Offered(msgspec.Struct, frozen=True, array_like=True):
+    """The checkpoint at ``index`` is held ready; its own file has ``size`` bytes."""
+
+    index: int
+    size: int
+
+
+Question = FetchCheckpoint | FetchPiece | FetchDigest | Release
+
+
+class NothingHeld(CallRefused):
+    """This node does not hold such a checkpoint ready, or not any more."""
+
+
+encode: Callable[[Question | Offered], bytes] = msgspec.msgpack.Encoder().encode
+decode_question: Callable[[bytes], Question] = msgspec.msgpack.Decoder[Question](Question).decode
+"""Raises msgspec.MsgspecError."""
+decode_offered: Callable[[bytes], Offered] = msgspec.msgpack.Decoder(Offered).decode
+"""Raises msgspec.MsgspecError."""
+
+
+def digest(path: Path, size: int) -> bytes:
+    """BLAKE2b of the first ``size`` bytes of a file. Blocks."""
+    hasher = hashlib.blake2b(digest_size=32)
+    with path.open("rb") as file:
+        while size > 0 and (chunk := file.read(min(size, PIECE_BYTES))):
+            hasher.update(chunk)
+            size -= len(chunk)
+    return hasher.digest()
+
+
+class HeldCheckpoint:
+    """The hard links of one checkpoint's files, and the nodes that copy it."""
+
+    def __init__(self, folder: Path, checkpoint: Checkpoint, size: int) -> None:
+        """``size`` is that of the checkpoint's own file."""
+        self.folder = folder
+        self.index: int = checkpoint.index
+        self.sizes: dict[str, int] = {CHECKPOINT: size} | {extent.name: extent.size for extent in checkpoint.files}
+        self.used_at: float = 0.0
+        self.nodes: set[str] = set()
+        """The nodes that copy it."""
+
+    def path(self, name: str) -> Path:
+        """The file of this name. Raises NothingHeld if the checkpoint has none: names come from other nodes."""
+        if name not in self.sizes:
+            raise NothingHeld(f"no file of this checkpoint is called {name!r}")
+        return self.folder / "files" / name if name else self.folder / "checkpoint"
+
+
+class CheckpointSender:
+    """Answers the questions of other nodes."""
+
+    def __init__(self, storage: GroupStorage) -> None:
+        self._storage = storage
+        self._held: dict[int, HeldCheckpoint] = {}
+        self._holding = asyncio.Lock()
+        self._numbers = count()
+
+    async def answer(self, node_id: str, payload: bytes) -> bytes:
+        """Answer a question of ``node_id``. Raises NothingHeld, or OSError; the other node gets the text of both."""
+        question = decode_question(payload)
+        match question:
+            case FetchCheckpoint(group_id, index):
+                return encode(await self._hold(node_id, group_id, index))
+            case FetchPiece(group_id, index, name, position):
+                held = self._find(group_id, index)
+                size = min(PIECE_BYTES, held.sizes.get(name, 0) - position)
+                return await self._storage.run(partial(read_piece, held.path(name), position, size))
+            case FetchDigest(group_id, index, name):
+                held = self._find(group_id, index)
+                return await self._storage.run(partial(digest, held.path(name), held.sizes[name]))
+            case Release(group_id, index):
+                released = self._held.get(group_id)
+                if released is not None and released.index == index:
+                    released.nodes.discard(node_id)
+                    if not released.nodes:
+                        self._drop(group_id, released)
+                return b""
+
+    async def _hold(self, node_id: str, group_id: int, index: int) -> Offered:
+        async with self._holding:
+            held = self._held.get(group_id)
+            if held is None or held.index < index:
+                if held is None and len(self._held) >= HELD_MAX:
+                    raise NothingHeld(f"checkpoints of {HELD_MAX} groups are being copied already")
+                async with self._storage.lock:
+                    held = await self._storage.run(partial(self._link, group_id, index, next(self._numbers)))
+                self._held[group_id] = held
+                asyncio.get_running_loop().call_later(IDLE_S, self._drop_if_idle, group_id, held)
+            held.used_at = asyncio.get_running_loop().time()
+            held.nodes.add(node_id)
+            return Offered(held.index, held.sizes[CHECKPOINT])
+
+    def _find(self, group_id: int, index: int) -> HeldCheckpoint:
+        held = self._held.get(group_id)
+        if held is None or held.index != index:
+            raise NothingHeld(f"the checkpoint of group {group_id} at {index} is not held any more")
+        held.used_at = asyncio.get_running_loop().time()
+        return held
+
+    def _link(self, group_id: int, index: int, number: int) -> HeldCheckpoint:
+        """Link the files of the group's checkpoint in a new folder: the removal of an older one may be under way."""
+        store = self._storage.store
+        checkpoint = store.read(group_id)
+        if checkpoint is None or checkpoint.index < index:
+            raise NothingHeld(f"there is no checkpoint of group {group_id} at {index} or beyond")
+        folder = store.folder(group_id) / f"offer-{checkpoint.index}-{number}"
+        if folder.exists():  # of a process that died
+            remove(folder)
+        (folder / "files").mkdir(parents=True)
+        os.link(store.path(group_id), folder / "checkpoint")
+        files = store.files(group_id, checkpoint.generation)
+        for extent in checkpoint.files:
+            os.link(files / extent.name, folder / "files" / extent.name)
+        return HeldCheckpoint(folder, checkpoint, store.path(group_id).stat().st_size)
+
+    def _drop_if_idle(self, group_id: int, held: HeldCheckpoint) -> None:
+        """Drop it if no node has asked for it for IDLE_S, or if a newer checkpoint is held in its place."""
+        loop = asyncio.get_running_loop()
+        due = held.used_at + IDLE_S
+        if self._held.get(group_id) is held and loop.time() < due:
+            loop.call_at(due, self._drop_if_idle, group_id, held)
+        else:
+            self._drop(group_id, held)
+
+    def _drop(self, group_id: int, held: HeldCheckpoint) -> None:
+        """May be called twice for one: its folder has a name of its own, and removing it again does nothing."""
+        if self._held.get(group_id) is held:
+            del self._held[group_id]
+        self._storage.discard(held.folder)
+
+
+def read_piece(path: Path, position: int, size: int) -> bytes:
+    """``size`` bytes of a file from ``position`` on. Blocks."""
+    with path.open("rb") as file:
+        file.seek(position)
+        return file.read(max(0, size))
+
+
+class CopyFailed(Exception):
+    """The answers do not fit the questions, or the group does not need the checkpoint any more."""
+
+
+class CheckpointReceiver:
+    """``call`` asks another node's CheckpointSender. A failing disk stops the node, by ``fail``."""
+
+    def __init__(
+        self, storage: GroupStorage, groups: Mapping[int, Group], call: Call, fail: Callable[[BaseException], None]
+    ) -> None:
+        self._storage = storage
+        self._groups = groups
+        self._call = call
+        self._fail = fail
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(COPIES_MAX)
+
+    def fetch(self, group_id: int, node_id: str, index: int) -> None:
+        """Begin to copy a group's checkpoint, at ``index`` or beyond, unless a copy is under way."""
+        if group_id not in self._tasks:
+            task = self._tasks[group_id] = asyncio.create_task(self._fetch(group_id, node_id, index))
+            task.add_done_callback(lambda _: self._tasks.pop(group_id))
+
+    async def cancel(self, group_id: int) -> None:
+        """Cancel the copy of this group, and wait for its end."""
+        task = self._tasks.get(group_id)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def stop(self) -> None:
+        """Cancel all copies."""
+        for group_id in list(self._tasks):
+            await self.cancel(group_id)
+
+    async def _fetch(self, group_id: int, node_id: str, index: int) -> None:
+        try:
+            async with self._slots:
+                group, open_group = self._groups.get(group_id), self._storage.open_groups.get(group_id)
+                if group is not None and open_group is not None:
+                    await CheckpointCopy(self._storage, group, open_group, partial(self._ask, node_id)).run(index)
+        except (ConnectionError, TimeoutError, CallFailed, CopyFailed, ImageDamaged, msgspec.MsgspecError) as error:
+            _log.warning("group %d: copying a checkpoint of %s failed: %s", group_id, node_id, error)
+            await asyncio.sleep(PAUSE_S)
+        except Exception as error:
+            self._fail(error)
+
+    async def _ask(self, node_id: str, question: Question) -> bytes:
+        for _ in range(0 if isinstance(question, Release) else TRIES - 1):
+            try:
+                return await self._call(node_id, FOR_COPIES, encode(question), CALL_TIMEOUT_S)
+            except CallUnknown:
+                continue
+        return await self._call(node_id, FOR_COPIES, encode(question), CALL_TIMEOUT_S)
+
+
+class CheckpointCopy:
+    """One attempt to copy and install a checkpoint."""
+
+    def __init__(
+        self, storage: GroupStorage, group: Group, open_group: OpenGroup, ask: Callable[[Question], Awaitable[bytes]]
+    ) -> None:
+        self._storage = storage
+        self._group = group
+        self._open_group = open_group
+        self._machine = open_group.machine
+        self._ask = ask
+
+    async def run(self, index: int) -> None:
+        """Copy the checkpoint at ``index``, or a newer one, and install it."""
+        group_id, failure = self._group.group_id, None
+        offered = decode_offered(await self._ask(FetchCheckpoint(group_id, index)))
+        try:
+            if offered.index < index or offered.size > STATE_BYTES_MAX:
+                raise CopyFailed(f"a checkpoint at {offered.index} of {offered.size} bytes was offered")
+            await self.complete(await self._fetch_checkpoint(offered))
+        except Exception as error:
+            failure = error
+        # Make room at the sender, which holds few checkpoints at a time. Otherwise it drops them when idle.
+        with suppress(ConnectionError, TimeoutError, CallFailed):
+            await self._ask(Release(group_id, offered.index))
+        if failure is not None:
+            raise failure
+
+    async def complete(self, checkpoint: Checkpoint) -> None:
+        """Copy the checkpoint's files, verify and install it: on disk first, then in the group."""
+        group_id, storage, open_group = self._group.group_id, self._storage, self._open_group
+        open_group.newest_generation = generation = max(open_group.newest_generation, open_group.generation) + 1
+        directory = await storage.run(partial(storage.store.begin, group_id, generation))
+        is_written = False  # from then on the checkpoint on disk may name this copy's files, so they must stay
+        try:
+            for extent in checkpoint.files:
+                await self._fetch_file(checkpoint, extent, directory)
+            await storage.run(partial(self._verify, checkpoint, directory))
+            async with storage.lock:
+                await storage.log.all_durable()  # a start refuses a checkpoint beside a log that never held a record
+                is_open = storage.open_groups.get(group_id) is open_group
+                if not is_open or checkpoint.index <= self._group.commit_index:
+                    raise CopyFailed("the group went on without it")
+                checkpoint = msgspec.structs.replace(checkpoint, generation=generation)
+                is_written = True
+                await storage.run(partial(storage.store.write, checkpoint))
+                if self._group.install(checkpoint, directory):
+                    open_group.stale.append(storage.store.files(group_id, open_group.generation))
+                    storage.in_force(group_id, checkpoint)
+                else:
+                    # The group has applied as much by itself meanwhile. It works on other files than those that the
+                    # checkpoint on disk names now, so a new checkpoint of the group has to follow.
+                    open_group.stale.append(directory)
+                    open_group.make_due()
+        finally:
+            if not is_written:  # the next attempt has a folder of its own
+                await storage.run(partial(shutil.rmtree, directory, ignore_errors=True))
+        _log.info("group %d: installed a checkpoint at %d", group_id, checkpoint.index)
+
+    async def _fetch_checkpoint(self, offered: Offered) -> Checkpoint:
+        group_id = self._group.group_id
+        content = bytearray(offered.size)
+        await self._fetch_pieces(offered.index, FileExtent(CHECKPOINT, offered.size), content)
+        try:
+            checkpoint = decode(content)
+        except (ValueError, msgspec.DecodeError) as error:
+            raise CopyFailed(f"the checkpoint came damaged: {error}") from error
+        names = [extent.name for extent in checkpoint.files]
+        is_fine = (checkpoint.group_id, checkpoint.index) == (group_id, offered.index)
+        if not is_fine or any(Path(name).name != name for name in names):
+            raise CopyFailed(f"the checkpoint is one of group {checkpoint.group_id} at {checkpoint.index}")
+        return checkpoint
+
+    async def _fetch_file(self, checkpoint: Checkpoint, extent: FileExtent, directory: Path) -> None:
+        """Get a file into ``directory``: a hard link, if the same bytes are here already, or the other node's bytes."""
+        here = self._storage.store.files(self._group.group_id, self._open_group.generation) / extent.name
+        if extent.is_sealed and await self._storage.run(partial(_has_size, here, extent.size)):
+            theirs = await self._ask(FetchDigest(checkpoint.group_id, checkpoint.index, extent.name))
+            if await self._storage.run(partial(_link_if_same, here, extent.size, theirs, directory / extent.name)):
+                return
+        fd = os.open(directory / extent.name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            await self._fetch_pieces(checkpoint.index, extent, fd)
+        finally:
+            await self._storage.run(partial(os.close, fd))
+
+    async def _fetch_pieces(self, index: int, extent: FileExtent, there: bytearray | int) -> None:
+        """Fetch all bytes of a file, PIECES_IN_FLIGHT pieces at a time, into memory or a file (its descriptor)."""
+        positions = iter(range(0, extent.size, PIECE_BYTES))
+
+        async def fetch() -> None:
+            for position in positions:
+                data = await self._ask(FetchPiece(self._group.group_id, index, extent.name, position))
+                if len(data) != min(PIECE_BYTES, extent.size - position):
+                    raise CopyFailed(f"{len(data)} bytes of {extent.name!r} came at {position}")
+                if isinstance(there, int):
+                    await self._storage.run(partial(write_all_at, there, data, position))
+                else:
+                    there[position : position + len(data)] = data
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(PIECES_IN_FLIGHT):
+                    tasks.create_task(fetch())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
+    def _verify(self, checkpoint: Checkpoint, directory: Path) -> None:
+        """Verify all bytes, and make them durable. Raises ImageDamaged or OSError."""
+        self._machine.inspect(directory, checkpoint.state, checkpoint.files)
+        for extent in checkpoint.files:
+            fd = os.open(directory / extent.name, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        sync_directory(directory)
+
+
+def _has_size(path: Path, size: int) -> bool:
+    return path.exists() and path.stat().st_size == size
+
+
+def _link_if_same(here: Path, size: int, theirs: bytes, there: Path) -> bool:
+    try:
+        if digest(here, size) != theirs:
+            return False
+        os.link(here, there)
+    except FileNotFoundError:  # the running machine has removed the file meanwhile
+        return False
+    return True

@@ -1,0 +1,389 @@
+"""What a node does while it does not lead: it stores its leader's entries, watches for its silence, votes, campaigns.
+
+``FollowerState`` verifies and acknowledges entries. ``Election`` decides by the clock alone: the election deadline, the
+leader's lease and the votes counted so far. ``Voting`` exchanges the messages (pre-vote, vote, leadership transfer).
+``VoteGate`` withholds messages until the term and the vote that they rest on are on disk. RaftNode keeps term, vote and
+role.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..log.group_log import GroupLog
+from ..messages import (
+    AppendAck,
+    AppendEntries,
+    Offer,
+    PreVote,
+    PreVoteReply,
+    RaftMessage,
+    RequestVote,
+    TimeoutNow,
+    VoteReply,
+)
+from ..ports import NodePorts
+from ..settings import RaftSettings
+from .membership import Membership
+
+Send = Callable[[str, RaftMessage], bool]
+"""Sends a message to a node; False if it surely will not arrive."""
+
+
+class InvariantBroken(Exception):
+    """Something that Raft excludes has happened: a bug, here or on a peer. The node must stop before it spreads."""
+
+
+class RaftState(Protocol):
+    """RaftNode, as far as elections and a follower read and change it."""
+
+    node_id: str
+    leader: str | None
+
+    @property
+    def term(self) -> int: ...
+    @property
+    def voted_for(self) -> str | None: ...
+    @property
+    def commit_index(self) -> int: ...
+
+    def heard_leader(self, node_id: str) -> None: ...
+    def learn_commit(self, known_index: int, leader_index: int) -> None: ...
+    def forget_leader(self) -> None: ...
+    def become_candidate(self) -> None: ...
+    def become_leader(self) -> None: ...
+    def vote_for(self, node_id: str) -> None: ...
+
+
+class VoteGate:
+    """Every message but a pre-vote leaves through here: not before the term and vote that it rests on are on disk.
+
+    Of the messages of one kind to one node only the latest is withheld, which bounds what a slow disk can pile up; Raft
+    repeats itself. RaftNode drops them when its term changes, so no withheld message leaves in a later term.
+    """
+
+    def __init__(self, log: GroupLog, send: Send) -> None:
+        self._log = log
+        self._send = send
+        self.withheld: dict[tuple[str, type[RaftMessage]], RaftMessage] = {}
+        """By receiver and kind."""
+
+    def post(self, node_id: str, message: RaftMessage) -> bool:
+        """Send now, or when term and vote are on disk. False if it could not be sent."""
+        if self._log.state_is_durable:
+            return self._send(node_id, message)
+        assert not isinstance(message, AppendEntries), "a leader's vote for itself was not on disk"
+        self.withheld[node_id, type(message)] = message
+        return True
+
+    def release(self) -> None:
+        """A disk sync has ended: send what waited for it."""
+        if self._log.state_is_durable:
+            withheld, self.withheld = self.withheld, {}
+            for (node_id, _), message in withheld.items():
+                self._send(node_id, message)
+
+
+class FollowerState:
+    """What one leader has verified is acknowledged to no other: ``verified_index`` is cleared with each new term."""
+
+    def __init__(self, node: RaftState, group_id: int, log: GroupLog, gate: VoteGate, ports: NodePorts) -> None:
+        self._node = node
+        self._group_id = group_id
+        self._log = log
+        self._gate = gate
+        self._ports = ports
+        self.handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
+            AppendEntries: self.on_append,
+            Offer: self.on_offer,
+        }
+        self.new_term()
+
+    def new_term(self) -> None:
+        """Forget what is verified, and what is owed to the leader of the term before."""
+        self.verified_index: int = 0
+        """Up to here the log equals that of the leader of this term. Beyond it there may be anything."""
+        self._acked_index = 0
+        self._round = 0
+        self._owes = False
+
+    def on_append(self, node_id: str, message: AppendEntries) -> None:
+        """Entries, or a heartbeat. The log is cut only where an entry really differs (D2).
+
+        A message of an older term is refused, so that its sender learns the newer term. Such a refusal names no round:
+        its sender may lead the newer term when it arrives, and count rounds anew.
+        """
+        if message.term < self._node.term:
+            self._refuse(node_id, self._log.last_index + 1, round_=0)
+            return
+        self._node.heard_leader(node_id)
+        log, commit_index = self._log, self._node.commit_index
+        retry_index = log.conflict(message.prev_index, message.prev_term)
+        if retry_index is not None:
+            if message.prev_index <= commit_index:
+                raise InvariantBroken(f"{node_id} contradicts the committed entry {message.prev_index}")
+            self._refuse(node_id, max(retry_index, commit_index + 1), message.round)
+            return
+        if message.entries and self._ports.log_is_full():
+            return
+        for due, (index, term, payload) in enumerate(message.entries, message.prev_index + 1):
+            if index != due:
+                raise InvariantBroken(f"entry {index} where {due} was due")
+            if index <= log.last_index:
+                if index < log.base_index or log.term_at(index) == term:
+                    continue
+                if index <= max(commit_index, self.verified_index):
+                    raise InvariantBroken(f"the leader contradicts entry {index}, committed up to {commit_index}")
+                log.truncate(index)
+            log.add(payload, index, term)
+        self.verified_index = max(self.verified_index, log.base_index, message.prev_index + len(message.entries))
+        self._round = max(self._round, message.round)
+        self._owes = True
+        self._node.learn_commit(min(message.commit_index, self.verified_index), message.commit_index)
+        self.acknowledge(beat=not message.entries)
+
+    def on_offer(self, node_id: str, offer: Offer) -> None:
+        """What we lack is gone at our leader, which has a checkpoint for us.
+
+        An offer says nothing about our log, so it commits nothing (D3). It is answered at once, as a heartbeat is: with
+        the end of our committed entries, so that the leader goes on from there once it can.
+        """
+        if offer.term < self._node.term:
+            self._refuse(node_id, self._log.last_index + 1, round_=0)
+            return
+        self._node.heard_leader(node_id)
+        commit_index = self._node.commit_index
+        self._node.learn_commit(commit_index, offer.commit_index)
+        if offer.index > commit_index:
+            self._ports.fetch_checkpoint(self._group_id, node_id, offer.index)
+        self._refuse(node_id, commit_index + 1, offer.round)
+
+    def _refuse(self, node_id: str, next_index: int, round_: int) -> None:
+        self._gate.post(node_id, AppendAck(self._node.term, False, next_index, round_))
+
+    def acknowledge(self, *, beat: bool) -> None:
+        """Ack entries that are verified *and* on disk, if some are not acked yet; a ``beat`` is answered in any case.
+
+        So one ack answers all entries that became durable together, and a slow disk delays no answer to a heartbeat.
+        """
+        if not (beat or self._owes):
+            return
+        durable = min(self.verified_index, self._log.durable_index)
+        complete = durable == self.verified_index
+        if not (beat or complete or durable > self._acked_index):
+            return
+        leader = self._node.leader
+        if leader is not None:
+            self._owes = self._owes and not complete
+            self._acked_index = durable
+            self._gate.post(leader, AppendAck(self._node.term, True, durable + 1, self._round))
+
+
+class Election:
+    """When a node asks for votes. It decides; Voting and RaftNode act."""
+
+    def __init__(
+        self, majority: Callable[[], int], settings: RaftSettings, clock: Callable[[], float], rng: Callable[[], float]
+    ) -> None:
+        """``majority`` answers how many voters are a majority.
+
+        ``clock`` answers seconds on a monotonic clock, ``rng`` a number in [0, 1).
+        """
+        self._majority = majority
+        self._timeout_s_min = settings.election_timeout_ms_min / 1000
+        self._timeout_s_spread = (settings.election_timeout_ms_max - settings.election_timeout_ms_min) / 1000
+        self._hurry_s_max = settings.heartbeat_ms / 1000
+        self._clock = clock
+        self._rng = rng
+        self._lease_end = float("-inf")
+        self._pre_votes: set[str] | None = None
+        self._votes: set[str] | None = None
+        self.deadline: float = clock() + self.draw_timeout_s()
+
+    def draw_timeout_s(self) -> float:
+        """A new election timeout."""
+        return self._timeout_s_min + self._timeout_s_spread * self._rng()
+
+    @property
+    def leased(self) -> bool:
+        """Leader lease: whether the leader, if there is one, spoke within the shortest timeout. Then no other candidate
+        is supported.
+        """
+        return self._clock() < self._lease_end
+
+    def postpone(self) -> None:
+        """Wait a whole timeout from now."""
+        self.deadline = self._clock() + self.draw_timeout_s()
+
+    def hurry(self) -> None:
+        """Ask soon: after a short time, drawn so that two nodes do not ask at once.
+
+        A false alarm is harmless, since nodes that hear a leader refuse.
+        """
+        self.deadline = min(self.deadline, self._clock() + self._hurry_s_max * self._rng())
+
+    def take_turn(self, spread_s: float, turn: int) -> None:
+        """Elections of many groups are due at once and are spread over ``spread_s``: ask at a time in there, drawn.
+
+        A node with ``turn`` > 0 first waits ``spread_s`` for each node whose turn is before it. With many elections at
+        once each takes so long that two nodes would often ask at the same time, and both in vain. A node with a longer
+        log than the candidate need not wait: the candidate's question makes it ``hurry``.
+        """
+        if spread_s <= self._hurry_s_max:
+            self.hurry()
+        else:
+            self.deadline = self._clock() + spread_s * (turn + self._rng())
+
+    def heard_leader(self, at: float) -> None:
+        """The leader of the current term spoke at this time: its lease began anew."""
+        self._lease_end = lease_end = at + self._timeout_s_min
+        self._pre_votes = self._votes = None
+        self.deadline = lease_end + self._timeout_s_spread * self._rng()
+
+    def void(self) -> None:
+        """Count no answer to any earlier question."""
+        self._pre_votes = self._votes = None
+
+    def begin_prevote(self) -> None:
+        """Count pre-votes from now on. Votes of this term still count, too.
+
+        A question costs nothing, so it is repeated after a quarter of a timeout: the nodes that were asked may learn
+        only a moment later that the leader is gone.
+        """
+        self._pre_votes = set()
+        self.deadline = self._clock() + self.draw_timeout_s() / 4
+
+    def count_pre_vote(self, node_id: str) -> bool:
+        """A node, perhaps this one, would vote for us. Returns whether an election may begin."""
+        return self._is_majority(self._pre_votes, node_id)
+
+    def begin_vote(self) -> None:
+        """Count votes from now on."""
+        self._pre_votes = None
+        self._votes = set()
+        self.postpone()
+
+    def count_vote(self, node_id: str) -> bool:
+        """A node, perhaps this one, has voted for us in this term. Returns whether the election is won."""
+        return self._is_majority(self._votes, node_id)
+
+    def _is_majority(self, votes: set[str] | None, node_id: str) -> bool:
+        if votes is None:
+            return False
+        votes.add(node_id)
+        return len(votes) >= self._majority()
+
+
+_OF_ELECTIONS = (PreVote, PreVoteReply, RequestVote, VoteReply)
+
+
+class Voting:
+    """The messages of an election. A pre-vote promises nothing, so its question is sent at once; every other message
+    leaves through the gate.
+    """
+
+    def __init__(
+        self, node: RaftState, membership: Membership, log: GroupLog, election: Election, gate: VoteGate, send: Send
+    ) -> None:
+        self._node = node
+        self._membership = membership
+        self._log = log
+        self._election = election
+        self._gate = gate
+        self._send = send
+        self.handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
+            PreVote: self.on_prevote,
+            PreVoteReply: self.on_prevote_reply,
+            RequestVote: self.on_request_vote,
+            VoteReply: self.on_vote_reply,
+            TimeoutNow: self.on_timeout_now,
+        }
+
+    def is_unwelcome(self, message: RaftMessage) -> bool:
+        """Whether a message of an election must be dropped, with the term in it, because the leader lease holds
+        (stickiness). A node with a newer term reaches the leader itself, too.
+        """
+        is_of_an_election = isinstance(message, _OF_ELECTIONS) and not (
+            isinstance(message, RequestVote) and message.is_handover
+        )
+        leader = self._node.leader
+        return is_of_an_election and leader is not None and (leader == self._node.node_id or self._election.leased)
+
+    def begin_prevote(self) -> None:
+        """The leader is silent: ask whether an election would be won, before any term is spent on it."""
+        self._node.forget_leader()
+        if not self._membership.may_campaign(self._node.commit_index):
+            self._election.postpone()
+            return
+        self._election.begin_prevote()
+        if self._membership.is_voter and self._election.count_pre_vote(self._node.node_id):
+            self._campaign(is_transfer=False)
+            return
+        question = PreVote(self._node.term + 1, self._log.last_index, self._log.last_term)
+        for node_id in self._membership.others:
+            self._send(node_id, question)
+
+    def _campaign(self, *, is_transfer: bool) -> None:
+        """Vote for ourselves in a new term. When that vote is on disk it counts, and the others are asked."""
+        self._node.become_candidate()
+        self._election.begin_vote()
+        request = RequestVote(self._node.term, self._log.last_index, self._log.last_term, is_transfer)
+        for node_id in self._membership.others:
+            self._gate.post(node_id, request)
+
+    def count_own_vote(self) -> None:
+        """Count the vote for ourselves if it is on disk."""
+        own_id = self._node.node_id
+        is_on_disk = self._node.voted_for == own_id and self._log.state_is_durable
+        if is_on_disk and self._membership.is_voter and self._election.count_vote(own_id):
+            self._node.become_leader()
+
+    def _may_support(self, message: PreVote | RequestVote) -> bool:
+        """Whether this node may vote, and the candidate's log holds all that ours does."""
+        return self._membership.may_vote(self._node.commit_index) and self._is_up_to_date(message)
+
+    def _is_up_to_date(self, message: PreVote | RequestVote) -> bool:
+        return (message.last_term, message.last_index) >= self._log.promised_end
+
+    def on_prevote(self, node_id: str, question: PreVote) -> None:
+        """Would we vote for it? The answer promises nothing."""
+        if self._node.leader is None and not self._is_up_to_date(question):
+            self._election.hurry()  # the leader is gone, and it cannot win: we, whose log is longer, may
+        granted = question.term > self._node.term and self._may_support(question)
+        self._gate.post(node_id, PreVoteReply(question.term if granted else self._node.term, granted))
+
+    def on_prevote_reply(self, node_id: str, reply: PreVoteReply) -> None:
+        """With pre-votes of a majority of the voters, the election begins."""
+        counts = reply.granted and reply.term == self._node.term + 1 and self._membership.counts(node_id)
+        if counts and self._election.count_pre_vote(node_id):
+            self._campaign(is_transfer=False)
+
+    def on_request_vote(self, node_id: str, request: RequestVote) -> None:
+        """One vote a term, and only for a candidate whose log holds all that ours does."""
+        node = self._node
+        granted = (
+            request.term == node.term
+            and node.leader is None
+            and node.voted_for in {None, node_id}
+            and self._may_support(request)
+        )
+        if granted:
+            self._election.postpone()
+            if node.voted_for is None:
+                node.vote_for(node_id)
+        self._gate.post(node_id, VoteReply(node.term, granted))
+
+    def on_vote_reply(self, node_id: str, reply: VoteReply) -> None:
+        """With the votes of a majority we lead. A refusal may mean a split vote: then ask again soon, not after a whole
+        timeout.
+        """
+        if reply.term != self._node.term or self._node.leader is not None:
+            return
+        if not reply.granted:
+            self._election.hurry()
+        elif self._membership.counts(node_id) and self._election.count_vote(node_id):
+            self._node.become_leader()
+
+    def on_timeout_now(self, node_id: str, request: TimeoutNow) -> None:
+        """Our leader transfers its leadership to us: campaign at once, without a pre-vote."""
+        if request.term == self._node.term and self._node.leader == node_id and self._membership.is_voter:
+            self._campaign(is_transfer=True)

@@ -1,0 +1,432 @@
+"""One Raft group on this node, as the floors above use it: propose, read, change members, transfer, checkpoint.
+
+Group drives a RaftNode: it turns events of the node (messages, connections, timers, disk syncs) and calls of the floors
+above into calls of the RaftNode, lets that make progress once in a turn of the loop, and answers the calls that have
+become true, cannot become true any more, or are late. It is sans-IO: clock, timers, network and disk belong to its
+ports, so a simulator can drive it without asyncio.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from ..log.configuration import AddLearner, ChangeRefused, Configuration, InvalidChange, RemoveMember
+from ..log.group_log import GroupLog
+from ..log.origin import CapturedState, InstallableCheckpoint, Origin
+from ..machine import Machine
+from ..messages import AppendAck, AppendEntries, RaftMessage
+from ..outcomes import Committed, NotLeader, Outcome, Overloaded, Rejected, Unknown
+from ..ports import NodePorts, Timer
+from ..settings import RaftSettings
+from .pending import LeadershipTransfer, LeadershipTransfers, PendingProposal, Proposals, ReadBarrier, ReadBarriers
+from .raft_node import RaftNode
+
+__all__ = ["ChangeRefused", "Committed", "Group", "NotLeader", "Outcome", "Overloaded", "Rejected", "Unknown"]
+
+_log = logging.getLogger(__name__)
+
+STALL_S = 0.05
+"""A timer that is later than this has not fired late by chance."""
+WAKING_S = 0.002
+"""After a stall the sockets are read for so long before timers act."""
+
+
+class Group:
+    """A replica of one group. Everything happens on the node's event loop; nothing here is thread-safe.
+
+    ``log`` and ``machine`` stand at the same place: at the log's origin. ``count_applied`` is called after each run of
+    applies: with how many entries of commands, and bytes of commands, the machine has applied.
+    """
+
+    group_id: int
+    on_role_change: Callable[["Group"], None] | None
+    """Called on the loop after the leader, the term or the role of this node changed. An exception in it is logged."""
+    on_applied: Callable[["Group"], None] | None
+    """Called on the loop after a run of applies: ``applied_index`` has grown. An exception in it is logged."""
+
+    def __init__(
+        self,
+        group_id: int,
+        machine: Machine,
+        log: GroupLog,
+        settings: RaftSettings,
+        ports: NodePorts,
+        count_applied: Callable[[int, int], None] = lambda entries, size: None,
+    ) -> None:
+        self.group_id = group_id
+        self.on_role_change = None
+        self.on_applied = None
+        self._settings = settings
+        self._ports = ports
+        self._machine = machine
+        self._node = RaftNode(group_id, machine, log, settings, ports, count_applied)
+        self._proposals = Proposals(settings)
+        self._barriers = ReadBarriers()
+        self._transfers = LeadershipTransfers()
+        self._known_role = self._node.role
+        self._known_applied = self._node.applied_index
+        self._is_scheduled = False
+        self._is_stopped = False
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._is_waking = False
+        if log.is_new and next(iter(self.voters), None) == ports.node_id:
+            self._node.campaign_soon()
+        self._arm()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads, as far as it knows. Only ``read_barrier`` and a commit prove it."""
+        return self._node.leading is not None
+
+    @property
+    def leader(self) -> str | None:
+        """Node id of the leader of ``term``, None while unknown."""
+        return self._node.leader
+
+    @property
+    def term(self) -> int:
+        """The current term of this node."""
+        return self._node.term
+
+    @property
+    def commit_index(self) -> int:
+        """The highest index that this node knows to be committed."""
+        return self._node.commit_index
+
+    @property
+    def applied_index(self) -> int:
+        """The highest index that the machine has applied. Index 1 is empty and counts as applied from the start."""
+        return self._node.applied_index
+
+    @property
+    def ready(self) -> bool:
+        """True once this node has heard of a leader and applied what was committed at that moment."""
+        return self._node.ready
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the group is quiescent on this node."""
+        return self._node.quiescence.is_resting
+
+    @property
+    def configuration(self) -> Configuration:
+        """The members as this node knows them: the latest configuration in its log, committed or not."""
+        return self._node.log.configuration
+
+    @property
+    def voters(self) -> tuple[str, ...]:
+        """Node ids of the voters as this node knows them; none in a group that this node has only just joined."""
+        return tuple(self.configuration.voters)
+
+    @property
+    def changing(self) -> bool:
+        """Whether that configuration is not known to be committed."""
+        return self._node.changing
+
+    # Events of the node.
+
+    def receive(self, node_id: str, message: RaftMessage) -> None:
+        """A message for this group arrived. With many groups on a node it matters that most messages need nothing more:
+        the entries of a known leader wait for the disk; most acks come when a majority has answered already.
+        """
+        if self._is_stopped:
+            return
+        node = self._node
+        try:
+            node.receive(node_id, message)
+        except Exception as error:
+            self._fail(error)
+            return
+        kind = type(message)
+        if kind is AppendEntries and node.log.unsynced and self._known_role == node.role:
+            self._ports.wake_when_durable(self._disk_has_synced)
+        elif (
+            kind is not AppendAck
+            or self._barriers.waiting
+            or (leading := node.leading) is None
+            or leading.has_news(node.commit_index)
+        ):
+            self._schedule()
+
+    def peer_up(self, node_id: str, incarnation: int) -> None:
+        """A connection came up, to a node whose disk has this incarnation."""
+        self._run(partial(self._node.peer_up, node_id, incarnation))
+
+    def peer_down(self, node_id: str, spread_s: float = 0.0) -> None:
+        """A connection broke. If that takes leaders of many groups, their elections are spread over ``spread_s``."""
+        left = sorted({*self.voters, self._ports.node_id} - {node_id})
+        turn = (left.index(self._ports.node_id) + self.group_id) % len(left)
+        self._run(partial(self._node.peer_down, node_id, spread_s, turn))
+
+    def peer_silent(self, node_id: str) -> None:
+        """A node that is connected gives no sign of life."""
+        self._run(partial(self._node.peer_silent, node_id))
+
+    def peer_heard(self, node_id: str) -> None:
+        """A node that was silent gives signs of life again."""
+        self._run(partial(self._node.peer_heard, node_id))
+
+    def _disk_has_synced(self) -> None:
+        """What this group had appended is on disk."""
+        node = self._node
+        if node.leading is None or node.leading.has_news(node.commit_index):
+            self.progress()
+        elif node.log.unsynced:
+            self._ports.wake_when_durable(self._disk_has_synced)
+
+    def close(self) -> None:
+        """Stop this replica; calls that wait are answered, nothing is sent or applied any more."""
+        if not self._is_stopped:
+            self._run(self._node.abandon)
+            self.halt()
+
+    def halt(self) -> None:
+        """Stop at once, without touching the RaftNode: it may be what failed."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._proposals.expire(float("inf"))
+        self._barriers.check(None, self.applied_index, NotLeader(None, self.term))
+        self._transfers.expire(float("inf"))
+
+    # Progress.
+
+    def progress(self) -> None:
+        """Do what has become possible: after events, and after a disk sync."""
+        self._is_scheduled = False
+        if self._is_stopped:
+            return
+        node = self._node
+        try:
+            is_left = node.progress()
+        except Exception as error:
+            self._fail(error)
+            return
+        if self._barriers.waiting:
+            self._barriers.check(node.leading, node.applied_index, NotLeader(node.leader, node.term))
+        if self._transfers.waiting:
+            self._transfers.check(node.node_id, node.leader, node.term)
+        role, applied_index = node.role, node.applied_index
+        news = (self._known_role != role, self.on_role_change), (self._known_applied != applied_index, self.on_applied)
+        self._known_role, self._known_applied = role, applied_index
+        for is_news, hook in news:
+            if is_news and hook is not None:
+                try:
+                    hook(self)
+                except Exception:
+                    _log.exception("a hook of group %d failed", self.group_id)
+        if self._is_stopped:  # by one of the callbacks above
+            return
+        if node.log.unsynced:
+            self._ports.wake_when_durable(self._disk_has_synced)
+        if is_left:
+            self._schedule()
+        self._arm()
+
+    def _run(self, event: Callable[[], None]) -> None:
+        if self._is_stopped:
+            return
+        try:
+            event()
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._schedule()
+
+    def _fail(self, error: Exception) -> None:
+        _log.critical("group %d stops this node", self.group_id, exc_info=error)
+        self.halt()
+        self._ports.fail(error)
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._ports.call_soon(self.progress)
+
+    def _arm(self) -> None:
+        """Keep one timer. It is moved only to fire earlier; when it fires too early, it is set again."""
+        when = min(self._node.next_tick, self._proposals.next_deadline, self._barriers.next_deadline)
+        if self._transfers.waiting:
+            when = min(when, self._transfers.next_deadline)
+        if self._timer is None or when < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer, self._timer_at = self._ports.call_at(when, self._on_time), when
+
+    def _on_time(self) -> None:
+        self._timer = None
+        now = self._ports.time()
+        if now - self._timer_at > STALL_S and not self._is_waking:
+            # The loop stood still, and uvloop runs timers before it reads: first hear what the sockets hold.
+            self._is_waking = True
+            self._node.stood_still(now - self._timer_at)
+            self._timer, self._timer_at = self._ports.call_at(now + WAKING_S, self._on_time), now + WAKING_S
+            return
+        self._is_waking = False
+        self._proposals.expire(now)
+        self._barriers.expire(now)
+        if self._transfers.waiting:
+            self._transfers.expire(now)
+            if not self._transfers.waiting:
+                self._run(self._node.keep_leading)
+        if now >= self._node.next_tick:
+            self._run(self._node.tick)
+        else:
+            self._arm()
+
+    # Calls of the floors above.
+
+    async def propose(self, command: bytes, timeout_s: float) -> Outcome:
+        """Propose a command, and wait until it is committed and applied here, or cannot be.
+
+        Raises ValueError for a command that is longer than ``entry_bytes_max``. If the caller is cancelled, the command
+        may be committed all the same.
+        """
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.submit(command, timeout_s, lambda it: None if future.done() else future.set_result(it))
+        return await future
+
+    def submit(self, command: bytes, timeout_s: float, settle: Callable[[Outcome], None]) -> None:
+        """Like ``propose``; ``settle`` is called with the outcome, exactly once."""
+        if len(command) > self._settings.entry_bytes_max:
+            raise ValueError(f"a command of {len(command)} bytes exceeds {self._settings.entry_bytes_max}")
+        proposal = self._admit(len(command), timeout_s, settle)
+        if proposal is not None:
+            self._node.queue.append((command, proposal))
+            self._schedule()
+
+    def _admit(self, size: int, timeout_s: float, settle: Callable[[Outcome], None]) -> PendingProposal | None:
+        """Accept a proposal of ``size`` bytes; None if it was answered at once."""
+        if self._is_stopped or not self.is_leader:
+            settle(Rejected(self.leader, self.term))
+            return None
+        proposal = None
+        if not self._ports.log_is_full():
+            proposal = self._proposals.accept(size, self._ports.time() + timeout_s, settle)
+        if proposal is None:
+            settle(Overloaded())
+        return proposal
+
+    async def read_barrier(self, timeout_s: float) -> None:
+        """Return when a read of the machine here is linearizable (Raft's ReadIndex).
+
+        That is: a round of messages begun after the call proved to a majority that this node leads its term, and
+        everything committed at the call, including an entry of this term, is applied here. Barriers called in one turn
+        of the loop share a round. Raises NotLeader (at once, or when leadership is lost meanwhile) or TimeoutError.
+        """
+        future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self.submit_barrier(timeout_s, lambda it: None if future.done() else future.set_result(it))
+        error = await future
+        if error is not None:
+            raise error
+
+    def submit_barrier(self, timeout_s: float, settle: Callable[[Exception | None], None]) -> None:
+        """Like ``read_barrier``; ``settle`` is called with None or the exception, exactly once."""
+        leading = self._node.leading
+        if self._is_stopped or leading is None:
+            settle(NotLeader(self.leader, self.term))
+            return
+        index = max(self.commit_index, leading.no_op_index)
+        deadline = self._ports.time() + timeout_s
+        round_ = self._node.want_round()
+        self._barriers.add(ReadBarrier(self._barriers, leading, round_, index, deadline, settle))
+        self._schedule()
+
+    async def change(self, change: AddLearner | RemoveMember, timeout_s: float) -> Outcome | ChangeRefused:
+        """Change the members, and wait until that is committed and applied here.
+
+        The result of Committed is the Configuration. A learner becomes a voter by itself once it has caught up; a voter
+        whose disk was wiped becomes a learner by itself. One change at a time: ChangeRefused, with nothing begun, while
+        another one is not committed, before the leader has committed anything of its term, while it transfers its
+        leadership, if the change makes no sense, or if no majority of the new voters is connected. Otherwise the
+        outcomes of ``propose``.
+        """
+        future: asyncio.Future[Outcome | ChangeRefused] = asyncio.get_running_loop().create_future()
+        self.submit_change(change, timeout_s, lambda it: None if future.done() else future.set_result(it))
+        return await future
+
+    def submit_change(
+        self,
+        change: AddLearner | RemoveMember,
+        timeout_s: float,
+        settle: Callable[[Outcome | ChangeRefused], None],
+    ) -> None:
+        """Like ``change``; ``settle`` is called with the outcome, exactly once."""
+        proposal = self._admit(0, timeout_s, settle)
+        if proposal is not None:
+            try:
+                self._node.change(change, proposal)
+            except InvalidChange as refusal:
+                self._proposals.remove(proposal)
+                settle(ChangeRefused(str(refusal)))
+            else:
+                self._schedule()
+
+    async def transfer(self, node_id: str | None, timeout_s: float) -> None:
+        """Transfer the leadership to a voter, or to the one that is furthest. Returns when it leads.
+
+        Proposals that come while it receives the last entries wait, and are rejected when it leads. Raises NotLeader if
+        this node does not lead or another one takes over, ValueError if it is no other voter, TimeoutError if it did
+        not get to lead in time: then this node goes on leading, as far as it can.
+        """
+        future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self.submit_transfer(node_id, timeout_s, lambda it: None if future.done() else future.set_result(it))
+        error = await future
+        if error is not None:
+            raise error
+
+    def submit_transfer(
+        self, node_id: str | None, timeout_s: float, settle: Callable[[Exception | None], None]
+    ) -> None:
+        """Like ``transfer``; ``settle`` is called with None or the exception, exactly once."""
+        if self._is_stopped or not self.is_leader:
+            settle(NotLeader(self.leader, self.term))
+            return
+        try:
+            self._node.transfer_leadership(node_id)
+        except ValueError as error:
+            settle(error)
+            return
+        deadline = self._ports.time() + timeout_s
+        self._transfers.add(LeadershipTransfer(self._transfers, node_id, self.term, deadline, settle))
+        self._schedule()
+
+    def step_down(self) -> None:
+        """Stop leading, and ask the follower that is furthest to take over. Does nothing on a node that does not lead.
+
+        Proposals in flight end as Unknown, barriers as NotLeader.
+        """
+        self._run(self._node.step_down)
+
+    # Checkpoints.
+
+    def capture(self) -> CapturedState | None:
+        """The machine's image after the last apply, and its place in the log.
+
+        None while the configuration there is not known, as on a node that joins and has only begun to catch up.
+        """
+        log, index = self._node.log, self.applied_index
+        configuration = log.configuration_at(index)
+        if not configuration.voters:
+            return None
+        return CapturedState(index, log.term_at(index), configuration, self._machine.capture())
+
+    def install(self, checkpoint: InstallableCheckpoint, directory: Path) -> bool:
+        """Take the state of a checkpoint of another node, all of which is on disk here, its files in ``directory``.
+
+        False if nothing in it is new here: nothing has changed then. What the machine raises stops the node.
+        """
+        origin = Origin(checkpoint.index, checkpoint.term, checkpoint.configuration)
+        if self._is_stopped:
+            return False
+        try:
+            restore = partial(self._machine.restore, directory, checkpoint.state, checkpoint.files)
+            is_new = self._node.install(origin, restore)
+        except Exception as error:
+            self._fail(error)
+            return False
+        self._schedule()
+        return is_new

@@ -1,0 +1,363 @@
+"""What a leader knows of its followers and sends them: progress, windows, repair, rounds, and what a majority has.
+
+Of each follower ``match_index < next_index`` holds: entries up to ``match_index`` are on its disk and equal to the
+leader's, ``next_index`` is the first that it is not sent yet. A LeaderState lives as long as one leadership, so nothing
+learned in one term counts in another.
+"""
+
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable
+
+from ..log.configuration import AddLearner, Change, Demote, Promote
+from ..log.group_log import GroupLog
+from ..messages import AppendAck, AppendEntries, Offer
+from ..settings import RaftSettings
+from .membership import Membership
+
+_log = logging.getLogger(__name__)
+
+Send = Callable[[str, AppendEntries | Offer], bool]
+Shared = dict[tuple[int, bool], AppendEntries | Offer]
+
+COMMIT_NOTICE_S = 0.02
+"""An idle leader tells its followers of a commit after this time; a busy one with its next entries."""
+FEW_ENTRIES, FEW_BYTES = 8, 16 << 10
+"""Fewer entries, and fewer bytes in flight, get no message of their own while another is not answered."""
+
+
+class Progress:
+    """A follower, voter or learner, as its leader sees it. All of it was learned from one disk: a follower that comes
+    back with another disk gets a new Progress.
+    """
+
+    def __init__(self, node_id: str, next_index: int, incarnation: int | None, round_: int, now: float) -> None:
+        self.node_id = node_id
+        self.incarnation = incarnation
+        """Of the disk that it has, None while it was never connected."""
+        self.member_incarnation = 0
+        """The incarnation of the disk with which the configuration names it."""
+        self.is_voter = False
+        self.connected: bool = incarnation is not None
+
+        self.next_index: int = next_index
+        """What to send next. In a stream it runs ahead of the acks; only a refusal or a new connection sets it back."""
+        self.match_index: int = 0
+        """Everything up to here is on the follower's disk and equal to our log."""
+        self.probing: bool = True
+        """Where the logs meet is not known: one message at a time, and ``next_index`` waits for its answer."""
+        self.probed_index = 0
+        self.round = 0
+        """The latest round that the follower has answered."""
+        self.stale_round: int = round_
+        """Refusals of this and earlier rounds were acted upon already."""
+        self.first_round: int = round_ + 1
+        """Answers to earlier ones speak of an earlier membership of this node."""
+        self.sent_commit = 0
+        """The latest commit index that it was sent."""
+        self.sent_at: float = float("-inf")
+        """When it was sent a message last."""
+        self.contact = now
+        """When it answered last."""
+        self._window: deque[tuple[int, int]] = deque()
+        self._window_bytes = 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether what it has and answers counts as a voter's."""
+        return self.is_voter and self.incarnation == self.member_incarnation
+
+    def has_room(self, settings: RaftSettings, *, little: bool) -> bool:
+        """Whether another message may be sent before an answer; ``little``: it would be one of few small entries.
+
+        Few small ones wait until the message before them is answered, and go together: with many groups on a node
+        messages cost more than entries.
+        """
+        if self.probing or (little and self._window_bytes < FEW_BYTES):
+            return not self._window
+        return self._window_bytes < settings.window_bytes_max and len(self._window) < settings.window_messages_max
+
+    def sent(self, last_index: int, size: int) -> None:
+        """Entries from ``next_index`` up to ``last_index`` are on their way."""
+        self._window.append((last_index, size))
+        self._window_bytes += size
+        if not self.probing:
+            self.next_index = last_index + 1
+
+    def matched(self, index: int) -> None:
+        """The follower has everything up to ``index`` on disk."""
+        self.match_index = max(self.match_index, index)
+        self.next_index = max(self.next_index, self.match_index + 1)
+        if self.probing:
+            self.probing = False
+            self._empty_window()  # a heartbeat may have found the place, and the probe been dropped
+        while self._window and self._window[0][0] <= self.match_index:
+            self._window_bytes -= self._window.popleft()[1]
+
+    def rewind(self, next_index: int, round_: int) -> None:
+        """Start again from ``next_index``; ``round_`` is the latest round sent.
+
+        Raft excludes that a disk loses what it has acknowledged. One that did so all the same no longer counts for what
+        it lost, and gets it again.
+        """
+        if next_index <= self.match_index:
+            _log.error("%s has lost entries %d to %d that it had on disk", self.node_id, next_index, self.match_index)
+            self.match_index = next_index - 1
+        self.next_index = next_index
+        self.stale_round = round_
+        self.probing = True
+        self._empty_window()
+
+    def _empty_window(self) -> None:
+        self._window.clear()
+        self._window_bytes = 0
+
+
+class LeaderState:
+    """One leadership: the term, the progress of each follower, and when the next heartbeat is due."""
+
+    def __init__(self, log: GroupLog, membership: Membership, settings: RaftSettings, send: Send, now: float) -> None:
+        self.term: int = log.term
+        self.no_op_index: int = log.last_index + 1
+        self.followers: dict[str, Progress] = {}
+        self.round: int = 0
+        """The round of the latest message. Each ack names its round, so the leader knows that it was sent later."""
+        self.heir: str | None = None
+        """The voter that the leadership is being transferred to."""
+        self.pushed_at: float = float("-inf")
+        """When the heir was last asked to campaign."""
+        self.is_settled: bool = False
+        """Whether we and all followers are voters, with the disks that they are known by: there is no one to change."""
+        self.beat_is_wanted: bool = True
+        """Whether the next ``broadcast`` begins a round of empty messages: heartbeats."""
+        self.beat_at: float = now
+        """When the next heartbeat is due."""
+        self.notice_at: float = float("inf")
+        """When followers that lack the commit index must be sent it."""
+        self._log = log
+        self._membership = membership
+        self._settings = settings
+        self._heartbeat_s = settings.heartbeat_ms / 1000
+        self._send = send
+        self.reconfigure(now)
+
+    def reconfigure(self, now: float) -> None:
+        """The configuration has changed: a member that left gets nothing more, a new one is asked for its log's end."""
+        configuration = self._membership.configuration
+        known, self.followers = self.followers, {}
+        for node_id, incarnation in configuration.members.items():
+            if node_id == self._membership.node_id:
+                continue
+            follower = known.get(node_id)
+            if follower is None:
+                there = self._membership.peers.get(node_id)
+                follower = Progress(node_id, self._log.last_index + 1, there, self.round, now)
+            follower.member_incarnation = incarnation
+            follower.is_voter = node_id in configuration.voters
+            self.followers[node_id] = follower
+        self._voters = [follower for follower in self.followers.values() if follower.is_voter]
+        self._is_voter = self._membership.is_voter
+        self._check_settled()
+        self._majority_others = len(configuration.voters) // 2
+
+    def _check_settled(self) -> None:
+        followers = self.followers.values()
+        known = all(each.incarnation in {None, each.member_incarnation} for each in followers)
+        self.is_settled = self._is_voter and known and len(self._voters) == len(followers)
+
+    def broadcast(self, commit_index: int, now: float, *, may_hold: bool = False) -> bool:
+        """Send every follower the entries it lacks, as far as its window allows; an empty message, too, if a heartbeat
+        is wanted. Returns whether all of it is held back: if ``may_hold``, and no follower lacks more than a few.
+
+        An empty message is answered at once, one with entries only after the follower's disk sync. To a follower that
+        lacks entries which are gone, the empty message is the offer of a checkpoint.
+        """
+        last_index, base_index = self._log.last_index, self._log.base_index
+        followers = [follower for follower in self.followers.values() if follower.connected]
+        if may_hold:
+            first = min((follower.next_index for follower in followers), default=sys.maxsize)
+            if first <= last_index and self._is_little(first):
+                return True
+        beat, self.beat_is_wanted = self.beat_is_wanted, False
+        shared: Shared = {}
+        for follower in followers:
+            while base_index < follower.next_index <= last_index and follower.has_room(
+                self._settings, little=self._is_little(follower.next_index)
+            ):
+                if not self._put(follower, commit_index, now, shared, empty=False):
+                    break
+        if beat:
+            for follower in followers:
+                self._put(follower, commit_index, now, shared, empty=True)
+            self.beat_at = now + self._heartbeat_s
+        is_known = all(follower.sent_commit >= commit_index for follower in followers)
+        self.notice_at = float("inf") if is_known else min(self.notice_at, now + COMMIT_NOTICE_S)
+        return False
+
+    def look_at_clock(self, now: float) -> None:
+        """Want a heartbeat if one is due: for followers that were sent nothing, or answered nothing, for a period, or
+        that lack the commit index for COMMIT_NOTICE_S.
+        """
+        if now >= self.notice_at:
+            self.beat_is_wanted = True
+        elif now >= self.beat_at:
+            self.beat_at = self.quiet_at(self._heartbeat_s)
+            self.beat_is_wanted = now >= self.beat_at
+
+    def quiet_at(self, period_s: float) -> float:
+        """When a connected follower was sent nothing, or has answered nothing, for so long."""
+        since = [min(each.sent_at, each.contact) for each in self.followers.values() if each.connected]
+        return min(since, default=float("-inf")) + period_s
+
+    def _is_little(self, first: int) -> bool:
+        """Whether the entries from here on are few, and small altogether."""
+        log = self._log
+        if first <= log.base_index or log.last_index + 1 - first >= FEW_ENTRIES:
+            return False
+        return sum(len(log.payload_at(index)) for index in range(first, log.last_index + 1)) < FEW_BYTES
+
+    def _put(self, follower: Progress, commit_index: int, now: float, shared: Shared, *, empty: bool) -> bool:
+        """Send one message. Followers at the same place get the very same one, so it is read and encoded once."""
+        log, next_index = self._log, follower.next_index
+        message = shared.get((next_index, empty))
+        if message is None:
+            self.round += 1
+            if next_index <= log.base_index:
+                message = Offer(self.term, commit_index, log.origin.index, log.origin.term, self.round)
+            else:
+                entries = [] if empty else log.read(next_index, self._settings.message_bytes_max)
+                prev = next_index - 1
+                message = AppendEntries(self.term, commit_index, prev, log.term_at(prev), self.round, entries)
+            shared[next_index, empty] = message
+        if not self._send(follower.node_id, message):
+            return False
+        follower.sent_commit, follower.sent_at = commit_index, now
+        if isinstance(message, AppendEntries):
+            follower.probed_index = message.prev_index
+            if message.entries:
+                size = sum(len(payload) for _, _, payload in message.entries)
+                follower.sent(message.entries[-1][0], size)
+        return True
+
+    def answered(self, node_id: str, ack: AppendAck, now: float) -> None:
+        """An ack of this term. Only a refusal sets ``next_index`` back, once for all that was in flight."""
+        follower = self.followers.get(node_id)
+        if follower is None:
+            return
+        follower.contact = now
+        follower.round = max(follower.round, ack.round)
+        if ack.success and ack.round >= follower.first_round:
+            assert ack.next_index <= self._log.last_index + 1, "acked what was never sent"
+            follower.matched(ack.next_index - 1)
+        elif not ack.success and ack.round > follower.stale_round:
+            follower.rewind(self._retry_index(follower, ack.next_index), self.round)
+
+    def _retry_index(self, follower: Progress, hint: int) -> int:
+        if follower.next_index <= self._log.base_index:  # it answers an offer, by where its committed part ends
+            return min(max(hint, follower.match_index + 1), self._log.last_index + 1)
+        if follower.probing and hint == follower.probed_index + 1:
+            return max(self._log.run_start(follower.probed_index), follower.match_index + 1)
+        return min(hint, self._log.last_index + 1)
+
+    def connected(self, node_id: str, incarnation: int, now: float) -> None:
+        """A connection came up: what was in flight on the one before is lost."""
+        follower = self.followers[node_id]
+        if follower.incarnation not in {None, incarnation}:
+            self.followers.pop(node_id)
+            self.reconfigure(now)
+            return
+        follower.incarnation, follower.connected = incarnation, True
+        self._check_settled()
+        self._start_over(follower)
+
+    def disconnected(self, node_id: str) -> None:
+        """A connection broke: nothing that was in flight on it will arrive."""
+        follower = self.followers[node_id]
+        follower.connected = False
+        self._start_over(follower)
+
+    def _start_over(self, follower: Progress) -> None:
+        follower.rewind(follower.match_index + 1 if follower.match_index else follower.next_index, self.round)
+
+    def next_change(self) -> Change | None:
+        """What a leader changes by itself: a wiped voter becomes a learner, a learner that has caught up a voter."""
+        for follower in self.followers.values():
+            incarnation = follower.incarnation
+            if not follower.connected or incarnation is None:
+                continue
+            if incarnation != follower.member_incarnation:
+                wiped = Demote if follower.is_voter else AddLearner
+                return wiped(follower.node_id, incarnation)
+            if not follower.is_voter and self.has_caught_up(follower):
+                return Promote(follower.node_id)
+        return None
+
+    def has_caught_up(self, follower: Progress) -> bool:
+        """Whether it has all on disk that was here when this leadership began, and what it lacks since would fit in one
+        message. It must have the configuration that names it, too: a disk that does not know that it is a member does
+        not vote, and as a voter it may be needed before it gets another message.
+        """
+        log = self._log
+        if not follower.connected or follower.probing:
+            return False
+        if follower.match_index < max(self.no_op_index, log.base_index, log.configuration_index):
+            return False
+        missing = log.read(follower.match_index + 1, self._settings.message_bytes_max)
+        return not missing or missing[-1][0] == log.last_index
+
+    def heir_is_near(self) -> bool:
+        """Whether a leadership transfer is under way, and its heir lacks one message of entries at most."""
+        heir = None if self.heir is None else self.followers.get(self.heir)
+        return heir is not None and self.has_caught_up(heir)
+
+    # What a majority of the voters has or has answered. Learners, and other disks, do not count.
+
+    def majority_index(self) -> int:
+        """The highest index that a majority has on disk, ourselves included up to our own durable index."""
+        indexes = [follower.match_index if follower.counts else 0 for follower in self._voters]
+        if self._is_voter:
+            indexes.append(self._log.durable_index)
+        indexes.sort(reverse=True)
+        return indexes[self._majority_others]
+
+    def majority_round(self) -> float:
+        """The latest round that a majority, ourselves counted, has answered."""
+        return self._of_majority([follower.round if follower.counts else 0 for follower in self._voters])
+
+    def majority_contact(self) -> float:
+        """When a majority, ourselves counted, was heard last."""
+        never = float("-inf")
+        return self._of_majority(
+            [each.contact if each.counts or each.incarnation is None else never for each in self._voters]
+        )
+
+    def _of_majority(self, values: list[float]) -> float:
+        """The largest value that a majority reaches. This node, if it is a voter, reaches any."""
+        if self._is_voter:
+            values.append(float("inf"))
+        values.sort(reverse=True)
+        return values[self._majority_others]
+
+    def has_news(self, commit_index: int) -> bool:
+        """Whether there may be something to commit, to send, to change or to transfer.
+
+        With many groups on a node, most acks change nothing: the first of a majority did.
+        """
+        if self.beat_is_wanted:
+            return True
+        last_index = self._log.last_index
+        for follower in self.followers.values():
+            if follower.next_index <= last_index:
+                return True
+        return self.majority_index() > commit_index or not self.is_settled or self.heir is not None
+
+    def forgive(self, seconds: float) -> None:
+        """Count so many seconds less of the followers' silence."""
+        for follower in self.followers.values():
+            follower.contact += seconds
+
+    def furthest(self) -> Progress | None:
+        """The connected voter with the longest matching log."""
+        there = [follower for follower in self._voters if follower.connected and follower.counts]
+        return max(there, key=lambda follower: follower.match_index, default=None)

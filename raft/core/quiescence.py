@@ -1,0 +1,78 @@
+"""Quiescence: a group in which nothing happens sends nothing and waits for nothing, however many there are on a node.
+
+A leader whose followers have every entry and know that it is committed tells them to rest, and stops its heartbeats.
+From then on its followers count it as heard while its node gives signs of life (liveness.py), and it counts them
+likewise. Any event wakes a member: a message, a proposal, a read, a peer that falls silent, is lost or comes back; and,
+as a safety net, time. No safety property depends on it: a read still asks a majority, a vote still waits for its disk.
+
+This file decides when a group may rest and until when. RaftNode sends the messages and wakes.
+"""
+
+from ..log.group_log import GroupLog
+from ..ports import NodePorts
+from ..settings import RaftSettings
+from .leader import LeaderState, Progress
+from .membership import Membership
+
+QUIET_BEATS = 2
+"""Heartbeats without news before a leader rests."""
+REST_S_MIN, REST_S_MAX = 20.0, 40.0
+"""Rest ends by itself after a time drawn between the two."""
+
+
+class Quiescence:
+    """Whether this member of a group rests, and whether its leader may let the group rest."""
+
+    def __init__(self, log: GroupLog, membership: Membership, settings: RaftSettings, ports: NodePorts) -> None:
+        self.is_resting: bool = False
+        self.ends_at: float = float("inf")
+        """When a rest ends by itself."""
+        self._quiet_beats = 0
+        self._log = log
+        self._membership = membership
+        self._timeout_s = settings.election_timeout_ms_min / 1000
+        self._ports = ports
+
+    def begin(self) -> None:
+        """Rest from now on."""
+        self.is_resting = True
+        self.ends_at = self._ports.time() + REST_S_MIN + (REST_S_MAX - REST_S_MIN) * self._ports.rng()
+
+    def end(self) -> None:
+        """Rest no more."""
+        self.is_resting = False
+        self._quiet_beats = 0
+
+    def is_due(self, leading: LeaderState, commit_index: int) -> bool:
+        """A leader's heartbeat is due: whether it should let the group rest instead."""
+        is_heard = leading.majority_contact() >= self._ports.time() - self._timeout_s
+        self._quiet_beats = self._quiet_beats + 1 if is_heard and self.is_settled(leading, commit_index) else 0
+        return self._quiet_beats > QUIET_BEATS
+
+    def is_settled(self, leading: LeaderState, commit_index: int) -> bool:
+        """Whether ``match_index == commit_index == last_index`` holds for all present members, a majority among them,
+        which also know it; and nothing else is under way.
+        """
+        last_index = self._log.last_index
+        if commit_index < last_index or leading.beat_is_wanted or leading.heir is not None:
+            return False
+        present = self.present(leading)
+        here = self._membership.is_voter + sum(follower.counts for follower in present)
+        return (
+            2 * here > len(self._membership.configuration.voters)
+            and all(f.match_index == last_index and not f.probing for f in present)
+            and all(f.sent_commit == last_index for f in present)
+            and leading.next_change() is None
+        )
+
+    def present(self, leading: LeaderState) -> list[Progress]:
+        """Followers that are connected and give signs of life. The others catch up when they come back."""
+        since = self._ports.time() - self._timeout_s
+        return [f for f in leading.followers.values() if f.connected and self._ports.heard_at(f.node_id) > since]
+
+    def leader_heard_at(self, leader: str) -> float:
+        """When the leader of a follower that wakes counts as heard: at the last sign of life of its node, at most the
+        shortest election timeout ago; now, if its node is not connected.
+        """
+        now, at = self._ports.time(), self._ports.heard_at(leader)
+        return now if at == float("-inf") else max(now - self._timeout_s, at)

@@ -1,0 +1,545 @@
+"""Connections between the nodes of a cluster: one TCP connection for each pair of nodes, for all groups.
+
+The transport decides which node dials, which node is admitted and which connection of a pair counts. It neither queues
+frames for a peer that is not connected nor sends a frame twice: Raft repeats lost messages. It serves the calls of
+other nodes and makes those of this one, outside Raft (rpc.py).
+"""
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import Protocol, cast
+
+from msgspec import structs
+
+from ..messages import Call, Hello, Message, Ping, RaftMessage, Refusal, Reply
+from .codec import FRAME_BYTES_MAX, PROTOCOL_VERSION, FrameReader, InvalidFrame, encode
+from .dialer import Address, Dialer, Dialled
+from .handshake import RejectionLog, hello_fault, is_loopback, printable
+from .liveness import DEFAULT_TIMES, Liveness, LivenessTimeouts
+from .rpc import CallFailed, CallRefused, CallUnknown
+from .tls import NotTls, Tls, TlsFault, TlsSession, certificate_fault, looks_like_tls
+
+__all__ = ["Address", "CallFailed", "CallUnknown", "Transport"]
+
+_log = logging.getLogger(__name__)
+
+STRANGERS_MAX = 64
+"""Connections at a time whose other end has not sent its hello."""
+HELLO_BYTES_MAX = 4096
+"""Longest frame of a peer that has not been admitted."""
+FAILURE_CHARS_MAX = 1000
+"""Longest text of a failure that goes back to the caller."""
+_PING = encode(0, Ping())
+_TLS_ONLY = encode(0, Refusal("it speaks TLS only, and this node's configuration has no [raft.tls]"))
+
+
+class Receiver(Protocol):
+    """Takes the messages of one group."""
+
+    def receive(self, node_id: str, message: RaftMessage) -> None:
+        """A message of another node arrived."""
+        ...
+
+
+class Connection(Dialled):
+    """One TCP connection between two nodes: bytes to messages, frames to bytes, calls, heartbeats. Its owner decides
+    whose connection it is, and handles the messages.
+
+    ``dialled`` is the id of the node that this node dialled; None if the other node dialled.
+
+    With ``tls``, nothing is sent or accepted before the other end's certificate is verified.
+    """
+
+    def __init__(
+        self,
+        owner: "Transport",
+        dialled: str | None,
+        buffer_bytes_max: int,
+        tls: TlsSession | None = None,
+    ) -> None:
+        self.dialled = dialled
+        self.peer: str | None = None
+        """The id of the other node, once it is admitted."""
+        self.closed: asyncio.Event = asyncio.Event()
+        self.call_ids: count[int] = count(1)
+        self.answers: dict[int, asyncio.Future[bytes]] = {}
+        """The calls sent on this connection that wait for their answers, by id."""
+        self._owner = owner
+        self._buffer_bytes_max = buffer_bytes_max
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self.heard_at_s: float = self._loop.time()
+        """When bytes of the other end arrived last."""
+        self._reader = FrameReader(HELLO_BYTES_MAX)
+        self._queue: list[bytes] = []
+        self._queue_bytes = 0
+
+    @property
+    def other_end(self) -> str:
+        """The node that is, or claims to be, at the other end, and its host: for logs."""
+        host, *_ = self._transport.get_extra_info("peername") or ("unknown address",)
+        return f"{self.peer or self.dialled or 'a stranger'} at {host}"
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """URIs in the certificate of the other end; None without TLS."""
+        return None if self._tls is None else self._tls.names
+
+    def admit(self, peer: str, frame_bytes_max: int) -> None:
+        """The other end is ``peer``, and may send frames of ``frame_bytes_max`` bytes from its next message on."""
+        self.peer = peer
+        self.heard_at_s = self._loop.time()
+        self._reader.frame_bytes_max = frame_bytes_max
+
+    def send(self, frame: bytes) -> bool:
+        """Queue a frame. False if it is dropped: too many bytes wait already, or the connection is closing.
+
+        Frames go out together at the end of this turn of the loop.
+        """
+        if self._transport.is_closing():
+            return False
+        waiting_bytes = self._queue_bytes + self._transport.get_write_buffer_size()
+        if waiting_bytes + len(frame) > self._buffer_bytes_max:
+            return False
+        if not self._queue:
+            self._loop.call_soon(self._flush)
+        self._queue.append(frame)
+        self._queue_bytes += len(frame)
+        return True
+
+    def keep_alive(self, dead_s: float, awake_at_s: float) -> None:
+        """Send a heartbeat; drop the connection if nothing arrived for ``dead_s``, or no hello in that time, however
+        many other bytes did. Time before ``awake_at_s`` does not count.
+        """
+        silent_s = self._loop.time() - max(self.heard_at_s, awake_at_s)
+        if silent_s >= dead_s:
+            self._drop(f"silent for {silent_s:.1f} s" if self.peer else f"not introduced after {dead_s:g} s")
+        elif self.peer is not None:
+            self.send(_PING)
+
+    def settle(self, reply: Reply) -> None:
+        """An answer came. It is dropped if its call has ended meanwhile."""
+        answer = self.answers.get(reply.call_id)
+        if answer is None or answer.done():
+            return
+        if reply.ok:
+            answer.set_result(reply.payload)
+        else:
+            answer.set_exception(CallFailed(reply.payload.decode(errors="replace")))
+
+    def abandon_calls(self, why: str) -> None:
+        """End all waiting calls as CallUnknown: no answer will come, or none in time."""
+        for answer in self.answers.values():
+            if not answer.done():
+                answer.set_exception(CallUnknown(why))
+
+    def close(self) -> None:
+        """Send the queued frames, then close. ``keep_alive`` drops a peer that does not read."""
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close now; queued frames are dropped."""
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.peer is not None:
+            self.heard_at_s = self._loop.time()
+        try:
+            for group_id, message in self._reader.feed(self._decrypt(data)):
+                if self._transport.is_closing():
+                    return
+                self._owner.received(self, group_id, message)
+        except TlsFault as fault:
+            self._refuse(fault)
+        except InvalidFrame as error:
+            speaks_tls = self.peer is None and looks_like_tls(data)
+            self._drop("it speaks TLS, and this node has no [raft.tls]" if speaks_tls else str(error))
+
+    def eof_received(self) -> None:
+        if self._tls is not None and not self._tls.established and self.dialled is not None:
+            self._owner.faulty(self, "it ended the connection before it was encrypted: has it no [raft.tls]?")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.closed.is_set():
+            return
+        self._queue.clear()
+        self._owner.lost(self)
+        self.abandon_calls("the connection was lost before the answer came")
+        self.closed.set()
+
+    def _flush(self) -> None:
+        if self._tls is not None and not self._tls.established and not self._transport.is_closing():
+            self._transport.write(self._tls.outgoing())
+            return  # queued frames wait until the other end is verified
+        if self._queue and not self._transport.is_closing():
+            self._write(self._queue)
+        self._queue, self._queue_bytes = [], 0
+
+    def _write(self, frames: list[bytes]) -> None:
+        if self._tls is None:
+            self._transport.writelines(frames)
+        else:
+            self._transport.write(self._tls.seal(b"".join(frames)))
+
+    def _decrypt(self, data: bytes) -> bytes:
+        if self._tls is None:
+            return data
+        was_established = self._tls.established
+        plain = self._tls.receive(data)
+        if not was_established:
+            self._flush()  # this end's part of the handshake, then the frames that waited for its end
+        return plain
+
+    def _drop(self, fault: str) -> None:
+        self._owner.faulty(self, fault)
+        self.abort()
+
+    def _refuse(self, fault: TlsFault) -> None:
+        """Close the connection after a refusal that the other end can read: plain text to a node without TLS."""
+        assert self._tls is not None
+        self._owner.faulty(self, str(fault))
+        self._transport.write(_TLS_ONLY if isinstance(fault, NotTls) else self._tls.outgoing())
+        self._transport.close()
+
+
+class Transport:
+    """This node's end of every connection between nodes.
+
+    The node with the larger id dials. ``peers`` are the nodes known at first, perhaps this node too: ``set_peer`` and
+    ``remove_peer`` change them. Host names are looked up at each dial.
+
+    - ``tls``: encrypt every connection, and admit only nodes whose certificate names them. Without it nothing is
+      encrypted or authenticated, and a ``listen`` address that is not loopback raises ValueError, unless
+      ``plaintext`` allows it.
+    - ``times``: after ``times.silent_s`` seconds in which nothing of it arrived a peer is silent, and calls to it end.
+    - ``peer_buffer_bytes_max``: bytes that may wait for one peer; frames beyond it are dropped.
+    - ``calls_max``: unanswered calls to one peer, and calls of one peer being served, at a time.
+    """
+
+    groups: Mapping[int, Receiver]
+    """Takes the messages of each group, by id; those of other groups are dropped. Empty until it is set."""
+    on_up: Callable[[str, int], None]
+    """Called with the id of a node that is connected from now on, and its disk's incarnation. For each node, calls of
+    ``on_up`` and ``on_down`` alternate.
+    """
+    on_down: Callable[[str], None]
+    """Called with the id of a node when its connection is lost."""
+    on_silent: Callable[[str], None]
+    """Called with the id of a connected node that fell silent."""
+    on_heard: Callable[[str], None]
+    """Called with the id of a silent node that was heard again."""
+    handlers: dict[bytes, Callable[[str, bytes], Awaitable[bytes]]]
+    """What answers other nodes' calls, by their kind: (node id, payload) to answer. An exception of a handler becomes
+    the caller's CallFailed.
+    """
+    liveness: Liveness
+    """Heartbeats to the other nodes, and which of them are silent. Exists once started."""
+    incarnations: dict[str, int]
+    """The connected nodes, each with the incarnation of its disk. Do not change it."""
+
+    def __init__(
+        self,
+        node_id: str,
+        cluster_id: str,
+        listen: Address,
+        peers: Mapping[str, Address],
+        *,
+        tls: Tls | None = None,
+        plaintext: bool = False,
+        times: LivenessTimeouts = DEFAULT_TIMES,
+        peer_buffer_bytes_max: int = 64 << 20,
+        calls_max: int = 1024,
+    ) -> None:
+        if tls is None and not plaintext and not is_loopback(listen[0]):
+            raise ValueError(f"listening in plaintext on {listen[0]}, which others can reach, takes plaintext=True")
+        self._tls = tls
+        self.incarnations = {}
+        self.groups = {}
+        self.on_up = lambda node_id, incarnation: None
+        self.on_down = lambda node_id: None
+        self.on_silent = lambda node_id: None
+        self.on_heard = lambda node_id: None
+        self.handlers = {}
+        self._listen = listen
+        self._peers = dict(peers)
+        self._times = times
+        self._peer_buffer_bytes_max = peer_buffer_bytes_max
+        self._calls_max = calls_max
+        self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, 0)
+        self._hello_frame = encode(0, self._hello)
+        self._server: asyncio.Server | None = None
+        self._dialer = Dialer(self._connection, times.dead_s, times.reconnect_s)
+        self._open: set[Connection] = set()
+        self._admitted: dict[str, Connection] = {}
+        self._serving: Counter[str] = Counter()
+        self._answering: set[asyncio.Task[None]] = set()
+        self._rejections = RejectionLog()
+        self._encoded: tuple[int, RaftMessage, bytes] | None = None
+        """Group, message and frame of the last ``send``: a message to several nodes is encoded once."""
+        self._is_halted = False
+
+    @property
+    def address(self) -> Address:
+        """Where this node listens, once started: the real port, if ``listen`` asked for port 0."""
+        assert self._server is not None, "not started"
+        host, port, *_ = self._server.sockets[0].getsockname()
+        return host, port
+
+    @property
+    def connected(self) -> set[str]:
+        """Ids of the connected nodes."""
+        return set(self.incarnations)
+
+    def set_peer(self, node_id: str, address: Address) -> None:
+        """Add a node, or change its address: the next dial goes there, an open connection stays."""
+        if self._peers.get(node_id) == address:
+            return
+        self._peers[node_id] = address
+        if self._server is not None and self._server.is_serving() and node_id < self._hello.node_id:
+            if node_id not in self._admitted:  # the dial under way may hang at the old address
+                self._hang_up(node_id)
+            self._dialer.dial(node_id, address)
+
+    def remove_peer(self, node_id: str) -> None:
+        """Remove a node: its connection is closed, and it is refused when it dials. Unknown ids are ignored."""
+        if self._peers.pop(node_id, None) is not None:
+            self._hang_up(node_id)
+
+    def _hang_up(self, node_id: str) -> None:
+        self._dialer.leave(node_id)
+        for connection in [each for each in self._open if node_id in {each.peer, each.dialled}]:
+            connection.abort()
+
+    async def start(self, incarnation: int) -> None:
+        """Listen and dial, with a disk of this incarnation (u64).
+
+        Returns when it listens; peers connect later. Raises OSError if the port is taken.
+        """
+        self._hello = structs.replace(self._hello, incarnation=incarnation)
+        self._hello_frame = encode(0, self._hello)
+        loop = asyncio.get_running_loop()
+        self.liveness = Liveness(self, loop.time, loop.call_at, self._times)
+        self._server = await loop.create_server(lambda: self._connection(None), *self._listen, start_serving=False)
+        await self._server.start_serving()  # not before ``opened`` can ask whether it is serving
+        for peer, address in self._peers.items():
+            if peer < self._hello.node_id:
+                self._dialer.dial(peer, address)
+        self.liveness.start()
+
+    def halt(self) -> None:
+        """Send no Raft message and no heartbeat any more: this node has failed."""
+        self._is_halted = True
+        self.liveness.stop()
+
+    async def stop(self) -> None:
+        """Close everything. Connected peers go down, unanswered calls end as CallUnknown."""
+        if self._server is None:
+            return
+        self._server.close()
+        self.liveness.stop()
+        await self._dialer.stop()
+        closing = list(self._open)
+        for connection in closing:
+            connection.abort()
+        await asyncio.gather(*[connection.closed.wait() for connection in closing])
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def send(self, group_id: int, node_id: str, message: RaftMessage) -> bool:
+        """Queue a message of a group. False if it is dropped: not connected, or too many bytes wait already.
+
+        Raises InvalidFrame if it does not fit in a frame.
+        """
+        connection = self._admitted.get(node_id)
+        if connection is None or self._is_halted:
+            return False
+        last = self._encoded
+        if last is None or last[1] is not message or last[0] != group_id:
+            last = self._encoded = group_id, message, encode(group_id, message)
+        return connection.send(last[2])
+
+    async def call(self, node_id: str, kind: bytes, payload: bytes, timeout_s: float) -> bytes:
+        """Call another node's handler of this kind, one byte; returns its answer.
+
+        Raises ConnectionError if the call was surely not sent (not connected, silent, too many calls or bytes in
+        flight), CallUnknown (a TimeoutError) if no answer came or the node fell silent, CallFailed if the handler
+        failed, InvalidFrame if the payload is too long.
+        """
+        connection = self._admitted.get(node_id)
+        if connection is None:
+            raise ConnectionError(f"node {node_id} is not connected")
+        if node_id in self.liveness.silent:
+            raise ConnectionError(f"node {node_id} is silent")
+        if len(connection.answers) >= self._calls_max:
+            raise ConnectionError(f"{self._calls_max} calls to this node wait for an answer already")
+        call_id = next(connection.call_ids)
+        if not connection.send(encode(0, Call(call_id, kind + payload))):
+            raise ConnectionError("the connection is closing, or too many bytes wait for this node already")
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        connection.answers[call_id] = answer
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except CallUnknown:
+            raise
+        except TimeoutError:
+            raise CallUnknown(f"no answer within {timeout_s} s") from None
+        finally:
+            del connection.answers[call_id]
+
+    def _serve(self, connection: Connection, peer: str, call: Call) -> None:
+        """Start the handler of a call; its reply is dropped if the connection is closed by then."""
+        if self._serving[peer] >= self._calls_max:
+            connection.send(
+                _failure(call, f"not started: {self._calls_max} calls of this node are being served already")
+            )
+            return
+        self._serving[peer] += 1
+        task = asyncio.get_running_loop().create_task(self._answer(connection, peer, call))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answer(self, connection: Connection, peer: str, call: Call) -> None:
+        try:
+            handler = self.handlers.get(call.payload[:1])
+            if handler is None:
+                raise NotImplementedError("this node answers no calls of this kind")
+            reply = encode(0, Reply(call.call_id, await handler(peer, call.payload[1:]), True))
+        except Exception as error:
+            if not isinstance(error, CallRefused):
+                _log.warning("a call of %s failed", peer, exc_info=True)
+            reply = _failure(call, f"{type(error).__name__}: {error}")
+        finally:
+            self._serving[peer] -= 1
+        connection.send(reply)
+
+    # Events of connections
+
+    def opened(self, connection: Connection) -> None:
+        """A connection exists: the node that dialled sends its hello first."""
+        self._open.add(connection)
+        assert self._server is not None
+        if not self._server.is_serving():  # accepted just before stop
+            connection.abort()
+        elif connection.dialled is not None:
+            connection.send(self._hello_frame)
+        elif sum(stranger.peer is None for stranger in self._open) > STRANGERS_MAX:
+            connection.abort()
+
+    def received(self, connection: Connection, group_id: int, message: Message) -> None:
+        """A message arrived: the first one decides whether its sender is admitted."""
+        peer = connection.peer
+        if peer is None:
+            self._introduce(connection, message)
+            return
+        match message:
+            case Call():
+                self._serve(connection, peer, message)
+            case Reply():
+                connection.settle(message)
+            case Ping():
+                pass
+            case Hello() | Refusal():
+                raise InvalidFrame("it introduced itself twice")
+            case _:
+                group = self.groups.get(group_id)
+                if group is not None:
+                    group.receive(peer, message)
+
+    def faulty(self, connection: Connection, fault: str) -> None:
+        """A connection is being dropped. Strangers dial again and again: each fault of theirs is logged once."""
+        rejection = f"dropping the connection to {connection.other_end}: {fault}"
+        if connection.peer is None:
+            self._rejections.add(rejection)
+        else:
+            _log.warning(rejection)
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._open.discard(connection)
+        self._down(connection)
+
+    # Which node is admitted
+
+    def _introduce(self, connection: Connection, message: Message) -> None:
+        if isinstance(message, Refusal):
+            self._rejections.add(f"{connection.other_end} refuses this node: {printable(message.reason)}")
+            connection.abort()
+            return
+        if not isinstance(message, Hello):
+            raise InvalidFrame("it sent something else before its hello")
+        fault = hello_fault(message, self._hello, connection.dialled, self._peers)
+        fault = fault or certificate_fault(connection.names, message.cluster_id, message.node_id)
+        if fault is not None:
+            self._rejections.add(f"refusing {connection.other_end}: {fault}")
+            connection.send(encode(0, Refusal(fault)))
+            connection.close()
+            return
+        if connection.dialled is None:
+            connection.send(self._hello_frame)
+        self._up(connection, message.node_id, message.incarnation)
+
+    # Which connection of a pair counts
+
+    def _up(self, connection: Connection, peer: str, incarnation: int) -> None:
+        older = self._admitted.get(peer)
+        if older is not None:  # its other end is gone, or it would not have dialled again
+            self._down(older)
+            older.abort()
+        connection.admit(peer, FRAME_BYTES_MAX)
+        self._admitted[peer] = connection
+        self.incarnations[peer] = incarnation
+        self.liveness.up(peer)
+        self._rejections.clear()
+        _log.info("connected to %s", connection.other_end)
+        self.on_up(peer, incarnation)
+
+    def _down(self, connection: Connection) -> None:
+        peer = connection.peer
+        if peer is not None and self._admitted.get(peer) is connection:
+            del self._admitted[peer]
+            del self.incarnations[peer]
+            self.liveness.down(peer)
+            _log.info("no longer connected to %s", connection.other_end)
+            self.on_down(peer)
+
+    # Events of liveness
+
+    def send_heartbeats(self, awake_at: float) -> None:
+        """Send a heartbeat on every connection, and drop the dead ones."""
+        for connection in list(self._open):
+            connection.keep_alive(self._times.dead_s, awake_at)
+
+    def last_heard(self, node_id: str) -> float:
+        """When the last bytes of a connected node arrived."""
+        return self._admitted[node_id].heard_at_s
+
+    def fell_silent(self, node_id: str) -> None:
+        """A connected node fell silent: its calls end as CallUnknown, as they may never be answered."""
+        _log.warning("%s is silent: no heartbeat for %g s", self._admitted[node_id].other_end, self._times.silent_s)
+        self._admitted[node_id].abandon_calls("the node is silent")
+        self.on_silent(node_id)
+
+    def heard_again(self, node_id: str) -> None:
+        """A silent node was heard again."""
+        self.on_heard(node_id)
+
+    def _connection(self, dialled: str | None) -> Connection:
+        tls = None if self._tls is None else self._tls.session(dialled=dialled is not None)
+        return Connection(self, dialled, self._peer_buffer_bytes_max, tls)
+
+
+def _failure(call: Call, text: str) -> bytes:
+    return encode(0, Reply(call.call_id, text[:FAILURE_CHARS_MAX].encode(errors="replace"), False))

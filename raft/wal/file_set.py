@@ -1,0 +1,151 @@
+"""The set of files that make up a write-ahead log, beside the spare files that it will reuse.
+
+The identity of the log is one small file, replaced as a whole, which names the disk and the log's files. A file counts
+from the moment when the identity names it, before the file holds its first record, until the identity names it no more,
+before the file leaves the log. So a named file that is missing was lost, and a file that is not named is the remains of
+a creation or a removal that a crash interrupted.
+
+Files that the log no longer needs become spares, and the next files of the log reuse their blocks. New blocks are
+written twice: with zeros, synced before a record needs them, and with records. The blocks of a spare are written once.
+"""
+
+import os
+import struct
+from pathlib import Path
+from threading import Lock
+
+from ...partition.log.fsutil import sync_directory, write_durably
+from ...partition.records.checksum import crc32
+from .errors import DiskRefused
+from .files import OpenFile, create_file, first_unwritten, numbers_in, path_of, prepare
+from .records import FileHeader
+
+_MAGIC = b"STOCKDID"
+_VERSION = 1
+_FIELDS = struct.Struct("<8sIQQQQQ")
+_CRC = struct.Struct("<I")
+IDENTITY_BYTES = _FIELDS.size + _CRC.size
+
+SPARES_MAX = 4
+"""The most spare files of a log."""
+
+
+class WalIdentity:
+    """The files with numbers ``first <= number <= last`` make up the log; ``last < first``: it has no file yet.
+
+    ``incarnation``, 0 < incarnation < 2**63, tells this disk from any other that the node had before. The last file has
+    ``last_bytes`` bytes. Its records end at ``last_end`` if that is known (it is not 0), and then the file takes no
+    more of them: so a file that was truncated from outside does not pass for one whose end was never written. Changes
+    block until they are on disk, and may come from several threads.
+    """
+
+    def __init__(
+        self, path: Path, incarnation: int, first: int, last: int, last_bytes: int = 0, last_end: int = 0
+    ) -> None:
+        self.incarnation = incarnation
+        self.first: int = first
+        self.last: int = last
+        self.last_bytes: int = last_bytes
+        self.last_end: int = last_end
+        self._path = path
+        self._lock = Lock()
+
+    @classmethod
+    def read(cls, directory: Path) -> "WalIdentity | None":
+        """The identity of the log in ``directory``; None if it has none. Raises DiskRefused if it is damaged."""
+        path = identity_path(directory)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        if len(content) != IDENTITY_BYTES:
+            raise DiskRefused(path, f"it holds {len(content)} bytes in place of {IDENTITY_BYTES}")
+        magic, version, *fields = _FIELDS.unpack_from(content)
+        (crc,) = _CRC.unpack_from(content, _FIELDS.size)
+        if (magic, crc) != (_MAGIC, crc32(content[: _FIELDS.size])):
+            raise DiskRefused(path, "its checksum does not match")
+        if version != _VERSION:
+            raise DiskRefused(path, f"another version of this software wrote it ({version} in place of {_VERSION})")
+        return cls(path, *fields)
+
+    def grow(self, last: int, last_bytes: int) -> None:
+        """The file ``last``, of ``last_bytes`` bytes, is about to take records."""
+        with self._lock:
+            self.last, self.last_bytes, self.last_end = last, last_bytes, 0
+            self.save()
+
+    def end(self, last_end: int) -> None:
+        """The last file is about to be truncated where its records end."""
+        with self._lock:
+            self.last_bytes = self.last_end = last_end
+            self.save()
+
+    def shrink(self, first: int) -> None:
+        """The files before ``first`` are about to leave the log."""
+        with self._lock:
+            self.first = first
+            self.save()
+
+    def save(self) -> None:
+        """Make what is set the identity, durably."""
+        numbers = self.incarnation, self.first, self.last, self.last_bytes, self.last_end
+        fields = _FIELDS.pack(_MAGIC, _VERSION, *numbers)
+        write_durably(self._path, fields + _CRC.pack(crc32(fields)))
+
+
+def identity_path(directory: Path) -> Path:
+    """Where the identity of the log in ``directory`` is."""
+    return directory / "identity"
+
+
+def spares_in(directory: Path) -> list[Path]:
+    """The spare files, ascending by the number that each had in the log."""
+    return sorted(path for path in directory.glob("*.spare") if path.stem.isdecimal())
+
+
+class SpareFiles:
+    """The spare files of a log: each has ``file_bytes`` bytes, and a name that no recovery reads.
+
+    A spare becomes a file of the log by one rename, after its new header is on disk. The records that it held carry
+    the checksums of another file. One thread adds spares while another takes them.
+    """
+
+    def __init__(self, directory: Path, file_bytes: int) -> None:
+        """Removes the spares of another size."""
+        self._directory = directory
+        self._file_bytes = file_bytes
+        for path in spares_in(directory):
+            if path.stat().st_size != file_bytes:
+                path.unlink()
+
+    def begin(self, file_bytes: int, header: FileHeader) -> OpenFile:
+        """Make the file of this header, of this size: from a spare if there is one. It is durable when this returns."""
+        path, spares = path_of(self._directory, header.number), spares_in(self._directory)
+        if not spares or file_bytes != self._file_bytes:
+            return create_file(path, file_bytes, header)
+        fd = os.open(spares[0], os.O_RDWR)
+        try:
+            prepare(fd, file_bytes, header)
+            written_end = first_unwritten(fd)  # a copy from a backup may have holes
+            spares[0].rename(path)
+            sync_directory(self._directory)
+        except BaseException:
+            os.close(fd)
+            raise
+        return OpenFile(fd, written_end)
+
+    def keep_before(self, number: int) -> None:
+        """Make spares of the files before this one, and remove those beyond SPARES_MAX or of another size.
+
+        If the process dies meanwhile, some of them stay as they are.
+        """
+        for each in numbers_in(self._directory):
+            if each < number:
+                self._keep(path_of(self._directory, each))
+        sync_directory(self._directory)
+
+    def _keep(self, path: Path) -> None:
+        if len(spares_in(self._directory)) < SPARES_MAX and path.stat().st_size == self._file_bytes:
+            path.rename(path.with_suffix(".spare"))
+        else:
+            path.unlink()

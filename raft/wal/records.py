@@ -1,0 +1,224 @@
+"""The records of the write-ahead log, their bytes, and how ``Tail`` lays them out in files. No IO.
+
+A file is a header and records without gaps. After the last record come zeros, or the remains of the file whose blocks
+this one reuses. The number of the file is part of each record's checksum, so a record of another file never passes for
+one of this file. Every record carries ``synced``: all of its file before that position was on disk when the record was
+written. ``synced`` tells an accident from damage: a power cut may leave any part of the last flush, so records of one
+flush never vouch for each other; but an unreadable record that lies before a later record's ``synced`` was on disk once
+and has been damaged since.
+"""
+
+import secrets
+import struct
+from typing import NamedTuple
+
+import msgspec
+
+from ...partition.records.checksum import crc32
+
+Location = int
+"""Where an entry's payload lies: file number, position of its record and length in one integer. Opaque outside the log.
+"""
+
+ENTRY, TRUNCATE, VOTE, ERASE, RESET = 1, 2, 3, 4, 5
+"""Kinds of records.
+
+- ENTRY: a log entry at (``index``, ``term``).
+- TRUNCATE: the group's entries from ``index`` on are dropped.
+- VOTE: the group's ``term``; the payload is the id of the node voted for, empty for none. A checkpoint holds all
+  entries up to ``index`` (0: there is no checkpoint).
+- ERASE: the group is dropped: entries, term and vote.
+- RESET: all entries are dropped, a checkpoint holds all up to ``index``; the next entry is at ``index + 1``. The vote
+  stays.
+"""
+
+_MAGIC = b"STOCKADE"
+_VERSION, _VERSION_WITHOUT_REUSE = 2, 1
+_FILE = struct.Struct("<8sIIQQ")
+_CRC = struct.Struct("<I")
+FILE_HEADER_BYTES = _FILE.size + _CRC.size
+
+MARKER = struct.Struct("<I")
+"""The first bytes of every record."""
+_PREFIX = struct.Struct("<II")
+_FIELDS = struct.Struct("<IIQQIB3x")
+RECORD_HEADER_BYTES = _PREFIX.size + _FIELDS.size
+PAYLOAD_BYTES_MAX = 32 << 20
+"""Longest payload: a longer one would not fit in a frame."""
+FILE_BYTES_MAX = 1 << 31
+"""Largest size of a file; positions within a file are u32."""
+PAGE_BYTES = 4096
+"""Of the kernel's cache."""
+
+
+class LogEntry(msgspec.Struct, frozen=True, gc=False):
+    """One log entry of a group, without its payload (``Wal.read(location)`` reads it)."""
+
+    index: int
+    term: int
+    location: Location
+    type: int = 0
+    """The first byte of the payload."""
+
+
+class RecoveredGroup(msgspec.Struct):
+    """A group's records in the log: its current term, its vote in that term, its entries in the order of indexes."""
+
+    term: int = 0
+    voted_for: str | None = None
+    entries: list[LogEntry] = msgspec.field(default_factory=list)
+    covered: int = 0
+    """A checkpoint at this index or beyond must be on this disk: the entries up to it may be gone from the log."""
+    state_file: int = 0
+    """Number of the file with the last record that states the term."""
+
+
+class FileHeader(NamedTuple):
+    """``marker`` begins every record of this file and of no other: it is random, so no payload passes for a record.
+
+    ``previous_end`` is where the records of the file before this one end; 0 if there is none. Files of ``version`` 1
+    never reuse the blocks of another file.
+    """
+
+    marker: int
+    number: int
+    previous_end: int
+    version: int = _VERSION
+
+    @property
+    def seed(self) -> int:
+        """The checksum of every record begins with this: it differs from that of any other file in these blocks."""
+        return 0 if self.version == _VERSION_WITHOUT_REUSE else self.number & 0xFFFFFFFF
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A record without its payload of ``length`` bytes."""
+
+    kind: int
+    group_id: int
+    index: int
+    term: int
+    synced: int
+    length: int
+
+
+def locate(number: int, position: int, length: int) -> Location:
+    """The location of a payload of ``length`` bytes whose record begins at ``position`` of file ``number``."""
+    return number << 64 | position << 32 | length
+
+
+def parts_of(location: Location) -> tuple[int, int, int]:
+    """File number, position of the record, length of the payload."""
+    return location >> 64, location >> 32 & 0xFFFFFFFF, location & 0xFFFFFFFF
+
+
+def encode_file_header(header: FileHeader) -> bytes:
+    """The first FILE_HEADER_BYTES bytes of a file."""
+    fields = _FILE.pack(_MAGIC, header.version, header.marker, header.number, header.previous_end)
+    return fields + _CRC.pack(crc32(fields))
+
+
+def decode_file_header(data: bytes | memoryview) -> FileHeader | None:
+    """The header; None if these bytes are not an intact header of a known version."""
+    if len(data) < FILE_HEADER_BYTES:
+        return None
+    magic, version, marker, number, previous_end = _FILE.unpack_from(data)
+    (crc,) = _CRC.unpack_from(data, _FILE.size)
+    if (magic, crc) != (_MAGIC, crc32(data[: _FILE.size])) or version not in (_VERSION, _VERSION_WITHOUT_REUSE):
+        return None
+    return FileHeader(marker, number, previous_end, version)
+
+
+def encode_record(header: FileHeader, record: Record, payload: bytes) -> bytes:
+    """The bytes before the payload: marker, CRC-32 of all that follows, fields."""
+    fields = _FIELDS.pack(record.length, record.group_id, record.index, record.term, record.synced, record.kind)
+    return _PREFIX.pack(header.marker, crc32(payload, crc32(fields, header.seed))) + fields
+
+
+def decode_record(view: memoryview, position: int, header: FileHeader) -> Record | None:
+    """The record of this file that begins at ``position``; None if no intact record does."""
+    payload = position + RECORD_HEADER_BYTES
+    if payload > len(view):
+        return None
+    found, crc = _PREFIX.unpack_from(view, position)
+    length, group_id, index, term, synced, kind = _FIELDS.unpack_from(view, position + _PREFIX.size)
+    if found != header.marker or length > len(view) - payload:
+        return None
+    if crc32(view[position + _PREFIX.size : payload + length], header.seed) != crc:
+        return None
+    return Record(kind, group_id, index, term, synced, length)
+
+
+class Run(msgspec.Struct):
+    """Bytes to write at ``start`` of the file ``number``, with one write and one fdatasync. With a ``header``, the file
+    has to be created first.
+    """
+
+    number: int
+    start: int
+    file_bytes: int
+    header: FileHeader | None
+    parts: list[bytes]
+
+
+class Tail:
+    """The end of the log that is still in memory: records one behind the other, in files of ``file_bytes`` bytes.
+
+    A record that needs a longer file gets a file of its own.
+    """
+
+    def __init__(self, file_bytes: int, number: int, end: int, file_sizes: dict[int, int]) -> None:
+        """``number`` is the last file on disk, ``end`` where its records end. That file takes no more records.
+
+        ``file_sizes`` are the bytes of the log's files by number.
+        """
+        assert file_bytes <= FILE_BYTES_MAX
+        self._file_bytes_min = file_bytes
+        self._file_bytes = 0
+        self._file_sizes = file_sizes
+        self.disk_bytes: int = sum(file_sizes.values())
+        """Bytes of all files, those included that the writer is about to create."""
+        self.number: int = number
+        """The file of the last record."""
+        self._end = end
+        self._header = FileHeader(0, 0, 0)
+        self.runs: list[Run] = []
+        """To be written, in this order. The one who writes them puts an empty list here."""
+        self.lsn: int = 0
+        """The log sequence number of the last record: records are numbered from 1 since the log was opened."""
+        self.appended_bytes: int = 0
+        """Bytes of those records."""
+
+    def add(self, kind: int, group_id: int, index: int, term: int, payload: bytes) -> Location:
+        """Add a record; returns where its payload will lie."""
+        assert len(payload) <= PAYLOAD_BYTES_MAX
+        record_bytes = RECORD_HEADER_BYTES + len(payload)
+        if self._end + record_bytes > self._file_bytes:
+            self._begin_file(record_bytes)
+        elif not self.runs:
+            self.runs.append(Run(self.number, self._end, self._file_bytes, None, []))
+        run = self.runs[-1]
+        # The writer syncs the run before this one before it writes this one.
+        record = Record(kind, group_id, index, term, run.start, len(payload))
+        run.parts.append(encode_record(self._header, record, payload))
+        run.parts.append(payload)
+        location = locate(self.number, self._end, len(payload))
+        self._end += record_bytes
+        self.appended_bytes += record_bytes
+        self.lsn += 1
+        return location
+
+    def forget_files_before(self, number: int) -> None:
+        """The files before this one are no longer the log's."""
+        for each in [each for each in self._file_sizes if each < number]:
+            self.disk_bytes -= self._file_sizes.pop(each)
+
+    def _begin_file(self, record_bytes: int) -> None:
+        marker = 1 + secrets.randbelow((1 << 32) - 1)  # never zero: unwritten space holds zeros
+        self.number += 1
+        self._header = FileHeader(marker, self.number, self._end)
+        self._end = FILE_HEADER_BYTES
+        self._file_bytes = max(self._file_bytes_min, self._end + record_bytes)
+        self.runs.append(Run(self.number, self._end, self._file_bytes, self._header, []))
+        self._file_sizes[self.number] = self._file_bytes
+        self.disk_bytes += self._file_bytes

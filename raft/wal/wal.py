@@ -1,0 +1,464 @@
+"""The write-ahead log of a node: the records of all its groups in one stream, made durable by one stream of fdatasyncs.
+
+``Wal`` is its interface; only ``Wal`` promises anything to callers. It commits in groups: records gather in memory
+while one flush runs, and the next flush makes all of them durable together. The modules beside this one: records.py
+(bytes, and where they go), files.py and file_set.py (the disk), recovery.py (what the disk holds at the start). Here
+are also ``WalWriter``, for the thread that writes, and the two things that a log keeps in memory: payloads, and which
+file each group still needs.
+"""
+
+import asyncio
+import os
+from bisect import bisect_right
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ...partition.log.fsutil import make_directory, sync_directory, write_all_at
+from .errors import WalFailed
+from .file_set import SpareFiles
+from .files import OpenFile, WalReader, lock_directory
+from .records import (
+    ENTRY,
+    ERASE,
+    PAGE_BYTES,
+    RESET,
+    TRUNCATE,
+    VOTE,
+    FileHeader,
+    Location,
+    RecoveredGroup,
+    Run,
+    Tail,
+    parts_of,
+)
+from .recovery import recover
+
+FILE_BYTES = 64 << 20
+CACHE_BYTES_MAX = 64 << 20
+OVERHEAD_BYTES = 256
+"""About the memory that a cached payload takes besides its bytes."""
+AHEAD_BYTES = 1 << 20
+"""The writer writes so many bytes of zeros ahead of the records."""
+
+
+class RecentPayloads:
+    """The payloads appended last: all that are not durable yet, and at most ``bytes_max`` bytes of durable ones.
+
+    A follower that keeps up needs the last payloads next, so replication reads the disk only for a follower that lags.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._payloads: OrderedDict[Location, tuple[int, bytes]] = OrderedDict()
+
+    def add(self, location: Location, lsn: int, payload: bytes) -> None:
+        """Cache the payload of record ``lsn``, the highest so far."""
+        self._payloads[location] = lsn, payload
+        self._bytes += OVERHEAD_BYTES + len(payload)
+
+    def get(self, location: Location) -> bytes | None:
+        found = self._payloads.get(location)
+        return None if found is None else found[1]
+
+    def settle(self, durable_lsn: int) -> None:
+        """Records up to ``durable_lsn`` are on disk: drop the oldest of their payloads until the bound holds."""
+        while self._bytes > self._bytes_max and self._payloads:
+            location, (lsn, payload) = next(iter(self._payloads.items()))
+            if lsn > durable_lsn:
+                return
+            del self._payloads[location]
+            self._bytes -= OVERHEAD_BYTES + len(payload)
+
+
+class GroupFiles(msgspec.Struct):
+    """Which files hold one group's records: numbers only, two for each file, however many entries there are."""
+
+    term: int = 0
+    voted_for: str | None = None
+    state_file: int = 0
+    """The file of the last record that states the term."""
+    covered: int = 0
+    """A checkpoint on disk covers all entries up to this index."""
+    stop: int = 0
+    """The index after the last entry."""
+    runs: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """(index of the first entry, number of the file), for each file that holds entries of the group; ascending."""
+
+    def append(self, index: int, term: int, number: int) -> None:
+        """The next entry, of this index and term, is in file ``number``."""
+        if not self.runs or self.runs[-1][1] != number:
+            self.runs.append((index, number))
+        self.stop = index + 1
+        if term > self.term:
+            self.term, self.voted_for, self.state_file = term, None, number
+
+    def truncate(self, from_index: int) -> None:
+        """The entries from ``from_index`` on are dropped."""
+        while self.runs and self.runs[-1][0] >= from_index:
+            self.runs.pop()
+        self.stop = min(self.stop, from_index)
+
+    def file_needed(self) -> int | None:
+        """The file of the first entry that no checkpoint covers; None if there is no such entry."""
+        if not self.runs or self.covered + 1 >= self.stop:
+            return None
+        at = bisect_right(self.runs, (self.covered + 1, 1 << 62))
+        return self.runs[max(0, at - 1)][1]
+
+    def drop_before(self, number: int) -> int | None:
+        """The files before ``number`` leave the log; returns the last index in them, None if they hold no entry."""
+        kept = [run for run in self.runs if run[1] >= number]
+        if len(kept) == len(self.runs):
+            return None
+        self.runs = kept
+        return (kept[0][0] if kept else self.stop) - 1
+
+
+class FileUsage:
+    """Which files the groups still need."""
+
+    def __init__(self, recovered: dict[int, RecoveredGroup]) -> None:
+        self.groups: defaultdict[int, GroupFiles] = defaultdict(GroupFiles)
+        for group_id, group in recovered.items():
+            files = self.groups[group_id]
+            files.term, files.voted_for = group.term, group.voted_for
+            files.state_file, files.covered = group.state_file, group.covered
+            for entry in group.entries:
+                files.append(entry.index, entry.term, parts_of(entry.location)[0])
+
+    def oldest(self) -> tuple[int, int] | None:
+        """(file number, group id) of the oldest file with an entry that no checkpoint covers; None if there is none."""
+        needed = [(number, key) for key, files in self.groups.items() if (number := files.file_needed()) is not None]
+        return min(needed, default=None)
+
+    def to_repeat(self, number: int) -> Iterator[int]:
+        """The groups whose VOTE record has to be written again before the files before ``number`` leave the log.
+
+        Those files state the group's term and vote, or hold entries which a checkpoint covers: the record states both.
+        """
+        for group_id, files in self.groups.items():
+            if files.state_file < number or (files.runs and files.runs[0][1] < number):
+                yield group_id
+
+
+class WalWriter:
+    """Writes runs and makes them durable. Used by one thread at a time.
+
+    Records are only written over blocks that were written before, and synced. Otherwise an fdatasync has metadata to
+    write, too, which is slower; and ext4 then answers success, once, for records that are lost if its journal is
+    aborted meanwhile, by an error of the disk or a shutdown (seen with Linux 6.18, in one shutdown of 15).
+    """
+
+    def __init__(self, begin: Callable[[int, FileHeader], OpenFile], begun: Callable[[int, int], None]) -> None:
+        """``begin`` makes a file of so many bytes; ``begun`` gets its number and size before it takes a record."""
+        self._begin = begin
+        self._begun = begun
+        self._fd: int | None = None
+        self._written_end = 0
+
+    def write(self, runs: Sequence[Run]) -> None:
+        """Return when every run is on disk. After an OSError nothing may be written any more.
+
+        Each run is filled up with zeros to the end of its page, or of the file; the next one is written over them. The
+        kernel would first read a page that is written in part, when it holds data and is not in memory.
+
+        An fdatasync that failed must not be repeated: the kernel may have dropped the pages that it could not write,
+        and the second call would report success.
+        """
+        for run in runs:
+            if run.header is not None:
+                self._begin_file(run.number, run.file_bytes, run.header)
+            assert self._fd is not None, "the first run of a session creates a file"
+            end = run.start + sum(map(len, run.parts))
+            data = b"".join([*run.parts, bytes(min(-end % PAGE_BYTES, run.file_bytes - end))])
+            self._write_ahead(self._fd, run.start + len(data))
+            write_all_at(self._fd, data, run.start)
+            os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """Close the current file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _begin_file(self, number: int, file_bytes: int, header: FileHeader) -> None:
+        if self._fd is not None:  # the file may be reused as a spare, which should have no unwritten blocks
+            self._write_ahead(self._fd, os.fstat(self._fd).st_size)
+        self.close()
+        self._fd, self._written_end = self._begin(file_bytes, header)
+        self._begun(number, file_bytes)
+
+    def _write_ahead(self, fd: int, end: int) -> None:
+        """Write every block up to ``end``, durably: AHEAD_BYTES at a time, as far as the file goes."""
+        if end > self._written_end:
+            stop = min(os.fstat(fd).st_size, max(end, self._written_end + AHEAD_BYTES))
+            write_all_at(fd, bytes(stop - self._written_end), self._written_end)
+            os.fdatasync(fd)
+            self._written_end = stop
+
+
+class Wal:
+    """The append-only log of a node, shared by its groups.
+
+    Every record gets the next log sequence number (LSN). Records appended while a flush runs become durable together,
+    by the next flush. All methods run on the event loop; write and fdatasync run in one thread of the log's own.
+
+    After an error of a write or an fdatasync the log has failed for good: ``on_failure`` is called once with the
+    error, no fsync is repeated, ``durable_lsn`` never grows again, and every later append raises WalFailed.
+    """
+
+    recovered: dict[int, RecoveredGroup]
+    """What the log held when it was opened, by group id. Erased groups are absent."""
+    on_durable: Callable[[], None]
+    """Called on the loop each time ``durable_lsn`` has grown, after all that wait for it. Does nothing until it is set.
+    """
+    durable_lsn: int = 0
+    """Every record up to and including this one is on disk. 0 at opening: recovered records are on disk."""
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[BaseException], None],
+        file_bytes: int = FILE_BYTES,
+        cache_bytes_max: int = CACHE_BYTES_MAX,
+    ) -> "Wal":
+        """Recover the log in ``directory``, which is created if absent. Blocks while it reads.
+
+        Files are preallocated to ``file_bytes`` bytes; a record that needs more gets a file of its own.
+        ``cache_bytes_max`` bounds the bytes of durable payloads in memory. Raises WalLocked if another process uses
+        the directory, WalCorrupt if records that were on disk are damaged or missing, OSError if the disk fails.
+        """
+        return cls(directory, loop, on_failure, file_bytes, cache_bytes_max)
+
+    def __init__(
+        self,
+        directory: Path,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[BaseException], None],
+        file_bytes: int,
+        cache_bytes_max: int,
+    ) -> None:
+        make_directory(directory)
+        sync_directory(directory.parent)  # a process that created it may have died before its sync
+        with ExitStack() as undo:
+            self._lock = lock_directory(directory)
+            undo.callback(os.close, self._lock)
+            recovery = recover(directory)
+            self._spares = SpareFiles(directory, file_bytes)
+            undo.pop_all()
+        self.recovered = recovery.groups
+        self.on_durable = lambda: None
+        self._identity = recovery.identity
+        self._usage = FileUsage(recovery.groups)
+        self._is_closed = False
+        self._recent = RecentPayloads(cache_bytes_max)
+        self._reader = WalReader(directory)
+        self._tail = Tail(file_bytes, recovery.number, recovery.end, recovery.sizes)
+        self._loop = loop
+        self._on_failure = on_failure
+        self._failure: BaseException | None = None
+        self._writer = WalWriter(self._spares.begin, self._identity.grow)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="wal")
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._is_scheduled = False
+        self._durable_bytes = 0
+        self._next_flush: asyncio.Event | None = None
+        """Set when the flush under way has ended, well or not."""
+        self._waiting: dict[Callable[[], None], int] = {}
+
+    @property
+    def incarnation(self) -> int:
+        """Tells this disk from any other: drawn when the directory became a log, 0 < incarnation < 2**63."""
+        return self._identity.incarnation
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this directory has never held a record."""
+        return self._identity.last == 0
+
+    @property
+    def lsn(self) -> int:
+        """The LSN of the last record appended."""
+        return self._tail.lsn
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes appended and not durable yet. They are in memory: callers of ``append`` have to bound them."""
+        return self._tail.appended_bytes - self._durable_bytes
+
+    def append(self, group_id: int, index: int, term: int, payload: bytes) -> tuple[int, Location]:
+        """Append an entry; returns its LSN and where to read it.
+
+        ``index`` is the one after the group's last, if it has any. Raises WalFailed after a failure or close.
+        """
+        files = self._usage.groups[group_id]
+        assert not files.runs or index == files.stop, (
+            f"entry {index} of group {group_id} follows entry {files.stop - 1}"
+        )
+        self._flush_soon()
+        location = self._tail.add(ENTRY, group_id, index, term, payload)
+        files.append(index, term, self._tail.number)
+        self._recent.add(location, self._tail.lsn, payload)
+        return self._tail.lsn, location
+
+    def truncate(self, group_id: int, from_index: int) -> int:
+        """Drop the group's entries from ``from_index`` on; returns the LSN. If none is left, any index may follow."""
+        self._flush_soon()
+        self._tail.add(TRUNCATE, group_id, from_index, 0, b"")
+        self._usage.groups[group_id].truncate(from_index)
+        return self.lsn
+
+    def reset(self, group_id: int, index: int, term: int) -> int:
+        """Drop the group's entries, but not its vote: a checkpoint covers all up to (index, term); returns the LSN."""
+        self._flush_soon()
+        self._tail.add(RESET, group_id, index, term, b"")
+        files = self._usage.groups[group_id]
+        files.runs.clear()
+        files.covered = max(files.covered, index)
+        return self.lsn
+
+    def save_vote(self, group_id: int, term: int, voted_for: str | None) -> int:
+        """Record the group's current term, and the node voted for in it; returns the LSN."""
+        assert voted_for != "", "the id of a node is not empty"
+        files = self._usage.groups[group_id]
+        self._flush_soon()
+        self._tail.add(VOTE, group_id, files.covered, term, (voted_for or "").encode())
+        files.term, files.voted_for, files.state_file = term, voted_for, self._tail.number
+        return self.lsn
+
+    def erase(self, group_id: int) -> int:
+        """Drop the group: its entries, its term and its vote; returns the LSN."""
+        self._flush_soon()
+        self._tail.add(ERASE, group_id, 0, 0, b"")
+        self._usage.groups.pop(group_id, None)
+        return self.lsn
+
+    def read(self, location: Location) -> bytes:
+        """The payload of an entry, durable or not. Raises WalCorrupt if the disk returns other bytes."""
+        payload = self._recent.get(location)
+        return self._reader.read(location) if payload is None else payload
+
+    async def until_durable(self, lsn: int) -> None:
+        """Return when the record is on disk. Raises WalFailed when it never will be."""
+        while self.durable_lsn < lsn:
+            if self._failure is not None:
+                raise WalFailed("the log failed") from self._failure
+            self._next_flush = self._next_flush or asyncio.Event()
+            await self._next_flush.wait()
+
+    async def all_durable(self) -> None:
+        """Return when every record appended until now is on disk. Raises WalFailed when they never will be."""
+        await self.until_durable(self._tail.lsn)
+
+    def wake_when_durable(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` once, when every record appended until now is on disk, and not for each flush before that.
+
+        One that waits already is called for what was appended when it began. It may wait again when it is called.
+        """
+        self._waiting.setdefault(wake, self._tail.lsn)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Size of all files, those being preallocated included; spare files do not count."""
+        return self._tail.disk_bytes
+
+    def covered(self, group_id: int, index: int) -> None:
+        """A checkpoint on disk covers the group's entries up to ``index``: restarts do not need them."""
+        files = self._usage.groups[group_id]
+        files.covered = max(files.covered, index)
+
+    def pinning_group(self) -> int | None:
+        """The group whose entries pin the oldest file; None if the file written to is the only one that is needed."""
+        oldest = self._usage.oldest()
+        return None if oldest is None or oldest[0] >= self._tail.number else oldest[1]
+
+    async def release(self, forget: Callable[[int, int], None]) -> None:
+        """Take the oldest files out of the log, as far as checkpoints cover all their entries.
+
+        ``forget`` is called with a group and the last index of it in those files; these entries must not be read any
+        more. The terms and votes in those files are written again first. Durable in this order, so that a crash between
+        any two steps leaves the log as it was before: the repeated votes, the later beginning of the log, the removal
+        of the files. Must not be called again before it has returned. Raises WalFailed or OSError.
+        """
+        oldest = self._usage.oldest()
+        first = min(self._tail.number, oldest[0]) if oldest is not None else self._tail.number
+        if first <= self._identity.first:
+            return
+        for group_id in list(self._usage.to_repeat(first)):
+            files = self._usage.groups[group_id]
+            self.save_vote(group_id, files.term, files.voted_for)
+        await self.all_durable()
+        await asyncio.to_thread(self._identity.shrink, first)
+        for group_id, files in self._usage.groups.items():
+            if (index := files.drop_before(first)) is not None:
+                forget(group_id, index)
+        self._tail.forget_files_before(first)
+        self._reader.forget_before(first)
+        await asyncio.to_thread(self._spares.keep_before, first)
+
+    async def close(self) -> None:
+        """Make every record durable, then release files, thread and lock. May be called again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._flush()
+        await self._idle.wait()
+        self._thread.shutdown()
+        self._writer.close()
+        self._reader.close()
+        os.close(self._lock)
+
+    # Group commit: one flush at a time. Only write and fdatasync run in the thread.
+
+    def _flush_soon(self) -> None:
+        """A record is about to be added: flush it at the end of this turn of the loop, with all that the turn adds.
+
+        Raises WalFailed after a failure or ``close``.
+        """
+        if self._failure is not None:
+            raise WalFailed("the log takes no more records after a failed write") from self._failure
+        if self._is_closed:
+            raise WalFailed("the log is closed")
+        if self._idle.is_set() and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        runs = self._tail.runs
+        if self._idle.is_set() and self._failure is None and runs:
+            self._tail.runs = []
+            self._idle.clear()
+            flushed = partial(self._flushed, self._tail.lsn, self._tail.appended_bytes)
+            future = self._thread.submit(self._writer.write, runs)
+            # Half the delay and work of loop.run_in_executor, which adds futures of its own.
+            future.add_done_callback(partial(self._loop.call_soon_threadsafe, flushed))
+
+    def _flushed(self, lsn: int, appended_bytes: int, future: Future[None]) -> None:
+        self._idle.set()
+        if self._next_flush is not None:
+            self._next_flush.set()
+            self._next_flush = None
+        self._failure = future.exception()
+        if self._failure is not None:
+            self._on_failure(self._failure)
+            return
+        self.durable_lsn, self._durable_bytes = lsn, appended_bytes
+        self._flush()
+        self._recent.settle(lsn)
+        due = [wake for wake, last in self._waiting.items() if last <= lsn]
+        for wake in due:
+            del self._waiting[wake]
+        for wake in due:
+            wake()
+        self.on_durable()

@@ -1,0 +1,5 @@
+"""Which records a read takes: options, offset specifications, ranges for tasks, progress of a stream.
+
+In: options and the bounds of logs. Out: ranges. Pure, without Spark; may import `...options`.
+May import: client, spark.
+"""

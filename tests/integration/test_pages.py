@@ -1,0 +1,92 @@
+"""The pages of Start and How-to, and what can go wrong: each block is pasted, twice in a row, beside other topics."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from stockade.cli.local_cluster.cluster import LocalCluster
+
+from .api import call, expect
+from .pages import ROOT, Block, blocks, missing, paste, promised, script
+
+DOCS = ROOT / "docs"
+ELSEWHERE = {"spark.md"}
+"""Pages that another test pastes: tests/spark/test_how_to.py, which has a Spark session."""
+HOW_TO = sorted(page.name for page in (DOCS / "how-to").glob("*.md") if page.name not in ELSEWHERE)
+PAGES = ["start.md", "failures.md", *(f"how-to/{name}" for name in HOW_TO)]
+AT_ONCE = 3
+"""Pages that are pasted side by side: they spend most of their time waiting for sessions to end."""
+OTHER_TOPICS = ("orders", "logs", "jobs")
+
+
+def text(page: str) -> str:
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+def paste_twice(page: str, cluster: LocalCluster, folder: Path) -> list[str]:
+    folder.mkdir(parents=True)
+    return [paste(text(page), cluster, folder) for _ in range(2)]
+
+
+@pytest.fixture(scope="module")
+def pasted(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[list[str]]]:
+    """What each page prints, the first time and the second time, on a cluster with topics of other programs."""
+    for name in OTHER_TOPICS:
+        expect(201, call("POST", f"{cluster.nodes[0].url}/v1/topics", {"name": name, "partitions": 2}))
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        folder = tmp_path_factory.mktemp("pages")
+        return {page: threads.submit(paste_twice, page, cluster, folder / page) for page in PAGES}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_the_page_works_and_works_again(page: str, pasted: dict[str, Future[list[str]]]) -> None:
+    for output in pasted[page].result():
+        lacks = missing(promised(text(page)), output)
+        assert lacks is None, f"{lacks!r} is not printed after the lines before it:\n{output}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_block_that_is_not_pasted_says_why(page: str) -> None:
+    left = [block for block in blocks(text(page)) if block.excuse is None]
+    assert {block.language for block in left} <= {"sh", "python", "text"}, "other blocks need a reason"
+
+
+def test_a_block_is_pasted_saved_or_left_out_as_its_page_says() -> None:
+    page = """
+```sh
+echo one
+```
+```python
+# program.py
+print(2)
+```
+<!-- not pasted: it would never end -->
+```sh
+sleep forever
+```
+```text
+one
+```
+"""
+    assert [block.excuse for block in blocks(page)] == [None, None, "it would never end", None]
+    assert next(blocks(page)) == Block("sh", "echo one\n")
+    assert "echo one" in script(page)
+    assert "cat > program.py <<" in script(page)
+    assert "forever" not in script(page)
+    assert promised(page) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "output", "lacks"),
+    [
+        (["epoch 1"], "epoch 27\n", None),
+        (["a", "b"], "a\nx\nb\n", None),
+        (["b", "a"], "a\nx\nb\n", "a"),
+        (["stops: …"], "stops: for a reason\n", None),
+        (["epoch one"], "epoch 1\n", "epoch one"),
+    ],
+)
+def test_a_promised_line_that_is_not_printed_is_found(lines: list[str], output: str, lacks: str | None) -> None:
+    assert missing(lines, output) == lacks

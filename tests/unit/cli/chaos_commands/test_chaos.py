@@ -1,0 +1,155 @@
+"""What `stockade chaos` shows without breaking anything."""
+
+import ast
+import json
+import logging
+from collections.abc import Collection, Sequence
+from itertools import count
+from pathlib import Path, PurePosixPath
+from subprocess import CompletedProcess
+
+import pytest
+from click.testing import CliRunner
+from sources import text
+
+from stockade.chaos.checkers.verdicts import CHECKERS
+from stockade.chaos.faults import clock
+from stockade.chaos.faults.catalogue import CATALOGUE
+from stockade.chaos.workloads.catalogue import WORKLOADS
+from stockade.cli.chaos_commands import needs, run, soak
+from stockade.cli.main import main
+from stockade.cli.ui.output import without_warnings_of_the_client
+
+
+def test_faults_are_told_to_people_and_to_programs() -> None:
+    shown = CliRunner().invoke(main, ["chaos", "faults"])
+    told = json.loads(CliRunner().invoke(main, ["chaos", "faults", "--output", "json"]).stdout)
+    assert [each["fault"] for each in told["faults"]] == list(CATALOGUE)
+    assert all(each["fault"] in shown.stdout and each["needs"] for each in told["faults"])
+    assert "toxiproxy" in told["setups"]
+
+
+def test_a_command_that_stops_nodes_mutes_the_client_while_it_runs_only() -> None:
+    log = logging.getLogger("stockade.client")
+    before = log.level
+    assert CliRunner().invoke(main, ["chaos", "faults"]).exit_code == 0
+    assert log.level == before
+    with without_warnings_of_the_client():
+        assert not log.isEnabledFor(logging.WARNING)
+
+
+def test_a_history_that_cannot_be_judged_says_which_and_ends_with_2(tmp_path: Path) -> None:
+    history = tmp_path / "history.jsonl"
+    history.write_text("no history\n", encoding="utf-8")
+    done = CliRunner().invoke(main, ["chaos", "check", str(history), "--output", "json"])
+    assert done.exit_code == 2
+    assert f"cannot check {history}" in done.stderr
+
+
+class Lacking:
+    """A machine that lacks what the setups named need."""
+
+    def __init__(self, **reasons: str) -> None:
+        self._reasons = reasons
+
+    def why_not(self, setups: Sequence[str]) -> str | None:
+        return next((self._reasons[setup] for setup in setups if setup in self._reasons), None)
+
+
+BARE = Lacking(namespaces="missing: iptables", clocks="missing: libfaketime", toxiproxy="no toxiproxy-server")
+
+
+@pytest.mark.parametrize(
+    ("fault", "options", "lacks"),
+    [
+        ("kill-leader", "--setup processes", None),
+        ("corrupt-wal", "--setup processes", None),
+        ("transfer-leader", "--setup processes", None),
+        ("move-replica", "--nodes 4", None),
+        ("remove-node", "--nodes 4", None),
+        ("partition", "--setup namespaces", "missing: iptables"),
+        ("toxic-latency", "--setup toxiproxy", "no toxiproxy-server"),
+        ("clock-rate", "--setup clocks", "missing: libfaketime"),
+        ("power", "--setup disks", None),
+    ],
+)
+def test_a_fault_names_the_options_it_needs_and_what_this_machine_lacks_for_it(
+    monkeypatch: pytest.MonkeyPatch, fault: str, options: str, lacks: str | None
+) -> None:
+    monkeypatch.setattr(needs, "why_not", BARE.why_not)
+    assert needs.needs(CATALOGUE[fault]) == (options, lacks)
+
+
+def test_only_faults_of_the_clock_ask_for_libfaketime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "why_not", BARE.why_not)
+    asking = {fault for fault in CATALOGUE.values() if "libfaketime" in str(needs.needs(fault).lacks)}
+    assert asking == set(clock.CLOCK_FAULTS)
+
+
+def test_a_fault_whose_cgroup_is_missing_names_the_setup_and_the_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "why_not", Lacking().why_not)
+    monkeypatch.setattr("stockade.chaos.system.cgroups.why_not", lambda controller: f"no cgroup for {controller}")
+    assert needs.needs(CATALOGUE["disk-slow"]) == ("--setup disks", "no cgroup for blkio")
+    assert needs.needs(CATALOGUE["memory-oom"]) == ("--setup processes", "no cgroup for memory")
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ("partition", "partition needs --setup namespaces, which this machine does not allow: missing: iptables"),
+        ("kill-one,move-replica", "move-replica needs --nodes 4"),
+        ("clock-rate", "clock-rate needs --setup clocks, which this machine does not allow: missing: libfaketime"),
+        ("power", "power needs --setup disks"),
+    ],
+)
+def test_a_named_fault_that_cannot_strike_is_refused_before_a_cluster_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, faults: str, said: str
+) -> None:
+    monkeypatch.setattr(needs, "why_not", BARE.why_not)
+    done = CliRunner().invoke(main, ["chaos", "run", "--faults", faults, "--results", str(tmp_path / "made")])
+    assert done.exit_code == 2
+    assert done.stderr.splitlines()[-1] == f"Error: Invalid value for --faults: {said}"
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_soak_runs_every_workload(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those that `all` leaves out have runs of their own, on every machine."""
+    ran: list[Sequence[str]] = []
+    now_s = count(0, 30)
+
+    def run_nothing(command: Sequence[str], **_: object) -> CompletedProcess[str]:
+        ran.append(command)
+        return CompletedProcess(command, 2)
+
+    monkeypatch.setattr(soak, "why_not", lambda setups: "not here")
+    monkeypatch.setattr("subprocess.run", run_nothing)
+    monkeypatch.setattr("time.monotonic", lambda: next(now_s))
+    CliRunner().invoke(main, ["chaos", "soak", "--minutes", "10", "--results", str(tmp_path)])
+    named = {name for command in ran for name in workloads_of(command)}
+    assert named == set(WORKLOADS)
+
+
+def workloads_of(command: Sequence[str]) -> Collection[str]:
+    given = command[command.index("--workload") + 1]
+    return run.chosen(WORKLOADS, given, "--workload")
+
+
+def test_the_documents_count_the_checkers_and_the_workloads_as_the_code_does() -> None:
+    """The audit has two less than chaos: it needs no more than a history and the logs."""
+    words = {10: "ten", 17: "seventeen", 19: "nineteen"}
+    assert f"in {words[len(WORKLOADS)]} workloads" in prose("docs/chaos.md")
+    assert f"with {words[len(CHECKERS)]} checkers" in prose("docs/chaos.md")
+    assert f"runs {words[len(audited())]} checkers on them" in prose("docs/spark.md")
+    assert set(CHECKERS) - audited() == {"byte-exact", "order", "slot-history"}
+    assert audited() - set(CHECKERS) == {"phantom"}
+
+
+def prose(path: str) -> str:
+    return " ".join(text(PurePosixPath(path)).split())
+
+
+def audited() -> set[str]:
+    """The checkers of `stockade pipeline audit`, read from its source: to import it takes Spark."""
+    tree = ast.parse(text(PurePosixPath("spark/pipelines/audit/audit.py")))
+    assigned = {ast.unparse(each.targets[0]): each.value for each in tree.body if isinstance(each, ast.Assign)}
+    return set(ast.literal_eval(assigned["CLAIMS"]))

@@ -1,0 +1,81 @@
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from stockade.cli.local_cluster import cluster
+from stockade.cli.local_cluster.cluster import LocalCluster, ending
+
+SERVER = """
+import http.server, sys, tomllib
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+    def log_message(self, *_): pass
+host, _, port = tomllib.load(open(sys.argv[-1], "rb"))["http"].rpartition(":")
+http.server.HTTPServer((host, int(port)), Ready).serve_forever()
+"""
+"""Stands in for a node: it is ready as soon as it listens."""
+
+Started = Callable[..., tuple[LocalCluster, list[str]]]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    """Starts a cluster of one node that runs this Python program; answers it, and what its supervisor tells."""
+    with ExitStack() as stack:
+
+        def start(program: str, *, restart: bool = True) -> tuple[LocalCluster, list[str]]:
+            told: list[str] = []
+            words = (sys.executable, "-c", program)
+            local = LocalCluster(tmp_path, 1, port_base=0, restart=restart, program=words, tell=told.append)
+            stack.callback(local.stop)
+            local.start()
+            return local, told
+
+        yield start
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_supervisor_tells_which_signal_ended_a_node_and_when_it_is_back(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "RESTART_AFTER_S", 0.1)
+    local, told = started(SERVER)
+    local.wait_ready()
+    assert told == []
+    local.kill(local.nodes[0])
+    until(lambda: len(told) >= 3)
+    died, starts, ready = told
+    assert died == "n1 was killed by SIGKILL; it starts again in 0.1 s"
+    assert starts == f"n1 starts again (restart 1), pid {local.nodes[0].pid}"
+    assert ready.startswith("n1 is ready again, ")
+
+
+def test_the_supervisor_tells_the_exit_code_and_what_the_node_logged_last(started: Started) -> None:
+    _, told = started("import sys; sys.exit('the disk is full')", restart=False)
+    until(lambda: bool(told))
+    assert told == ["n1 ended with exit code 1; it stays down; its log ends: the disk is full"]
+
+
+@pytest.mark.parametrize(
+    ("returncode", "words"),
+    [
+        (0, "ended with exit code 0"),
+        (3, "ended with exit code 3"),
+        (-signal.SIGSEGV, "was killed by SIGSEGV"),
+        (-50, "was killed by signal 50"),
+    ],
+)
+def test_an_ending_is_named_by_its_signal_or_exit_code(returncode: int, words: str) -> None:
+    assert ending(returncode) == words

@@ -1,0 +1,20 @@
+"""A forked child has neither the threads nor the event loop of its parent: what it takes along says so at once."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..fake_cluster import FakeCluster
+
+PROGRAM = Path(__file__).with_name("forking.py")
+
+
+@pytest.mark.parametrize("kind", ["producer", "client", "consumer", "session", "delivery", "reading", "asyncio"])
+def test_what_a_child_takes_along_is_refused_at_once_and_the_parent_goes_on(cluster: FakeCluster, kind: str) -> None:
+    cluster.create("t")
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", str(PROGRAM), cluster.nodes[0], kind]
+    ended = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines() == ["child: USED_AFTER_FORK", "child: stored with its own", "parent: stored"]

@@ -1,0 +1,86 @@
+"""What a blocking client says, and does, without a cluster."""
+
+import logging
+import socket
+import time
+
+import pytest
+
+from stockade.client.blocking.reader import BlockingClient
+from stockade.client.blocking.waiting import Waiting
+from stockade.client.config import ClientConfig
+from stockade.client.errors import ClusterUnreachable
+from stockade.partition.errors import UnknownTopicOrPartition
+
+from ..fake_cluster import FakeCluster
+
+NODES = ("http://127.0.0.1:1", "http://127.0.0.1:2")
+CONFIG = ClientConfig(bootstrap=NODES, retry_backoff_ms=1, retry_backoff_ms_max=5)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_the_log_says_after_a_second_which_nodes_do_not_answer_and_how_long_the_call_goes_on(
+    clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "stockade.client")
+    waiting = Waiting("GET /v1/topics", 120, CONFIG)
+    for now_s in (0.5, 0.99, 1.0, 2.0):
+        clock[0] = now_s
+        for node in NODES:
+            refused = ClusterUnreachable(f"{node}: Connection refused")
+            waiting.failed(node, refused)
+            waiting.pause_s(refused)
+        assert len(caplog.messages) == (now_s >= 1.0)
+    assert caplog.records[0].levelname == "WARNING"
+    assert caplog.messages[0] == (
+        "GET /v1/topics has had no answer for 1.0 s: http://127.0.0.1:1 (Connection refused), "
+        "http://127.0.0.1:2 (Connection refused). The client goes on for 119 s, then the call fails"
+    )
+    waiting.answered()
+    assert caplog.messages[1] == "GET /v1/topics was answered after 2.0 s"
+
+
+def test_the_last_attempt_and_a_refusal_of_the_request_itself_are_raised(clock: list[float]) -> None:
+    waiting = Waiting("GET /v1/topics", 1, CONFIG)
+    with pytest.raises(UnknownTopicOrPartition):
+        waiting.pause_s(UnknownTopicOrPartition())
+    clock[0] = 0.75  # the error asks for a pause of 0.2 s
+    waiting.pause_s(ClusterUnreachable("no node"))
+    clock[0] = 0.85
+    with pytest.raises(ClusterUnreachable):
+        waiting.pause_s(ClusterUnreachable("no node"))
+
+
+@pytest.mark.parametrize("patience_ms", [0, 50])
+def test_connecting_to_a_dead_cluster_fails_soon_and_names_each_node(patience_ms: int) -> None:
+    """A job planned for two minutes before it failed."""
+    begun_s = time.monotonic()
+    with pytest.raises(ClusterUnreachable) as refusal:
+        BlockingClient(CONFIG).connect(patience_ms)
+    assert time.monotonic() - begun_s < 20
+    assert all(node in refusal.value.detail for node in NODES)
+
+
+def test_one_node_that_can_be_connected_to_is_enough(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    client = BlockingClient(ClientConfig(bootstrap=(*NODES, cluster.nodes[0])))
+    client.connect(0)
+    assert client.topics() == ["t"]
+    client.close()
+
+
+def test_a_node_without_tls_is_unreachable_each_time() -> None:
+    """After a failed handshake the next attempt used what was left of the connection: its outcome was unknown."""
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        client = BlockingClient(
+            ClientConfig(bootstrap=f"https://127.0.0.1:{plain.getsockname()[1]}", connect_timeout_ms=50)
+        )
+        for _ in range(2):
+            with pytest.raises(ClusterUnreachable):
+                client.connect(0)

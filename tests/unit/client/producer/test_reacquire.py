@@ -1,0 +1,151 @@
+"""``exclusive(reacquire=...)``: a block that outlives the loss of its fence, and never hides it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from stockade.client.config import ClientConfig
+from stockade.client.errors import ClientClosed
+from stockade.client.producer.producer import Producer
+from stockade.client.session.session import Fence
+from stockade.partition.errors import ProducerFenced, StockadeError
+
+from ..fake_cluster import FakeCluster, Fault
+
+PATIENCE_S = 20
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockade.client.session.reacquire.ASK_AGAIN_S", 0.01)
+
+
+def produce(cluster: FakeCluster, work: Callable[[Producer], Awaitable[None]], ttl_ms: int = 1000) -> None:
+    async def run() -> None:
+        config = ClientConfig(bootstrap=tuple(cluster.nodes), linger_ms=0, retry_backoff_ms=1, session_ttl_ms=ttl_ms)
+        async with Producer(config, name="writer") as producer, asyncio.timeout(PATIENCE_S):
+            await work(producer)
+
+    asyncio.run(run())
+
+
+def test_records_of_the_old_epoch_fail_the_callback_reads_the_tail_and_then_the_partitions_take_records(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t", 2)
+    tails: list[tuple[int, int]] = []
+
+    async def work(producer: Producer) -> None:
+        async def told(fence: Fence) -> None:
+            with pytest.raises(ProducerFenced):
+                _ = await producer.send("t", b"too early", partition=0)
+            tails.append((fence.epoch, (await producer.client.tail("t", 0, 1)).log_end))
+
+        async with producer.exclusive("t", reacquire=told) as fence:
+            await (await producer.send("t", b"mine", partition=0))
+            cluster.take_over("t")
+            with pytest.raises(ProducerFenced) as refused:
+                await (await producer.send("t", b"zombie", partition=0))
+            assert refused.value.fields["outcome"]["state"] == "absent"
+            assert tails == [], "the newer holder is not evicted"
+            [newer] = [grant.grant_id for grant in cluster.grants.values() if grant.epoch == 2]
+            cluster.release(newer)
+            again = await fence.again()
+            assert again.epoch == fence.epoch + 2
+            assert tails == [(3, 1)]
+            assert producer.identity.producer_epoch == 1, "no late request of the old epoch can be stored"
+            for partition in range(2):
+                await (await producer.send("t", b"again", partition=partition))
+        assert cluster.grants == {}
+        await (await producer.send("t", b"outside", partition=0))
+
+    produce(cluster, work)
+    assert [cluster.values("t", number) for number in range(2)] == [[b"mine", b"again", b"outside"], [b"again"]]
+
+
+def test_a_lost_session_is_replaced_and_the_block_goes_on(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    epochs: list[int] = []
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t", reacquire=lambda fence: epochs.append(fence.epoch)) as fence:
+            for number in range(3):
+                await (await producer.send("t", b"%d" % number))
+                cluster.close_session(fence.session_id)
+                fence = await fence.again()  # noqa: PLW2901
+            await (await producer.send("t", b"3"))
+
+    produce(cluster, work)
+    assert epochs == [2, 3, 4]
+    assert cluster.values("t") == [b"0", b"1", b"2", b"3"]
+    assert cluster.sessions == {}
+
+
+def test_an_open_outcome_at_the_loss_is_certified_before_the_new_epoch_begins(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t", reacquire=lambda _: None) as fence:
+            cluster.faults = [Fault.LOSE_REPLY, Fault.HOLD]
+            posts = len(cluster.paths("POST"))
+            delivery = await producer.send("t", b"stored")
+            await cluster.seen("POST", posts + 2)  # the first attempt is stored, and a second one waits
+            cluster.close_session(fence.session_id)
+            cluster.release_held()
+            again = await fence.again()
+            with pytest.raises(StockadeError):
+                await delivery
+            await (await producer.send("t", b"next"))
+            assert again.epoch == 2
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"stored", b"next"]
+
+
+def test_a_callback_that_raises_ends_the_block_with_its_reason(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    def told(_: Fence) -> None:
+        raise ValueError("the tail is not what it was")
+
+    async def work(producer: Producer) -> None:
+        with pytest.raises(ClientClosed, match="the tail is not what it was"):
+            async with producer.exclusive("t", reacquire=told) as fence:
+                cluster.close_session(fence.session_id)
+                await asyncio.Event().wait()
+        assert cluster.grants == {}
+
+    produce(cluster, work)
+
+
+def test_a_deleted_topic_or_a_later_producer_of_the_name_ends_the_block(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        with pytest.raises(StockadeError):
+            async with producer.exclusive("t", reacquire=lambda _: None):
+                del cluster.topics["t"]
+                await asyncio.Event().wait()
+        cluster.create("t")
+        with pytest.raises(ProducerFenced):
+            async with producer.exclusive("t", reacquire=lambda _: None) as fence:
+                cluster.init_producer("writer")
+                cluster.close_session(fence.session_id)
+                await asyncio.Event().wait()
+
+    produce(cluster, work)
+
+
+def test_the_end_of_the_block_acquires_nothing_any_more(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t", reacquire=lambda _: None) as fence:
+            cluster.take_over("t")
+            await fence.lost.wait()
+        assert cluster.line == {}
+        with pytest.raises(StockadeError):
+            await fence.again()
+
+    produce(cluster, work)

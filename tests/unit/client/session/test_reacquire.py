@@ -1,0 +1,186 @@
+"""``Session(reacquire=...)``: what was lost is acquired again under a new epoch, and the application is told."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from stockade.client.api.client import Client
+from stockade.client.config import ClientConfig
+from stockade.client.errors import ClientClosed
+from stockade.client.session.held import Ownership
+from stockade.client.session.session import Fence, Session
+from stockade.partition.errors import (
+    InconsistentTopicId,
+    InvalidRequest,
+    NotOwner,
+    ProducerFenced,
+    SessionExpired,
+    StockadeError,
+)
+
+from ..fake_cluster import FakeCluster
+
+PATIENCE_S = 20
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockade.client.session.reacquire.ASK_AGAIN_S", 0.01)
+
+
+def use(cluster: FakeCluster, work: Callable[[Client], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with Client(ClientConfig(bootstrap=tuple(cluster.nodes), retry_backoff_ms=1)) as client:
+            async with asyncio.timeout(PATIENCE_S):
+                await work(client)
+
+    asyncio.run(run())
+
+
+def test_an_expired_session_is_replaced_and_its_leases_are_acquired_again_under_new_epochs(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t", 2)
+    told: list[Fence | Ownership] = []
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000, reacquire=told.append) as session:
+            fence, owned, first_id = await session.acquire("t"), await session.own("g", "r"), session.id
+            cluster.close_session(first_id)
+            again, owned_again = await fence.again(), await owned.again()
+            assert isinstance(fence.error, StockadeError)
+            assert fence.token(0).session == first_id, "the lost one stays what it was"
+            assert (again.epoch, again.error, again.grant.partitions) == (fence.epoch + 1, None, [0, 1])
+            assert (owned_again.resource, owned_again.error) == ("r", None)
+            assert owned_again.fence_epoch > owned.fence_epoch
+            assert session.id != first_id
+            assert session.error is None
+            assert not session.lost.is_set()
+            assert set(told) == {again, owned_again}
+        assert cluster.sessions == {}
+
+    use(cluster, work)
+
+
+def test_a_newer_owner_that_came_between_is_not_evicted_and_the_next_epoch_is_higher_than_its(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t")
+    told: list[Fence | Ownership] = []
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000, reacquire=told.append) as session:
+            fence = await session.acquire("t", mode="ExclusiveWithFencing")
+            posts = len(cluster.paths("POST"))
+            cluster.take_over("t")
+            await fence.lost.wait()
+            assert isinstance(fence.error, ProducerFenced)
+            await cluster.seen("POST", posts + 1)
+            assert told == []
+            assert cluster.machine("t", 0).topic_epoch == fence.epoch + 1
+            [newer] = [grant.grant_id for grant in cluster.grants.values()]
+            cluster.release(newer)
+            again = await fence.again()
+            assert again.epoch == fence.epoch + 2
+            assert told == [again]
+
+    use(cluster, work)
+
+
+def test_what_was_acquired_again_is_acquired_again_when_it_is_lost_again(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000, reacquire=lambda _: None) as session:
+            fence = await session.acquire("t")
+            for _ in range(3):
+                cluster.close_session(session.id)
+                fence = await fence.again()
+            assert fence.epoch == 4
+            assert len(session._fences) == 1, "lost ones are not remembered"
+
+    use(cluster, work)
+
+
+def test_a_callback_may_be_a_coroutine_and_its_exceptions_are_logged(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create("t")
+
+    async def told(_: Fence | Ownership) -> None:
+        raise ValueError("the application's")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000, reacquire=told) as session:
+            fence = await session.acquire("t")
+            cluster.close_session(session.id)
+            assert (await fence.again()).error is None
+
+    use(cluster, work)
+    assert "reacquire callback failed" in caplog.text
+
+
+def test_a_deleted_topic_ends_the_attempts(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000, reacquire=lambda _: None) as session:
+            fence = await session.acquire("t")
+            del cluster.topics["t"]
+            await fence.lost.wait()
+            assert isinstance(fence.error, InconsistentTopicId)
+            with pytest.raises(StockadeError):
+                await fence.again()
+
+    use(cluster, work)
+
+
+def test_a_lease_that_is_released_is_not_wanted_again(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000, reacquire=lambda _: None) as session:
+            fence, owned = await session.acquire("t"), await session.own("g", "r")
+            await fence.release()
+            await owned.release()
+            assert cluster.grants == {}
+            fence = await session.acquire("t")
+            cluster.take_over("t")
+            await fence.lost.wait()
+            await fence.release()
+            with pytest.raises(ProducerFenced):
+                await fence.again()
+
+    use(cluster, work)
+
+
+def test_a_closed_session_acquires_nothing_any_more(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000, reacquire=lambda _: None) as session:
+            fence, kept = await session.acquire("t"), await session.own("g", "r")
+            cluster.take_over("t")
+            await fence.lost.wait()
+        assert isinstance(kept.error, ClientClosed)
+        assert cluster.line == {}
+        assert [grant.session for grant in cluster.grants.values()] != [session.id]
+
+    use(cluster, work)
+
+
+def test_without_the_wish_what_is_lost_stays_lost(cluster: FakeCluster) -> None:
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000) as session, Session(client, "you") as taker:
+            owned = await session.own("g", "r")
+            await taker.own("g", "r", generation=0, sever="resource")
+            await owned.lost.wait()
+            assert isinstance(owned.error, NotOwner)
+            with pytest.raises(InvalidRequest, match="reacquire"):
+                await owned.again()
+            cluster.expired = True
+            await session.lost.wait()
+            assert isinstance(session.error, SessionExpired)
+
+    use(cluster, work)

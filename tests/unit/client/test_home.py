@@ -1,0 +1,69 @@
+"""A client belongs to one event loop; in another one it says so, in place of a RuntimeError from inside asyncio."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from stockade import Client, ClientConfig, Consumer, Producer, Session
+from stockade.client.errors import OtherEventLoop
+
+from .fake_cluster import FakeCluster, Fault
+
+
+def test_each_object_of_another_event_loop_is_refused_and_goes_on_in_its_own(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    config = ClientConfig(bootstrap=tuple(cluster.nodes), linger_ms=0)
+
+    async def main() -> None:
+        async with (
+            Producer(config) as producer,
+            Client(config) as client,
+            Session(client, "s") as session,
+            Consumer(config) as consumer,
+            consumer.pieces("t", follow=True) as reading,
+        ):
+            await client.topics()
+            cluster.faults = [Fault.HOLD]
+            delivery = await producer.send("t", b"held")
+
+            async def awaited() -> None:
+                await delivery
+
+            uses: list[Callable[[], Awaitable[Any]]] = [
+                lambda: producer.send("t", b"v"),
+                producer.flush,
+                producer.close,
+                client.topics,
+                client.close,
+                lambda: session.acquire("t"),
+                lambda: anext(reading),
+                awaited,
+            ]
+            for use in uses:
+                await asyncio.to_thread(elsewhere, use)
+            cluster.release_held()
+            assert (await delivery).offset == 0
+            assert [record.value for piece in [await anext(reading)] for record in piece.records()] == [b"held"]
+
+    asyncio.run(main())
+
+
+def elsewhere(use: Callable[[], Awaitable[Any]]) -> None:
+    async def run() -> None:
+        with pytest.raises(OtherEventLoop, match="make one for each event loop, or use"):
+            await use()
+
+    asyncio.run(run())
+
+
+def test_an_object_that_was_made_without_a_loop_takes_the_first_one_that_uses_it(cluster: FakeCluster) -> None:
+    client = Client(cluster.nodes[0])
+
+    async def run() -> None:
+        await client.topics()
+        await client.close()
+
+    asyncio.run(run())
+    elsewhere(client.topics)

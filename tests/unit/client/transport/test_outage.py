@@ -1,0 +1,171 @@
+"""Calls without an answer: one warning after a second, from every kind of call, and one bound for all of them."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from stockade import Client, ClientConfig, Consumer, Producer, Session
+from stockade.client.errors import ClusterUnreachable
+from stockade.client.transport import outage
+from stockade.client.transport.outage import NODES_NAMED_MAX, WARN_AFTER_S, WARN_AGAIN_S, Call, Outage
+from stockade.partition.errors import LeaderNotAvailable, StockadeError
+
+from ..fake_cluster import FakeCluster, Fault
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(outage, "WARN_AFTER_S", 0.05)
+    caplog.set_level(logging.INFO, logger="stockade.client")
+
+
+def nowhere() -> ClientConfig:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    return ClientConfig(bootstrap=url, delivery_timeout_ms=400, request_timeout_ms=300, retry_backoff_ms_max=100)
+
+
+async def calls(config: ClientConfig) -> dict[str, Callable[[], Awaitable[Any]]]:
+    async def group() -> None:
+        async with Consumer(config) as consumer, consumer.group("g", "t"):
+            raise AssertionError
+
+    async def session() -> None:
+        async with Client(config) as client, Session(client, "s"):
+            raise AssertionError
+
+    async def read() -> None:
+        async with Consumer(config) as consumer:
+            _ = [record async for record in consumer.read("t")]
+
+    async def client() -> None:
+        async with Client(config) as client:
+            await client.topics()
+
+    return {"client": client, "read": read, "group": group, "session": session, "producer": Producer(config).start}
+
+
+@pytest.mark.parametrize("kind", ["client", "read", "group", "session", "producer"])
+def test_without_a_cluster_every_call_warns_once_and_fails_after_one_bound(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = nowhere()
+
+    async def run() -> float:
+        use = (await calls(config))[kind]
+        begun_s = asyncio.get_running_loop().time()
+        with pytest.raises(ClusterUnreachable, match="Connection refused"):
+            await use()
+        return asyncio.get_running_loop().time() - begun_s
+
+    assert asyncio.run(run()) > 0.2
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert f"{config.bootstrap[0]} (Connection refused)" in warning
+    assert "The client goes on for 0 s, then the call fails" in warning
+
+
+def test_a_majority_that_stands_still_is_warned_of_and_its_return_is_told(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.HOLD]
+    monkeypatch.setattr(outage, "WARN_AFTER_S", 60.0)  # of the calls before; on a slow machine they take their time
+
+    async def run() -> None:
+        async with Producer(ClientConfig(bootstrap=cluster.nodes, linger_ms=0)) as producer:
+            _ = await producer.client.metadata.topic("t")
+            monkeypatch.setattr(outage, "WARN_AFTER_S", 0.05)
+            delivery = await producer.send("t", b"v")
+            async with asyncio.timeout(30):
+                while not caplog.records:  # noqa: ASYNC110  # a log record wakes no task
+                    await asyncio.sleep(0.01)
+            cluster.release_held()
+            await delivery
+
+    asyncio.run(run())
+    warning, told = caplog.records
+    assert "an append to t/0 has had no answer for" in warning.getMessage()
+    assert "(no answer yet)" in warning.getMessage()
+    assert "The client goes on for 120 s" in warning.getMessage()
+    assert told.levelno == logging.INFO
+    assert "an append to t/0 was answered after" in told.getMessage()
+
+
+class Clock:
+    """Stands for the loop: time moves when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, nodes: dict[str, str]) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(outage, "WARN_AFTER_S", WARN_AFTER_S)
+        monkeypatch.setattr("asyncio.get_running_loop", lambda: self)
+        self.outage = Outage(lambda: nodes)
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_at(self, due_s: float, wake: Callable[[], None]) -> "Clock":
+        return self
+
+    def cancel(self) -> None:
+        pass
+
+    def move(self, to_s: float) -> None:
+        self.now_s = to_s
+        self.outage._alarm._wake()
+
+
+def test_many_calls_are_one_warning_and_another_one_comes_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock(monkeypatch, {f"http://n{number}": "down" for number in range(NODES_NAMED_MAX + 2)})
+    first = clock.outage.begin("the first", 120.0)
+    first.error = LeaderNotAvailable("no majority")
+    clock.now_s = 0.001
+    second = clock.outage.begin("the second", 120.0)
+    quiet = clock.outage.begin("a poll", 120.0, quiet_s=10.0)
+    clock.move(WARN_AFTER_S - 0.01)
+    assert not caplog.records
+    told_s = WARN_AFTER_S + 0.001
+    clock.move(told_s)
+    assert len(caplog.records) == 1
+    text = caplog.records[0].getMessage()
+    assert text.startswith("the first has had no answer for 1.0 s: http://n0 (down), ")
+    assert (
+        f"http://n{NODES_NAMED_MAX - 1} (down) and 2 more nodes; 1 more calls wait; the last attempt: LEADER_NOT"
+        in text
+    )
+    assert text.endswith("no majority. The client goes on for 119 s, then the call fails")
+    late = clock.outage.begin("a late one", 120.0)
+    clock.move(told_s + WARN_AGAIN_S - 0.01)
+    assert len(caplog.records) == 1, "no second warning for those two, and none before its time"
+    clock.move(told_s + WARN_AGAIN_S)
+    assert [record.getMessage()[:10] for record in caplog.records[1:]] == ["a poll has"]
+    for call in (first, second, quiet, late):
+        clock.outage.end(call, is_answered=True)
+    assert sum(record.levelno == logging.INFO for record in caplog.records) == 4
+
+
+def test_a_call_that_is_answered_in_time_or_gets_part_of_its_answer_is_not_mentioned(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock(monkeypatch, {})
+    with clock.outage.over("quick", 120.0):
+        clock.move(WARN_AFTER_S - 0.01)
+    call = clock.outage.begin("a stream", 120.0)
+    for _ in range(9):
+        clock.outage.moved(call, 120.0)
+        clock.move(clock.now_s + WARN_AFTER_S - 0.01)
+    with pytest.raises(StockadeError), clock.outage.over("refused", 120.0):
+        raise StockadeErrorOf("final")
+    assert not caplog.records
+    assert isinstance(call, Call)
+
+
+class StockadeErrorOf(StockadeError, code="X", http_status=400, title="x"):
+    """A refusal that is final."""

@@ -1,0 +1,55 @@
+"""What refusals say: each cause has a sentence of its own, and says what to do next."""
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from stockade.partition.errors import BY_CODE, InvalidRequest, ProducerBusy, ProducerFenced, StockadeError
+from stockade.partition.refusal_texts import BY_CODE as TEXTS
+from stockade.partition.refusal_texts import BY_REASON
+
+HOLDER = {"producer_name": "alpha", "client_id": "c1", "mode": "Exclusive"}
+FIELDS: dict[str, Any] = {"current_epoch": 7, "holder": HOLDER, "queue_len": 2, "expected_seq": 3, "last_seq": 2}
+CAUSES_MAY_BE_SAID_BY_THE_RAISER = {"INVALID_REQUEST", "INVALID_RECORD"}
+
+
+@pytest.mark.parametrize(("code", "reason"), BY_REASON)
+def test_each_cause_says_what_happened_and_what_to_do_next(code: str, reason: str) -> None:
+    error = StockadeError.__new__(BY_CODE[code])
+    StockadeError.__init__(error, reason=reason, **FIELDS)
+    assert error.detail != error.title
+    assert "{" not in error.detail
+    assert error.hint.endswith(".")
+
+
+def test_no_two_causes_have_one_sentence() -> None:
+    said = Counter(text.because for text in (*BY_REASON.values(), *TEXTS.values()) if text.because)
+    assert said.most_common(1)[0][1] == 1
+
+
+def test_every_code_has_a_text_or_is_explained_where_it_is_raised() -> None:
+    with_text = {*TEXTS, *(code for code, _ in BY_REASON)}
+    assert set(BY_CODE) - with_text == CAUSES_MAY_BE_SAID_BY_THE_RAISER
+
+
+def test_no_sentence_is_a_riddle() -> None:
+    words = " ".join(f"{text.because} {text.hint}" for text in (*BY_REASON.values(), *TEXTS.values()))
+    titles = " ".join(kind.title for kind in BY_CODE.values())
+    assert not re.search("(?i)somebody|nobody|whoever|someone", words + titles)
+
+
+def test_a_busy_slot_names_its_holder_and_does_not_if_it_is_unknown() -> None:
+    busy = ProducerBusy(reason="exclusive_present", **FIELDS)
+    assert busy.detail == "producer alpha of client c1 holds the slot (Exclusive)"
+    assert busy.holder == ProducerFenced(reason="superseded", **FIELDS).holder == HOLDER
+    assert ProducerBusy(reason="waiters_present").holder is None
+    assert ProducerBusy(reason="exclusive_present", holder=None).detail == ProducerBusy.title
+
+
+def test_a_sentence_of_the_raiser_counts_and_keeps_the_hint() -> None:
+    fenced = ProducerFenced("gone", reason="identity", current_epoch=2)
+    assert fenced.detail == "gone"
+    assert fenced.hint == ProducerFenced(reason="identity").hint != ProducerFenced(reason="evicted").hint
+    assert InvalidRequest("n: not positive").detail == "n: not positive"

@@ -1,0 +1,299 @@
+"""A cluster in one process and one thread, on a clock of its own, that knows of each call what caused it.
+
+Nodes are real (``Node`` and its HTTP interface), and so are their files. Replaced are, each below the product:
+
+- the network: connections are pipes in memory; what one end writes the other end receives in a later turn of the loop;
+- the clock: when nothing can run, it jumps to the next timer, so no walk depends on how busy the machine is;
+- thread pools: a job runs where it is submitted, as if the disk needed no time; its result arrives in a later turn;
+- chance: elections draw from a seeded generator.
+
+Each turn of the loop inherits the cause of the turn that scheduled it, also over connections and thread pools and
+through futures: what sets a future is the cause of the turn in which its waiter goes on. Only a timer inherits nothing:
+heartbeats, signs of life and renewals belong to no request.
+"""
+
+import asyncio
+import random
+import selectors
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+from unittest.mock import patch
+
+Address = tuple[str, int]
+Factory = Callable[[], asyncio.Protocol]
+DRIVER = "driver"
+"""Name of the "node" that asks: the walk itself."""
+
+_NODE = ContextVar("node", default=DRIVER)
+"""On which node a task runs. Its cause is another matter: that changes each time it goes on."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of the loop: on which node, started by what, and whether the request that is followed caused it."""
+
+    node: str = DRIVER
+    started_by: str = "start"
+    is_caused: bool = False
+    source: str | None = None
+    """The node at the other end, of a turn that a connection started."""
+
+
+class VirtualSelector(selectors.DefaultSelector):
+    """Never waits: where another one would, the clock jumps."""
+
+    now_s = 1000.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """The files that are ready now."""
+        ready: list[tuple[selectors.SelectorKey, int]] = super().select(0)
+        assert ready or timeout is not None, "nothing is scheduled: the cluster stands still for ever"
+        if not ready and timeout:
+            self.now_s += timeout
+        return ready
+
+
+class CausalLoop(asyncio.SelectorEventLoop):
+    """The event loop of the whole cluster."""
+
+    def __init__(self) -> None:
+        self.turn: Turn = Turn()
+        self.found: dict[CodeType, Turn] = {}
+        """Code called in turns that the request caused, in order of first call, each with that turn."""
+        self.calls: set[tuple[CodeType | None, CodeType]] = set()
+        """Which code called which in these turns; None: the loop, or a thread pool, did."""
+        self.ends_at: Pipe | None = None
+        """The walk ends with the turn that writes to this pipe."""
+        self.moving: str | None = None
+        """A node of which all turns are followed, whichever event starts them."""
+        self.has_ended: bool = False
+        self._is_last = False
+        self.listening: dict[Address, Listener] = {}
+        self._clock = VirtualSelector()
+        super().__init__(self._clock)
+
+    def time(self) -> float:
+        """Seconds of the virtual clock."""
+        return self._clock.now_s
+
+    @contextmanager
+    def within(self, turn: Turn) -> Iterator[None]:
+        """Run what follows as part of this turn."""
+        before, self.turn = self.turn, turn
+        token = _NODE.set(turn.node)
+        try:
+            yield
+        finally:
+            _NODE.reset(token)
+            self.turn = before
+
+    @contextmanager
+    def following(self, folder: str) -> Iterator[None]:
+        """Write down what code of a folder caused turns call, in this thread and in any thread begun inside."""
+
+        def called(frame: FrameType, event: str, _: object) -> None:
+            if event != "call" or not self.turn.is_caused or self.has_ended:
+                return
+            if frame.f_code.co_filename.startswith(folder):
+                self.found.setdefault(frame.f_code, self.turn)
+                caller = frame.f_back
+                while caller is not None and not caller.f_code.co_filename.startswith(folder):
+                    caller = caller.f_back
+                self.calls.add((caller and caller.f_code, frame.f_code))
+
+        sys.setprofile(called)
+        threading.setprofile(called)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def wrote(self, pipe: "Pipe") -> None:
+        """A pipe was written to in this turn."""
+        self._is_last = self._is_last or (pipe is self.ends_at and self.turn.is_caused)
+
+    def _turning(
+        self, started_by: str, callback: Callable[..., object], *, is_caused: bool, source: str | None = None
+    ) -> Callable[..., object]:
+        def run(*arguments: object) -> None:
+            node = _NODE.get()
+            with self.within(Turn(node, started_by, is_caused or node == self.moving, source)):
+                callback(*arguments)
+            self.has_ended = self.has_ended or self._is_last
+
+        return run
+
+    def call_soon(self, callback: Any, *arguments: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
+        """As ever, with this turn's cause."""
+        run = self._turning("turn of the loop", callback, is_caused=self.turn.is_caused)
+        return super().call_soon(run, *arguments, context=context)
+
+    def call_soon_threadsafe(self, callback: Any, *arguments: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
+        """As ever, with the cause of the job that calls it."""
+        run = self._turning("the thread is done", callback, is_caused=self.turn.is_caused)
+        return super().call_soon_threadsafe(run, *arguments, context=context)
+
+    def call_at(self, when: float, callback: Any, *arguments: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
+        """As ever; time is a cause of its own."""
+        run = self._turning("a timer", callback, is_caused=False)
+        return super().call_at(when, run, *arguments, context=context)
+
+    def arrive(self, node: str, what: str, source: str, callback: Callable[..., object], *arguments: object) -> None:
+        """Run this in a turn of its own on another node, soon."""
+        context = copy_context()
+        context.run(_NODE.set, node)
+        run = self._turning(what, callback, is_caused=self.turn.is_caused, source=source)
+        super().call_soon(run, *arguments, context=context)
+
+    async def create_server(self, protocol_factory: Factory, host: str, port: int, **_: object) -> "Listener":  # type: ignore[override]
+        """Listen for pipes."""
+        assert (host, port) not in self.listening, "the port is taken"
+        listener = self.listening[host, port] = Listener(self, protocol_factory, (host, port))
+        return listener
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str, port: int, **_: object
+    ) -> "tuple[Pipe, Any]":
+        """Connect to what listens. Raises ConnectionRefusedError."""
+        listener = self.listening.get((host, port))
+        if listener is None:
+            raise ConnectionRefusedError(f"nothing listens at {host}:{port}")
+        near, far = Pipe(self, self.turn.node), Pipe(self, listener.node)
+        near.other_end, far.other_end = far, near
+        near.begin(protocol_factory())
+        self.arrive(far.node, "a connection from", near.node, lambda: far.begin(listener.protocol_factory()))
+        return near, near.protocol
+
+
+class Listener:
+    """What stands for an asyncio.Server."""
+
+    def __init__(self, loop: CausalLoop, protocol_factory: Factory, address: Address) -> None:
+        self.protocol_factory = protocol_factory
+        self.node: str = loop.turn.node
+        self.sockets: list[Listener] = [self]
+        self._loop = loop
+        self._address = address
+
+    def getsockname(self) -> Address:
+        """Where it listens."""
+        return self._address
+
+    def is_serving(self) -> bool:
+        """Whether it takes connections."""
+        return self._address in self._loop.listening
+
+    async def start_serving(self) -> None:
+        """It does from the beginning."""
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._loop.listening.pop(self._address, None)
+
+    async def wait_closed(self) -> None:
+        """Nothing is left to wait for."""
+
+
+class Pipe(asyncio.Transport):
+    """One end of a connection. What is written arrives at the other end, piece by piece, with its cause."""
+
+    other_end: "Pipe"
+
+    def __init__(self, loop: CausalLoop, node: str) -> None:
+        super().__init__()
+        self.node = node
+        self._loop = loop
+        self._is_closing = False
+        self._is_paused = False
+        self._waiting: list[tuple[bool, bytes]] = []
+
+    def begin(self, protocol: asyncio.Protocol) -> None:
+        """The connection is there."""
+        self.protocol = protocol
+        protocol.connection_made(self)
+
+    def write(self, data: Any) -> None:
+        """Send in the order of the calls."""
+        if not self._is_closing:
+            self._loop.wrote(self)
+            other = self.other_end
+            self._loop.arrive(other.node, "bytes from", self.node, other._arrived, bytes(data))
+
+    def _arrived(self, data: bytes) -> None:
+        self._waiting.append((self._loop.turn.is_caused, data))
+        self._deliver()
+
+    def _deliver(self) -> None:
+        while self._waiting and not self._is_paused and not self._is_closing:
+            is_caused, data = self._waiting.pop(0)
+            with self._loop.within(Turn(self.node, "bytes from", is_caused, self.other_end.node)):
+                self.protocol.data_received(data)
+
+    def pause_reading(self) -> None:
+        """Hold back what arrives."""
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        """Go on with what was held back."""
+        self._is_paused = False
+        self._loop.arrive(self.node, "bytes from", self.other_end.node, self._deliver)
+
+    def close(self) -> None:
+        """Both ends are gone, after what was sent has arrived."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._loop.call_soon(self.protocol.connection_lost, None)
+            self._loop.arrive(self.other_end.node, "hung up by", self.node, self.other_end.close)
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        """Whether it was closed here, or at the other end."""
+        return self._is_closing
+
+    def get_write_buffer_size(self) -> int:
+        """What was sent is under way."""
+        return 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """An address of this machine; the options of a socket are ignored."""
+        return {"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2), "socket": _Socket()}.get(name, default)
+
+
+class _Socket:
+    family, type, proto = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+
+    def setsockopt(self, *_: int) -> None:
+        """A pipe has no delays to turn off."""
+
+
+def run(main: Callable[[CausalLoop], Coroutine[Any, Any, None]]) -> None:
+    """Run this on a loop of its own, with everything in its place that reaches below the loop."""
+    loop = CausalLoop()
+
+    def submit(pool: object, job: Callable[..., Any], /, *arguments: Any, **more: Any) -> Future[Any]:
+        done = Future[Any]()
+        with loop.within(Turn(loop.turn.node, "in a thread", loop.turn.is_caused)):
+            try:
+                done.set_result(job(*arguments, **more))
+            except BaseException as error:
+                done.set_exception(error)
+        return done
+
+    with (
+        patch.object(ThreadPoolExecutor, "submit", submit),
+        patch.object(time, "monotonic", loop.time),
+        patch.object(random, "SystemRandom", lambda: random.Random(17)),  # noqa: S311  # spreads elections
+        asyncio.Runner(loop_factory=lambda: loop) as runner,
+    ):
+        runner.run(main(loop))

@@ -1,0 +1,159 @@
+"""Writes docs/errors.md and docs/settings.md from the code and the contract: ``python tools/reference_pages.py``.
+
+A test compares pages and code, and demands advice for each code. Meanings, ranges and defaults are the contract's;
+advice is what the refusals themselves say.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stockade import errors
+from stockade.cluster.config import LIMITS, LimitsSection, RaftSection
+from stockade.partition.errors import BY_CODE, StockadeError
+from stockade.partition.refusal_texts import BY_REASON, text_of
+
+ROOT = Path(__file__).resolve().parents[1]
+ERRORS, SETTINGS = ROOT / "docs" / "errors.md", ROOT / "docs" / "settings.md"
+
+UNSAID = {
+    "INVALID_REQUEST": "Mend the request; `detail` names what is wrong.",
+    "INVALID_RECORD": "Mend the record at `index`; the others of the batch were not stored either.",
+    "METHOD_NOT_ALLOWED": "Use a method of the header `Allow`.",
+    "UNKNOWN_REFUSAL": "The node is newer than this client: read `detail`, and upgrade.",
+    "OTHER_EVENT_LOOP": "Make one object for each event loop, or use stockade.sync from any thread.",
+    "USED_AFTER_FORK": "Connect after the fork: make new objects in each process.",
+}
+"""What a program does next where the refusal's own text (partition/refusal_texts.py) does not say it."""
+
+ERRORS_HEAD = """# Errors, and what to do next
+
+<!-- Made by tools/reference_pages.py: change that, and run it again. -->
+
+Over HTTP a refusal is `application/problem+json`, in Python an exception of `stockade.errors`,
+on the command line a sentence. All say the `code`, what happened (`detail`), what to do next (`hint`), and the fields
+that [openapi.yaml](openapi.yaml) lists. Three questions decide what a program does, and each refusal answers them
+itself:
+
+- **May it have had an effect?** `no_side_effects` true: nothing was changed. False: look before you do it again. *The
+  outcome is unknown* stands below where it is always false; with another code it is false only where the refusal
+  ended something that the request had begun.
+- **May the same request succeed later?** `retriable`. The Python client repeats by itself what is safe to repeat, for
+  `delivery_timeout_ms`; what it raises, it has given up.
+- **Is my picture of the cluster out of date?** `metadata_stale`: ask again for topics and leaders.
+
+A code that you do not know, with 403 or 409, is final. [What can go wrong](failures.md) begins from the failure
+instead of the code.
+"""
+
+SETTINGS_HEAD = """# Settings
+
+<!-- Made by tools/reference_pages.py: change that, and run it again. -->
+
+A name contains its unit: `_ms` milliseconds, `_s` seconds, `_bytes` bytes. Every setting has a bound; a value beyond
+it is refused when it is set.
+
+- **A client**: [`ClientConfig`](python.md#settings), every setting with default, bounds and meaning.
+- **A node**: the file of `stockade serve --config`, [line by line](deploying.md); its numbers are below.
+- **A topic**: below. `stockade topics create NAME --config require_fence=true`, `stockade topics alter`, or
+  `create_topic(config={…})`.
+- **Spark**: options of [a read](spark.md#options-of-a-read) and [a write](spark-sink.md).
+- **Environment**: STOCKADE_URL (base URLs of nodes, separated by commas) and STOCKADE_TOKEN are obeyed by the Python
+  client and the command line, [the other variables](cli.md#what-all-commands-have-in-common) by the command line.
+"""
+
+
+def contract() -> dict[str, Any]:
+    """The schemas of the contract."""
+    text = (ROOT / "http_api" / "assets" / "openapi.json").read_text(encoding="utf-8")
+    schemas: dict[str, Any] = json.loads(text)["components"]["schemas"]
+    return schemas
+
+
+def client_only() -> list[type[StockadeError]]:
+    """Refusals that no node answers: the Python client makes them."""
+    classes = [getattr(errors, name) for name in errors.__all__ if name != "StockadeError"]
+    return [cls for cls in classes if issubclass(cls, StockadeError) and cls.code not in BY_CODE]
+
+
+def errors_page() -> str:
+    """The text of docs/errors.md."""
+    answered = sorted(BY_CODE.values(), key=lambda cls: (cls.http_status, cls.code))
+    meanings = dict(_meanings(contract()))
+    parts = [ERRORS_HEAD, "## What nodes answer\n"]
+    parts += [_section(cls, meanings[cls.code]) for cls in answered if cls.code in meanings]
+    parts += ["## What only the Python client raises\n"]
+    parts += [_section(cls, inspect.cleandoc(cls.__doc__ or "").replace("``", "`")) for cls in client_only()]
+    parts += ["`InvalidConfig`, a `ValueError`, lists all faults of a configuration in `faults`.\n"]
+    return "\n".join(parts)
+
+
+def _meanings(schemas: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, schema in schemas.items():
+        if name.startswith("Problem") and name != "Problem":
+            yield schema["examples"][0]["code"], schema["description"]
+
+
+def _section(cls: type[StockadeError], meaning: str) -> str:
+    effect = "no effect" if cls.no_side_effects else "the outcome is unknown"
+    facts = [str(cls.http_status)] * bool(cls.http_status) + [effect, "retriable" if cls.retriable else "not retriable"]
+    return f"### {cls.code}\n\n*{', '.join(facts)}.* {meaning}\n\n{advice(cls.code)}\n"
+
+
+def advice(code: str) -> str:
+    """What to do next after a refusal, for each of its reasons. Raises KeyError for a code without advice."""
+    reasons = {reason: text for (about, reason), text in BY_REASON.items() if about == code}
+    if not reasons:
+        return f"**Next:** {text_of(code, None).hint or UNSAID[code]}"
+    lines = [f"- `{reason}`: {_shown(text.because)}. **Next:** {text.hint}" for reason, text in reasons.items()]
+    return "By `reason`:\n\n" + "\n".join(lines)
+
+
+def _shown(because: str) -> str:
+    """A template with its fields by name: ``{holder[mode]}`` is `holder.mode`."""
+    return re.sub(r"\{(\w+)(?:\[(\w+)\])?\}", lambda field: f"`{'.'.join(filter(None, field.groups()))}`", because)
+
+
+def settings_page() -> str:
+    """The text of docs/settings.md."""
+    fields = contract()["TopicConfig"]["properties"]
+    topic = [
+        (f"`{name}`", _json(field["default"]), _range(field), field["description"]) for name, field in fields.items()
+    ]
+    parts = [SETTINGS_HEAD, "## Of a topic\n", _rows(["setting", "default", "range", "meaning"], topic), ""]
+    parts += ["## Of a node: `[limits]` and `[raft]`\n", _rows(["setting", "default", "range"], [*_node()]), ""]
+    return "\n".join(parts)
+
+
+def _node() -> Iterator[tuple[str, str, str]]:
+    limits = LimitsSection()
+    for name, (least, greatest) in LIMITS.items():
+        yield f"`limits.{name}`", _json(getattr(limits, name)), f"{least:,} to {greatest:,}"
+    raft = RaftSection()
+    yield "`raft.election_timeout_min_ms`", _json(raft.election_timeout_min_ms), "at least 3 x `heartbeat_ms`"
+    yield "`raft.election_timeout_max_ms`", _json(raft.election_timeout_max_ms), "above the least, at most 60,000"
+    yield "`raft.heartbeat_ms`", _json(raft.heartbeat_ms), "10 to a third of `election_timeout_min_ms`"
+
+
+def _json(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else json.dumps(value)
+
+
+def _range(field: Mapping[str, Any]) -> str:
+    if "minimum" not in field:
+        return f"`{field['pattern']}`" if "pattern" in field else "true, false"
+    least, greatest = field["minimum"], field["maximum"]
+    return f"from {least:,} on" if greatest >= 2**63 - 1 else f"{least:,} to {greatest:,}"
+
+
+def _rows(headings: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [tuple(headings), ("---",) * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    ERRORS.write_text(errors_page(), encoding="utf-8")
+    SETTINGS.write_text(settings_page(), encoding="utf-8")

@@ -1,5 +1,6 @@
 """The pages of Start and How-to, and what can go wrong: each block is pasted, twice in a row, beside other topics."""
 
+import re
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -51,6 +52,16 @@ def test_every_block_of_the_page_works_and_works_again(page: str, pasted: dict[s
 def test_a_block_that_is_not_pasted_says_why(page: str) -> None:
     left = [block for block in blocks(text(page)) if block.excuse is None]
     assert {block.language for block in left} <= {"sh", "python", "text"}, "other blocks need a reason"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_waits_for_nothing_that_its_last_run_left(page: str) -> None:
+    """The shell goes on before a background job has truncated its output: a ``grep`` may still read the old file."""
+    lines = [line for block in blocks(text(page)) if block.language == "sh" for line in block.text.splitlines()]
+    for number, line in enumerate(lines):
+        for name in re.findall(r"> *(\S+) *&(?!&)", line):
+            removed = [before for before in lines[:number] if before.strip().startswith("rm -f")]
+            assert any(name in before.split() for before in removed), f"no `rm -f {name}` before: {line}"
 
 
 def test_a_block_is_pasted_saved_or_left_out_as_its_page_says() -> None:

@@ -90,9 +90,13 @@ class Fence:
         self.tenures: Tenures = Tenures()
 
     def judge(self, token: Token | None, require_fence: bool) -> StockadeError | None:
-        """Refusal of a write with this token, or None. Its ProducerFenced has no outcome yet."""
+        """Refusal of a write with this token, or None. Its ProducerFenced has no outcome yet.
+
+        Where a token is required, its absence is the reason, be the slot held or free: the same bytes are refused after
+        the holder has left, so the retriable ProducerBusy would be a promise that cannot be kept.
+        """
         if token is None:
-            return self._judge_without_token(require_fence)
+            return FencingTokenRequired() if require_fence else self._busy()
         if token.epoch > self.topic_epoch:
             return InvalidFencingToken(current_epoch=self.topic_epoch)
         holder = self.slot or self.sharing.get(token.grant_id)
@@ -183,9 +187,9 @@ class Fence:
         self.slot = None
         self.sharing = {}
 
-    def _judge_without_token(self, require_fence: bool) -> StockadeError | None:
+    def _busy(self) -> ProducerBusy | None:
         if self.slot is None:
-            return FencingTokenRequired() if require_fence else None
+            return None
         return ProducerBusy(
             reason="exclusive_present",
             holder_mode=self.slot.mode,

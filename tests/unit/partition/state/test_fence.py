@@ -49,8 +49,9 @@ NEVER_ISSUED = InvalidFencingToken(current_epoch=5)
     [
         pytest.param(held(), None, False, busy("Exclusive"), id="024-held-no-token"),
         pytest.param(
-            held("ExclusiveWithFencing"), None, True, busy("ExclusiveWithFencing"), id="held-no-token-required"
+            held("ExclusiveWithFencing"), None, False, busy("ExclusiveWithFencing"), id="024-evictor-no-token"
         ),
+        pytest.param(held(), None, True, FencingTokenRequired(), id="held-no-token-required"),
         pytest.param(held(), Token(grant(1), 4, "s1"), False, fenced("wrong_epoch"), id="held-lower-of-the-holder"),
         pytest.param(held(), Token(grant(1), 4, "s2"), False, fenced("superseded"), id="held-lower-other-session"),
         pytest.param(held(), Token(grant(0), 4, "s1"), False, fenced("superseded"), id="held-lower-other-grant"),

@@ -72,11 +72,14 @@ def test_118_releasing_kills_the_token_and_keeps_the_epoch() -> None:
     assert isinstance(driver.append(token=token(1, 3)), ProducerFenced)
 
 
-def test_a_topic_that_requires_a_fence_refuses_writes_without() -> None:
+def test_a_topic_that_requires_a_fence_refuses_writes_without_for_good_whether_the_slot_is_held_or_free() -> None:
     driver = Driver(require_fence=True)
     assert driver.append() == FencingTokenRequired()
     driver.seat(1, 1)
+    assert driver.append() == FencingTokenRequired()
     assert stored(driver.append(token=token(1, 1))) == (0, 0)
+    driver.clear(1, 1)
+    assert driver.append() == FencingTokenRequired()
 
 
 def test_a_batch_carries_the_epoch_it_was_written_under() -> None:

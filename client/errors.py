@@ -96,6 +96,7 @@ def with_fields(error: StockadeError, detail: str | None = None, **fields: Any) 
     """A copy with other fields: one refusal may settle several batches, each with an outcome of its own."""
     copy = type(error).__new__(type(error))
     copy.__dict__.update(error.__dict__)
+    copy.__dict__.pop("_notes", None)  # one of its own, or both would show what is added to either
     StockadeError.__init__(copy, detail or error.detail, **{**error.fields, **fields})
     return copy
 

@@ -19,7 +19,7 @@ of leaders is out of date). One instance may differ from its class in ``no_side_
 
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
-from .refusal_texts import text_of
+from .refusal_texts import Surface, text_of, writer_of
 
 
 class Policy(TypedDict, total=False):
@@ -37,8 +37,8 @@ class Policy(TypedDict, total=False):
 class StockadeError(Exception):
     """Base of all refusals.
 
-    ``detail`` says in a sentence what happened, ``hint`` what to do next. ``fields`` are the members that the problem
-    document carries beside the common ones.
+    ``detail`` says in a sentence what happened, ``hint`` what to do next; a traceback shows both. ``fields`` are the
+    members that the problem document carries beside the common ones.
     """
 
     code: ClassVar[str]
@@ -63,12 +63,31 @@ class StockadeError(Exception):
 
     @property
     def hint(self) -> str:
-        """What to do next, in a sentence or two; empty if there is no advice."""
-        return text_of(self.code, self.fields.get("reason")).hint
+        """What a Python program does next, in a sentence or two; empty if there is no advice."""
+        return self.hint_on("python")
+
+    def hint_on(self, surface: Surface) -> str:
+        """What readers of this surface do next."""
+        return text_of(self.code, self.fields.get("reason")).on(surface)
+
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # add_note appends to this list
+        """The lines that a traceback shows below the refusal: the hint, and then those of ``add_note``.
+
+        Made when they are looked at: a node makes refusals by the thousand, and shows none of them in a traceback.
+        """
+        notes: list[str] | None = self.__dict__.get("_notes")
+        if notes is None:
+            notes = self.__dict__["_notes"] = [f"What to do next: {self.hint}"] if self.hint else []
+        return notes
 
     def _because(self) -> str:
+        template = text_of(self.code, self.fields.get("reason")).because
         try:
-            return text_of(self.code, self.fields.get("reason")).because.format_map(self.fields) or self.title
+            fields = (
+                self.fields | {"writer": writer_of(self.fields["holder"])} if "{writer}" in template else self.fields
+            )
+            return template.format_map(fields) or self.title
         except (LookupError, TypeError):  # a field is missing, or null
             return self.title
 
@@ -357,7 +376,7 @@ class ProducerBusy(
 class FencingTokenRequired(
     StockadeError, code="FENCING_TOKEN_REQUIRED", http_status=428, title="The topic requires a fencing token"
 ):
-    """The topic's require_fence is set and the request names no grant."""
+    """The topic's require_fence is set and the request names no grant, be the slot held or free."""
 
 
 class ThrottlingQuotaExceeded(

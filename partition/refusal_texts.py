@@ -1,18 +1,46 @@
 """What a refusal says to people: what happened, in a sentence, and what to do next. By code, and by the field
 ``reason`` where one code has several causes.
 
-The same words are in the problem documents of HTTP, in the errors of Python and on the command line. Nothing is decided
-by them. ``because`` is a template over the refusal's fields.
+The same words are in the problem documents of HTTP, in the errors of Python and on the command line, except for the
+words about how it is done there: each surface says its own. Nothing is decided by them. ``because`` is a template over
+the refusal's fields; ``{writer}`` in it is the holder, see `writer_of`.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+Surface = Literal["http", "python", "cli"]
+"""Where a refusal is read."""
+_LABELS: dict[Surface, str] = {"http": "HTTP", "python": "Python", "cli": "Command line"}
 
 
 class Text(NamedTuple):
-    """``because``: what happened; empty: the refusal says it by itself. ``hint``: what to do next; empty: no advice."""
+    """``because``: what happened; empty: the refusal says it by itself. ``hint``: what to do next; empty: no advice.
+
+    ``http``, ``python``, ``cli``: how that is done on this surface.
+    """
 
     because: str
     hint: str
+    http: str = ""
+    python: str = ""
+    cli: str = ""
+
+    def on(self, surface: Surface) -> str:
+        """What to do next, for readers of this surface."""
+        own: str = getattr(self, surface)
+        return " ".join(filter(None, (self.hint, own)))
+
+    def everywhere(self) -> str:
+        """The same for a page that readers of all surfaces read."""
+        own = [f"{label}: {said}" for surface, label in _LABELS.items() if (said := getattr(self, surface))]
+        return " ".join(filter(None, (self.hint, *own)))
+
+
+def writer_of(holder: Mapping[str, Any]) -> str:
+    """A holder of a slot in words; one name says it where producer and client have the same."""
+    producer, client = holder["producer_name"], holder["client_id"]
+    return f"producer {producer}" if client in (producer, None) else f"producer {producer} of client {client}"
 
 
 NO_TEXT = Text("", "")
@@ -29,8 +57,10 @@ BY_CODE: dict[str, Text] = {
     ),
     "UNAUTHENTICATED": Text(
         "",
-        "Give a token that the cluster knows: --token-file or STOCKADE_TOKEN, `token=` in Python, the header "
-        "Authorization in HTTP.",
+        "Give a token that the cluster knows.",
+        http="It goes into the header `Authorization: Bearer TOKEN`.",
+        python="`token=` of ClientConfig, or STOCKADE_TOKEN in the environment.",
+        cli="--token-file, or STOCKADE_TOKEN in the environment.",
     ),
     "PERMISSION_DENIED": Text(
         "",
@@ -67,7 +97,9 @@ BY_CODE: dict[str, Text] = {
     "INVALID_PRODUCER_EPOCH": Text(
         "the producer's epoch is {current_epoch} here, and the request has another one",
         "A newer instance of this producer runs, or its name was fenced: stop, or ask for a new epoch with "
-        "your own pair (POST /v1/producers). `stockade producers status NAME` shows the epoch.",
+        "your own pair. `stockade producers status NAME` shows the epoch.",
+        http="POST /v1/producers answers one.",
+        python="`Client.init_producer` answers one.",
     ),
     "NOT_OWNER": Text(
         "the request's fence_epoch is not {fence_epoch}, the one in force for {resource} in group {group}",
@@ -100,17 +132,23 @@ BY_CODE: dict[str, Text] = {
     ),
     "UNKNOWN_PRODUCER_ID": Text(
         "the partition has forgotten what this producer wrote",
-        "Ask for a new epoch (POST /v1/producers) and begin at sequence number 0; read the log's end first if"
-        " a batch may be stored.",
+        "Ask for a new epoch and begin at sequence number 0; read the log's end first if a batch may be stored.",
+        http="POST /v1/producers answers one.",
+        python="`Client.init_producer` answers one.",
     ),
     "INVALID_PRODUCER_ID_MAPPING": Text(
         "the producer id was never given out, or the cluster has forgotten its name",
-        "Ask for a new id (POST /v1/producers); read the log's end first if a batch may be stored.",
+        "Ask for a new id; read the log's end first if a batch may be stored.",
+        http="POST /v1/producers answers one.",
+        python="`Client.init_producer` answers one.",
     ),
     "GENERATION_FENCED": Text(
         "{resource} has a live owner of generation {generation}",
-        "Wait until it is free, or claim it with a higher generation (--generation). `stockade groups describe "
-        "GROUP` shows the owner.",
+        "Wait until it is free, or claim it with a higher generation. `stockade groups describe GROUP` shows the "
+        "owner.",
+        http="`generation` of the claim.",
+        python="`wait=True` or `generation=` of `Session.own`.",
+        cli="--wait or --generation.",
     ),
     "HOLD_AND_WAIT": Text(
         "this session holds grants, or waits already, and would have to wait",
@@ -126,7 +164,10 @@ BY_CODE: dict[str, Text] = {
     ),
     "OFFSET_OUT_OF_RANGE": Text(
         "",
-        "`stockade topics offsets TOPIC` shows the offsets to choose from (--from, --to-offset).",
+        "Choose an offset from `log_start` to `log_end`.",
+        http="GET /v1/topics/TOPIC/partitions/N/offsets answers both.",
+        python="`Client.offsets` answers both.",
+        cli="`stockade topics offsets TOPIC` shows both; --from and --to-offset choose.",
     ),
     "NOT_LEADER_OR_FOLLOWER": Text(
         "this node does not lead the group; the leader that it knows is {leader}",
@@ -134,8 +175,11 @@ BY_CODE: dict[str, Text] = {
     ),
     "FENCING_TOKEN_REQUIRED": Text(
         "the topic takes writes with a fencing token only",
-        "Write with --exclusive. In Python that is `producer.exclusive`, in HTTP a grant and the headers"
-        " Stockade-Fence-*.",
+        "Acquire a grant first, and write under its token.",
+        http="POST /v1/topics/TOPIC/grants, then each write with the headers Stockade-Session, Stockade-Fence-Grant and"
+        " Stockade-Fence-Epoch.",
+        python="`async with producer.exclusive(topic)` does both.",
+        cli="The option --exclusive does both.",
     ),
     "THROTTLING_QUOTA_EXCEEDED": Text(
         "",
@@ -162,7 +206,10 @@ BY_CODE: dict[str, Text] = {
         "Check what is stored before you repeat it. A batch with a producer's numbers may be sent again as it is.",
     ),
     "CLUSTER_UNREACHABLE": Text(
-        "", "Start a cluster with `stockade cluster`, or name a running node: --url, STOCKADE_URL, `bootstrap`."
+        "",
+        "Start a cluster with `stockade cluster`, or name a running node.",
+        python="`bootstrap=`, or STOCKADE_URL in the environment.",
+        cli="--url, or STOCKADE_URL in the environment.",
     ),
     "BUFFER_FULL": Text("", "Send more slowly, or give the producer a larger buffer_bytes_max or send_timeout_ms."),
     "CLIENT_CLOSED": Text("", "Open it, and use it before it is closed: `async with` does both."),
@@ -212,12 +259,13 @@ BY_REASON: dict[tuple[str, str], Text] = {
         "NAME` shows the epoch.",
     ),
     ("PRODUCER_BUSY", "exclusive_present"): Text(
-        "producer {holder[producer_name]} of client {holder[client_id]} holds the slot ({holder[mode]})",
-        "Wait until it leaves (mode WaitForExclusive), or take its place with --mode ExclusiveWithFencing (`stockade"
-        " produce`: --fencing): its writes are refused then. `stockade grants list TOPIC` shows all holders.",
+        "{writer} holds the slot ({holder[mode]})",
+        "Wait until it leaves (mode WaitForExclusive), or take its place (mode ExclusiveWithFencing): its writes are "
+        "refused then. `stockade grants list TOPIC` shows all holders.",
+        cli="To take its place: --mode ExclusiveWithFencing (`stockade produce`: --fencing).",
     ),
     ("PRODUCER_BUSY", "shared_present"): Text(
-        "producer {holder[producer_name]} of client {holder[client_id]} shares the slot",
+        "{writer} shares the slot",
         "Acquire a Shared grant, wait until all have left (mode WaitForExclusive), or take their place (mode"
         " ExclusiveWithFencing). `stockade grants list TOPIC` shows all holders.",
     ),

@@ -14,7 +14,7 @@ from typing import Any
 from stockade import errors
 from stockade.cluster.config import LIMITS, LimitsSection, RaftSection
 from stockade.partition.errors import BY_CODE, StockadeError
-from stockade.partition.refusal_texts import BY_REASON, text_of
+from stockade.partition.refusal_texts import BY_REASON, text_of, writer_of
 
 ROOT = Path(__file__).resolve().parents[1]
 ERRORS, SETTINGS = ROOT / "docs" / "errors.md", ROOT / "docs" / "settings.md"
@@ -107,14 +107,17 @@ def advice(code: str) -> str:
     """What to do next after a refusal, for each of its reasons. Raises KeyError for a code without advice."""
     reasons = {reason: text for (about, reason), text in BY_REASON.items() if about == code}
     if not reasons:
-        return f"**Next:** {text_of(code, None).hint or UNSAID[code]}"
-    lines = [f"- `{reason}`: {_shown(text.because)}. **Next:** {text.hint}" for reason, text in reasons.items()]
+        return f"**Next:** {text_of(code, None).everywhere() or UNSAID[code]}"
+    lines = [f"- `{reason}`: {_shown(text.because)}. **Next:** {text.everywhere()}" for reason, text in reasons.items()]
     return "By `reason`:\n\n" + "\n".join(lines)
 
 
 def _shown(because: str) -> str:
     """A template with its fields by name: ``{holder[mode]}`` is `holder.mode`."""
-    return re.sub(r"\{(\w+)(?:\[(\w+)\])?\}", lambda field: f"`{'.'.join(filter(None, field.groups()))}`", because)
+    named = because.replace(
+        "{writer}", writer_of({"producer_name": "{holder[producer_name]}", "client_id": "{holder[client_id]}"})
+    )
+    return re.sub(r"\{(\w+)(?:\[(\w+)\])?\}", lambda field: f"`{'.'.join(filter(None, field.groups()))}`", named)
 
 
 def settings_page() -> str:

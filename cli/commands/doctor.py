@@ -100,7 +100,7 @@ async def _look_at_topics(config: ClientConfig, dead: set[str], leaderless: str)
         async with Client(quick) as client:
             return [*judge_topics([await client.topic(each.name) for each in await client.topics(internal=True)], dead)]
     except StockadeError as error:
-        advice = leaderless if isinstance(error, LeaderNotAvailable | NotLeaderOrFollower) else error.hint
+        advice = leaderless if isinstance(error, LeaderNotAvailable | NotLeaderOrFollower) else error.hint_on("cli")
         return [Finding("topics", "wrong", f"cannot be looked at: {_message(error)}", advice)]
 
 
@@ -134,7 +134,7 @@ def _silence(error: StockadeError) -> tuple[str, str]:
             " or an address that begins with https?"
         )
         return f"does not answer: {_message(error)}", advice
-    return f"refuses: {_message(error)}", error.hint
+    return f"refuses: {_message(error)}", error.hint_on("cli")
 
 
 def _message(error: StockadeError) -> str:

@@ -164,7 +164,7 @@ class UploadProgress:
         self.records: int = 0
         self.bytes: int = 0
         self.unknown_records: int = 0
-        self.lost_records: int = 0
+        self.absent_records: int = 0
         self.error: StockadeError | None = None
         self._offsets: dict[int, tuple[int, int]] = {}
         self._began_s = perf_counter()
@@ -203,7 +203,7 @@ class UploadProgress:
         elif state == "unknown":
             self.unknown_records += records
         else:
-            self.lost_records += records
+            self.absent_records += records
 
     def summary(self, topic: str) -> str:
         """For people: records, bytes, seconds, rates, and the offsets in each partition."""
@@ -212,15 +212,19 @@ class UploadProgress:
         return "\n".join([f"{done} ({self._rate(self._took_s)})", *places])
 
     def facts(self, topic: str) -> dict[str, object]:
-        """For programs: the same, with the numbers of records that are lost or of unknown outcome."""
+        """For programs: the same, with the numbers of records that are absent or of unknown outcome."""
         places = [{"partition": n, "base_offset": a, "last_offset": z} for n, (a, z) in sorted(self._offsets.items())]
-        counts = {"records": self.records, "lost_records": self.lost_records, "unknown_records": self.unknown_records}
+        counts = {
+            "records": self.records,
+            "absent_records": self.absent_records,
+            "unknown_records": self.unknown_records,
+        }
         return {"topic": topic, **counts, "bytes": self.bytes, "seconds": self._took_s, "partitions": places}
 
     def shortfall(self) -> str:
         """For people, after a failure: how many records are stored, and how many are not."""
         unknown = f"; outcome unknown: {self.unknown_records:,}" if self.unknown_records else ""
-        return f"Stopped. Records stored: {self.records:,}; sent and not stored: {self.lost_records:,}{unknown}."
+        return f"Stopped. Records stored: {self.records:,}; sent and not stored: {self.absent_records:,}{unknown}."
 
     def _rate(self, seconds: float) -> str:
         seconds = max(seconds, 1e-9)

@@ -11,7 +11,7 @@ from ...client.api.tail import TailRecord
 from ...client.config import ClientConfig
 from ...client.session.session import Session
 from ...partition.api.records import Trimmed, text_or_base64
-from ...partition.api.topics import PartitionState, Topic
+from ...partition.api.topics import PartitionState, SlotHolder, Topic
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client, with_config
 from ..ui.exits import WRITER
@@ -306,7 +306,13 @@ def _size(described: Topic) -> str:
 
 async def _row(client: Client, name: str, state: PartitionState) -> tuple[object, ...]:
     offsets = await client.offsets(name, state.partition)
-    who = f"{state.holder.producer_name} of {state.holder.client_id or '-'}, " if state.holder is not None else ""
+    who = f"{_names(state.holder)}, " if state.holder is not None else ""
     writer = f"{who}{state.slot_mode}, epoch {state.topic_epoch}" if state.slot_mode else "-"
     stored = offsets.log_end - offsets.log_start
     return state.partition, state.leader_node or "none", ",".join(state.replicas), f"{stored:,}", writer
+
+
+def _names(holder: SlotHolder) -> str:
+    """Producer and client; one name where they are the same."""
+    producer, client = holder.producer_name, holder.client_id
+    return producer if client in (producer, None) else f"{producer} of {client}"

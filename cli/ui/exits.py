@@ -11,6 +11,7 @@ import click
 
 from ...client.errors import ClusterUnreachable
 from ...partition.errors import InvalidProducerEpoch, ProducerFenced, SessionExpired, StockadeError, UnknownSession
+from ...partition.refusal_texts import writer_of
 from .times import moment, seconds
 
 OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, FENCED, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 127, 130
@@ -42,24 +43,30 @@ WRITER = (OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, FENCED, INTERRUPTED)
 
 def explain(error: StockadeError) -> str:
     """One line: what happened, who is in the way, and what to do next."""
-    return " ".join(filter(None, (sentence(error), _holding(error.fields.get("holder")), error.hint)))
+    return " ".join(filter(None, (sentence(error), _holding(error), error.hint_on("cli"))))
 
 
-def _holding(holder: Any) -> str:
-    """Since when a holder has the slot, and until when at most; empty without one."""
+def _holding(error: StockadeError) -> str:
+    """Since when a holder has the slot, and until when at most; empty without one. Its name, unless that was said."""
+    holder: Any = error.fields.get("holder")
     if not isinstance(holder, dict):
         return ""
     since, left_ms = holder.get("since_unix_ms"), holder.get("expires_in_ms")
     times = [f"since {moment(since)}"] if since is not None else []
     times += [f"for {seconds(left_ms)} more at most unless its session is renewed"] if left_ms is not None else []
-    return f"{holder.get('producer_name')} of {holder.get('client_id')} holds it {', '.join(times)}." if times else ""
+    by = "" if (writer := writer_of(holder)) in error.detail else f"by {writer} "
+    return f"Held {by}{', '.join(times)}." if times else ""
 
 
 def sentence(error: StockadeError) -> str:
     """What happened, as a sentence, with the code that programs read."""
     detail = error.detail.rstrip(".")
     is_address = "://" in detail.partition(" ")[0]
-    return f"{detail if is_address else detail[:1].upper() + detail[1:]} ({error.code})."
+    return f"{detail if is_address else _capital(detail)} ({error.code})."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def exit_code(error: StockadeError) -> int:
@@ -79,6 +86,6 @@ def fail(error: StockadeError, *, as_json: bool = False) -> NoReturn:
 
 def _problem(error: StockadeError) -> str:
     """The problem document of the HTTP interface, with what to do next and the exit code."""
-    about = {"code": error.code, "detail": error.detail, "hint": error.hint, "exit_code": exit_code(error)}
+    about = {"code": error.code, "detail": error.detail, "hint": error.hint_on("cli"), "exit_code": exit_code(error)}
     policy = {"retriable": error.retriable, "no_side_effects": error.no_side_effects}
     return json.dumps({**error.fields, **about, **policy}, default=str)

@@ -23,7 +23,7 @@ def document(refusal: StockadeError, instance: str | None = None) -> dict[str, A
         "title": refusal.title,
         "status": refusal.status,
         "detail": refusal.detail,
-        "hint": refusal.hint or None,
+        "hint": refusal.hint_on("http") or None,
         "instance": instance,
         "code": refusal.code,
         "retriable": refusal.retriable,

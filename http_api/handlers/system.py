@@ -90,10 +90,10 @@ def _problems_page() -> bytes:
 
 def _next_steps(code: str) -> Iterator[str]:
     """What to do next after a refusal with this code; with several causes, after each."""
-    yield BY_CODE.get(code, NO_TEXT).hint
+    yield BY_CODE.get(code, NO_TEXT).everywhere()
     for (of, reason), text in BY_REASON.items():
         if of == code:
-            yield f"`{reason}`: {text.hint}"
+            yield f"`{reason}`: {text.everywhere()}"
 
 
 def _html(text: str) -> str:

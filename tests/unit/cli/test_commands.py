@@ -125,7 +125,7 @@ def test_a_list_of_groups_says_how_many_it_leaves_out(
 def test_what_was_done_is_told_as_json_too(at: Operator, session: str) -> None:
     at.says("topics", "create", "told")
     stored = at.tells("produce", "told", str(Path(__file__)))
-    assert (stored["topic"], stored["lost_records"]) == ("told", 0)
+    assert (stored["topic"], stored["absent_records"]) == ("told", 0)
     lines = len(Path(__file__).read_bytes().splitlines())
     assert stored["partitions"] == [{"partition": 0, "base_offset": 0, "last_offset": lines - 1}]
     grant = at.tells("grants", "acquire", "told", "--session", session)["grant"]
@@ -298,7 +298,7 @@ def test_advice_names_options_that_there_are(at: Operator, session: str) -> None
     at.tells("grants", "acquire", "advised", "--session", session)
     for words in (["hold", "advised", "--", "true"], ["produce", "advised", "--exclusive"]):
         refused = at.call(*words, stdin="x\n")
-        assert "take its place with --mode ExclusiveWithFencing (`stockade produce`: --fencing)" in refused.stderr, (
+        assert "To take its place: --mode ExclusiveWithFencing (`stockade produce`: --fencing)" in refused.stderr, (
             refused.output
         )
     assert "--mode" in at.says("hold", "--help") and "--fencing" in at.says("produce", "--help")

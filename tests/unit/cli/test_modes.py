@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from stockade.cli.ui.exits import explain
 from stockade.cli.ui.parameters import SHORT_MODES, mode_option
 from stockade.partition.api.topics import Mode
-from stockade.partition.errors import ProducerBusy
+from stockade.partition.errors import ProducerBusy, ProducerFenced
 
 
 @click.command()
@@ -39,7 +39,8 @@ def test_a_busy_slot_is_told_with_the_holder_since_when_until_when_and_what_to_d
         "expires_in_ms": 8_200,
     }
     told = explain(ProducerBusy(reason="exclusive_present", holder=holder))
-    assert told.startswith("Producer alpha of client c1 holds the slot (Exclusive) (PRODUCER_BUSY). alpha of c1 holds")
-    assert "since 2026-01-01T00:00:00Z, for 8.2 s more at most unless its session is renewed." in told
+    assert told.startswith("Producer alpha of client c1 holds the slot (Exclusive) (PRODUCER_BUSY). Held since")
+    assert "Held since 2026-01-01T00:00:00Z, for 8.2 s more at most unless its session is renewed." in told
     assert "WaitForExclusive" in told
-    assert "holds it" not in explain(ProducerBusy(reason="waiters_present", queue_len=1, holder=None))
+    assert "Held by producer alpha of client c1 since" in explain(ProducerFenced(reason="superseded", holder=holder))
+    assert "Held" not in explain(ProducerBusy(reason="waiters_present", queue_len=1, holder=None))

@@ -69,6 +69,14 @@ def test_a_copy_keeps_class_detail_and_other_fields() -> None:
     assert with_fields(OffsetOutOfRange(1, 2, 3), x=1).status == 410
 
 
+def test_what_is_noted_on_a_copy_is_not_noted_on_the_original() -> None:
+    error = ProducerFenced(reason="identity", current_epoch=2)
+    before = list(error.__notes__)
+    copy = with_fields(error, outcome={"state": "absent"})
+    copy.add_note("of the copy")
+    assert (error.__notes__, copy.__notes__) == (before, [*before, "of the copy"])
+
+
 def test_only_what_is_about_the_moment_is_repeated_by_itself() -> None:
     momentary = {code for code, kind in BY_CODE.items() if is_momentary(kind.__new__(kind))}
     assert momentary == {

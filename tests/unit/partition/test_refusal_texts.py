@@ -1,14 +1,22 @@
 """What refusals say: each cause has a sentence of its own, and says what to do next."""
 
 import re
+import traceback
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from stockade.partition.errors import BY_CODE, InvalidRequest, ProducerBusy, ProducerFenced, StockadeError
+from stockade.partition.errors import (
+    BY_CODE,
+    FencingTokenRequired,
+    InvalidRequest,
+    ProducerBusy,
+    ProducerFenced,
+    StockadeError,
+)
 from stockade.partition.refusal_texts import BY_CODE as TEXTS
-from stockade.partition.refusal_texts import BY_REASON
+from stockade.partition.refusal_texts import BY_REASON, Surface
 
 HOLDER = {"producer_name": "alpha", "client_id": "c1", "mode": "Exclusive"}
 FIELDS: dict[str, Any] = {"current_epoch": 7, "holder": HOLDER, "queue_len": 2, "expected_seq": 3, "last_seq": 2}
@@ -35,7 +43,7 @@ def test_every_code_has_a_text_or_is_explained_where_it_is_raised() -> None:
 
 
 def test_no_sentence_is_a_riddle() -> None:
-    words = " ".join(f"{text.because} {text.hint}" for text in (*BY_REASON.values(), *TEXTS.values()))
+    words = " ".join(" ".join(text) for text in (*BY_REASON.values(), *TEXTS.values()))
     titles = " ".join(kind.title for kind in BY_CODE.values())
     assert not re.search("(?i)somebody|nobody|whoever|someone", words + titles)
 
@@ -46,6 +54,34 @@ def test_a_busy_slot_names_its_holder_and_does_not_if_it_is_unknown() -> None:
     assert busy.holder == ProducerFenced(reason="superseded", **FIELDS).holder == HOLDER
     assert ProducerBusy(reason="waiters_present").holder is None
     assert ProducerBusy(reason="exclusive_present", holder=None).detail == ProducerBusy.title
+
+
+def test_one_name_of_producer_and_client_is_said_once() -> None:
+    busy = ProducerBusy(reason="exclusive_present", holder=HOLDER | {"client_id": "alpha"})
+    assert busy.detail == "producer alpha holds the slot (Exclusive)"
+
+
+@pytest.mark.parametrize(
+    ("surface", "says"), [("http", "Stockade-Fence-Grant"), ("python", "producer.exclusive"), ("cli", "--exclusive")]
+)
+def test_each_surface_is_told_how_it_is_done_there_and_not_how_elsewhere(surface: Surface, says: str) -> None:
+    hint = FencingTokenRequired().hint_on(surface)
+    assert hint.startswith("Acquire a grant first")
+    told = {word for word in ("Stockade-Fence-Grant", "producer.exclusive", "--exclusive") if word in hint}
+    assert told == {says}
+
+
+def test_a_hint_for_all_has_no_option_of_the_command_line_and_no_route() -> None:
+    for text in (*BY_REASON.values(), *TEXTS.values()):
+        assert not re.search(r"--\w|(GET|POST|PUT|DELETE) /", text.hint), text
+
+
+def test_a_traceback_says_what_to_do_next_once_and_keeps_the_notes_of_others() -> None:
+    error = FencingTokenRequired()
+    error.add_note("while the books were closed")
+    shown = "".join(traceback.format_exception(error)).splitlines()
+    assert shown[-2:] == [f"What to do next: {error.hint}", "while the books were closed"]
+    assert not InvalidRequest("n: not positive").__notes__, "there is no advice beyond the sentence"
 
 
 def test_a_sentence_of_the_raiser_counts_and_keeps_the_hint() -> None:

@@ -80,7 +80,7 @@ def test_an_exclusive_upload_frees_the_partitions_at_its_end(cluster: FakeCluste
     assert (cluster.grants, cluster.sessions) == ({}, {})
     without = run("produce", "t", stdin=AWKWARD)
     assert without.exit_code == 1
-    assert "Write with --exclusive." in without.stderr
+    assert "The option --exclusive does both." in without.stderr
 
 
 def test_a_shared_writer_is_refused_at_once_where_the_slot_is_held(cluster: FakeCluster, run: Run) -> None:

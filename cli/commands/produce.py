@@ -1,154 +1,41 @@
 """`stockade produce`: stores the lines of files, or of standard input, in a topic.
 
-A thread reads blocks (BlockReader), which are cut into lines (LineCutter) and gathered into batches (Gatherer); Upload
-sends them and follows their outcomes. The bytes of a line without its LF are the record: a CR is part of the line, a
-last line without LF counts, and nothing after the last LF is no line.
+Lines are gathered into batches (lines.py); Parts divides and names them; Upload sends them and follows their outcomes.
 """
 
 import asyncio
-import os
 import signal
 import sys
-import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from io import FileIO, UnsupportedOperation
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, NamedTuple, Self
 
 import click
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...client.api.client import Client
 from ...client.config import BOUNDS, ClientConfig
 from ...client.producer.delivery import Delivery
-from ...client.producer.producer import Producer
+from ...client.producer.producer import Access, Producer
 from ...client.producer.queue.batch import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Receipt
+from ...client.session.session import Fence, Session
 from ...partition.api.topics import Mode, Topic
-from ...partition.errors import InvalidRecord, StockadeError
+from ...partition.errors import InvalidRecord, InvalidRequest, MessageTooLarge, StockadeError
 from ...partition.partitioner import partition_for_key
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_config
-from ..ui.exits import INTERRUPTED, WRITER, fail
-from ..ui.manual import Manual
-from ..ui.output import output_option, show_result
-from ..ui.parameters import WholeNumber
-
-BLOCK_BYTES = 1 << 20
-"""Bytes read at a time."""
-BLOCKS_AHEAD_MAX = 4
-"""Blocks that are read ahead."""
-
-
-class LineCutter:
-    """Cuts blocks of one file into lines."""
-
-    def __init__(self) -> None:
-        self._rest: list[bytes] = []
-
-    def feed(self, block: bytes) -> list[bytes]:
-        """The lines that end in this block."""
-        first, *others = block.split(b"\n")
-        self._rest.append(first)
-        if not others:
-            return []
-        lines = [b"".join(self._rest), *others]
-        self._rest = [lines.pop()]
-        return lines
-
-    def end(self) -> list[bytes]:
-        """The last line, if it had no LF."""
-        rest, self._rest = b"".join(self._rest), []
-        return [rest] if rest else []
-
-
-class Gatherer:
-    """Gathers lines into batches of at most ``records_max`` lines and ``bytes_max`` bytes; a longer line is one alone.
-
-    Each line counts with its bytes and ``overhead_bytes``.
-    """
-
-    def __init__(self, records_max: int, bytes_max: int, overhead_bytes: int) -> None:
-        self._records_max = records_max
-        self._bytes_max = bytes_max
-        self._overhead_bytes = overhead_bytes
-        self._lines: list[bytes] = []
-        self._bytes = 0
-
-    def add(self, lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-        """Take lines; yield the batches that are full."""
-        for line in lines:
-            size = len(line) + self._overhead_bytes
-            if self._lines and (len(self._lines) >= self._records_max or self._bytes + size > self._bytes_max):
-                yield self.take()
-            self._lines.append(line)
-            self._bytes += size
-
-    def take(self) -> list[bytes]:
-        """The lines gathered so far, which may be none."""
-        lines, self._lines, self._bytes = self._lines, [], 0
-        return lines
-
-
-class BlockReader:
-    """Reads a file on a thread of its own, some blocks ahead, so that a slow pipe does not block the event loop.
-
-    The thread is a daemon, because a read from a terminal cannot be interrupted. So it reads a duplicate of the file's
-    descriptor: the lock of the file object, held during a read, would abort the end of the interpreter, and no other
-    code closes the duplicate.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._given = file
-        self._loop = asyncio.get_running_loop()
-        self._blocks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
-        self._room = threading.Semaphore(BLOCKS_AHEAD_MAX)
-        threading.Thread(target=self._read_all, args=(_duplicate(file),), daemon=True).start()
-
-    @property
-    def is_waiting(self) -> bool:
-        """The next block is not there yet."""
-        return self._blocks.empty()
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Block after block. Raises OSError."""
-        while block := await self._blocks.get():
-            if isinstance(block, OSError):
-                raise block
-            self._room.release()
-            yield block
-
-    def _read_all(self, file: BinaryIO) -> None:
-        with suppress(RuntimeError):  # the event loop is closed: the blocks are not wanted any more
-            try:
-                while block := self._next(file):
-                    self._loop.call_soon_threadsafe(self._blocks.put_nowait, block)
-            except OSError as error:
-                self._loop.call_soon_threadsafe(self._blocks.put_nowait, error)
-            else:
-                self._loop.call_soon_threadsafe(self._blocks.put_nowait, b"")
-            finally:
-                if file is not self._given:
-                    file.close()
-
-    def _next(self, file: BinaryIO) -> bytes:
-        self._room.acquire()
-        return file.read(BLOCK_BYTES)
-
-
-def _duplicate(file: BinaryIO) -> BinaryIO:
-    """The same file without a buffer: a read returns the bytes that are there."""
-    try:
-        descriptor = os.dup(file.fileno())
-    except (AttributeError, UnsupportedOperation):
-        return file
-    return FileIO(descriptor, "rb")
-
+from ..ui.exits import INTERRUPTED, WRITER, explain, fail
+from ..ui.manual import Adding, Manual
+from ..ui.output import count, output_option, show_result
+from ..ui.parameters import WholeNumber, collected
+from .lines import BlockReader, Gatherer, LineCutter
 
 MEGABYTE = 1_000_000
 
@@ -157,11 +44,13 @@ class UploadProgress:
     """Counts the outcomes of batches. A context manager that shows a bar on standard error, if it is a terminal and the
     lines are not typed there: a bar would be drawn over them.
 
-    ``bytes_total`` is the size of the input, None if it is not known. ``error`` is the first failure.
+    ``bytes_total`` is the size of the input, None if it is not known. ``error`` is the first failure. ``known_records``
+    were in the log before, under the same message id.
     """
 
     def __init__(self, bytes_total: int | None, *, typed: bool = False) -> None:
         self.records: int = 0
+        self.known_records: int = 0
         self.bytes: int = 0
         self.unknown_records: int = 0
         self.absent_records: int = 0
@@ -183,20 +72,21 @@ class UploadProgress:
         self._took_s = perf_counter() - self._began_s
         self._progress.stop()
 
-    def stored(self, receipt: Receipt, size: int) -> None:
+    def stored(self, receipt: Receipt, size: int, *, named: bool) -> None:
         """Count a batch of ``size`` bytes that is stored."""
         self.records += receipt.count
+        self.known_records += receipt.count if named and receipt.duplicate else 0
         self.bytes += size
         if receipt.base_offset is not None and receipt.last_offset is not None:
-            first, _ = self._offsets.get(receipt.partition, (receipt.base_offset, 0))
-            self._offsets[receipt.partition] = (first, receipt.last_offset)
+            first, last = self._offsets.get(receipt.partition, (receipt.base_offset, receipt.last_offset))
+            self._offsets[receipt.partition] = (min(first, receipt.base_offset), max(last, receipt.last_offset))
         rate = self._rate(perf_counter() - self._began_s)
         self._progress.update(self._task, advance=size + receipt.count, rate=rate)
 
     def failed(self, error: StockadeError, records: int, size: int) -> None:
         """Count a batch that failed. Its outcome certificate says whether it is stored all the same."""
         self.error = self.error or error
-        state = error.fields.get("outcome", {}).get("state")
+        state = _state(error)
         if state == "committed":
             self.records += records
             self.bytes += size
@@ -209,13 +99,15 @@ class UploadProgress:
         """For people: records, bytes, seconds, rates, and the offsets in each partition."""
         done = f"{topic}: {self.records:,} records, {self.bytes / MEGABYTE:,.1f} MB in {self._took_s:.2f} s"
         places = [f"  partition {number}: offsets {a}..{z}" for number, (a, z) in sorted(self._offsets.items())]
-        return "\n".join([f"{done} ({self._rate(self._took_s)})", *places])
+        known = [f"  {count(self.known_records, 'record')} had been stored before"] if self.known_records else []
+        return "\n".join([f"{done} ({self._rate(self._took_s)})", *known, *places])
 
     def facts(self, topic: str) -> dict[str, object]:
         """For programs: the same, with the numbers of records that are absent or of unknown outcome."""
         places = [{"partition": n, "base_offset": a, "last_offset": z} for n, (a, z) in sorted(self._offsets.items())]
         counts = {
             "records": self.records,
+            "known_records": self.known_records,
             "absent_records": self.absent_records,
             "unknown_records": self.unknown_records,
         }
@@ -235,6 +127,93 @@ OUTSTANDING_MAX = 256
 """Batches sent and not counted yet. The producer itself bounds bytes and batches in flight."""
 
 
+class Ownership(NamedTuple):
+    """As whom the command writes, what it holds meanwhile, and what happens when somebody else holds it."""
+
+    name: str | None
+    mode: Mode | None
+    writer_group: bool
+    reacquire: bool
+
+    def check(self) -> None:
+        """Raises click.UsageError for options that exclude each other."""
+        if self.writer_group and (self.reacquire or self.mode == "Shared"):
+            raise click.UsageError("--writer-group: not with --shared or --reacquire, which are for grants")
+        if self.reacquire and self.mode in (None, "Shared"):
+            raise click.UsageError("--reacquire: only with --exclusive, --wait or --fencing")
+
+
+class Conditions(NamedTuple):
+    """How the log recognises the input, or under what condition it takes it."""
+
+    message_id: str | None
+    message_id_field: str | None
+    if_log_end: int | None
+
+    @property
+    def is_one_batch(self) -> bool:
+        """Whether they are about all lines together."""
+        return self.message_id is not None or self.if_log_end is not None
+
+    def check(self, partition: int | None) -> None:
+        """Raises click.UsageError for options that exclude or need each other."""
+        if self.is_one_batch and partition is None:
+            raise click.UsageError("--message-id, --if-log-end: need --partition")
+        if self.is_one_batch and self.message_id_field is not None:
+            raise click.UsageError("--message-id-field: names line by line; not with --message-id or --if-log-end")
+
+
+_OWNERSHIP: tuple[Adding, ...] = (
+    click.option("--name", help="Name of the writer; a later writer with the same name fences this one."),
+    click.option(
+        "--exclusive",
+        "mode",
+        flag_value="Exclusive",
+        help="Be the only writer meanwhile. Fails if another writer holds a partition.",
+    ),
+    click.option("--wait", "mode", flag_value="WaitForExclusive", help="Like --exclusive, but wait for a turn."),
+    click.option(
+        "--fencing", "mode", flag_value="ExclusiveWithFencing", help="Like --exclusive, but evict present holders."
+    ),
+    click.option(
+        "--shared",
+        "mode",
+        flag_value="Shared",
+        help="Take a Shared seat: exclusive requests of others are refused, and lines fail at once where one holds it.",
+    ),
+    click.option(
+        "--writer-group",
+        is_flag=True,
+        help="Own the partitions in the topic's writer_group meanwhile, in place of a grant. While another session owns"
+        " one, it fails, or with --wait waits, or with --fencing takes it over.",
+    ),
+    click.option(
+        "--reacquire",
+        is_flag=True,
+        help="After a loss, wait until the newer writer has left, acquire the partitions again with a new epoch, and go"
+        " on behind its records with the lines that the log had refused.",
+    ),
+)
+_CONDITIONS: tuple[Adding, ...] = (
+    click.option(
+        "--message-id",
+        help="Name of the input, stored as one batch, all lines or none. Within the topic's dedupe_window_ms a second"
+        " batch of this name in the partition is not stored again.",
+    ),
+    click.option(
+        "--message-id-field",
+        metavar="NAME",
+        help="Each line is a JSON object, and this field is its message id: each is stored once, in a request of its"
+        " own. Without --partition and keys the id chooses the partition.",
+    ),
+    click.option(
+        "--if-log-end",
+        type=WholeNumber(0),
+        help="Store the input, as one batch, only if the partition's next offset is this one.",
+    ),
+)
+
+
 @click.command(
     cls=Manual,
     short_help="Store the lines of files or of standard input.",
@@ -244,6 +223,10 @@ OUTSTANDING_MAX = 256
         ("The output of a program, line by line as it comes", "tail -f app.log | stockade produce logs"),
         ("Keys and values", "printf 'k1\\tv1\\n' | stockade produce table --key-separator \"$(printf '\\t')\""),
         ("Take the place of a writer that hangs", "stockade produce logs rest.log --partition 0 --fencing"),
+        (
+            "A daily file that a second run of the job does not store again",
+            "stockade produce orders today.csv --partition 0 --message-id orders-2026-01-31",
+        ),
     ],
 )
 @click.argument("topic", type=TOPIC)
@@ -259,22 +242,8 @@ OUTSTANDING_MAX = 256
     type=WholeNumber(*BOUNDS["batch_records_max"]),
     help="Most lines in one batch.",
 )
-@click.option(
-    "--exclusive",
-    "mode",
-    flag_value="Exclusive",
-    help="Be the only writer meanwhile. Fails if another writer holds a partition.",
-)
-@click.option(
-    "--fencing", "mode", flag_value="ExclusiveWithFencing", help="Like --exclusive, but evict present holders."
-)
-@click.option(
-    "--shared",
-    "mode",
-    flag_value="Shared",
-    help="Take a Shared seat: exclusive requests of others are refused, and lines fail at once where one holds it.",
-)
-@click.option("--name", help="Name of the writer; a later writer with the same name fences this one.")
+@collected(Ownership, "ownership", _OWNERSHIP)
+@collected(Conditions, "conditions", _CONDITIONS)
 @output_option
 @with_config
 async def produce(
@@ -285,8 +254,8 @@ async def produce(
     key_separator: str | None,
     batch_records: int,
     *,
-    mode: Mode | None,
-    name: str | None,
+    ownership: Ownership,
+    conditions: Conditions,
     output: str,
 ) -> None:
     """Store each line of FILES as a record of TOPIC: its bytes without the LF. `-` or no file: standard input.
@@ -295,17 +264,21 @@ async def produce(
     within its partition. At the end the command prints how many records are stored, and at which offsets. On a terminal
     it shows a progress bar, unless the lines are typed there.
     """
-    settings = replace(config, batch_records_max=batch_records)
-    async with Client(settings) as client:
+    ownership.check()
+    conditions.check(partition)
+    most = BOUNDS["batch_records_max"][1] if conditions.is_one_batch else batch_records
+    async with Client(replace(config, batch_records_max=most)) as client:
         await client.connect()
-        async with Producer(client, name=name, access="Shared" if mode == "Shared" else None) as producer:
+        access: Access | None = "Shared" if ownership.mode == "Shared" else None
+        async with Producer(client, name=ownership.name, access=access) as producer:
             described = await producer.client.metadata.topic(topic)
             typed = _is_typed(files)
             if typed:
                 click.echo(f"Each line you type is a record of {topic}; Ctrl-D at the start of a line ends.", err=True)
             with UploadProgress(_size_of(files), typed=typed) as progress:
-                upload = Upload(producer, described, partition, key_separator, progress)
-                async with _exclusive(producer, topic, partition, mode):
+                async with _holding(producer, described, partition, ownership) as fence:
+                    parts = Parts(described, partition, key_separator, conditions)
+                    upload = Upload(producer, parts, fence if ownership.reacquire else None, progress)
                     interrupted = await upload.run(files)
     as_json = output == "json"
     show_result(progress.facts(topic), progress.summary(topic), output)
@@ -316,25 +289,98 @@ async def produce(
         sys.exit(INTERRUPTED)
 
 
-class Upload:
-    """Sends batches of lines and counts their outcomes in the order of sending, until one fails."""
+class Part(NamedTuple):
+    """Lines for one call of send_batch."""
 
-    def __init__(
-        self, producer: Producer, topic: Topic, partition: int | None, separator: str | None, progress: UploadProgress
-    ) -> None:
-        config = producer.client.config
-        self._producer = producer
-        self._topic = topic
+    partition: int | None
+    keys: list[bytes] | None
+    values: list[bytes]
+    message_id: str | None = None
+    if_log_end: int | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.values))
+
+
+class Parts:
+    """Divides lines by partition, or names them, as the options say."""
+
+    def __init__(self, topic: Topic, partition: int | None, separator: str | None, conditions: Conditions) -> None:
+        self.topic: Topic = topic
+        self.conditions: Conditions = conditions
         self._partition = partition
         self._separator = None if separator is None else separator.encode()
+
+    def of(self, lines: list[bytes]) -> Iterator[Part]:
+        """Raises InvalidRecord for a line without its key or message id."""
+        if self.conditions.message_id_field is not None:
+            yield from (self._named(line, self.conditions.message_id_field) for line in lines)
+        elif lines:
+            yield from self._divided(lines)
+
+    def _divided(self, lines: list[bytes]) -> Iterator[Part]:
+        named = self.conditions.message_id, self.conditions.if_log_end
+        if self._separator is None:
+            yield Part(self._partition, None, lines, *named)
+            return
+        parts: dict[int, tuple[list[bytes], list[bytes]]] = {}
+        for line in lines:
+            key, value = self._split(line, self._separator)
+            keys, values = parts.setdefault(self._place(key), ([], []))
+            keys.append(key)
+            values.append(value)
+        for partition, (keys, values) in parts.items():
+            yield Part(partition, keys, values, *named)
+
+    def _named(self, line: bytes, field: str) -> Part:
+        key, value = (None, line) if self._separator is None else self._split(line, self._separator)
+        name = _field(value, field)
+        place = self._place(name.encode() if key is None else key)
+        return Part(place, None if key is None else [key], [value], name)
+
+    def _split(self, line: bytes, separator: bytes) -> tuple[bytes, bytes]:
+        key, found, value = line.partition(separator)
+        if not found:
+            raise InvalidRecord(f"the line {line[:60]!r} has no key separator")
+        return key, value
+
+    def _place(self, key: bytes) -> int:
+        return self._partition if self._partition is not None else partition_for_key(key, len(self.topic.partitions))
+
+
+def _field(line: bytes, name: str) -> str:
+    """The text or number in a field of a JSON object."""
+    try:
+        found = msgspec.json.decode(line)[name]
+    except (msgspec.DecodeError, KeyError, TypeError, IndexError):
+        found = None
+    if not isinstance(found, str | int) or isinstance(found, bool):
+        raise InvalidRecord(f"the line {line[:60]!r} is no JSON object with a text or whole number in {name!r}")
+    return str(found)
+
+
+class Upload:
+    """Sends batches of lines and counts their outcomes in the order of sending, until one fails.
+
+    With a ``fence`` whose block acquires again, it waits after a loss and then goes on: a batch that the log has
+    refused is sent again under the new epoch, before later lines; it is absent for certain, so none is stored twice.
+    """
+
+    def __init__(self, producer: Producer, parts: Parts, fence: Fence | None, progress: UploadProgress) -> None:
+        config = producer.client.config
+        self._producer = producer
+        self._parts = parts
+        self._fence = fence
         self._progress = progress
-        self._outstanding: deque[tuple[Delivery, int, int]] = deque()
-        bytes_max = min(config.batch_bytes_max, topic.config.max_batch_bytes - BATCH_OVERHEAD_BYTES)
+        self._waiting: deque[Part] = deque()
+        self._outstanding: deque[tuple[Delivery, Part]] = deque()
+        bytes_max = min(config.batch_bytes_max, parts.topic.config.max_batch_bytes - BATCH_OVERHEAD_BYTES)
         self._gatherer = Gatherer(config.batch_records_max, bytes_max, RECORD_OVERHEAD_BYTES)
 
     async def run(self, files: Sequence[Path]) -> bool:
         """Send every line of ``files`` and wait for the outcomes. Returns whether Ctrl-C interrupted it."""
-        reading = asyncio.ensure_future(self._read(files))
+        reading = asyncio.ensure_future(self._upload(files))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, reading.cancel)
         try:
             await reading
@@ -344,11 +390,12 @@ class Upload:
             self._progress.failed(error, 0, 0)
         finally:
             asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+            self._fence = None
             while self._outstanding:
                 await self._count_oldest()
         return False
 
-    async def _read(self, files: Sequence[Path]) -> None:
+    async def _upload(self, files: Sequence[Path]) -> None:
         for path in files or [Path("-")]:
             if str(path) == "-":
                 await self._read_file(sys.stdin.buffer)
@@ -356,63 +403,144 @@ class Upload:
                 with path.open("rb") as file:
                     await self._read_file(file)
         await self._send(self._gatherer.take())
+        while self._outstanding:
+            await self._count_oldest()
+            await self._send_waiting()
 
     async def _read_file(self, file: BinaryIO) -> None:
         reader, cutter = BlockReader(file), LineCutter()
+        is_one_batch = self._parts.conditions.is_one_batch
         async for block in reader:
-            for lines in self._gatherer.add(cutter.feed(block)):
-                await self._send(lines)
-            if reader.is_waiting:
+            await self._gather(cutter.feed(block))
+            if reader.is_waiting and not is_one_batch:
                 # A slow source: lines that are there must not wait for lines that may come.
                 await self._send(self._gatherer.take())
-        for lines in self._gatherer.add(cutter.end()):
-            await self._send(lines)
+        await self._gather(cutter.end())
+
+    async def _gather(self, lines: list[bytes]) -> None:
+        for full in self._gatherer.add(lines):
+            if self._parts.conditions.is_one_batch:
+                raise MessageTooLarge(
+                    "--message-id and --if-log-end are about one batch, and the input is larger; nothing is stored"
+                )
+            await self._send(full)
 
     async def _send(self, lines: list[bytes]) -> None:
-        for partition, keys, values in self._parts(lines):
-            delivery = await self._producer.send_batch(self._topic.name, partition, values, keys=keys)
-            self._outstanding.append((delivery, len(values), sum(map(len, values))))
+        for part in self._parts.of(lines):
+            self._waiting.append(part)
+            await self._send_waiting()
+
+    async def _send_waiting(self) -> None:
+        while self._waiting:
+            part = self._waiting[0]
+            try:
+                delivery = await self._producer.send_batch(
+                    self._parts.topic.name,
+                    part.partition,
+                    part.values,
+                    keys=part.keys,
+                    message_id=part.message_id,
+                    if_log_end=part.if_log_end,
+                )
+            except StockadeError:
+                if not self._is_lost:
+                    raise
+                await self._acquired_again()
+                continue
+            self._waiting.popleft()
+            self._outstanding.append((delivery, part))
             while len(self._outstanding) > OUTSTANDING_MAX or (self._outstanding and self._outstanding[0][0].is_done):
                 await self._count_oldest()
             if self._progress.error is not None:
                 raise self._progress.error
 
-    def _parts(self, lines: list[bytes]) -> list[tuple[int | None, list[bytes] | None, list[bytes]]]:
-        """(partition, keys, values) of each batch to send."""
-        if self._separator is None:
-            return [(self._partition, None, lines)] if lines else []
-        parts: dict[int, tuple[list[bytes], list[bytes]]] = {}
-        for line in lines:
-            key, found, value = line.partition(self._separator)
-            if not found:
-                raise InvalidRecord(f"the line {line[:60]!r} has no key separator")
-            chosen = self._partition
-            if chosen is None:
-                chosen = partition_for_key(key, len(self._topic.partitions))
-            keys, values = parts.setdefault(chosen, ([], []))
-            keys.append(key)
-            values.append(value)
-        return [(partition, keys, values) for partition, (keys, values) in parts.items()]
+    @property
+    def _is_lost(self) -> bool:
+        return self._fence is not None and self._fence.error is not None
 
     async def _count_oldest(self) -> None:
-        delivery, records, size = self._outstanding[0]
+        delivery, part = self._outstanding[0]
         try:
             receipt: Receipt = await delivery
         except StockadeError as error:
-            self._progress.failed(error, records, size)
+            if self._is_lost and _state(error) == "absent":
+                await self._acquired_again()
+                return
+            self._progress.failed(error, len(part.values), part.size)
         else:
-            self._progress.stored(receipt, size)
+            self._progress.stored(receipt, part.size, named=part.message_id is not None)
         self._outstanding.popleft()
 
+    async def _acquired_again(self) -> None:
+        """Returns when the partitions take records again, and the refused batches are the next to send."""
+        assert self._fence is not None
+        lost = self._fence
+        assert lost.error is not None
+        click.echo(f"lost {self._parts.topic.name}: {explain(lost.error)} Waiting to acquire it again.", err=True)
+        self._fence = None
+        refused = []
+        while self._outstanding:
+            delivery, part = self._outstanding[0]
+            with suppress(StockadeError):
+                await delivery
+            if delivery.failure is not None and _state(delivery.failure) == "absent":
+                self._outstanding.popleft()
+                refused.append(part)
+            else:
+                await self._count_oldest()
+        if self._progress.error is not None:
+            raise self._progress.error
+        try:
+            self._fence = await lost.again()
+        except StockadeError as error:
+            for part in refused:
+                self._progress.failed(error, len(part.values), part.size)
+            raise
+        self._waiting.extendleft(reversed(refused))
 
-def _exclusive(
-    producer: Producer, topic: str, partition: int | None, mode: Mode | None
-) -> AbstractAsyncContextManager[object]:
-    if mode in (None, "Shared"):
-        return nullcontext()
-    partitions = None if partition is None else [partition]
-    # Not cancelled when the grant is lost: every batch in flight still has an outcome to report.
-    return producer.exclusive(topic, partitions, mode, cancel_on_loss=False)
+
+def _state(error: StockadeError) -> str | None:
+    """What the outcome certificate of a refusal says."""
+    state: str | None = (error.fields.get("outcome") or {}).get("state")
+    return state
+
+
+@asynccontextmanager
+async def _holding(
+    producer: Producer, topic: Topic, partition: int | None, wanted: Ownership
+) -> AsyncIterator[Fence | None]:
+    """Holds what the options ask for. A loss does not cancel the block: each batch in flight has an outcome to report.
+
+    Answers the fence of a grant.
+    """
+    partitions = list(range(len(topic.partitions))) if partition is None else [partition]
+    if wanted.writer_group:
+        group = topic.config.writer_group
+        if group is None:
+            raise InvalidRequest(f"--writer-group: {topic.name} has no writer_group")
+        async with Session(producer.client, producer.name) as session:
+            generation = 0 if wanted.mode == "ExclusiveWithFencing" else None
+            names = [f"{topic.name}/{number}" for number in partitions]
+            wait = wanted.mode == "WaitForExclusive"
+            owned = await session.own(group, names, generation=generation, sever="resource", wait=wait)
+            async with producer.owning(*owned, cancel_on_loss=False):
+                yield None
+    elif wanted.mode in (None, "Shared"):
+        yield None
+    else:
+
+        def told(fence: Fence) -> None:
+            click.echo(f"acquired {topic.name} again with epoch {fence.epoch}", err=True)
+
+        block = producer.exclusive(
+            topic.name,
+            partitions,
+            wanted.mode,
+            cancel_on_loss=False,
+            reacquire=told if wanted.reacquire else None,
+        )
+        async with block as fence:
+            yield fence
 
 
 def _is_typed(files: Sequence[Path]) -> bool:

@@ -6,10 +6,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import NamedTuple
 
 import click
 
+from ...client.session.held import ASK_AGAIN_S
+from ...client.session.reacquire import can_pass
+from ...partition.errors import StockadeError
 from ..ui.exits import FENCED
 from ..ui.manual import Adding
 from ..ui.parameters import Number
@@ -33,19 +37,56 @@ grace_option: Adding = click.option(
 )
 
 
-async def run_while(
-    command: Sequence[str],
-    token: Mapping[str, str],
-    lost: asyncio.Event,
-    why: Callable[[], str],
-    grace_s: float,
-) -> int:
-    """Run it under a subreaper, with ``token`` in its environment as STOCKADE_*; return its exit code.
+reacquire_option: Adding = click.option(
+    "--reacquire",
+    is_flag=True,
+    help="After a loss, wait until it is free, acquire it again with a new epoch, and start COMMAND again.",
+)
 
-    If ``lost`` is set first, print ``why`` and end the command. When this returns, also by an exception, every process
+
+class Held(NamedTuple):
+    """What COMMAND needs: ``token`` goes into its environment as STOCKADE_*; ``why`` says why it was ``lost``."""
+
+    token: Mapping[str, str]
+    lost: asyncio.Event
+    why: Callable[[], str]
+
+
+async def run_held(
+    hold: Callable[[bool], AbstractAsyncContextManager[Held]],
+    command: Sequence[str],
+    grace_s: float,
+    *,
+    reacquire: bool,
+) -> int:
+    """Run the command while ``hold`` holds; return its exit code, FENCED after a loss.
+
+    With ``reacquire`` a loss ends the command, and it is started again when ``hold(True)`` has acquired again. That
+    asks again after refusals that can pass; nothing is held meanwhile, so that two who wait cannot block each other.
+    """
+    again = False
+    while True:
+        try:
+            async with hold(again) as held:
+                code = await run_while(command, held, grace_s)
+        except StockadeError as error:
+            if not again or not can_pass(error):
+                raise
+            await asyncio.sleep(ASK_AGAIN_S)
+            continue
+        if not (reacquire and code == FENCED and held.lost.is_set()):
+            return code
+        again = True
+
+
+async def run_while(command: Sequence[str], held: Held, grace_s: float) -> int:
+    """Run it under a subreaper; return its exit code.
+
+    If ``held`` is lost first, print why and end the command. When this returns, also by an exception, every process
     that the command started has ended.
     """
-    environment = os.environ | {f"STOCKADE_{name}": value for name, value in token.items()}
+    environment = os.environ | {f"STOCKADE_{name}": value for name, value in held.token.items()}
+    loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     with ours, theirs:
         process = await asyncio.create_subprocess_exec(
@@ -54,15 +95,16 @@ async def run_while(
             start_new_session=True,
             pass_fds=[theirs.fileno()],
         )
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, _order, ours, number)
+        before = {number: signal.getsignal(number) for number in _PASSED_ON}
+        for number in _PASSED_ON:
+            loop.add_signal_handler(number, _order, ours, number)
         ended = asyncio.ensure_future(process.wait())
-        losing = asyncio.ensure_future(lost.wait())
+        losing = asyncio.ensure_future(held.lost.wait())
         try:
             await asyncio.wait({ended, losing}, return_when=asyncio.FIRST_COMPLETED)
             if ended.done():
                 return _code(ended.result())
-            click.echo(f"Error: {why()}", err=True)
+            click.echo(f"Error: {held.why()}", err=True)
             _order(ours, subreaper.END)
             await ended
             return FENCED
@@ -70,6 +112,12 @@ async def run_while(
             losing.cancel()
             ours.close()  # its end tells the subreaper to end every process of the command
             await ended
+            for number, handler in before.items():  # while nothing runs, they are for this process again
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+
+
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _order(ours: socket.socket, order: int) -> None:

@@ -1,7 +1,8 @@
 """`stockade hold`: run a command only while a session holds a grant on partitions."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import click
 
@@ -14,7 +15,7 @@ from ..ui.connection import with_config
 from ..ui.exits import FENCED, NOT_RUN, OK, WRITER, explain
 from ..ui.manual import Manual
 from ..ui.parameters import mode_option, partitions_option
-from .child import grace_option, run_while, ttl_option
+from .child import Held, grace_option, reacquire_option, run_held, ttl_option
 
 RUN_EXITS = (*WRITER, NOT_RUN)
 RUN_MEANS = {
@@ -43,6 +44,7 @@ RUN_MEANS = {
 @click.option("--name", default="hold", show_default=True, help="Name of this holder, shown to others.")
 @ttl_option
 @grace_option
+@reacquire_option
 @with_config
 async def hold(
     config: ClientConfig,
@@ -53,6 +55,8 @@ async def hold(
     name: str,
     ttl_s: float,
     grace_s: float,
+    *,
+    reacquire: bool,
 ) -> None:
     """Hold partitions of TOPIC while COMMAND runs; end COMMAND and all that it started as soon as they are lost.
 
@@ -64,14 +68,20 @@ async def hold(
     itself or this process is killed; elsewhere, its process group. Processes that another service starts for it (a
     container engine, cron, systemd) go on: give them the token.
     """
-    async with (
-        Client(config) as client,
-        Session(client, name, ttl_ms=int(ttl_s * 1000)) as session,
-    ):
-        fence = await session.acquire(topic, list(partitions) or None, mode=mode)
-        code = await run_while(command, _token(fence, session), fence.lost, lambda: _why(fence), grace_s)
-        if fence.error is None:
-            await session.release(fence)
+    async with Client(config) as client:
+
+        @asynccontextmanager
+        async def held(again: bool) -> AsyncIterator[Held]:
+            async with Session(client, name, ttl_ms=int(ttl_s * 1000)) as session:
+                chosen = "WaitForExclusive" if again and mode != "Shared" else mode
+                fence = await session.acquire(topic, list(partitions) or None, mode=chosen)
+                if again:
+                    click.echo(f"{topic}: acquired again with epoch {fence.epoch}; COMMAND is started again", err=True)
+                yield Held(_token(fence, session), fence.lost, lambda: _why(fence))
+                if fence.error is None:
+                    await session.release(fence)
+
+        code = await run_held(held, command, grace_s, reacquire=reacquire)
     sys.exit(code)
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any, NamedTuple, get_args
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple, get_args
 
 import click
 import msgspec
@@ -18,10 +18,10 @@ from ...partition.errors import GenerationFenced
 from ..ui.completion_names import GROUP
 from ..ui.connection import with_client, with_config
 from ..ui.exits import WRITER, explain
-from ..ui.manual import Manual
+from ..ui.manual import Adding, Manual
 from ..ui.output import output_option, show_result, waiting
-from ..ui.parameters import WholeNumber
-from .child import grace_option, run_while, ttl_option
+from ..ui.parameters import WholeNumber, collected
+from .child import Held, grace_option, reacquire_option, run_held, ttl_option
 from .hold import RUN_EXITS, RUN_MEANS
 
 
@@ -34,27 +34,14 @@ class Terms(NamedTuple):
     sever: Sever
 
 
-def _with_terms(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of a claim, and passes them as ``terms``."""
-
-    @wraps(command)
-    def collected(
-        *args: Any, also: tuple[str, ...], wait: bool, generation: int | None, sever: Sever, **rest: Any
-    ) -> Any:
-        return command(*args, terms=Terms(also, wait, generation, sever), **rest)
-
-    for option in reversed(_TERMS):
-        collected = option(collected)
-    return collected
-
-
-_TERMS = (
-    click.option(
-        "--also",
-        multiple=True,
-        metavar="RESOURCE",
-        help="One more resource of the group, may be repeated: all of them in one step, or none.",
-    ),
+_also_option: Adding = click.option(
+    "--also",
+    multiple=True,
+    metavar="RESOURCE",
+    help="One more resource of the group, may be repeated: all of them in one step, or none.",
+)
+_TERMS: tuple[Adding, ...] = (
+    _also_option,
     click.option(
         "--wait", is_flag=True, help="Wait until it is free; without this option the command is refused at once."
     ),
@@ -73,6 +60,9 @@ _TERMS = (
 )
 
 
+_with_terms = collected(Terms, "terms", _TERMS)
+
+
 @click.command(
     cls=Manual,
     short_help="Run a command only while it owns a named resource.",
@@ -82,6 +72,7 @@ _TERMS = (
         ("One leader of a service; the others stand by", "stockade own services scheduler --wait -- ./scheduler"),
         ("Take it over from an owner with generation 3", "stockade own shards shard-7 --generation 4 -- ./worker 7"),
         ("Two shards, both or none", "stockade own shards shard-7 --also shard-8 --wait -- ./worker 7 8"),
+        ("Stand by again after a loss", "stockade own services scheduler --wait --reacquire -- ./scheduler"),
     ],
 )
 @click.argument("group", type=GROUP)
@@ -91,6 +82,7 @@ _TERMS = (
 @click.option("--name", default="own", show_default=True, help="Name of this owner, shown to others.")
 @ttl_option
 @grace_option
+@reacquire_option
 @with_config
 async def own(
     config: ClientConfig,
@@ -101,6 +93,8 @@ async def own(
     name: str,
     ttl_s: float,
     grace_s: float,
+    *,
+    reacquire: bool,
 ) -> None:
     """Own RESOURCE in GROUP while COMMAND runs; end COMMAND and all that it started as soon as the ownership is lost.
 
@@ -110,15 +104,25 @@ async def own(
     `stockade groups describe GROUP` lists who owns what. Write `--` before COMMAND.
     """
     resources = [resource, *terms.also]
-    async with Client(config) as client, Session(client, name, ttl_ms=int(ttl_s * 1000)) as session:
-        with waiting(f"waiting for {', '.join(resources)}"):
-            owned = await session.own(group, resources, generation=terms.generation, sever=terms.sever, wait=terms.wait)
-        lost = asyncio.Event()
-        for each in owned:
-            each.on_lost(lambda _: lost.set())
-        if any(each.error is not None for each in owned):
-            lost.set()
-        code = await run_while(command, _token(owned, session), lost, lambda: _why(owned), grace_s)
+    async with Client(config) as client:
+
+        @asynccontextmanager
+        async def held(again: bool) -> AsyncIterator[Held]:
+            generation, wait = (None, True) if again else (terms.generation, terms.wait)
+            async with Session(client, name, ttl_ms=int(ttl_s * 1000)) as session:
+                with waiting(f"waiting for {', '.join(resources)}"):
+                    owned = await session.own(group, resources, generation=generation, sever=terms.sever, wait=wait)
+                if again:
+                    epochs = ", ".join(f"{each.resource} with fence epoch {each.fence_epoch}" for each in owned)
+                    click.echo(f"acquired again: {epochs}; COMMAND is started again", err=True)
+                lost = asyncio.Event()
+                for each in owned:
+                    each.on_lost(lambda _: lost.set())
+                if any(each.error is not None for each in owned):
+                    lost.set()
+                yield Held(_token(owned, session), lost, lambda: _why(owned))
+
+        code = await run_held(held, command, grace_s, reacquire=reacquire)
     sys.exit(code)
 
 
@@ -146,19 +150,28 @@ async def claim(client: Client, group: str, resource: str, session: str, terms: 
 
 @click.command(
     cls=Manual,
-    short_help="Give up a resource that a session owns.",
+    short_help="Give up resources that a session owns.",
     exits=WRITER,
-    examples=[("At the end", 'stockade disown shards shard-7 --session "$SESSION"')],
+    examples=[
+        ("At the end", 'stockade disown shards shard-7 --session "$SESSION"'),
+        ("Two in one step", 'stockade disown shards shard-7 --also shard-8 --session "$SESSION"'),
+    ],
 )
 @click.argument("group", type=GROUP)
 @click.argument("resource")
 @click.option("--session", required=True, help="Id of the session that owns it.")
+@_also_option
 @output_option
 @with_client
-async def disown(client: Client, group: str, resource: str, session: str, output: str) -> None:
-    """Give up RESOURCE in GROUP. Its generation and fence epoch stay."""
-    await client.disown(group, session, resource)
-    show_result({"group": group, "resource": resource, "owned": False}, f"{resource}: given up", output)
+async def disown(client: Client, group: str, resource: str, session: str, also: Sequence[str], output: str) -> None:
+    """Give up RESOURCE in GROUP. Its generation and fence epoch stay.
+
+    With --also and --output json it prints a list. If another session owns one of them, nothing is given up.
+    """
+    resources = [resource, *also]
+    await client.disown(group, session, resources)
+    facts = [{"group": group, "resource": each, "owned": False} for each in resources]
+    show_result(facts if also else facts[0], "\n".join(f"{each}: given up" for each in resources), output)
 
 
 async def _claim(

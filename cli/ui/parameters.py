@@ -1,6 +1,8 @@
 """Options and types of arguments that several commands have: modes, partitions, times, settings of a topic."""
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import wraps
 from typing import Any, get_args
 
 import click
@@ -16,6 +18,23 @@ SHORT_MODES: dict[str, Mode] = {
     "wait": "WaitForExclusive",
 }
 """Short words that ``--mode`` takes, too. Everything prints the names."""
+
+
+def collected(kind: Callable[..., Any], name: str, options: Sequence[Adding]) -> Callable[[Callable[..., Any]], Any]:
+    """Adds ``options`` to a command, which gets them as one argument ``name``, a NamedTuple of this kind."""
+    fields: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009 - typing has no name for a NamedTuple's class
+
+    def decorate(command: Callable[..., Any]) -> Any:
+        @wraps(command)
+        def collecting(*args: Any, **given: Any) -> Any:
+            return command(*args, **{name: kind(**{field: given.pop(field) for field in fields})}, **given)
+
+        decorated: Any = collecting
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
 class WholeNumber(click.IntRange):

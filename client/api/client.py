@@ -344,9 +344,12 @@ class Client:
         path = f"{_group(group)}/own"
         return (await self.calls.call(OwnAnswer, "POST", path, headers=_session_header(session), body=body)).results
 
-    async def disown(self, group: str, session: str, resource: str) -> None:
-        """Give a resource up; its generation and fence_epoch stay. Raises NotOwner."""
-        params = {"resource": resource}
+    async def disown(self, group: str, session: str, resource: str | Sequence[str]) -> None:
+        """Give a resource up, or several in one step; generation and fence_epoch stay.
+
+        Raises NotOwner when another session owns one of them; then all stay as they are.
+        """
+        params = {"resource": [resource] if isinstance(resource, str) else list(resource)}
         await self.calls.send("DELETE", f"{_group(group)}/own", headers=_session_header(session), params=params)
 
     async def resources(self, group: str, *, patience_ms: int | None = None) -> list[Resource]:

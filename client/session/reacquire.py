@@ -27,6 +27,12 @@ _SESSION_ENDED = (SessionExpired, UnknownSession)
 _LATER = (*_SESSION_ENDED, GenerationFenced, HoldAndWait, NotFound, ProducerBusy, ProducerFenced)
 """Refusals while others hold or claim what was lost, or because the session, and with it a ticket, has just ended."""
 
+
+def can_pass(error: StockadeError) -> bool:
+    """Whether to ask again for what was lost: others hold it now, or no node has answered in time."""
+    return isinstance(error, _LATER) or is_momentary(error)
+
+
 Told = Callable[[Any], Awaitable[None] | None]
 """Takes a lease that was acquired again."""
 
@@ -109,7 +115,7 @@ class Reacquirer:
             except StockadeError as error:
                 if isinstance(error, _SESSION_ENDED):
                     self._lose(session_id, error)
-                elif not isinstance(error, _LATER) and not is_momentary(error):
+                elif not can_pass(error):
                     raise
             await asyncio.sleep(ASK_AGAIN_S)
 

@@ -7,7 +7,7 @@ goes to the caller. A lost answer is RequestTimedOut: an unknown outcome, not a 
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -71,7 +71,7 @@ class Request:
 
     method: str
     path: str
-    params: Mapping[str, str | int] | None = None
+    params: Mapping[str, str | int | Sequence[str]] | None = None
     headers: Mapping[str, str] | None = None
     body: bytes | tuple[bytes, ...] = b""
     node: str | None = None

@@ -192,6 +192,57 @@ def test_several_resources_are_owned_in_one_step_or_not_at_all(at: Operator, ses
     assert at.call("sessions", "renew", session).exit_code == 0, "only the resource was taken"
 
 
+def test_several_resources_are_given_up_in_one_step_or_not_at_all(at: Operator, session: str) -> None:
+    def owned() -> list[str]:
+        resources = at.tells("groups", "describe", "leaving")["resources"]
+        return [each["resource"] for each in resources if each["owned"]]
+
+    at.says("claim", "leaving", "1", "--also", "2", "--also", "3", "--session", session)
+    assert at.says("disown", "leaving", "1", "--also", "2", "--session", session) == "1: given up\n2: given up\n"
+    assert owned() == ["3"]
+    other = at.says("sessions", "open", "other", "--ttl", "120").strip()
+    at.says("claim", "leaving", "2", "--session", other)
+    code, problem = at.refused("disown", "leaving", "3", "--also", "2", "--session", session)
+    assert (code, problem["code"], owned()) == (1, "NOT_OWNER", ["2", "3"])
+    given_up = at.tells("disown", "leaving", "3", "--also", "1", "--session", session)
+    assert given_up == [{"group": "leaving", "resource": name, "owned": False} for name in ("3", "1")]
+    at.says("sessions", "end", other)
+
+
+def test_a_command_is_started_again_with_a_new_epoch_when_its_resources_are_free_again(
+    at: Operator, tmp_path: Path
+) -> None:
+    script = _run_twice(tmp_path, "FENCE_EPOCH", 'sessions end "$STOCKADE_SESSION"')
+    done = at.call("own", "services", "twice", "--also", "more", "--reacquire", "--ttl", "2", "--grace", "0", *script)
+    assert done.exit_code == 7, done.output
+    assert (tmp_path / "epochs").read_text().split() == ["1", "2"]
+    assert "lost twice" in done.stderr
+    assert "acquired again: twice with fence epoch 2, more with fence epoch 2; COMMAND is started again" in done.stderr
+
+
+def test_a_holder_that_was_evicted_holds_again_with_a_new_epoch(at: Operator, tmp_path: Path) -> None:
+    at.says("topics", "create", "again")
+    script = _run_twice(tmp_path, "EPOCH", "fence again --yes")
+    done = at.call("hold", "again", "--reacquire", "--ttl", "2", "--grace", "0", *script)
+    assert done.exit_code == 7, done.output
+    first, second = map(int, (tmp_path / "epochs").read_text().split())
+    assert second > first
+    assert f"again: acquired again with epoch {second}; COMMAND is started again" in done.stderr
+
+
+def _run_twice(folder: Path, epoch: str, losing: str) -> list[str]:
+    """A COMMAND that notes its epoch; the first run loses what it has by this command, the second one ends with 7."""
+    noted = folder / "epochs"
+    lines = [
+        f"test -e {noted} && again=yes",
+        f'echo "$STOCKADE_{epoch}" >> {noted}',
+        'test -n "${again:-}" && exit 7',
+        f"{sys.executable} -m stockade {losing}",
+        "sleep 600",
+    ]
+    return ["--", "sh", "-c", "\n".join(lines)]
+
+
 def test_a_command_is_ended_when_its_resource_is_taken_over(at: Operator, session: str) -> None:
     claim = ["-m", "stockade", "claim", "services", "worker", "--generation", "0", "--session", session]
     taker = f"import subprocess, sys, time; subprocess.run([sys.executable, *{claim}], check=True); time.sleep(600)"

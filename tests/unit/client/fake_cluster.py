@@ -60,6 +60,7 @@ class FakeCluster(FakeState):
         self.read_faults: list[Fault] = []
         self.faults_at: dict[int, Fault] = {}
         self.fault_for: Callable[[], Fault | None] = lambda: None
+        self.while_one_waits: Callable[[], None] = lambda: None
         self.requests: list[tuple[str, str]] = []
         self.released = asyncio.Event()
         self.leader = 0
@@ -239,6 +240,7 @@ class FakeCluster(FakeState):
 
     async def _get_ticket(self, request: web.Request) -> web.Response:
         if request.match_info["ticket"] in self.line:
+            self.while_one_waits()
             return answer(self._in_line(request.match_info["ticket"]))
         return answer(ticket(self.grants[request.match_info["ticket"]], "granted"))
 
@@ -252,7 +254,8 @@ class FakeCluster(FakeState):
         return answer({"group": group, "results": results})
 
     async def _delete_own(self, request: web.Request) -> web.Response:
-        self.disown(request.match_info["group"], request.headers["Stockade-Session"], request.query["resource"])
+        for resource in request.query.getall("resource"):
+            self.disown(request.match_info["group"], request.headers["Stockade-Session"], resource)
         return web.Response(status=204)
 
     async def _get_resources(self, request: web.Request) -> web.Response:

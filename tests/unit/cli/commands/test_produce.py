@@ -19,6 +19,11 @@ AWKWARD = b"first\n\nwith cr\r\n\xff\x00 not text\nlast without end"
 LINES = [b"first", b"", b"with cr\r", b"\xff\x00 not text", b"last without end"]
 
 
+def release_all(cluster: FakeCluster) -> None:
+    for grant in list(cluster.grants):
+        cluster.release(grant)
+
+
 def test_lines_of_standard_input_are_stored_byte_for_byte(cluster: FakeCluster, run: Run) -> None:
     cluster.create("t")
     result = run("produce", "t", stdin=AWKWARD)
@@ -121,6 +126,120 @@ def test_a_writer_that_is_taken_over_says_how_many_records_are_stored(cluster: F
     assert f"t: {len(stored)} records" in result.stdout
     assert f"Stopped. Records stored: {len(stored)}; " in result.stderr
     assert "(PRODUCER_FENCED)" in result.stderr
+
+
+def test_lines_that_a_lost_epoch_could_not_store_follow_under_the_next_one(cluster: FakeCluster, run: Run) -> None:
+    """Other writers come in the middle of it, twice, and leave when this one stands in the queue."""
+    cluster.create("t")
+    appends = []
+
+    def others_come() -> None:
+        appends.append(1)
+        if len(appends) in (6, 20):
+            cluster.take_over("t")
+
+    cluster.fault_for = others_come
+    cluster.while_one_waits = lambda: release_all(cluster)
+    lines = [b"%d" % number for number in range(40)]
+    result = run("produce", "t", "--exclusive", "--reacquire", "--batch-records", "2", stdin=b"\n".join(lines))
+    assert result.exit_code == 0, result.output
+    assert cluster.values("t") == lines
+    assert "t: 40 records" in result.stdout
+    assert result.stderr.count("lost t: ") == result.stderr.count("acquired t again with epoch ") == 2
+
+
+def test_a_loss_that_nothing_can_follow_says_which_lines_are_not_stored(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t")
+    appends = []
+
+    def a_later_producer_of_this_name_starts() -> None:
+        appends.append(1)
+        if len(appends) == 6:
+            cluster.init_producer("mirror")
+            cluster.take_over("t")
+
+    cluster.fault_for = a_later_producer_of_this_name_starts
+    cluster.while_one_waits = lambda: release_all(cluster)
+    lines = [b"%d" % number for number in range(20)]
+    options = ["--exclusive", "--reacquire", "--name", "mirror", "--batch-records", "2"]
+    result = run("produce", "t", *options, stdin=b"\n".join(lines))
+    assert result.exit_code == 5, result.output
+    stored = cluster.values("t")
+    assert stored == lines[: len(stored)] != lines
+    assert f"Stopped. Records stored: {len(stored)}; " in result.stderr
+
+
+def test_an_owner_of_the_writer_group_writes_and_others_are_refused_wait_or_take_over(
+    cluster: FakeCluster, run: Run
+) -> None:
+    cluster.create("t", 2, writer_group="writers")
+    assert run("produce", "t", stdin=b"a").exit_code == 1
+    assert run("produce", "t", "--writer-group", "--partition", "1", stdin=b"a").exit_code == 0
+    session = cluster.open_session(60_000)
+    cluster.own("writers", session, [{"resource": "t/1"}], atomic=True, sever="session")
+    refused = run("produce", "t", "--writer-group", "--partition", "1", stdin=b"b")
+    assert (refused.exit_code, "(GENERATION_FENCED)" in refused.stderr) == (1, True)
+    assert run("produce", "t", "--writer-group", "--partition", "0", stdin=b"free").exit_code == 0
+    taken = run("produce", "t", "--writer-group", "--fencing", "--partition", "1", stdin=b"b")
+    assert taken.exit_code == 0, taken.output
+    assert cluster.values("t", 1) == [b"a", b"b"]
+    assert all(row.owner is None for row in cluster.owned.values()), "free again at the end"
+    cluster.create("plain")
+    assert "plain has no writer_group" in run("produce", "plain", "--writer-group", stdin=b"a").stderr
+
+
+def test_a_message_id_stores_the_input_once_as_one_batch(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t", 2, dedupe_window_ms=60_000)
+    lines = [b"%d" % number for number in range(1500)]
+    both = [run("produce", "t", "--partition", "1", "--message-id", "day-1", stdin=b"\n".join(lines)) for _ in range(2)]
+    for result in both:
+        assert result.exit_code == 0, result.output
+        assert "partition 1: offsets 0..1499" in result.stdout
+    assert ["had been stored before" in result.stdout for result in both] == [False, True]
+    assert cluster.values("t", 1) == lines
+
+
+def test_a_message_id_is_about_one_batch_and_a_larger_input_is_refused_whole(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t", batch_bytes_max=1024, dedupe_window_ms=60_000)
+    result = run("produce", "t", "--partition", "0", "--message-id", "large", stdin=b"x" * 600 + b"\n" + b"y" * 600)
+    assert (result.exit_code, "(MESSAGE_TOO_LARGE)" in result.stderr) == (1, True)
+    assert cluster.values("t") == []
+
+
+def test_each_line_has_its_message_id_in_a_field(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t", 4, dedupe_window_ms=60_000)
+    lines = [b'{"order": "a", "v": 1}', b'{"order": 2}', b'{"order": "a", "v": 1}']
+    result = run("produce", "t", "--message-id-field", "order", stdin=b"\n".join(lines))
+    assert result.exit_code == 0, result.output
+    assert "1 record had been stored before" in result.stdout
+    assert sorted(value for partition in range(4) for value in cluster.values("t", partition)) == sorted(lines[:2])
+    for line in (b"no json", b"[1]", b'{"order": true}', b'{"order": null}', b"{}", b"1"):
+        refused = run("produce", "t", "--message-id-field", "order", stdin=line)
+        assert (refused.exit_code, "(INVALID_RECORD)" in refused.stderr) == (1, True), line
+
+
+def test_input_is_stored_only_at_the_logs_end_that_the_user_has_seen(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t")
+    assert run("produce", "t", "--partition", "0", "--if-log-end", "0", stdin=AWKWARD).exit_code == 0
+    late = run("produce", "t", "--partition", "0", "--if-log-end", "0", stdin=b"late")
+    assert (late.exit_code, "(OFFSET_MISMATCH)" in late.stderr) == (1, True)
+    assert cluster.values("t") == LINES
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--reacquire"],
+        ["--reacquire", "--shared"],
+        ["--writer-group", "--shared"],
+        ["--writer-group", "--exclusive", "--reacquire"],
+        ["--message-id", "a"],
+        ["--if-log-end", "0"],
+        ["--message-id", "a", "--message-id-field", "id", "--partition", "0"],
+    ],
+)
+def test_options_that_exclude_or_need_each_other_are_wrong_usage(run: Run, options: list[str]) -> None:
+    assert run("produce", "t", *options, stdin=b"a").exit_code == 2
 
 
 def test_an_outcome_that_stays_unknown_ends_with_3(cluster: FakeCluster, run: Run) -> None:

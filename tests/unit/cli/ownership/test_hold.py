@@ -1,3 +1,5 @@
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -145,3 +147,33 @@ def test_nothing_goes_on_when_the_holder_itself_is_killed(cluster: FakeCluster, 
         wait_until(orphan.started.exists)
         holder.kill()
     wait_until(lambda: not orphan.is_running())
+
+
+def test_ctrl_c_ends_a_holder_that_waits_to_hold_again_and_it_leaves_the_queue(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    cluster.create("jobs")
+    running = tmp_path / "running"
+    words = [
+        "hold",
+        "jobs",
+        "--reacquire",
+        "--ttl",
+        "3",
+        "--grace",
+        "0",
+        "--",
+        "sh",
+        "-c",
+        f"touch {running}; sleep 60",
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "STOCKADE_URL": cluster.nodes[0]}
+    command = [sys.executable, "-m", "stockade", *words]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as holder:
+        take_over_once(running.exists, cluster)
+        wait_until(lambda: bool(cluster.line))
+        holder.send_signal(signal.SIGINT)
+        assert holder.wait() == 130
+        assert holder.stderr is not None
+        assert b"Error: lost jobs" in holder.stderr.read()
+    assert cluster.line == {}

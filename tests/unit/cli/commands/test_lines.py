@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.cli.commands.produce import BLOCKS_AHEAD_MAX, BlockReader, Gatherer, LineCutter
+from stockade.cli.commands.lines import BLOCKS_AHEAD_MAX, BlockReader, Gatherer, LineCutter
 
 CONTENT = st.lists(st.sampled_from([b"\n", b"\r", b"a", b"\x00", b"\xff"]), max_size=40).map(b"".join)
 

@@ -6,7 +6,7 @@ Needs no IO and only the standard library: the blocking client, for which nothin
 import json
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..partition.errors import BY_CODE, InternalError, LeaderNotAvailable, RequestTimedOut, StockadeError, revive
 
@@ -29,6 +29,41 @@ class ClientFault(InternalError, code="CLIENT_FAULT", http_status=0, title="A fa
 
 class ClusterUnreachable(LeaderNotAvailable, code="CLUSTER_UNREACHABLE", title="No node can be reached"):
     """The client could connect to no node; nothing was sent."""
+
+
+BEGINNING_CHARACTERS_MAX = 80
+"""How much of an answer that cannot be read is shown."""
+
+
+class Source(NamedTuple):
+    """Where an answer came from: the request's method, the base URL that was asked, and what the answer's head says."""
+
+    method: str
+    node: str
+    status: int
+    content_type: str | None
+
+    def seen(self, body: bytes) -> str:
+        """What came from there, in words, when it is not what a node sends."""
+        text = " ".join(body[: 4 * BEGINNING_CHARACTERS_MAX].decode("utf-8", "replace").split())
+        begins = f"begins with {text[:BEGINNING_CHARACTERS_MAX]!r}" if text else "is empty"
+        kind = self.content_type or "no content type"
+        return f"{self.node} gave an answer that no node gives: status {self.status}, {kind}, and the body {begins}"
+
+
+class UnreadableAnswer(RequestTimedOut, code="UNREADABLE_ANSWER", title="The answer is not one that a node gives"):
+    """A proxy between client and node, a captive portal, another service at this address, or a node of another version
+    answered. A read changed nothing; of any other request the outcome is unknown. ``detail`` has the address, the
+    status, the content type and the first characters. Fields: node, answer_status, content_type.
+    """
+
+    def __init__(self, source: Source, body: bytes, why: str) -> None:
+        """``why``: why it cannot be read."""
+        is_read = source.method == "GET"
+        detail = f"{source.seen(body)} ({why})" + ("" if is_read else "; the outcome is unknown")
+        fields = {"node": source.node, "answer_status": source.status, "content_type": source.content_type}
+        StockadeError.__init__(self, detail, **fields)
+        self.no_side_effects = is_read
 
 
 class BufferFull(
@@ -73,16 +108,18 @@ class ProducerAborted(
     """
 
 
-def refusal_of(status: int, body: bytes) -> StockadeError:
-    """The refusal that an answer with ``status`` >= 300 stands for.
+def refusal_of(source: Source, body: bytes) -> StockadeError:
+    """The refusal that an answer with a status >= 300 stands for.
 
-    An answer without a problem document comes from a proxy between client and node: with a 5xx the outcome is unknown.
+    An answer without a problem document comes from a proxy between client and node, or from another service: with a 5xx
+    the outcome is unknown.
     """
+    status = source.status
     problem = _problem_in(body)
     if problem is None:
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return RequestTimedOut(f"status {status} without a problem document; the outcome is unknown")
-        return _unknown_class(f"HTTP_{status}", status, False, True)(f"unexpected answer with status {status}")
+            return UnreadableAnswer(source, body, "without a problem document")
+        return _unknown_class(f"HTTP_{status}", status, False, True)(f"{source.seen(body)}. Is it the address of one?")
     fields = {name: value for name, value in problem.items() if name not in _COMMON}
     code, detail = problem["code"], str(problem.get("detail", ""))
     if code in BY_CODE:

@@ -205,6 +205,12 @@ BY_CODE: dict[str, Text] = {
         "the request was proposed and not decided in time: it may still take effect",
         "Check what is stored before you repeat it. A batch with a producer's numbers may be sent again as it is.",
     ),
+    "UNREADABLE_ANSWER": Text(
+        "",
+        "Compare the address with the nodes' (`stockade cluster status`), and ask it by hand: `curl ADDRESS/readyz`. A "
+        "proxy, a captive portal or another service may answer there. Check what is stored before you repeat a write; "
+        "a batch with a producer's numbers may be sent again as it is.",
+    ),
     "CLUSTER_UNREACHABLE": Text(
         "",
         "Start a cluster with `stockade cluster`, or name a running node.",

@@ -15,14 +15,14 @@ from statistics import median
 from typing import Literal
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ...client.api.client import Client
 from ...client.config import ClientConfig
-from ...client.errors import ClusterUnreachable
+from ...client.errors import ClusterUnreachable, UnreadableAnswer
+from ...client.transport.calls import decode
 from ...client.transport.http import Request, Transport
 from ...partition.api.cluster import Cluster
 from ...partition.api.topics import Topic
@@ -108,11 +108,9 @@ async def _probe(transport: Transport, name: str, url: str) -> Probe:
     began = time.monotonic()
     ask = Request(method="GET", path="/v1/cluster", node=url, only_node=True, timeout_ms=PROBE_TIMEOUT_MS)
     try:
-        cluster = msgspec.json.decode((await transport.request(ask)).body, type=Cluster)
+        cluster = decode(await transport.request(ask), Cluster)
     except StockadeError as error:
         return Probe(name, None, False, 0.0, *_silence(error), is_reached=not isinstance(error, ClusterUnreachable))
-    except msgspec.MsgspecError:
-        return Probe(name, None, False, 0.0, f"{url}: the answer is not from a Stockade node", "Check the address.")
     took_ms = (time.monotonic() - began) * 1000
     try:
         await transport.request(replace(ask, path="/readyz"))
@@ -128,6 +126,8 @@ def _silence(error: StockadeError) -> tuple[str, str]:
     if isinstance(error, ClusterUnreachable):
         advice = "Read the end of its log (a full disk ends a node), then start it. Or is this not its address?"
         return f"does not answer: {_message(error)}", advice
+    if isinstance(error, UnreadableAnswer):
+        return _message(error), error.hint_on("cli")
     if isinstance(error, RequestTimedOut):
         advice = (
             "It is stopped, cut off or overloaded: check its process. Or is this the port of the nodes' own traffic,"

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import msgspec
 
@@ -38,6 +38,7 @@ from ...partition.commands import Stamp, Token
 from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
 from ...partition.records.batch import STREAM_END, STREAM_START
 from ..config import Bootstrap, ClientConfig
+from ..errors import UnreadableAnswer
 from ..home import Home
 from ..transport.calls import Calls, decode, present, quoted
 from ..transport.http import Answer, Request
@@ -48,6 +49,7 @@ from .conditions import UNCONDITIONAL, Conditions
 from .fetched import ARROW_STREAM, Fetched, fetched
 from .tail import Tail, tail_of
 
+T = TypeVar("T")
 SLOW_S = 10.0
 """How long changes of topics, members and leaders may take before the log warns that they wait."""
 LISTED_MAX = 1000
@@ -192,7 +194,7 @@ class Client:
             node=self.metadata.leader(topic, partition),
             on_written=on_written,
         )
-        return decode(await self._to_leader(request, topic, partition), AppendAnswer)
+        return await self._to_leader(request, topic, partition, lambda answer: decode(answer, AppendAnswer))
 
     async def fetch(
         self,
@@ -225,8 +227,11 @@ class Client:
             only_node=local_node is not None,
             wait_ms=max_wait_ms,
         )
-        answer = await self._to_leader(request, topic, partition)
-        return fetched(answer.headers.get, answer.body)
+
+        def read(answer: Answer) -> Fetched:
+            return fetched(answer.source, answer.headers.get, answer.body)
+
+        return await self._to_leader(request, topic, partition, read)
 
     async def offsets(self, topic: str, partition: int, at: str | int = "latest") -> Offsets:
         """Find an offset.
@@ -461,15 +466,19 @@ class Client:
     async def _at(self, node: str, path: str, **params: int) -> Answer:
         return await self.calls.once(Request(method="GET", path=path, params=params, node=node, only_node=True))
 
-    async def _to_leader(self, request: Request, topic: str, partition: int) -> Answer:
+    async def _to_leader(self, request: Request, topic: str, partition: int, read: Callable[[Answer], T]) -> T:
+        """The leader's answer as ``read`` reads it."""
         try:
             answer = await self._watched(request, topic, partition)
+            value = read(answer)
         except StockadeError as error:
-            if error.metadata_stale or not error.no_side_effects:
+            if isinstance(error, UnreadableAnswer):
+                self.calls.avoid(error.fields["node"])
+            if error.metadata_stale or isinstance(error, UnreadableAnswer) or not error.no_side_effects:
                 self.metadata.doubt(topic, partition, request.node)
             raise
         self.metadata.heard(topic, partition, answer.leader)
-        return answer
+        return value
 
     async def _watched(self, request: Request, topic: str, partition: int) -> Answer:
         if request.node is None or request.only_node:

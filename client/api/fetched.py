@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from ...partition.errors import CorruptMessage
+from ..errors import Source, UnreadableAnswer
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 """Content type of batches in requests and answers."""
@@ -40,15 +40,15 @@ class Fetched:
             base += batch.num_rows
 
 
-def fetched(header: Callable[[str], str | None], body: bytes, *, meta: bool = False) -> Fetched:
+def fetched(source: Source, header: Callable[[str], str | None], body: bytes, *, meta: bool = False) -> Fetched:
     """Decode an Arrow answer. ``header`` looks up a header by its name; ``meta``: origins were asked for.
 
-    Raises CorruptMessage for any other answer.
+    Raises UnreadableAnswer for any other answer.
     """
     try:
-        source = pa.BufferReader(body)
-        batches = list(pa.ipc.open_stream(source))
-        origins = pa.ipc.open_stream(source).read_next_batch() if meta else None
+        stream = pa.BufferReader(body)
+        batches = list(pa.ipc.open_stream(stream))
+        origins = pa.ipc.open_stream(stream).read_next_batch() if meta else None
         next_offset = _number(header("Stockade-Next-Offset"))
         rows = sum(batch.num_rows for batch in batches)
         return Fetched(
@@ -62,7 +62,7 @@ def fetched(header: Callable[[str], str | None], body: bytes, *, meta: bool = Fa
             origins=origins,
         )
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptMessage(f"the answer cannot be read: {error!r}") from error
+        raise UnreadableAnswer(source, body, str(error)) from error
 
 
 def _number(header: str | None) -> int:

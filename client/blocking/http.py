@@ -5,6 +5,7 @@ unknown outcome (RequestTimedOut) from a refusal. Not thread-safe.
 """
 
 import http.client
+import json
 import ssl
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,16 +13,27 @@ from urllib.parse import urlsplit
 
 from ...partition.errors import RequestTimedOut
 from ..config import Credentials
-from ..errors import ClusterUnreachable, refusal_of
+from ..errors import ClusterUnreachable, Source, UnreadableAnswer, refusal_of
 from ..home import Home
 
 
 class PlainAnswer(NamedTuple):
-    """A successful answer."""
+    """A successful answer, and where it came from."""
 
     status: int
     headers: http.client.HTTPMessage
     body: bytes
+    source: Source
+
+    def json(self) -> Any:
+        """The JSON object of the body. Raises UnreadableAnswer for any other body."""
+        try:
+            found = json.loads(self.body)
+            if not isinstance(found, dict):
+                raise ValueError("it is no JSON object")
+        except (ValueError, RecursionError) as error:
+            raise UnreadableAnswer(self.source, self.body, str(error)) from error
+        return found
 
 
 class PlainHttp:
@@ -53,9 +65,10 @@ class PlainHttp:
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise RequestTimedOut(f"{node}: {error!r}; the outcome is unknown") from error
+        source = Source(method, node, response.status, response.headers.get("Content-Type"))
         if response.status >= 300:
-            raise refusal_of(response.status, content)
-        return PlainAnswer(response.status, response.headers, content)
+            raise refusal_of(source, content)
+        return PlainAnswer(response.status, response.headers, content, source)
 
     def close(self) -> None:
         """Close all connections; the next request opens a new one."""

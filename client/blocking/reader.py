@@ -4,7 +4,6 @@ It needs the standard library and pyarrow. It only reads, so every request may b
 producer (or writer.py), which makes repetitions harmless.
 """
 
-import json
 import time
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -72,7 +71,7 @@ class BlockingClient:
                     self._node = node
                     waiting.answered()
                     return
-            tried = ", ".join(f"{node} ({why})" for node, why in waiting.reasons.items())
+            tried = ", ".join(f"{node} ({why})" for node, why in waiting.nodes.items())
             unreachable = ClusterUnreachable(
                 f"no node can be connected to: {tried}. Start the cluster, or correct its addresses"
             )
@@ -125,7 +124,7 @@ class BlockingClient:
         query = {"offset": offset, "max_bytes": max_bytes or self.config.fetch_bytes_max} | _guard(topic_id)
         query |= {"origins": "true"} if meta else {}
         answer = self._get(f"{_path(topic, partition)}/records?{urlencode(query)}", Accept=ARROW_STREAM)
-        return fetched(answer.headers.get, answer.body, meta=meta)
+        return fetched(answer.source, answer.headers.get, answer.body, meta=meta)
 
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""
@@ -135,7 +134,7 @@ class BlockingClient:
         return self._json(f"{_path(topic, partition)}/offsets?{urlencode({'at': at} | _guard(topic_id))}")
 
     def _json(self, path: str) -> Any:
-        return json.loads(self._get(path).body)
+        return self._get(path).json()
 
     def _get(self, path: str, **headers: str) -> PlainAnswer:
         waiting = Waiting(f"GET {path.partition('?')[0]}", self.config.delivery_timeout_ms / 1000, self.config)

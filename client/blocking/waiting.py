@@ -23,12 +23,17 @@ class Waiting:
         self._call = Call(what, now_s, now_s + patience_s, now_s + WARN_AFTER_S)
         self._config = config
         self._attempts = 0
-        self.reasons: dict[str, str] = {}
-        """Why the last attempt at each node failed, by base URL."""
+
+    @property
+    def nodes(self) -> dict[str, str]:
+        """What the last attempt at each node met with, by base URL."""
+        return self._call.nodes
 
     def failed(self, node: str, error: StockadeError) -> None:
         """An attempt failed at a node."""
-        self.reasons[node] = error.detail.removeprefix(f"{node}: ")
+        begins = f"{node}: "  # of an attempt without an answer
+        is_silent = error.detail.startswith(begins)
+        self._call.nodes[node] = error.detail.removeprefix(begins) if is_silent else f"{error.code}: {error.detail}"
 
     def pause_s(self, error: StockadeError) -> float:
         """Seconds to sleep before the next attempt. Raises ``error``, that of the last one, if there is to be no other:
@@ -39,7 +44,7 @@ class Waiting:
         pause_s = pause_before_next(self._config, self._attempts, error, self._call.ends_s - now_s)
         if not self._call.is_told and now_s >= self._call.due_s:
             self._call.is_told = True
-            _log.warning(warning(self._call, 0, self.reasons, now_s))
+            _log.warning(warning(self._call, 0, now_s))
         return pause_s
 
     def answered(self) -> None:

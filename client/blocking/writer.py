@@ -16,7 +16,7 @@ import pyarrow as pa
 from ...partition.errors import OffsetMismatch, StockadeError
 from ..api.fetched import ARROW_STREAM
 from ..config import Bootstrap, Credentials
-from .http import PlainHttp
+from .http import PlainAnswer, PlainHttp
 from .reader import BlockingClient
 from .waiting import Waiting
 
@@ -105,8 +105,7 @@ class BlockingWriter:
     def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:
         """Append a stage's batch; False if that was done before. Raises NotFound, and the errors of an append."""
         path = f"{_path(topic, partition)}/stages/{name}/append"
-        answer = self._send("POST", path, _stamp(pair, sequence))
-        return not json.loads(answer)["duplicate"]
+        return not self._send("POST", path, _stamp(pair, sequence)).json()["duplicate"]
 
     def append(self, topic: str, partition: int, stream: bytes, pair: Pair, sequence: int) -> None:
         """Append an Arrow stream of one batch."""
@@ -155,9 +154,9 @@ class BlockingWriter:
 
     def _json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         sent = None if body is None else json.dumps(body).encode()
-        return json.loads(self._send(method, path, _JSON if sent else {}, sent))
+        return self._send(method, path, _JSON if sent else {}, sent).json()
 
-    def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
+    def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> PlainAnswer:
         """Repeat a request until it is answered, first at the partition's leader if that is known.
 
         A refusal that follows an attempt of unknown outcome does not say that nothing was changed.
@@ -180,7 +179,7 @@ class BlockingWriter:
                 waiting.answered()
                 if leader := answer.headers.get("Stockade-Leader"):
                     self._leaders[place] = leader
-                return answer.body
+                return answer
             time.sleep(pause_s)
 
     def _look_elsewhere(self, place: str, error: StockadeError) -> None:

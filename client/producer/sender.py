@@ -27,7 +27,7 @@ from ...partition.errors import (
 )
 from ..api.client import Client
 from ..errors import ClientClosed, ClientFault, ProducerAborted
-from ..transport.outage import Call
+from ..transport.outage import Call, on_behalf_of
 from .delivery import wait_settled
 from .metrics import Counts
 from .queue.batch import BATCH_OVERHEAD_BYTES, Batch, Receipt
@@ -215,7 +215,8 @@ class Sender:
 
     async def _attempt(self, route: Route, batch: Batch) -> None:
         try:
-            answer = await self._append(route, batch)
+            with on_behalf_of(route.call):
+                answer = await self._append(route, batch)
         except StockadeError as error:
             self._refused(route, batch, error)
         except asyncio.CancelledError:

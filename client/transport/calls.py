@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from ...partition.errors import InternalError, InvalidRequest, RequestTimedOut, StockadeError
+from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
 from ..config import ClientConfig
-from ..errors import ClusterUnreachable
+from ..errors import ClusterUnreachable, UnreadableAnswer
 from ..home import Home
 from ..retry import pause_before_next
 from .http import Answer, Request, Transport
@@ -35,7 +35,7 @@ class Calls:
         self.learn: Callable[[str], None] = self._transport.learn
         self.avoid: Callable[[str], None] = self._transport.avoid
         self.home: Home = self._transport.home
-        self.outage: Outage = Outage(lambda: self._transport.reasons)
+        self.outage: Outage = Outage()
         self.close: Callable[[], Awaitable[None]] = self._transport.close
 
     async def first_answer(self, path: str, patience_ms: int) -> Answer:
@@ -128,11 +128,11 @@ class Calls:
 
 
 def decode(answer: Answer, kind: type[T]) -> T:
-    """The JSON body as a ``kind``. Raises InternalError for any other body."""
+    """The JSON body as a ``kind``. Raises UnreadableAnswer for any other body."""
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except msgspec.DecodeError as error:
-        raise InternalError(f"the answer is not what this client understands: {error}") from error
+        raise UnreadableAnswer(answer.source, answer.body, str(error)) from error
 
 
 def present(**values: Any) -> dict[str, Any]:

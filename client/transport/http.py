@@ -18,9 +18,9 @@ from aiohttp.abc import AbstractStreamWriter
 
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
 from ..config import ClientConfig
-from ..errors import ClientClosed, ClusterUnreachable, refusal_of
+from ..errors import ClientClosed, ClusterUnreachable, Source, UnreadableAnswer, refusal_of
 from ..home import Home
-from ..retry import is_momentary
+from .outage import asked, met
 
 LEADER_HINTS_MAX = 3
 """How many 421 answers one request follows before it is refused."""
@@ -48,16 +48,23 @@ _PROVE = "/readyz"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A successful answer."""
+    """A successful answer to a request with ``method`` at ``node``."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    method: str
+    node: str
 
     @property
     def leader(self) -> str | None:
         """Base URL of the leader that decided, for the next request of this kind; None if the answer names none."""
         return self.headers.get("Stockade-Leader") or None
+
+    @property
+    def source(self) -> Source:
+        """Where it came from, for the error of one that cannot be read."""
+        return Source(self.method, self.node, self.status, self.headers.get("Content-Type"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +95,6 @@ class Transport:
         self._config = config
         self._nodes = dict.fromkeys(config.bootstrap, 0.0)  # base URL -> monotonic time until which it is tried last
         self.home: Home = Home()
-        self.reasons: dict[str, str] = {}
-        """By node, why it gives no answer at the moment: its last attempt failed, or is not answered yet."""
         self._unproven = set(config.bootstrap)
         """Addresses of the application, not of the cluster, that have given no HTTP answer so far."""
         self._session: aiohttp.ClientSession | None = None
@@ -147,7 +152,8 @@ class Transport:
                 return await self._attempt(request, node)
             except _NOT_SENT as error:
                 self._pause(node)
-                self.reasons[node] = reasons[node] = _why_not(error)
+                reasons[node] = _why_not(error)
+                met(node, reasons[node])
                 cause = error
         tried = ", ".join(f"{node} ({why})" for node, why in reasons.items())
         raise ClusterUnreachable(f"no node answers: {tried}") from cause
@@ -167,7 +173,7 @@ class Transport:
 
     async def _attempt(self, request: Request, node: str) -> Answer:
         timeout_ms = (request.timeout_ms or self._config.request_timeout_ms) + request.wait_ms
-        self.reasons.setdefault(node, "no answer yet")
+        asked(node)
         timeout = aiohttp.ClientTimeout(total=timeout_ms / 1000, sock_connect=self._config.connect_timeout_ms / 1000)
         try:
             async with self._open_session().request(
@@ -187,18 +193,17 @@ class Transport:
                 raise NoNode("it gives no HTTP answer: is this the port for clients, not the one for Raft?") from error
             self.avoid(node)
             reason = f"no answer within {timeout_ms} ms" if isinstance(error, TimeoutError) else f"{error!r}"
-            self.reasons[node] = reason
+            met(node, reason)
             raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
         self._unproven.discard(node)
-        self.reasons.pop(node, None)
         if response.status >= 300:
-            refusal = refusal_of(response.status, body)
-            if is_momentary(refusal):
-                self.reasons[node] = f"{refusal.code}: {refusal.detail}"
-            if _knows_no_leader(refusal):
+            source = Source(request.method, node, response.status, response.headers.get("Content-Type"))
+            refusal = refusal_of(source, body)
+            met(node, f"{refusal.code}: {refusal.detail}")
+            if _knows_no_leader(refusal) or isinstance(refusal, UnreadableAnswer):
                 self._pause(node)
             raise refusal
-        return Answer(response.status, response.headers, body)
+        return Answer(response.status, response.headers, body, request.method, node)
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._is_closed:

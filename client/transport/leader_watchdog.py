@@ -13,6 +13,7 @@ from ...partition.api.topics import Topic
 from ...partition.errors import StockadeError
 from .alarm import Alarm
 from .metadata import Metadata
+from .outage import on_behalf_of
 
 Ask = Callable[[str, str], Awaitable[Topic]]
 """Takes a topic and a node; answers the topic as another node describes it. Raises a StockadeError."""
@@ -68,7 +69,8 @@ class LeaderWatchdog:
     async def _look(self, due: list[Waiting]) -> None:
         for topic, node in {(waiting.topic, waiting.node) for waiting in due}:
             try:
-                found = await self._ask(topic, node)
+                with on_behalf_of(None):
+                    found = await self._ask(topic, node)
             except StockadeError:
                 continue  # no node knows another leader: the requests wait on
             self._compare(found, node, [each for each in due if (each.topic, each.node) == (topic, node)])

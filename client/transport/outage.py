@@ -1,13 +1,14 @@
-"""Says in the log, once, that calls get no answer: which nodes were asked, why they do not answer, how long it goes on.
+"""Says in the log, once, that calls are not done: which nodes were asked, what they answered, how long it goes on.
 
 Without it an application without a cluster is silent until its patience (``delivery_timeout_ms``, two minutes) ends.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 
 from ...partition.errors import StockadeError
 from .alarm import Alarm
@@ -24,7 +25,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A call that waits. Times are the loop's. ``error``: why its last attempt failed."""
+    """A call that waits. Times are the loop's. ``error``: why its last attempt failed. ``nodes``: by base URL, what the
+    last attempt at each node met with.
+    """
 
     what: str
     begun_s: float
@@ -32,13 +35,41 @@ class Call:
     due_s: float
     error: StockadeError | None = None
     is_told: bool = False
+    nodes: dict[str, str] = field(default_factory=dict)
+
+
+_present: ContextVar[Call | None] = ContextVar("present", default=None)
+"""The call for which this task sends requests; other calls of the client meet with other answers at the same node."""
+
+
+@contextmanager
+def on_behalf_of(call: Call | None) -> Iterator[None]:
+    """Requests in the block are those of this call; None: of none."""
+    token = _present.set(call)
+    try:
+        yield
+    finally:
+        _present.reset(token)
+
+
+def asked(node: str) -> None:
+    """The present call asks a node. What it answered this call before stays known meanwhile."""
+    call = _present.get()
+    if call is not None:
+        call.nodes.setdefault(node, "no answer yet")
+
+
+def met(node: str, reason: str) -> None:
+    """The present call was refused by a node, or got no answer there."""
+    call = _present.get()
+    if call is not None:
+        call.nodes[node] = reason
 
 
 class Outage:
-    """The calls of one client that wait. ``reasons`` answers, by node, why it gives no answer at the moment."""
+    """The calls of one client that wait."""
 
-    def __init__(self, reasons: Callable[[], Mapping[str, str]]) -> None:
-        self._reasons = reasons
+    def __init__(self) -> None:
         self._alarm: Alarm[Call] = Alarm(self._ring)
         self._silent_until_s = 0.0
 
@@ -55,7 +86,7 @@ class Outage:
         if call.is_told:
             _log.info(answered_late(call, now_s))
         call.begun_s, call.ends_s, call.due_s = now_s, now_s + patience_s, max(call.due_s, now_s + WARN_AFTER_S)
-        call.error, call.is_told = None, False
+        call.error, call.is_told, call.nodes = None, False, {}
 
     def end(self, call: Call, *, is_answered: bool) -> None:
         """The call waits no more."""
@@ -69,7 +100,8 @@ class Outage:
         call = self.begin(what, patience_s, quiet_s)
         is_answered = False
         try:
-            yield call
+            with on_behalf_of(call):
+                yield call
             is_answered = True
         finally:
             self.end(call, is_answered=is_answered)
@@ -89,25 +121,26 @@ class Outage:
         news = [call for call in due if not call.is_told]
         if news:
             self._silent_until_s = now_s + WARN_AGAIN_S
-            _log.warning(warning(min(news, key=lambda call: call.begun_s), len(news) - 1, self._reasons(), now_s))
+            _log.warning(warning(min(news, key=lambda call: call.begun_s), len(news) - 1, now_s))
             for call in news:
                 call.is_told = True
 
 
-def warning(call: Call, others: int, reasons: Mapping[str, str], now_s: float) -> str:
-    """The text for one call; ``others``: how many more calls wait. ``reasons``: by node, why it gives no answer."""
-    named = [f"{node} ({why})" for node, why in list(reasons.items())[:NODES_NAMED_MAX]]
-    more = f" and {len(reasons) - len(named)} more nodes" if len(reasons) > len(named) else ""
-    asked = f": {', '.join(named)}{more}" if named else ""
+def warning(call: Call, others: int, now_s: float) -> str:
+    """The text for one call; ``others``: how many more calls wait."""
+    named = [f"{node} ({why})" for node, why in list(call.nodes.items())[:NODES_NAMED_MAX]]
+    more = f" and {len(call.nodes) - len(named)} more nodes" if len(call.nodes) > len(named) else ""
+    nodes = f": {', '.join(named)}{more}" if named else ""
     also = f"; {others} more calls wait" if others else ""
-    last = f"; the last attempt: {call.error.code}: {call.error.detail}" if call.error is not None else ""
+    last = "" if call.error is None else f"{call.error.code}: {call.error.detail}"
+    last = f"; the last attempt: {last}" if last and last not in call.nodes.values() else ""
     rest_s = max(call.ends_s - now_s, 0.0)
     return (
-        f"{call.what} has had no answer for {now_s - call.begun_s:.1f} s{asked}{also}{last}."
+        f"{call.what} is not done after {now_s - call.begun_s:.1f} s{nodes}{also}{last}."
         f" The client goes on for {rest_s:.0f} s, then the call fails"
     )
 
 
 def answered_late(call: Call, now_s: float) -> str:
     """The text for a call that was warned of and has its answer."""
-    return f"{call.what} was answered after {now_s - call.begun_s:.1f} s"
+    return f"{call.what} was done after {now_s - call.begun_s:.1f} s"

@@ -14,6 +14,7 @@ from .client.errors import (
     OtherEventLoop,
     ProducerAborted,
     UnknownRefusal,
+    UnreadableAnswer,
     UsedAfterFork,
 )
 from .client.producer.results import ProducerErrors
@@ -68,5 +69,5 @@ __all__ = [
     "PermissionDenied", "ProducerAborted", "ProducerBusy", "ProducerErrors", "ProducerFenced", "RequestTimedOut",
     "SessionExpired", "StageAlreadyExists", "StockadeError", "ThrottlingQuotaExceeded", "TopicAlreadyExists",
     "TopicSealed", "Unauthenticated", "UnknownProducerId", "UnknownRefusal", "UnknownSession",
-    "UnknownTopicOrPartition", "UnsupportedMediaType", "UsedAfterFork", "WaitQueueFull",
+    "UnknownTopicOrPartition", "UnreadableAnswer", "UnsupportedMediaType", "UsedAfterFork", "WaitQueueFull",
 ]  # fmt: skip

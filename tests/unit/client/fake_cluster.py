@@ -39,6 +39,7 @@ class Fault(Enum):
     LOSE_REQUEST = auto()
     LOSE_REPLY = auto()
     GATEWAY_TIMEOUT = auto()
+    PORTAL = auto()
     TIMED_OUT = auto()
     UNAVAILABLE = auto()
     MOVED = auto()
@@ -339,6 +340,8 @@ class FakeCluster(FakeState):
             lose(request)
         elif fault is Fault.GATEWAY_TIMEOUT:
             raise web.HTTPGatewayTimeout(text="<html>")
+        elif fault is Fault.PORTAL:
+            raise web.HTTPOk(text="<html>Welcome to the network: log in", content_type="text/html")
         elif fault is Fault.TIMED_OUT:
             raise RequestTimedOut
 

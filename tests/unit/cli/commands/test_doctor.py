@@ -23,6 +23,7 @@ from stockade.partition.api.cluster import Cluster, LeaderInfo, Node, Reassignme
 from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 
 from ...client.fake_cluster import FakeCluster
+from ...client.transport.test_http import other_port
 from ..conftest import Run
 
 
@@ -158,3 +159,16 @@ def test_the_doctor_looks_again_while_somebody_is_being_elected(
     done = run("doctor")
     assert looked == findings[:looks]
     assert done.exit_code == (looked[-1].verdict == "wrong")
+
+
+@pytest.mark.parametrize("status", ["200 OK", "502 Bad Gateway"])
+def test_an_address_where_something_else_answers_is_described(cluster: FakeCluster, run: Run, status: str) -> None:
+    body = "<html>It works!"
+    head = [f"HTTP/1.1 {status}", "Content-Type: text/html", f"Content-Length: {len(body)}", "Connection: close"]
+    with other_port("\r\n".join([*head, "", body]).encode()) as (url, _):
+        cluster.nodes[:] = [url]
+        done = run("doctor", "--output", "json")
+    (finding,) = [finding for finding in json.loads(done.stdout) if url in finding["about"]]
+    assert f"{url} gave an answer that no node gives: status {status[:3]}, text/html" in finding["found"]
+    assert "It works!" in finding["found"]
+    assert "captive portal" in finding["advice"]

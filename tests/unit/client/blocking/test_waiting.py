@@ -10,7 +10,7 @@ from stockade.client.blocking.reader import BlockingClient
 from stockade.client.blocking.waiting import Waiting
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClusterUnreachable
-from stockade.partition.errors import UnknownTopicOrPartition
+from stockade.partition.errors import LeaderNotAvailable, UnknownTopicOrPartition
 
 from ..fake_cluster import FakeCluster
 
@@ -39,11 +39,23 @@ def test_the_log_says_after_a_second_which_nodes_do_not_answer_and_how_long_the_
         assert len(caplog.messages) == (now_s >= 1.0)
     assert caplog.records[0].levelname == "WARNING"
     assert caplog.messages[0] == (
-        "GET /v1/topics has had no answer for 1.0 s: http://127.0.0.1:1 (Connection refused), "
+        "GET /v1/topics is not done after 1.0 s: http://127.0.0.1:1 (Connection refused), "
         "http://127.0.0.1:2 (Connection refused). The client goes on for 119 s, then the call fails"
     )
     waiting.answered()
-    assert caplog.messages[1] == "GET /v1/topics was answered after 2.0 s"
+    assert caplog.messages[1] == "GET /v1/topics was done after 2.0 s"
+
+
+def test_the_log_names_the_refusal_of_a_node_that_answered(
+    clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = Waiting("GET /v1/topics", 120, CONFIG)
+    clock[0] = 1.0
+    waiting.failed(NODES[0], LeaderNotAvailable("no majority"))
+    waiting.pause_s(LeaderNotAvailable("no majority"))
+    assert caplog.messages[0].startswith(
+        "GET /v1/topics is not done after 1.0 s: http://127.0.0.1:1 (LEADER_NOT_AVAILABLE: no majority). The client"
+    )
 
 
 def test_the_last_attempt_and_a_refusal_of_the_request_itself_are_raised(clock: list[float]) -> None:

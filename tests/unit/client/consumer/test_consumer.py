@@ -94,6 +94,7 @@ def test_faults_leave_neither_gap_nor_repetition(cluster: FakeCluster) -> None:
         Fault.UNAVAILABLE,
         Fault.MOVED,
         Fault.GATEWAY_TIMEOUT,
+        Fault.PORTAL,
         Fault.LOSE_REQUEST,
     ] * 9
     assert [record.value for record in read(cluster, fetch_bytes_max=1)] == [b"%d" % number for number in range(50)]

@@ -66,7 +66,7 @@ def test_without_a_cluster_every_call_warns_once_and_fails_after_one_bound(
 
     assert asyncio.run(run()) > 0.2
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert f"{config.bootstrap[0]} (Connection refused)" in warning
+    assert f"{config.bootstrap[0]} (" in warning
     assert "The client goes on for 0 s, then the call fails" in warning
 
 
@@ -90,11 +90,73 @@ def test_a_majority_that_stands_still_is_warned_of_and_its_return_is_told(
 
     asyncio.run(run())
     warning, told = caplog.records
-    assert "an append to t/0 has had no answer for" in warning.getMessage()
+    assert "an append to t/0 is not done after" in warning.getMessage()
     assert "(no answer yet)" in warning.getMessage()
     assert "The client goes on for 120 s" in warning.getMessage()
     assert told.levelno == logging.INFO
-    assert "an append to t/0 was answered after" in told.getMessage()
+    assert "an append to t/0 was done after" in told.getMessage()
+
+
+def test_a_call_knows_what_it_met_with_at_each_node(cluster: FakeCluster) -> None:
+    dead = nowhere().bootstrap[0]
+    cluster.create("t")
+    cluster.read_faults = [Fault.UNAVAILABLE]
+    call = Call("a read", 0.0, 1.0, 1.0)
+
+    async def run() -> None:
+        async with Client(ClientConfig(bootstrap=(dead, cluster.nodes[0]))) as client:
+            with outage.on_behalf_of(call), pytest.raises(LeaderNotAvailable):
+                await client.fetch("t", 0, 0, max_bytes=1)
+
+    asyncio.run(run())
+    assert list(call.nodes) == [dead, cluster.nodes[0]]
+    assert call.nodes[dead] == "Connection refused"
+    assert call.nodes[cluster.nodes[0]].startswith("LEADER_NOT_AVAILABLE: ")
+
+
+def told_now(client: Client) -> str:
+    """What the log would say now of the one call that waits."""
+    (call,) = client.outage._alarm.entries
+    return outage.warning(call, 0, asyncio.get_running_loop().time())
+
+
+def test_a_node_that_answered_is_not_said_to_give_no_answer(cluster: FakeCluster) -> None:
+    """The slot is held by another session: the node says so at each attempt."""
+    cluster.create("t")
+    cluster.take_over("t")
+
+    async def run() -> None:
+        config = ClientConfig(bootstrap=cluster.nodes, linger_ms=0, retry_backoff_ms=1, retry_backoff_ms_max=2)
+        producer = await Producer(config).start()
+        _ = await producer.send("t", b"v")
+        await cluster.seen("POST", 3)  # the producer's id, and two attempts
+        text = told_now(producer.client)
+        await producer.abort()
+        assert text.startswith("an append to t/0 is not done after ")
+        assert f"{cluster.nodes[0]} (PRODUCER_BUSY: " in text
+        assert text.count("PRODUCER_BUSY") == 1
+        assert "no answer" not in text
+
+    asyncio.run(run())
+
+
+def test_a_warning_names_the_node_that_this_call_waits_for_also_when_the_node_answers_other_calls(
+    cluster: FakeCluster,
+) -> None:
+    """The answers of other calls took the node out of the warning."""
+    cluster.create("t")
+    cluster.faults = [Fault.HOLD]
+
+    async def run() -> None:
+        async with Client(ClientConfig(bootstrap=cluster.nodes[0])) as client, Producer(client) as producer:
+            delivery = await producer.send("t", b"v")
+            await cluster.seen("POST", 2)
+            assert await client.topics()
+            assert f"{cluster.nodes[0]} (no answer yet)" in told_now(client)
+            cluster.release_held()
+            await delivery
+
+    asyncio.run(run())
 
 
 class Clock:
@@ -104,7 +166,8 @@ class Clock:
         self.now_s = 0.0
         monkeypatch.setattr(outage, "WARN_AFTER_S", WARN_AFTER_S)
         monkeypatch.setattr("asyncio.get_running_loop", lambda: self)
-        self.outage = Outage(lambda: nodes)
+        self.nodes = nodes
+        self.outage = Outage()
 
     def time(self) -> float:
         return self.now_s
@@ -126,6 +189,7 @@ def test_many_calls_are_one_warning_and_another_one_comes_after_a_while(
     clock = Clock(monkeypatch, {f"http://n{number}": "down" for number in range(NODES_NAMED_MAX + 2)})
     first = clock.outage.begin("the first", 120.0)
     first.error = LeaderNotAvailable("no majority")
+    first.nodes = clock.nodes
     clock.now_s = 0.001
     second = clock.outage.begin("the second", 120.0)
     quiet = clock.outage.begin("a poll", 120.0, quiet_s=10.0)
@@ -135,7 +199,7 @@ def test_many_calls_are_one_warning_and_another_one_comes_after_a_while(
     clock.move(told_s)
     assert len(caplog.records) == 1
     text = caplog.records[0].getMessage()
-    assert text.startswith("the first has had no answer for 1.0 s: http://n0 (down), ")
+    assert text.startswith("the first is not done after 1.0 s: http://n0 (down), ")
     assert (
         f"http://n{NODES_NAMED_MAX - 1} (down) and 2 more nodes; 1 more calls wait; the last attempt: LEADER_NOT"
         in text
@@ -145,7 +209,7 @@ def test_many_calls_are_one_warning_and_another_one_comes_after_a_while(
     clock.move(told_s + WARN_AGAIN_S - 0.01)
     assert len(caplog.records) == 1, "no second warning for those two, and none before its time"
     clock.move(told_s + WARN_AGAIN_S)
-    assert [record.getMessage()[:10] for record in caplog.records[1:]] == ["a poll has"]
+    assert [record.getMessage()[:10] for record in caplog.records[1:]] == ["a poll is "]
     for call in (first, second, quiet, late):
         clock.outage.end(call, is_answered=True)
     assert sum(record.levelno == logging.INFO for record in caplog.records) == 4

@@ -80,7 +80,8 @@ def written(data: Path, *arguments: str, fault: Callable[[], None] = lambda: Non
         writer.stdin.flush()
         before = [writer.stdout.readline() for _ in range(5)]
         fault()
-        output = "".join(before) + writer.communicate(timeout=60)[0]
+        # Not by `communicate`: it reads the pipe itself, and loses the lines that `readline` has read ahead.
+        output = "".join(before) + writer.stdout.read()
     assert writer.returncode == 0, "it ended by itself, and not by a signal"
     return WriterOutput.of(output)
 

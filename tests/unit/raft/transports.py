@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from stockade.raft.messages import Hello, Message, RaftMessage
+from stockade.raft.messages import Hello, Message, Ping, RaftMessage
 from stockade.raft.net.codec import PROTOCOL_VERSION, FrameReader, encode
 from stockade.raft.net.liveness import LivenessTimeouts
 from stockade.raft.net.transport import Address, Receiver, Transport
@@ -121,6 +121,12 @@ class Peer:
                 return None
             self.received += [message for _, message in self.frames.feed(data)]
         return self.received.pop(0)
+
+    async def hear_a(self, kind: type[Message]) -> Message:
+        """The next message of this kind. Before it may come the greeting, and what is said in silence."""
+        while not isinstance(message := await self.hear(), kind):
+            assert isinstance(message, Ping | Hello)
+        return message
 
     async def __aenter__(self) -> "Peer":
         return self

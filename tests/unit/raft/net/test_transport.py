@@ -283,9 +283,9 @@ def test_frames_beyond_the_buffer_bound_are_dropped_until_the_peer_reads(run: Ru
                 accepted += 1
             assert await peer.hear() == hello("n1")
             for _ in range(accepted):
-                assert isinstance(await peer.hear(), AppendEntries)
+                _ = await peer.hear_a(AppendEntries)
             assert n1.transport.send(1, "n2", TimeoutNow(1))
-            assert await peer.hear() == TimeoutNow(1)
+            assert await peer.hear_a(TimeoutNow) == TimeoutNow(1)
 
     run(scenario)
 

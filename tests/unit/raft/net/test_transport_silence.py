@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from stockade.raft.messages import Call, Hello, Message, Ping, Refusal, Reply
+from stockade.raft.messages import Call, Ping, Refusal, Reply
 from stockade.raft.net.handshake import STRANGER_CHARS_MAX, printable
 from stockade.raft.net.liveness import LivenessTimeouts
 from stockade.raft.net.transport import CallUnknown
@@ -13,12 +13,6 @@ from stockade.raft.net.transport import CallUnknown
 from ..transports import KIND, UNSET, Node, Peer, Run, hello
 
 TIMES = LivenessTimeouts(heartbeat_s=0.02, silent_s=0.1, dead_s=30.0)
-
-
-async def hear(peer: Peer, kind: type[Message]) -> Message:
-    while not isinstance(message := await peer.hear(), kind):
-        assert isinstance(message, Ping | Hello)
-    return message
 
 
 def test_calls_to_a_peer_that_falls_silent_end_soon_and_new_ones_are_not_sent(run: Run) -> None:
@@ -33,13 +27,13 @@ def test_calls_to_a_peer_that_falls_silent_end_soon_and_new_ones_are_not_sent(ru
             with pytest.raises(ConnectionError, match="silent"):
                 await n1.transport.call("n2", KIND, b"still there?", 30.0)
 
-            first = await hear(peer, Call)
+            first = await peer.hear_a(Call)
             assert isinstance(first, Call)
             peer.say(Reply(first.call_id, b"too late", True))
             await n1.until(lambda: n1.events == ["up n2", "silent n2", "heard n2"])
             peer.say(Ping())
             answer = asyncio.create_task(n1.transport.call("n2", KIND, b"and now?", 30.0))
-            second = await hear(peer, Call)
+            second = await peer.hear_a(Call)
             assert second == Call(first.call_id + 1, KIND + b"and now?"), "the other one was never sent"
             peer.say(Reply(first.call_id + 1, b"here", True))
             assert await answer == b"here"

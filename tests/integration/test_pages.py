@@ -16,6 +16,16 @@ ELSEWHERE = {"spark.md"}
 """Pages that another test pastes: tests/spark/test_how_to.py, which has a Spark session."""
 HOW_TO = sorted(page.name for page in (DOCS / "how-to").glob("*.md") if page.name not in ELSEWHERE)
 PAGES = ["start.md", "failures.md", *(f"how-to/{name}" for name in HOW_TO)]
+ELSEWHERE_PASTED = {
+    "python.md": "test_python_page.py",
+    "deploying.md": "test_deploying_page.py",
+    "http.md": "test_http_page.py",
+    "tour.md": "test_tour.py",
+    "cli.md": "../unit/cli/test_documented_commands.py",
+    "how-to/spark.md": "../spark/test_how_to.py",
+}
+"""Pages with a test of their own, beside this one. cli.md is made of the examples of each command's help."""
+REFERENCE = sorted(page.name for page in DOCS.glob("*.md") if page.name not in {*PAGES, *ELSEWHERE_PASTED})
 AT_ONCE = 3
 """Pages that are pasted side by side: they spend most of their time waiting for sessions to end."""
 OTHER_TOPICS = ("orders", "logs", "jobs")
@@ -52,6 +62,18 @@ def test_every_block_of_the_page_works_and_works_again(page: str, pasted: dict[s
 def test_a_block_that_is_not_pasted_says_why(page: str) -> None:
     left = [block for block in blocks(text(page)) if block.excuse is None]
     assert {block.language for block in left} <= {"sh", "python", "text"}, "other blocks need a reason"
+
+
+@pytest.mark.parametrize("page", REFERENCE)
+def test_a_program_in_any_other_page_says_why_it_is_not_pasted(page: str) -> None:
+    left = [block.text for block in blocks(text(page)) if block.excuse is None and block.language in ("sh", "python")]
+    assert left == [], "paste them, or say why not"
+
+
+def test_pages_that_are_pasted_elsewhere_are_pasted_there() -> None:
+    for page, test in ELSEWHERE_PASTED.items():
+        source = (Path(__file__).parent / test).read_text(encoding="utf-8")
+        assert Path(page).name in source, f"{test} does not name {page}"
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,0 +1,48 @@
+"""docs/deploying.md: its configurations pass `stockade serve --check`, with the certificates that its command makes."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from .pages import ROOT, blocks
+
+PAGE = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
+NODE, TOKENS, JOINING = [textwrap.dedent(block.text) for block in blocks(PAGE) if block.language == "toml"]
+[CERTS] = [block.text for block in blocks(PAGE) if block.language == "sh" and block.excuse is None]
+
+
+def stockade(folder: Path, *words: str) -> None:
+    command = [sys.executable, "-m", "stockade", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def check(folder: Path, text: str) -> None:
+    (folder / "node.toml").write_text(text.replace("/var/lib/stockade", str(folder / "data")))
+    for _ in range(2):
+        stockade(folder, "serve", "--check", "--config", "node.toml")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the page's command has made certificates."""
+    [line] = CERTS.splitlines()
+    stockade(tmp_path, *line.split()[1:])
+    return tmp_path
+
+
+def test_a_configuration_with_certificates_and_tokens_passes_the_check(folder: Path) -> None:
+    check(folder, NODE + TOKENS)
+
+
+def test_a_new_node_has_what_the_others_have_and_names_them_under_join(folder: Path) -> None:
+    stockade(folder, "certs", "--out", "certs", "--cluster-id", "orders-prod", "n4")
+    as_above = ("data_dir", "http ", "raft_listen")
+    plain = [line for line in NODE.splitlines() if line.startswith(as_above)]
+    tables = NODE[NODE.index("[raft.tls]") : NODE.index("[limits]")]
+    before, rest = JOINING.split("# data_dir, http, raft_listen, [raft.tls] as above\n")
+    mine = "\n".join([*plain, tables]).replace("10.0.0.1", "10.0.0.4").replace("n1.", "n4.")
+    check(folder, f"{before}{mine}{rest}")

@@ -3,12 +3,15 @@
 ``check`` looks at one state; a Ratchet also compares it with the one before.
 """
 
+from itertools import chain
+
 from ...partition.commands import is_named
 from .commands import FenceRef, GroupId
 from .machine import ControllerMachine
 from .ownership.grants import Grant, Ticket
 from .producers import PRODUCER_EPOCH_FINAL, ProducerRow
 from .topology.catalog import PARTITIONS_MAX, TOPICS_MAX, Topic, group_id, topic_partition
+from .topology.placement import measure
 
 
 def check(machine: ControllerMachine) -> None:
@@ -16,6 +19,7 @@ def check(machine: ControllerMachine) -> None:
     for topic in machine.catalog.topics():
         _check_topic(machine, topic)
     _check_nodes(machine)
+    _check_holdings(machine)
     assert len(machine.catalog.topics()) <= TOPICS_MAX
     assert sum(topic.partitions for topic in machine.catalog.topics()) <= PARTITIONS_MAX
     for grant in machine.slots.grants.by_id.values():
@@ -45,6 +49,20 @@ def _check_nodes(machine: ControllerMachine) -> None:
         assert not any(membership.nodes.is_draining(node_id) for node_id in move.target)
     for entry in membership.nodes.rows.values():
         assert not entry.draining or any(entry.node_id in placed for placed in _placements(machine))
+
+
+def _check_holdings(machine: ControllerMachine) -> None:
+    """What is kept up to date says what is so."""
+    topics = machine.catalog.topics()
+    holdings = machine.catalog.holdings
+    assert holdings.loads() == measure(nodes for topic in topics for nodes in topic.placements)
+    here = {
+        (node_id, group)
+        for topic in topics
+        for group, nodes in zip(topic.groups(), topic.placements, strict=True)
+        for node_id in nodes
+    }
+    assert {(node_id, group) for node_id in holdings.loads() for group in holdings.groups(node_id)} == here
 
 
 def _placements(machine: ControllerMachine) -> list[list[str]]:
@@ -106,6 +124,10 @@ def _check_fences(machine: ControllerMachine) -> None:
         assert place.epoch == located[0].epochs[located[1]], "an older epoch is due"
         assert all(grant.grant_index <= place.order for grant in machine.slots.grants.on(group))
         assert not fences.is_over(FenceRef(group, place.order))
+        for grant, session in place.departed:
+            assert FenceRef(group, place.order) in fences.uncleared(grants=[grant])
+            assert FenceRef(group, place.order) in fences.uncleared(sessions=[session])
+    assert fences.departed_names() == {name for place in fences.due.values() for name in chain(*place.departed)}
     worked_on = [work.group_id for work in machine.work()]
     assert set(worked_on) >= {*fences.due, *machine.reader_fences.owed}
 

@@ -49,13 +49,17 @@ RETRY_AFTER_MS = 1000
 
 
 class SavedEnrolments(msgspec.Struct, frozen=True):
-    """``owed``: in the order in which the partitions came to be owed something. ``orders``: entry by entry those of
-    ``groups``.
+    """``owed``: in the order in which the partitions came to be owed something. ``flat``: for each producer its id, on
+    how many partitions it is enrolled, and for each of them its group and its order; all of it ascends. One list of
+    numbers, since a million lists would set off the garbage collector while the loop waits.
+
+    ``groups`` and ``orders`` (entry by entry those of ``groups``) are what version 1 of the state had instead.
     """
 
     owed: list[tuple[GroupId, list[tuple[ProducerId, int]]]]
-    groups: list[tuple[ProducerId, list[GroupId]]]
+    groups: list[tuple[ProducerId, list[GroupId]]] = []
     orders: list[list[int]] = []
+    flat: list[int] = []
 
 
 class Enrolments:
@@ -110,9 +114,14 @@ class Enrolments:
         """Whether one of these is enrolled on any partition."""
         return any(pid in self._groups for pid in pids)
 
-    def settled_on(self, group: GroupId) -> list[ProducerId]:
-        """The producers enrolled on a partition of which it is owed nothing."""
-        return [pid for pid in self._pids.get(group, ()) if not self._owes(group, pid)]
+    def enrolled_on(self, group: GroupId) -> list[ProducerId]:
+        """The producers enrolled on a partition."""
+        return list(self._pids.get(group, ()))
+
+    def settled_on(self, group: GroupId, pids: Iterable[ProducerId]) -> list[ProducerId]:
+        """Those of these producers that are enrolled on a partition, and of which it is owed nothing, ascending."""
+        enrolled = self._pids.get(group, ())
+        return sorted(pid for pid in pids if pid in enrolled and not self._owes(group, pid))
 
     def partitions(self) -> list[GroupId]:
         """The partitions with enrolments."""
@@ -149,10 +158,14 @@ class Enrolments:
 
     def save(self) -> SavedEnrolments:
         """Everything that decides future answers."""
-        groups = [(pid, sorted(groups)) for pid, groups in sorted(self._groups.items())]
-        orders = [[self._groups[pid][group] for group in enrolled] for pid, enrolled in groups]
+        flat: list[int] = []
+        for pid in sorted(self._groups):
+            orders = self._groups[pid]
+            flat += (pid, len(orders))
+            for group in sorted(orders):
+                flat += (group, orders[group])
         owed = [(group, sorted(epochs.items())) for group, epochs in self.owed.items()]
-        return SavedEnrolments(owed, groups, orders)
+        return SavedEnrolments(owed, flat=flat)
 
     def load(self, saved: SavedEnrolments) -> None:
         """Inverse of save, into an empty one."""
@@ -160,6 +173,10 @@ class Enrolments:
             orders = saved.orders[number] if saved.orders else [0] * len(groups)
             for group, order in zip(groups, orders, strict=True):
                 self._add(pid, group, order)
+        numbers = iter(saved.flat)
+        for pid in numbers:
+            for _ in range(next(numbers)):
+                self._add(pid, next(numbers), next(numbers))
         self.owed = {group: dict(epochs) for group, epochs in saved.owed}
 
     def _owes(self, group: GroupId, pid: ProducerId) -> bool:

@@ -1,7 +1,7 @@
 """The controller's replicated state as bytes, for checkpoints: equal on replicas that applied the same commands.
 
 The bytes have a magic word, the version of their layout and a CRC; everything else is MessagePack. Maps are sorted;
-what must keep its order is a list.
+what must keep its order is a list. Version 2 has enrolments as one flat list (producers.py).
 """
 
 from collections.abc import Callable
@@ -38,6 +38,6 @@ class SavedState(msgspec.Struct, frozen=True):
     leaving: SavedPendingInstalls = []
 
 
-_sealed = Sealed(SavedState, b"StkC", 1, "controller", msgspec.msgpack.Encoder(order="deterministic"))
+_sealed = Sealed(SavedState, b"StkC", 2, "controller", msgspec.msgpack.Encoder(order="deterministic"), oldest=1)
 encode: Callable[[SavedState], bytes] = _sealed.encode
 decode: Callable[[bytes], SavedState] = _sealed.decode

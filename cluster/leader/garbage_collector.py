@@ -50,14 +50,14 @@ class GarbageCollector:
 
     async def _ask(self, group: int) -> None:
         """Which of its producers a partition has forgotten."""
-        pids = self._control.machine.registry.enrolments.settled_on(group)
+        pids = self._control.machine.registry.enrolments.enrolled_on(group)
         for start in range(0, len(pids), PRODUCERS_AT_ONCE_MAX):
             await asyncio.sleep(PAUSE_S)
             if not self._control.group.is_leader:
                 return
             machine = self._control.machine
-            settled = set(machine.registry.enrolments.settled_on(group))  # at the index of the question
-            some = sorted(settled.intersection(pids[start : start + PRODUCERS_AT_ONCE_MAX]))
+            # At the index of the question.
+            some = machine.registry.enrolments.settled_on(group, pids[start : start + PRODUCERS_AT_ONCE_MAX])
             if some:
                 await quietly(
                     carry_out(ProducerWithdrawal(group, some, machine.applied_index), self._control, self._router)

@@ -4,15 +4,16 @@ partitions know of a producer, asked of the nodes that lead them.
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from ...partition.api.producers import ProducerOnPartition, ProducerPair, ProducerStatus
-from ...partition.errors import LeaderNotAvailable, NotFound, RequestTimedOut, StockadeError
+from ...partition.errors import LeaderNotAvailable, NotFound, StockadeError
 from .. import rpc
 from ..controller import commands
 from ..controller.commands import Enrol, Enrolled, FenceProducer, InitProducer, ProducerState
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..groups import Router
-from ..replica.replica_manager import ReplicaManager
+from ..replica.replica_manager import ReplicaManager, by_node
 from .controller_group import ControllerGroup
 
 ASK_AGAIN_S = 0.05
@@ -48,9 +49,8 @@ class ProducerStatusReader:
             remaining = deadline - loop.time()
             if remaining <= 0:
                 raise LeaderNotAvailable(f"{len(missing)} partitions have no leader")
-            nodes = sorted({node_id for group_id in missing for node_id in places[group_id]})
-            asked = [[group_id for group_id in missing if node_id in places[group_id]] for node_id in nodes]
-            answers = await asyncio.gather(*(self._ask(*it, pid, remaining) for it in zip(nodes, asked, strict=True)))
+            asked = by_node((group_id, places[group_id]) for group_id in missing)
+            answers = await asyncio.gather(*(self._ask(*question, pid, remaining) for question in asked.items()))
             for answer in answers:
                 found.update(answer.found)
             if len(found) < len(places):
@@ -106,13 +106,9 @@ class ProducerService:
         return ProducerStatus(pid, epoch, name, await self._states.ask(pid, places, self._control.timeout_s))
 
     async def _when_installed(self, state: ProducerState) -> ProducerPair:
-        machine = self._control.machine
-
-        def installed() -> bool | None:
-            return True if all(map(machine.registry.enrolments.is_installed, state.pending)) else None
-
-        if await self._control.changed.until(installed, self._control.timeout_s) is None:
-            raise RequestTimedOut("the new epoch could not be installed everywhere in time")
+        enrolments = self._control.machine.registry.enrolments
+        installed = [partial(enrolments.is_installed, fence) for fence in state.pending]
+        await self._control.until_all(installed, "the new epoch could not be installed everywhere in time")
         return ProducerPair(state.pid, state.epoch, state.name)
 
 

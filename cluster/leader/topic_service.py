@@ -10,7 +10,7 @@ from .. import rpc
 from ..controller.commands import ChangeTopic, CreateTopic, DeleteTopic, TopicChanged, TopicCreated, TopicDeleted
 from ..controller.topology.catalog import group_id
 from ..groups import Router
-from ..replica.replica_manager import ReplicaManager
+from ..replica.replica_manager import ReplicaManager, by_node
 from ..rpc import GroupStatus, Placement
 from .controller_group import ControllerGroup
 
@@ -48,11 +48,10 @@ class GroupStatusReader:
     async def statuses(self, topic: Placement) -> list[GroupStatus | None]:
         """What is known of each partition of a topic, asked of the nodes that hold them."""
         keys = {group_id(topic.topic_id, partition): replicas for partition, replicas in enumerate(topic.replicas)}
-        nodes = sorted({node_id for replicas in topic.replicas for node_id in replicas})
-        asked = [[key for key, replicas in keys.items() if node_id in replicas] for node_id in nodes]
-        answers = await asyncio.gather(*map(self.status, nodes, asked))
+        asked = by_node(keys.items())
+        answers = await asyncio.gather(*map(self.status, asked, asked.values()))
         best = _freshest(
-            (node, status) for node, answer in zip(nodes, answers, strict=True) for status in answer.groups
+            (node, status) for node, answer in zip(asked, answers, strict=True) for status in answer.groups
         )
         return [best.get(key) for key in keys]
 

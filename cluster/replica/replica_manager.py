@@ -7,6 +7,7 @@ controller.
 import asyncio
 import logging
 import shutil
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
@@ -44,6 +45,15 @@ class Assignment(msgspec.Struct, frozen=True):
     def group_id(self) -> int:
         """Raft group of the partition."""
         return group_id(self.topic_id, self.partition)
+
+
+def by_node(places: Iterable[tuple[int, Iterable[str]]]) -> dict[str, list[int]]:
+    """The groups that each node holds; ``places`` has groups with their nodes."""
+    held: defaultdict[str, list[int]] = defaultdict(list)
+    for group, nodes in places:
+        for node_id in nodes:
+            held[node_id].append(group)
+    return held
 
 
 class ReplicaManager:

@@ -29,14 +29,21 @@ _State = TypeVar("_State", bound=msgspec.Struct)
 
 class Sealed(Generic[_State]):
     """The bytes of one kind of state, under a magic word and a CRC-32. ``owner`` (partition, controller) names the
-    machine in messages.
+    machine in messages. Every version from ``oldest`` to the one that is written can be read.
     """
 
     def __init__(
-        self, kind: type[_State], magic: bytes, version: int, owner: str, encoder: msgspec.msgpack.Encoder
+        self,
+        kind: type[_State],
+        magic: bytes,
+        version: int,
+        owner: str,
+        encoder: msgspec.msgpack.Encoder,
+        oldest: int | None = None,
     ) -> None:
         self._magic = magic
         self._version = version
+        self._oldest = oldest if oldest is not None else version
         self._owner = owner
         self._encoder = encoder
         self._decoder = msgspec.msgpack.Decoder(kind)
@@ -52,7 +59,7 @@ class Sealed(Generic[_State]):
             raise ImageDamaged(f"the state of the {self._owner} is cut off")
         magic, version, crc = _HEADER.unpack_from(data)
         body = memoryview(data)[_HEADER.size :]
-        if magic != self._magic or version != self._version:
+        if magic != self._magic or not self._oldest <= version <= self._version:
             raise ImageDamaged(
                 f"the state is not that of a {self._owner}, or it was written by another version of this software"
             )

@@ -30,7 +30,9 @@ that decision.
    reported goes away, and when no work is left every slot is what the controller says.
 """
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from itertools import chain
 
 import msgspec
 
@@ -93,6 +95,8 @@ class FenceInstalls:
         self._grants = grants
         self._order = 0
         self.due: dict[GroupId, SlotDecision] = {}
+        # Ended grants, and their sessions, of ``due``: where to look for them. Follows from it.
+        self._departed: defaultdict[str, set[GroupId]] = defaultdict(set)
         # Partitions are known to be at this place or a later one, so they refuse every older place for ever.
         self._reached: dict[GroupId, int] = {}
 
@@ -114,7 +118,9 @@ class FenceInstalls:
         if before is not None and before.ends is not None:
             ends = before.ends
         if len(departed) > DEPARTED_MAX:
-            del departed[1]
+            self._forget_departed(group, [departed.pop(1)], departed)
+        for name in departed[-1]:
+            self._departed[name].add(group)
         self.due[group] = SlotDecision(epoch, order, at_ms, ends, departed)
 
     def record_fence(self, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
@@ -132,6 +138,7 @@ class FenceInstalls:
         self._reached[group] = max(order, self._reached.get(group, 0))
         if place.order == order:
             del self.due[group]
+            self._forget_departed(group, place.departed)
         for grant in self._grants.on(group):
             if grant.grant_index <= order:
                 grant.pending.discard(topic_partition(group)[1])
@@ -139,20 +146,36 @@ class FenceInstalls:
     def forget(self, groups: Iterable[GroupId]) -> None:
         """The partitions are no more."""
         for group in groups:
-            self.due.pop(group, None)
+            settled = self.due.pop(group, None)
+            if settled is not None:
+                self._forget_departed(group, settled.departed)
             self._reached.pop(group, None)
+
+    def _forget_departed(
+        self, group: GroupId, gone: Iterable[tuple[str, str]], others: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        """A partition does not remember these grants; ``others`` are those that it remembers."""
+        for name in set(chain(*gone)).difference(chain(*others)):
+            self._departed[name].discard(group)
+            if not self._departed[name]:
+                del self._departed[name]
 
     def is_over(self, fence: FenceRef) -> bool:
         """Whether the partition is known to have come to that place."""
         return self._reached.get(fence.group_id, 0) >= fence.order
 
-    def uncleared(self, departed: Callable[[str, str], bool]) -> list[FenceRef]:
-        """Where ended grants may be in the slot still; ``departed`` chooses by grant id and session."""
+    def uncleared(self, *, grants: Collection[str] = (), sessions: Collection[str] = ()) -> list[FenceRef]:
+        """Where ended grants, these or those of these sessions, may be in the slot still."""
+        here = {group for name in (*grants, *sessions) for group in self._departed.get(name, ())}
         return [
-            FenceRef(group, place.order)
-            for group, place in sorted(self.due.items())
-            if any(departed(*gone) for gone in place.departed)
+            FenceRef(group, self.due[group].order)
+            for group in sorted(here)
+            if any(grant in grants or session in sessions for grant, session in self.due[group].departed)
         ]
+
+    def departed_names(self) -> set[str]:
+        """Ended grants, and their sessions, that partitions may know."""
+        return set(self._departed)
 
     def work_on(self, group: GroupId) -> SlotInstall:
         """What to do on a partition that is due."""
@@ -193,6 +216,9 @@ class FenceInstalls:
         """Inverse of save, into an empty one."""
         self._order = saved.order
         self.due = dict(saved.due)
+        for group, decision in saved.due:
+            for name in chain(*decision.departed):
+                self._departed[name].add(group)
         self._reached = dict(saved.reached)
 
 

@@ -22,6 +22,7 @@ from ....partition.errors import (
 )
 from ..commands import ChangeTopic, CreateTopic, GroupId, TopicCreated
 from . import placement
+from .holdings import Holdings
 from .nodes import Nodes
 
 CONTROLLER_GROUP: GroupId = 0
@@ -98,6 +99,7 @@ class Catalog:
         self._by_name: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
         """Do not change it. Grants and tickets end before their topic: its id is here as long as they are."""
+        self.holdings: Holdings = Holdings()
         self._partitions = 0
 
     def topics(self) -> list[Topic]:
@@ -134,7 +136,7 @@ class Catalog:
         if len(self._by_name) >= TOPICS_MAX:
             raise ThrottlingQuotaExceeded(f"there are {TOPICS_MAX} topics", retry_after_ms=RETRY_AFTER_MS)
         self._check_room(command.partitions, factor, command.nodes)
-        placements = placement.place(command.partitions, factor, command.nodes, self._loads())
+        placements = placement.place(command.partitions, factor, command.nodes, self.holdings.loads())
         self._add(
             Topic(
                 name=command.name,
@@ -171,6 +173,13 @@ class Catalog:
         del self._by_name[topic.name]
         del self.by_id[topic.topic_id]
         self._partitions -= topic.partitions
+        for group, replicas in zip(topic.groups(), topic.placements, strict=True):
+            self.holdings.replace(group, replicas, ())
+
+    def move(self, topic: Topic, partition: int, replicas: list[str]) -> None:
+        """The replicas of a partition are on these nodes now."""
+        self.holdings.replace(group_id(topic.topic_id, partition), topic.placements[partition], replicas)
+        topic.placements[partition] = replicas
 
     def find(self, name: str, topic_id: int | None) -> Topic:
         """The topic, or UnknownTopicOrPartition, or InconsistentTopicId when the caller means another
@@ -194,24 +203,27 @@ class Catalog:
 
     def _add(self, topic: Topic) -> None:
         self._by_name[topic.name] = self.by_id[topic.topic_id] = topic
-        self._partitions += topic.partitions
+        self._hold(topic, 0)
 
     def _extend(self, topic: Topic, more: int, where: list[placement.Node], nodes: Nodes) -> None:
         self._check_room(more, topic.replication_factor, where)
-        placements = placement.place(more, topic.replication_factor, where, self._loads())
+        placements = placement.place(more, topic.replication_factor, where, self.holdings.loads())
         topic.placements += placements
         topic.epochs += [0] * more
         topic.founders += _founders(placements, nodes)
-        self._partitions += more
+        self._hold(topic, topic.partitions - more)
+
+    def _hold(self, topic: Topic, start: int) -> None:
+        """Partitions came, from this one on."""
+        self._partitions += topic.partitions - start
+        for partition in range(start, topic.partitions):
+            self.holdings.replace(group_id(topic.topic_id, partition), (), topic.placements[partition])
 
     def _check_room(self, partitions: int, factor: int, nodes: list[placement.Node]) -> None:
         if factor > len(nodes):
             raise NotEnoughReplicas(f"replication factor {factor} with {len(nodes)} nodes")
         if self._partitions + partitions > PARTITIONS_MAX:
             raise ThrottlingQuotaExceeded(f"over {PARTITIONS_MAX} partitions", retry_after_ms=RETRY_AFTER_MS)
-
-    def _loads(self) -> dict[str, placement.Load]:
-        return placement.measure(nodes for topic in self._by_name.values() for nodes in topic.placements)
 
 
 def _founders(placements: list[list[str]], nodes: Nodes) -> list[dict[str, int]]:

@@ -8,7 +8,7 @@ first in an order that alternates between zones.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 
 import msgspec
 
@@ -48,18 +48,58 @@ def place(
     return [board.place_one(replication_factor) for _ in range(partitions)]
 
 
-def substitute(replicas: Sequence[str], nodes: Sequence[Node], loads: Mapping[str, Load]) -> str | None:
-    """The node to add to ``replicas``: of those in the zones that have the fewest of them, the one that holds least.
+class Candidates:
+    """The nodes that replicas may come to; counts those that it gives. Work per replica: the factor and logarithms."""
 
-    None: every one of ``nodes`` is among them.
-    """
-    zones = {node_id: _zone((node_id, zone)) for node_id, zone in nodes}
-    used = Counter(zones[node_id] for node_id in replicas if node_id in zones)
+    def __init__(self, nodes: Sequence[Node], loads: Mapping[str, Load]) -> None:
+        self._zones = {node_id: _zone((node_id, zone)) for node_id, zone in nodes}
+        self._by_zone: defaultdict[_Zone, list[tuple[int, str]]] = defaultdict(list)
+        for node_id, zone in self._zones.items():
+            self._by_zone[zone].append((loads.get(node_id, Load()).replicas, node_id))
+        for nodes_there in self._by_zone.values():
+            heapify(nodes_there)
+        # The emptiest node of each zone, and entries that are that no more.
+        self._emptiest = [nodes_there[0] for nodes_there in self._by_zone.values()]
+        heapify(self._emptiest)
 
-    def rank(node_id: str) -> tuple[int, int, str]:
-        return used[zones[node_id]], loads.get(node_id, Load()).replicas, node_id
+    def take(self, replicas: Sequence[str]) -> str | None:
+        """The node to add to ``replicas``: of those in the zones that have the fewest of them, the one that holds
+        least. None: every node is among them.
+        """
+        used = Counter(self._zones[node_id] for node_id in replicas if node_id in self._zones)
+        if len(used) < len(self._by_zone):
+            return self._give(self._in_new_zone(used))
+        here = [(used[zone], *found) for zone in used if (found := self._in_zone(zone, replicas)) is not None]
+        return self._give(min(here)[2]) if here else None
 
-    return min((node_id for node_id in zones if node_id not in replicas), key=rank, default=None)
+    def _in_new_zone(self, used: Counter[_Zone]) -> str:
+        passed = []
+        while True:
+            entry = heappop(self._emptiest)
+            zone = self._zones[entry[1]]
+            if self._by_zone[zone][0] != entry:
+                continue
+            passed.append(entry)
+            if not used[zone]:
+                break
+        for entry in passed:
+            heappush(self._emptiest, entry)
+        return passed[-1][1]
+
+    def _in_zone(self, zone: _Zone, replicas: Sequence[str]) -> tuple[int, str] | None:
+        least = nsmallest(len(replicas) + 1, self._by_zone[zone])
+        return next((entry for entry in least if entry[1] not in replicas), None)
+
+    def _give(self, node_id: str) -> str:
+        nodes_there = self._by_zone[self._zones[node_id]]
+        before, passed = nodes_there[0], []
+        while (entry := heappop(nodes_there))[1] != node_id:
+            passed.append(entry)
+        for other in (*passed, (entry[0] + 1, node_id)):
+            heappush(nodes_there, other)
+        if nodes_there[0] != before:
+            heappush(self._emptiest, nodes_there[0])
+        return node_id
 
 
 class _Board:

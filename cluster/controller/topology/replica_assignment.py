@@ -98,7 +98,7 @@ class ReplicaAssignment:
     def _grow_controllers(self, index: int) -> None:
         if len(self.controllers) != 1 or CONTROLLER_GROUP in self.moves:
             return
-        target = self._filled(self.controllers, CONTROLLERS_GROWN, self._loads())
+        target = _filled(self.controllers, CONTROLLERS_GROWN, self._candidates())
         if len(target) == CONTROLLERS_GROWN:
             self._move(CONTROLLER_GROUP, index, target)
 
@@ -125,12 +125,12 @@ class ReplicaAssignment:
 
     def _plan_without(self, node_id: str) -> dict[GroupId, list[str]]:
         """New targets for every group that is, or shall be, on a node. Raises NotEnoughReplicas."""
-        loads = self._loads()
+        candidates = self._candidates(without=node_id)
         plan: dict[GroupId, list[str]] = {}
         for group in self._groups_on(node_id):
             goal = self._goal(group)
             rest = [other for other in goal if other != node_id]
-            filled = self._filled(rest, len(goal), loads, without=node_id)
+            filled = _filled(rest, len(goal), candidates)
             if group == CONTROLLER_GROUP and filled:
                 filled = filled[: len(filled) - 1 + len(filled) % 2]
             elif len(filled) < len(goal):
@@ -140,31 +140,25 @@ class ReplicaAssignment:
             plan[group] = filled
         return plan
 
-    def _filled(
-        self, replicas: Iterable[str], count: int, loads: dict[str, placement.Load], without: str | None = None
-    ) -> list[str]:
-        """``replicas`` and more nodes up to ``count``, or as many as there are. Counts them in ``loads``."""
-        filled = list(replicas)
+    def _candidates(self, without: str | None = None) -> placement.Candidates:
         nodes = [(entry.node_id, entry.zone) for entry in self.nodes.eligible() if entry.node_id != without]
-        while len(filled) < count and (found := placement.substitute(filled, nodes, loads)) is not None:
-            loads.setdefault(found, placement.Load()).replicas += 1
-            filled.append(found)
-        return filled
+        return placement.Candidates(nodes, self._catalog.holdings.loads())
 
     def _groups_on(self, node_id: str) -> list[GroupId]:
+        """By the names of their topics, the controller's first: replicas that were restored know no other order."""
         found = [CONTROLLER_GROUP] if node_id in self.controllers else []
-        for topic in self._catalog.topics():
-            here = zip(topic.groups(), topic.placements, strict=True)
-            found += [group for group, nodes in here if node_id in nodes]
-        return found
+        by_id = self._catalog.by_id
+
+        def place(group: GroupId) -> tuple[str, int]:
+            topic_id, partition = topic_partition(group)
+            return by_id[topic_id].name, partition
+
+        return found + sorted(self._catalog.holdings.groups(node_id), key=place)
 
     def _goal(self, group: GroupId) -> list[str]:
         """Where a group will be when nothing moves any more."""
         move = self.moves.get(group)
         return move.target if move is not None else self.replicas(group) or []
-
-    def _loads(self) -> dict[str, placement.Load]:
-        return placement.measure(nodes for topic in self._catalog.topics() for nodes in topic.placements)
 
     def _move(self, group: GroupId, index: int, target: list[str]) -> None:
         if self._goal(group) == target:
@@ -198,10 +192,18 @@ class ReplicaAssignment:
             return
         located = self._catalog.locate(group)
         assert located is not None, topic_partition(group)
-        located[0].placements[located[1]] = nodes
+        self._catalog.move(*located, nodes)
 
     def _drop_idle(self) -> None:
         """Forget the nodes that were being removed and hold nothing any more."""
         for node_id in [entry.node_id for entry in self.nodes.rows.values() if entry.draining]:
-            if not self._groups_on(node_id):
+            if node_id not in self.controllers and not self._catalog.holdings.groups(node_id):
                 self.nodes.drop(node_id)
+
+
+def _filled(replicas: Iterable[str], count: int, candidates: placement.Candidates) -> list[str]:
+    """``replicas`` and more nodes up to ``count``, or as many as there are."""
+    filled = list(replicas)
+    while len(filled) < count and (found := candidates.take(filled)) is not None:
+        filled.append(found)
+    return filled

@@ -252,7 +252,7 @@ def test_what_a_partition_is_owed_is_not_withdrawn() -> None:
     assert report is not None
     house.do(report)
     assert house.machine.registry.enrolments.groups(PID) == [group]
-    assert house.machine.registry.enrolments.settled_on(group) == []
+    assert house.machine.registry.enrolments.settled_on(group, [PID]) == []
 
 
 def test_what_was_under_way_when_a_partition_was_asked_is_not_taken_any_more() -> None:

@@ -88,7 +88,8 @@ class ProducerProtocol(Postal):
         producers = self.house.partition(group).producers
         if forgets:
             producers.make_room(max(0, len(producers.entries) - 1))
-        settled = sorted(machine.registry.enrolments.settled_on(group))
+        enrolments = machine.registry.enrolments
+        settled = enrolments.settled_on(group, enrolments.enrolled_on(group))
         if settled:
             work = ProducerWithdrawal(group, settled, machine.applied_index)
             if not at_once:

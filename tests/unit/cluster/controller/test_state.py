@@ -39,6 +39,26 @@ def test_a_restored_machine_is_the_captured_one_and_goes_on_like_it(seed: int, s
     assert list(restored.work()) == list(whole.work())
 
 
+def test_enrolments_of_the_first_version_are_read() -> None:
+    house = random_life(10)
+    state = decode(house.machine.capture().state)
+    enrolments = state.registry.enrolments
+    numbers, groups, orders = iter(enrolments.flat), [], []
+    for pid in numbers:
+        pairs = [(next(numbers), next(numbers)) for _ in range(next(numbers))]
+        groups.append((pid, [group for group, _ in pairs]))
+        orders.append([order for _, order in pairs])
+    assert groups, "a life without enrolments"
+    older = msgspec.structs.replace(enrolments, flat=[], groups=groups, orders=orders)
+    registry = msgspec.structs.replace(state.registry, enrolments=older)
+    data = bytearray(encode(msgspec.structs.replace(state, registry=registry)))
+    assert data[4:6] == b"\2\0", "the version"
+    data[4] = 1
+    restored = ControllerMachine()
+    restored.restore(NOWHERE, bytes(data), ())
+    assert restored.capture().state == house.machine.capture().state
+
+
 def test_a_running_machine_is_replaced_whole() -> None:
     old, new = random_life(1).machine, random_life(2).machine
     old.restore(NOWHERE, new.capture().state, ())

@@ -13,16 +13,10 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from ..raft.net.tls import Tls, TlsFault, TlsFiles
+from . import machines
+from .controller.topology import placement
 from .controller.topology.nodes import NODES_MAX
-
-
-class Member(msgspec.Struct, frozen=True):
-    """A node as the others reach it: base URL of its HTTP interface, host:port of its Raft port, its zone."""
-
-    node_id: str
-    url: str
-    raft: str
-    zone: str | None = None
+from .machines import Member
 
 
 class TlsSection(msgspec.Struct, frozen=True):
@@ -99,11 +93,12 @@ class ConfigError(Exception):
 
 
 class NodeConfig(msgspec.Struct, frozen=True):
-    """The configuration of a node.
+    """The configuration of a node, or with ``processes`` of a machine that runs so many.
 
     ``http`` and ``raft_listen`` are host:port to listen on; ``members`` are the nodes that found the cluster, this one
     included, and are the same on every node but for the Raft addresses, which may differ (a proxy between two nodes,
-    say). A node that joins a running cluster has itself there, and in ``join`` base URLs of nodes to ask.
+    say). A node that joins a running cluster has itself there, and in ``join`` base URLs of nodes to ask. Members are
+    nodes, never machines: the nodes of a machine stand there in its place.
     """
 
     node_id: str
@@ -116,6 +111,24 @@ class NodeConfig(msgspec.Struct, frozen=True):
     limits: LimitsSection = LimitsSection()
     join: list[str] = []
     tokens: list[Token] = []
+    processes: int | None = None
+
+    def nodes(self) -> "list[NodeConfig]":
+        """The configurations of the nodes that the machine runs; this one alone without ``processes``."""
+        if self.processes is None:
+            return [self]
+        return [self._node(number) for number in range(1, self.processes + 1)]
+
+    def _node(self, number: int) -> "NodeConfig":
+        name = machines.node_name(self.node_id, number)
+        return msgspec.structs.replace(
+            self,
+            node_id=name,
+            data_dir=str(Path(self.data_dir) / name),
+            http=machines.shifted(self.http, number),
+            raft_listen=machines.shifted(self.raft_listen, number),
+            processes=None,
+        )
 
     @property
     def me(self) -> Member:
@@ -124,12 +137,10 @@ class NodeConfig(msgspec.Struct, frozen=True):
 
     @property
     def controllers(self) -> list[str]:
-        """The founders of the controller group: the first 1, 3 or 5 members by id; none for a node that joins."""
+        """The founders of the controller group, over distinct zones first; none for a node that joins."""
         if self.join:
             return []
-        ids = sorted(member.node_id for member in self.members)
-        odd = len(ids) if len(ids) % 2 else len(ids) - 1
-        return ids[: min(CONTROLLERS_MAX, odd)]
+        return placement.controllers([(member.node_id, member.zone) for member in self.members], CONTROLLERS_MAX)
 
     def tls(self) -> Tls | None:
         """What encrypts the traffic between nodes, None for plaintext. Raises TlsFault."""
@@ -167,13 +178,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def load(path: Path) -> NodeConfig:
-    """The configuration in a TOML file. Raises ConfigError with every fault. Relative paths count from the file."""
+def load(path: Path, processes: int | None = None) -> NodeConfig:
+    """The configuration in a TOML file; ``processes`` counts before the file's. Relative paths count from the file.
+
+    Raises ConfigError with every fault.
+    """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError([f"{path}: {error}"]) from error
-    config = check(raw)
+    config = check(raw if processes is None else raw | {"processes": processes})
     config = msgspec.structs.replace(config, data_dir=str(path.parent / config.data_dir))
     return config if config.raft.tls is None else _with_files(config, config.raft.tls, path.parent)
 
@@ -183,9 +197,9 @@ def _with_files(config: NodeConfig, tls: TlsSection, directory: Path) -> NodeCon
     faults = [f"raft.tls.{name}: {fault}" for name, path in paths.items() if (fault := _unreadable(path)) is not None]
     raft = msgspec.structs.replace(config.raft, tls=TlsSection(**paths))
     config = msgspec.structs.replace(config, raft=raft)
-    if not faults:
+    for node in () if faults else config.nodes():
         try:
-            config.tls()
+            node.tls()
         except TlsFault as fault:
             faults.append(f"raft.tls.{fault}")
     if faults:
@@ -207,11 +221,14 @@ def check(raw: Mapping[str, Any]) -> NodeConfig:
     values = _fields(raw, NodeConfig, "", faults, nested={"members", "raft", "limits"})
     raft = _raft(raw.get("raft", {}), faults)
     limits = _section(raw.get("limits", {}), LimitsSection, "limits", faults)
-    members = _members(raw.get("members"), faults)
+    listed = _members(raw.get("members"), faults)
+    members = _nodes_of(listed, values, faults)
     _check_timing(raft, limits, faults)
     is_exposed = raft is not None and not raft.plaintext and "tls" not in raw.get("raft", {})
     _check_addresses(values, is_exposed, faults)
-    _check_members(values.get("node_id"), members, faults)
+    if listed and values.get("node_id") not in (None, *(member.node_id for member in listed)):
+        faults.append(f"members: this node ({values['node_id']}) is not among them")
+    _check_members(members, faults)
     faults.extend(_token_faults(values.get("tokens", [])))
     faults.extend(f"join: {url!r} is not http://host:port" for url in values.get("join", []) if not _URL.match(url))
     if faults:
@@ -309,10 +326,30 @@ def _check_addresses(values: dict[str, Any], is_exposed: bool, faults: list[str]
             )
 
 
-def _check_members(node_id: str | None, members: list[Member], faults: list[str]) -> None:
+def _nodes_of(listed: list[Member], values: dict[str, Any], faults: list[str]) -> list[Member]:
+    """The nodes that the members are. Leaves in ``values`` how many of them this machine runs."""
+    common = values.get("processes")
+    if wrong := list(machines.count_faults("processes", common)):
+        common = None
+    found = []
+    for member in listed:
+        each = list(machines.member_faults(member, common))
+        found += [member] if each else member.nodes(common)
+        wrong += each
+        if member.node_id == values.get("node_id") and member.processes is not None:
+            if common not in (None, member.processes):
+                wrong.append(f"processes: {common}, but members has {member.processes} for this machine")
+            values["processes"] = member.processes
+    if not wrong and values.get("processes") is not None and "http" in values and "raft_listen" in values:
+        wrong += machines.listening_faults(values["http"], values["raft_listen"], values["processes"])
+    if len(found) > len(listed):
+        wrong += machines.sharing_faults(found)
+    faults.extend(wrong)
+    return found
+
+
+def _check_members(members: list[Member], faults: list[str]) -> None:
     ids = [member.node_id for member in members]
-    if members and node_id is not None and node_id not in ids:
-        faults.append(f"members: this node ({node_id}) is not among them")
     if len(members) > NODES_MAX:
         faults.append(f"members: at most {NODES_MAX}")
     for name in sorted({name for name in ids if ids.count(name) > 1}):

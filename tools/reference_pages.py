@@ -13,6 +13,7 @@ from typing import Any
 
 from stockade import errors
 from stockade.cluster.config import LIMITS, LimitsSection, RaftSection
+from stockade.cluster.machines import PROCESSES_MAX
 from stockade.partition.errors import BY_CODE, StockadeError
 from stockade.partition.refusal_texts import BY_REASON, text_of, writer_of
 
@@ -127,11 +128,13 @@ def settings_page() -> str:
         (f"`{name}`", _json(field["default"]), _range(field), field["description"]) for name, field in fields.items()
     ]
     parts = [SETTINGS_HEAD, "## Of a topic\n", _rows(["setting", "default", "range", "meaning"], topic), ""]
-    parts += ["## Of a node: `[limits]` and `[raft]`\n", _rows(["setting", "default", "range"], [*_node()]), ""]
+    parts += ["## Of a node: `processes`, `[limits]` and `[raft]`\n"]
+    parts += [_rows(["setting", "default", "range"], [*_node()]), ""]
     return "\n".join(parts)
 
 
 def _node() -> Iterator[tuple[str, str, str]]:
+    yield "`processes`", "a node by itself", f"1 to {PROCESSES_MAX}"
     limits = LimitsSection()
     for name, (least, greatest) in LIMITS.items():
         yield f"`limits.{name}`", _json(getattr(limits, name)), f"{least:,} to {greatest:,}"

@@ -11,7 +11,8 @@ from typing import Any
 from one_process import DRIVER, CausalLoop, Pipe, Turn
 
 import stockade
-from stockade.cluster.config import LimitsSection, Member, NodeConfig
+from stockade.cluster.config import LimitsSection, NodeConfig
+from stockade.cluster.machines import Member
 from stockade.cluster.node.node import Node
 from stockade.http_api.app import HttpServer, start_http
 

@@ -9,8 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,40 +17,15 @@ from typing import TextIO
 
 from ...partition.log.fsutil import write_durably
 from ..node.authority import NODE_DAYS, CannotMake, make_certificates, node_files, tls_section
+from ..node.supervisor import NodeProcess, Supervisor, cannot_listen, ending, is_ready
 
 
 @dataclass
-class LocalNode:
+class LocalNode(NodeProcess):
     """One node: its addresses (host:port), its data folder, and its process."""
 
-    name: str
-    http: str
     raft: str
     data: Path
-    process: "subprocess.Popen[bytes] | None" = None
-    died_at: float | None = None
-    restarts: int = 0
-    awaited_since: float | None = None
-    """When the supervisor restarted it, until it is ready again."""
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.http}"
-
-    @property
-    def pid(self) -> int | None:
-        """Process id; None while the node does not run."""
-        return self.process.pid if self.process is not None and self.process.poll() is None else None
-
-
-def ending(returncode: int) -> str:
-    """For people: how a process ended."""
-    if returncode >= 0:
-        return f"ended with exit code {returncode}"
-    try:
-        return f"was killed by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"was killed by signal {-returncode}"
 
 
 class ClusterFailed(Exception):
@@ -70,29 +43,13 @@ def free_ports(base: int, count: int) -> Sequence[tuple[int, int]]:
     return list(zip(free[::2], free[1::2], strict=True))
 
 
-def is_ready(url: str, timeout_s: float = 2.0) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=timeout_s) as answer:  # noqa: S310
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
-        return False
-
-
 def end_of_log(node: LocalNode, lines: int = 15) -> str:
     """The last lines that the node has logged."""
     text = (node.data / "node.log").read_text(encoding="utf-8", errors="replace")
     return "\n".join(text.splitlines()[-lines:])
 
 
-RESTART_AFTER_S = 2.0
-"""The supervisor restarts a node this long after it ended."""
-READY_TIMEOUT_S = 0.5
-"""The supervisor asks a node that it has restarted whether it is ready, and waits so long for the answer: meanwhile it
-sees no other node.
-"""
 LOOPBACK = "127.0.0.1"
-STOP_TIMEOUT_S = 25.0
-"""A node that has not ended this long after SIGTERM is killed."""
 
 
 @dataclass
@@ -126,9 +83,15 @@ class LocalCluster:
 
     def __post_init__(self) -> None:
         self._claimed: TextIO | None = None
-        self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._supervisor = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
+        self._supervisor = Supervisor(
+            self.nodes,
+            self._spawn,
+            self.tell,
+            restart=self.restart,
+            last_words=lambda node: end_of_log(node, 1),
+            changed=self._write_listing,
+        )
         ports = free_ports(self.port_base, self.nodes_count)
         for number, (http, raft) in enumerate(ports, start=1):
             self.nodes.append(self._node(number, http, raft))
@@ -144,7 +107,7 @@ class LocalCluster:
         if self.tls:
             self._make_certificates()
         self.start_all()
-        self._supervisor.start()
+        self._supervisor.watch()
 
     def start_all(self) -> None:
         """Write every node's configuration and start all of them; none may run."""
@@ -166,16 +129,13 @@ class LocalCluster:
                 f"another cluster runs in {self.data}: stop it, or choose another folder with --data (make: DATA=...)"
             ) from error
         for address in (address for node in self.nodes for address in (node.http, node.raft)):
-            host, _, port = address.rpartition(":")
-            if host != LOOPBACK:  # in a network namespace of this cluster
+            if not address.startswith(f"{LOOPBACK}:"):  # in a network namespace of this cluster
                 continue
-            try:
-                socket.create_server((host, int(port))).close()
-            except OSError as error:
+            if cannot_listen(address) is not None:
                 raise ClusterFailed(
                     f"{address} is in use: stop what listens there, or choose other ports with --port-base"
                     " (make: PORT=...)"
-                ) from error
+                )
 
     def add_node(self) -> LocalNode:
         """Start one more node, which joins the running ones. ``wait_ready`` returns when it is ready."""
@@ -192,6 +152,9 @@ class LocalCluster:
 
     def start_node(self, node: LocalNode) -> None:
         """Start one node that does not run."""
+        self._supervisor.start(node)
+
+    def _spawn(self, node: LocalNode) -> "subprocess.Popen[bytes]":
         command = [
             *self.prefix(node.name),
             *self.program,
@@ -202,11 +165,9 @@ class LocalCluster:
         ]
         with (node.data / "node.log").open("ab") as log:
             # A session of its own: Ctrl-C in the terminal reaches only this process, which then stops the nodes.
-            node.process = subprocess.Popen(  # noqa: S603
+            return subprocess.Popen(  # noqa: S603
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        node.died_at = None
-        self._write_listing()
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
         """Return when every node is ready. Raises ClusterFailed."""
@@ -235,20 +196,7 @@ class LocalCluster:
 
     def stop(self) -> None:
         """Stop all nodes with SIGTERM; SIGKILL those that do not end in STOP_TIMEOUT_S."""
-        self._stopping.set()
-        if self._supervisor.is_alive():
-            self._supervisor.join()
-        running = [node.process for node in self.nodes if node.process is not None]
-        for process in running:
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        for process in running:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self._supervisor.stop()
         if self._claimed is not None:
             self._claimed.close()
 
@@ -265,37 +213,6 @@ class LocalCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def _supervise(self) -> None:
-        while not self._stopping.wait(0.1):
-            for node in self.nodes:
-                self._restart_if_ended(node)
-
-    def _restart_if_ended(self, node: LocalNode) -> None:
-        if node.process is None:
-            return
-        returncode = node.process.poll()
-        if returncode is None:
-            self._tell_if_ready(node)
-        elif node.died_at is None:
-            node.died_at = time.monotonic()
-            self._write_listing()
-            self.tell(self._obituary(node, returncode))
-        elif self.restart and time.monotonic() - node.died_at >= RESTART_AFTER_S:
-            node.restarts += 1
-            node.awaited_since = time.monotonic()
-            self.start_node(node)
-            self.tell(f"{node.name} starts again (restart {node.restarts}), pid {node.pid}")
-
-    def _tell_if_ready(self, node: LocalNode) -> None:
-        if node.awaited_since is not None and is_ready(node.url, READY_TIMEOUT_S):
-            self.tell(f"{node.name} is ready again, {time.monotonic() - node.awaited_since:.1f} s after its start")
-            node.awaited_since = None
-
-    def _obituary(self, node: LocalNode, returncode: int) -> str:
-        plan = f"it starts again in {RESTART_AFTER_S:g} s" if self.restart else "it stays down"
-        end = end_of_log(node, 1) if returncode > 0 else ""
-        return f"{node.name} {ending(returncode)}; {plan}" + (f"; its log ends: {end}" if end else "")
 
     def _check_alive(self, node: LocalNode) -> None:
         if node.process is not None and node.process.poll() is not None:

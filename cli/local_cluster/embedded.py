@@ -13,7 +13,8 @@ from ...client.api.client import Client
 from ...client.blocking.loop_thread import LoopThread
 from ...client.config import ClientConfig
 from ...client.session.session import Session
-from ...cluster.config import Member, NodeConfig, RaftSection
+from ...cluster.config import NodeConfig, RaftSection
+from ...cluster.machines import Member
 from ...cluster.node.node import Node
 from ...http_api.app import HttpServer, start_http
 

@@ -15,10 +15,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ...cluster.machines import node_name
 from ...raft.net.tls import node_uri
 
 CA_NAME = "ca"
-"""Name of the CA's files; no node may have it."""
+"""Name of the CA's files; no node and no machine may have it."""
 CA_DAYS = 3650
 """Validity of the CA's certificate, and the most for a node's."""
 NODE_DAYS = 825
@@ -70,34 +71,39 @@ class Authority:
         """Write ca.crt and ca.key; the paths."""
         return _save(directory, CA_NAME, self.certificate, self.key)
 
-    def issue(self, directory: Path, cluster_id: str, node_id: str, until: datetime) -> list[Path]:
-        """Make a node's key and a certificate that lasts ``until`` then, and no longer than the authority. Write
-        NODE.crt and NODE.key; the paths.
+    def issue(
+        self, directory: Path, cluster_id: str, name: str, node_ids: Sequence[str], until: datetime
+    ) -> list[Path]:
+        """Make a key and a certificate of these nodes that lasts ``until`` then, and no longer than the authority.
+        Write NAME.crt and NAME.key; the paths.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self.certificate.subject
         until = min(until, self.certificate.not_valid_after_utc)
         both_ways = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        uri = x509.UniformResourceIdentifier(node_uri(cluster_id, node_id))
+        uris = [x509.UniformResourceIdentifier(node_uri(cluster_id, node_id)) for node_id in node_ids]
         authority = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         builder = (
-            _builder(_name(node_id), issuer, key, until)
+            _builder(_name(name), issuer, key, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(both_ways), critical=False)
-            .add_extension(x509.SubjectAlternativeName([uri]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(uris), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority), critical=False)
         )
-        return _save(directory, node_id, builder.sign(self.key, hashes.SHA256()), key)
+        return _save(directory, name, builder.sign(self.key, hashes.SHA256()), key)
 
 
-def make_certificates(directory: Path, cluster_id: str, node_ids: Sequence[str], days: int) -> list[Path]:
-    """Make certificates for nodes, signed by the folder's CA, which is made if there is none. Returns the new files.
+def make_certificates(
+    directory: Path, cluster_id: str, names: Sequence[str], days: int, *, processes: int | None = None
+) -> list[Path]:
+    """Make certificates for nodes, or with ``processes`` for machines of so many nodes each, signed by the folder's CA,
+    which is made if there is none. Returns the new files.
 
     Raises CannotMake, before anything is written, if one of the files exists.
     """
-    there = [str(path) for node_id in node_ids for path in node_files(directory, node_id) if path.exists()]
+    there = [str(path) for name in names for path in node_files(directory, name) if path.exists()]
     if there:
         raise CannotMake(f"nothing is overwritten, and this exists: {', '.join(there)}")
     directory.mkdir(parents=True, exist_ok=True)
@@ -108,19 +114,20 @@ def make_certificates(directory: Path, cluster_id: str, node_ids: Sequence[str],
         authority = Authority.make(cluster_id)
         made += authority.save(directory)
     until = datetime.now(UTC) + timedelta(days=days)
-    for node_id in node_ids:
-        made += authority.issue(directory, cluster_id, node_id, until)
+    for name in names:
+        node_ids = [name] if processes is None else [node_name(name, number) for number in range(1, processes + 1)]
+        made += authority.issue(directory, cluster_id, name, node_ids, until)
     return made
 
 
-def node_files(directory: Path, node_id: str) -> list[Path]:
-    """Paths of a node's certificate and key."""
-    return [_file(directory, node_id, "crt"), _file(directory, node_id, "key")]
+def node_files(directory: Path, name: str) -> list[Path]:
+    """Paths of a node's or a machine's certificate and key."""
+    return [_file(directory, name, "crt"), _file(directory, name, "key")]
 
 
-def tls_section(directory: Path, node_id: str) -> str:
-    """The lines of a node's configuration that use these files."""
-    certificate, key = node_files(directory, node_id)
+def tls_section(directory: Path, name: str) -> str:
+    """The lines of a node's or a machine's configuration that use these files."""
+    certificate, key = node_files(directory, name)
     paths = {"ca": _file(directory, CA_NAME, "crt"), "certificate": certificate, "key": key}
     return "\n".join(["[raft.tls]", *(f'{name} = "{_quoted(path)}"' for name, path in paths.items())])
 

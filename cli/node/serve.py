@@ -1,4 +1,4 @@
-"""`stockade serve`: runs one node.
+"""`stockade serve`: runs one node, or the nodes of one machine.
 
 A new node with `join` in its configuration registers itself at a node of the running cluster first, and takes the
 members from its answer.
@@ -18,9 +18,10 @@ from msgspec import structs
 
 from ...client.api.client import Client
 from ...client.config import ClientConfig
-from ...cluster.config import ConfigError, Member, NodeConfig, load, parse_address
+from ...cluster.config import ConfigError, NodeConfig, load, parse_address
 from ...cluster.discovery.cluster_view import ClusterViewDamaged, is_member
 from ...cluster.front.front import Rights
+from ...cluster.machines import PROCESSES_MAX, Member
 from ...cluster.node.node import Node
 from ...http_api.app import LINGER_S, start_http
 from ...partition.api.cluster import Cluster
@@ -28,6 +29,8 @@ from ...partition.errors import StockadeError
 from ...raft.wal.errors import DiskRefused, WalLocked
 from ..ui.exits import LOCAL, REFUSED
 from ..ui.manual import Manual
+from ..ui.parameters import WholeNumber
+from .machine import Machine, check_data, listed
 
 ASK_AGAIN_S = 1.0
 """Time between two attempts to join, when no node answered."""
@@ -80,23 +83,67 @@ _log = logging.getLogger("stockade")
     examples=[
         ("Run a node", "stockade serve --config node.toml"),
         ("Every fault of a configuration at once", "stockade serve --config node.toml --check"),
+        ("Four nodes on this machine", "stockade serve --config node.toml --processes 4"),
     ],
 )
 @click.option("--config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The node's TOML file.")
 @click.option("--check", is_flag=True, help="Check the configuration, and do not run.")
+@click.option(
+    "--processes",
+    type=WholeNumber(1, PROCESSES_MAX),
+    help="Run so many nodes on this machine, each in a process of its own. Default: `processes` of the file.",
+)
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when the process that started this one is gone.")
-def serve(config: Path, check: bool, with_parent: bool) -> None:
-    """Run one node until SIGTERM or Ctrl-C."""
-    try:
-        settings = load(config)
-    except ConfigError as error:
-        faults = "\n".join(f"  - {fault}" for fault in error.faults)
-        raise click.ClickException(f"{config} cannot be used:\n{faults}") from error
+@click.option("--process", "number", type=WholeNumber(1), hidden=True, help="Run this node of the machine.")
+def serve(config: Path, check: bool, processes: int | None, with_parent: bool, number: int | None) -> None:
+    """Run one node until SIGTERM or Ctrl-C.
+
+    With `processes`, run so many nodes on this machine, and start again what ends. When one of them cannot start, all
+    stop.
+    """
+    settings = _settings(config, processes)
     if check:
-        place = f"joins through {', '.join(settings.join)}" if settings.join else f"of {len(settings.members)}"
-        click.echo(f"{config} is fine: node {settings.node_id} {place}")
+        click.echo(f"{config} is fine: {_summary(settings)}")
         return
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    nodes = settings.nodes()
+    if number is not None and number > len(nodes):
+        raise click.ClickException(f"{config} has no node {number} any more: it has {len(nodes)}")
+    name = "" if number is None else f" {nodes[number - 1].node_id}"
+    form = f"%(asctime)s %(levelname)s{name} %(name)s: %(message)s"
+    logging.basicConfig(level=logging.INFO, format=form, stream=sys.stderr)
+    if number is not None:
+        _run_node(nodes[number - 1], with_parent)
+    elif settings.processes is None:
+        _run_node(settings, with_parent)
+    elif faults := Machine(settings, _command(config, processes)).run(with_parent=with_parent):
+        raise click.ClickException(f"machine {settings.node_id} stopped:\n{listed(faults)}")
+
+
+def _settings(config: Path, processes: int | None) -> NodeConfig:
+    """Raises ClickException with every fault of the file, or else with what is on the disk instead."""
+    try:
+        settings = load(config, processes)
+        check_data(settings)
+    except ConfigError as error:
+        raise click.ClickException(f"{config} cannot be used:\n{listed(error.faults)}") from error
+    return settings
+
+
+def _summary(settings: NodeConfig) -> str:
+    place = f"joins through {', '.join(settings.join)}" if settings.join else f"of {len(settings.members)}"
+    if settings.processes is None:
+        return f"node {settings.node_id} {place}"
+    nodes = ", ".join(f"{node.node_id} ({node.http}, raft {node.raft_listen})" for node in settings.nodes())
+    return f"machine {settings.node_id} of {nodes}; {place}"
+
+
+def _command(config: Path, processes: int | None) -> list[str]:
+    """The words that run a node of this machine, but for its number."""
+    given = [] if processes is None else ["--processes", str(processes)]
+    return [sys.executable, "-m", "stockade", "serve", "--with-parent", "--config", str(config), *given, "--process"]
+
+
+def _run_node(settings: NodeConfig, with_parent: bool) -> None:
     try:
         sys.exit(uvloop.run(run(settings, with_parent)))
     except (ConfigError, ClusterViewDamaged, DiskRefused, WalLocked) as error:

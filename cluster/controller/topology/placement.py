@@ -1,4 +1,5 @@
-"""Where the replicas of a new topic go: a pure function of the nodes, their zones and what they hold already.
+"""Where the replicas of a new topic go, and which nodes found the controller group: pure functions of the nodes, their
+zones and what they hold already.
 
 The first replica of each partition, which is likely to lead its group first, goes to the node with the fewest
 first replicas. Each further one goes to the node with the fewest replicas, in a zone where the partition has
@@ -100,6 +101,23 @@ class Candidates:
         if nodes_there[0] != before:
             heappush(self._emptiest, nodes_there[0])
         return node_id
+
+
+def controllers(nodes: Sequence[Node], most: int) -> list[str]:
+    """Who founds the controller group: an odd number of nodes, ``most`` at most, spread over zones; ascending by id.
+
+    The largest number of which the loss of any one zone leaves a majority. No number is such with fewer than three
+    zones; then the largest of all.
+    """
+    assert nodes
+    ordered = _alternate(nodes)
+    largest = min(most, len(ordered) - 1 + len(ordered) % 2)
+    counts = (count for count in range(largest, 0, -2) if _outlives_a_zone(ordered[:count]))
+    return sorted(node_id for node_id, _ in ordered[: next(counts, largest)])
+
+
+def _outlives_a_zone(nodes: Sequence[Node]) -> bool:
+    return 2 * max(Counter(map(_zone, nodes)).values()) < len(nodes)
 
 
 class _Board:

@@ -1,4 +1,3 @@
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -7,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cli.local_cluster import cluster
-from stockade.cli.local_cluster.cluster import LocalCluster, ending
+from stockade.cli.local_cluster.cluster import LocalCluster
+from stockade.cli.node import supervisor
 
 SERVER = """
 import http.server, sys, tomllib
@@ -50,7 +49,7 @@ def until(is_so: Callable[[], bool]) -> None:
 def test_the_supervisor_tells_which_signal_ended_a_node_and_when_it_is_back(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "RESTART_AFTER_S", 0.1)
+    monkeypatch.setattr(supervisor, "RESTART_AFTER_S", 0.1)
     local, told = started(SERVER)
     local.wait_ready()
     assert told == []
@@ -66,16 +65,3 @@ def test_the_supervisor_tells_the_exit_code_and_what_the_node_logged_last(starte
     _, told = started("import sys; sys.exit('the disk is full')", restart=False)
     until(lambda: bool(told))
     assert told == ["n1 ended with exit code 1; it stays down; its log ends: the disk is full"]
-
-
-@pytest.mark.parametrize(
-    ("returncode", "words"),
-    [
-        (0, "ended with exit code 0"),
-        (3, "ended with exit code 3"),
-        (-signal.SIGSEGV, "was killed by SIGSEGV"),
-        (-50, "was killed by signal 50"),
-    ],
-)
-def test_an_ending_is_named_by_its_signal_or_exit_code(returncode: int, words: str) -> None:
-    assert ending(returncode) == words

@@ -125,3 +125,13 @@ def test_the_longest_names_are_taken(tmp_path: Path) -> None:
     assert certs(tmp_path, node_id, cluster_id=cluster_id).exit_code == 0
     files = TlsFiles(*(str(tmp_path / name) for name in ("ca.crt", f"{node_id}.crt", f"{node_id}.key")))
     Tls(files, cluster_id, node_id)
+
+
+def test_a_machine_gets_one_certificate_for_all_of_its_nodes(tmp_path: Path) -> None:
+    done = certs(tmp_path / "certs", "a", "b", "--processes", "2")
+    assert done.exit_code == 0, done.output
+    assert set(contents(tmp_path / "certs")) == {"ca.crt", "ca.key", "a.crt", "a.key", "b.crt", "b.key"}
+    for machine, section in zip(["a", "b"], sections(done.stdout), strict=True):
+        files = TlsFiles(**{name: str(tmp_path / path) for name, path in section.items()})
+        for number in (1, 2):
+            Tls(files, "orders-prod", f"{machine}.{number}")

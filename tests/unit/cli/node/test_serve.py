@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import socket
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from stockade.cli.main import main
+from stockade.cli.node.machine import left_over
+from stockade.cluster.config import load
 from stockade.raft.wal.files import lock_directory
 from stockade.raft.wal.wal import Wal
 
@@ -57,3 +60,60 @@ def test_a_second_node_on_one_disk_is_told_who_uses_it(config: Path) -> None:
     os.close(lock)
     assert refused.exit_code == 1
     assert f"in use by another process (id {os.getpid()})" in refused.stderr
+
+
+MACHINE = CONFIG.replace("[[members]]", "processes = 2\n[[members]]", 1)
+
+
+def machine(directory: Path, text: str = MACHINE) -> Path:
+    path = directory / "machine.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_check_says_which_nodes_a_machine_runs_and_where(tmp_path: Path) -> None:
+    said = CliRunner().invoke(main, ["serve", "--check", "--config", str(machine(tmp_path)), "--processes", "3"])
+    assert said.exit_code == 0
+    assert "machine n1 of n1.1 (127.0.0.1:17101, raft 127.0.0.1:17201), n1.2 (127.0.0.1:17102, raft" in said.stdout
+    assert said.stdout.endswith("n1.3 (127.0.0.1:17103, raft 127.0.0.1:17203); of 3\n")
+
+
+def test_a_machine_whose_ports_are_taken_starts_nothing_and_names_all_of_them(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as http, socket.create_server(("127.0.0.1", 0)) as raft:
+        ports = http.getsockname()[1], raft.getsockname()[1]
+        text = MACHINE.replace("17101", str(ports[0])).replace("17201", str(ports[1]))
+        text = text.replace("processes = 2", "processes = 1")
+        refused = serve(machine(tmp_path, text))
+    assert refused.exit_code == 1
+    assert refused.stderr.splitlines() == [
+        "Error: machine n1 stopped:",
+        f"  - http of n1.1: 127.0.0.1:{ports[0]}: Address already in use",
+        f"  - raft_listen of n1.1: 127.0.0.1:{ports[1]}: Address already in use",
+    ]
+    assert not (tmp_path / "n1").exists()
+
+
+def test_a_machine_does_not_begin_anew_beside_the_data_of_a_single_node(config: Path) -> None:
+    refused = serve(machine(config.parent))
+    assert refused.exit_code == 1
+    assert f"data_dir: {config.parent / 'n1'} has the data of a single node" in refused.stderr
+
+
+def test_a_single_node_does_not_begin_anew_beside_the_data_of_a_machine(tmp_path: Path) -> None:
+    (tmp_path / "n1" / "n1.1" / "wal").mkdir(parents=True)
+    refused = serve(machine(tmp_path, CONFIG))
+    assert refused.exit_code == 1
+    assert "has the data of a machine of several nodes (n1.1): say processes" in refused.stderr
+
+
+def test_nodes_that_have_run_and_are_not_started_any_more_are_found(tmp_path: Path) -> None:
+    for name in ("n1.1", "n1.2", "n1.3", "n1.10", "n2.9"):
+        (tmp_path / "n1" / name / "wal").mkdir(parents=True)
+    (tmp_path / "n1" / "n1.4").mkdir()
+    assert left_over(load(machine(tmp_path))) == ["n1.10", "n1.3"]
+    assert left_over(load(machine(tmp_path, CONFIG))) == []
+
+
+def test_a_process_that_the_file_does_not_have_any_more_says_so(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(main, ["serve", "--config", str(machine(tmp_path)), "--process", "3"])
+    assert (ended.exit_code, "has no node 3 any more: it has 2" in ended.stderr) == (1, True)

@@ -6,10 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stockade.cluster.config import Member, NodeConfig
+from stockade.cluster.config import NodeConfig
 from stockade.cluster.controller.topology.moves import Move
 from stockade.cluster.controller.topology.nodes import NodeEntry
 from stockade.cluster.discovery.cluster_view import FILE, ClusterView, ClusterViewDamaged, is_member
+from stockade.cluster.machines import Member
 from stockade.cluster.rpc import Catalog
 
 MEMBERS = [Member(f"n{number}", f"http://h{number}:1", f"h{number}:2") for number in (1, 2, 3)]

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.config import Member, NodeConfig
+from stockade.cluster.config import NodeConfig
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
+from stockade.cluster.machines import Member
 from stockade.cluster.model import Conditions
 from stockade.cluster.node.node import Node
 from stockade.cluster.node.node_service import NodeService

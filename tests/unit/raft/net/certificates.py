@@ -31,7 +31,7 @@ class Issuer:
         certificate, key = node_files(directory, node_id)
         if not certificate.exists():
             until = datetime.now(UTC) + (timedelta(minutes=-1) if expired else timedelta(days=1))
-            self.authority.issue(directory, cluster_id, node_id, until)
+            self.authority.issue(directory, cluster_id, node_id, [node_id], until)
         return TlsFiles(str(self.directory / "ca.crt"), str(certificate), str(key))
 
     def tls(self, node_id: str) -> Tls:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.cluster.controller.topology.placement import Load, Node, measure, place
+from stockade.cluster.controller.topology.placement import Load, Node, controllers, measure, place
 
 
 def nodes(count: int, zones: int) -> list[Node]:
@@ -88,3 +88,45 @@ def test_replicas_are_distinct_and_zones_level_whatever_the_cluster(
         used = Counter(zone_of[node_id] for node_id in chosen)
         level = max(used.values())
         assert all(used[zone] >= level - 1 or used[zone] == size for zone, size in sizes.items())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "found"),
+    [
+        pytest.param((1, 1, 1), "a1 b1 c1", id="one node a zone"),
+        pytest.param((2, 2, 2), "a1 a2 b1 b2 c1", id="equal zones"),
+        pytest.param((9, 9, 9), "a1 a2 b1 b2 c1", id="five at most"),
+        pytest.param((4, 4, 4, 4, 4), "a1 b1 c1 d1 e1", id="a zone each before any zone has two"),
+        pytest.param((4, 1, 1), "a1 b1 c1", id="five would give one zone the majority"),
+        pytest.param((3, 2, 1), "a1 a2 b1 b2 c1", id="no zone has the majority"),
+        pytest.param((4, 4), "a1 a2 a3 b1 b2", id="fewer zones than controllers"),
+        pytest.param((1, 2), "a1 b1 b2", id="two zones"),
+        pytest.param((3,), "a1 a2 a3", id="one zone"),
+        pytest.param((2,), "a1", id="two nodes are no more than one"),
+        pytest.param((1, 1), "a1", id="two zones of one node"),
+        pytest.param((1,), "a1", id="one node"),
+    ],
+)
+def test_controllers_are_founded_over_distinct_zones_first(sizes: tuple[int, ...], found: str) -> None:
+    members: list[Node] = [
+        (f"{zone}{number}", zone) for zone, size in zip("abcde", sizes, strict=False) for number in range(1, size + 1)
+    ]
+    assert controllers(members, 5) == found.split()
+
+
+@given(st.lists(st.sampled_from([None, "x", "y", "z"]), min_size=1, max_size=20), st.randoms(use_true_random=False))
+def test_no_zone_has_a_majority_of_the_controllers_wherever_there_are_three(
+    zones: list[str | None], random: object
+) -> None:
+    members: list[Node] = [(f"n{number:02}", zone) for number, zone in enumerate(zones)]
+    found = controllers(members, 5)
+    shuffled = list(members)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert controllers(shuffled, 5) == found, "the order of the members does not matter"
+    assert len(found) % 2 == 1
+    assert len(set(found)) == len(found) <= 5
+    zone_of = {node_id: zone or node_id for node_id, zone in members}
+    held = Counter(zone_of[node_id] for node_id in found)
+    if len(set(zone_of.values())) >= 3:
+        assert len(found) >= 3
+        assert 2 * max(held.values()) < len(found)

@@ -1,0 +1,105 @@
+"""Runs the nodes of a machine: one process each, supervised."""
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...cluster.config import ConfigError, NodeConfig
+from ...cluster.machines import node_name
+from .supervisor import NodeProcess, Supervisor, cannot_listen
+
+WAL = "wal"
+"""In the data folder of a node that has run."""
+FROM_ONE_TO_MANY = (
+    "give the machine another node_id, data_dir and ports, let it join the cluster, and then remove that node"
+)
+PARENT_S = 1.0
+"""Between two looks whether the process that started this one is still there."""
+
+_log = logging.getLogger("stockade")
+
+
+def check_data(config: NodeConfig) -> None:
+    """Raises ConfigError when the data on this disk is not what the configuration means: a node that does not find its
+    folder would begin anew beside it.
+    """
+    data, first = Path(config.data_dir), node_name(config.node_id, 1)
+    if config.processes is not None and (data / WAL).exists():
+        raise ConfigError([f"data_dir: {data} has the data of a single node; {FROM_ONE_TO_MANY}"])
+    if config.processes is None and (data / first / WAL).exists():
+        raise ConfigError([f"data_dir: {data} has the data of a machine of several nodes ({first}): say processes"])
+
+
+def left_over(config: NodeConfig) -> list[str]:
+    """Nodes of this machine that have run, and that the configuration does not start any more."""
+    if config.processes is None:
+        return []
+    started = {node.node_id for node in config.nodes()}
+    found = {path.parent.name for path in Path(config.data_dir).glob(f"{config.node_id}.*/{WAL}")}
+    return sorted(found - started)
+
+
+class Machine:
+    """The nodes of one machine. ``command`` with the number of a node behind it runs that node."""
+
+    def __init__(self, config: NodeConfig, command: Sequence[str]) -> None:
+        self._config = config
+        self._command = command
+        self._stopping = threading.Event()
+        self._faults: list[str] = []
+
+    def run(self, *, with_parent: bool) -> list[str]:
+        """Run the nodes until a signal, or until one of them cannot start. Why the machine failed; empty: it did not.
+
+        ``with_parent``: the machine stops when the process that started it is gone.
+        """
+        nodes = self._config.nodes()
+        if faults := _in_use(nodes):
+            return faults
+        if names := left_over(self._config):
+            _log.warning("not started any more, though they may hold replicas: %s", ", ".join(names))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: self._stopping.set())
+        processes = [NodeProcess(node.node_id, node.http) for node in nodes]
+        supervisor = Supervisor(processes, self._spawn, _log.warning, give_up=self._give_up)
+        for process in processes:
+            supervisor.start(process)
+        running = ", ".join(f"{process.name} (pid {process.pid})" for process in processes)
+        _log.info("machine %s runs %s", self._config.node_id, running)
+        supervisor.watch()
+        self._wait(with_parent)
+        _log.info("stopping the nodes of machine %s", self._config.node_id)
+        ended = supervisor.stop()
+        return self._faults + ended
+
+    def _spawn(self, process: NodeProcess) -> "subprocess.Popen[bytes]":
+        words = [*self._command, process.name.rpartition(".")[2]]
+        # A session of its own: Ctrl-C in the terminal reaches only this process, which then stops the nodes.
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+
+    def _give_up(self, reason: str) -> None:
+        self._faults.append(reason)
+        self._stopping.set()
+
+    def _wait(self, with_parent: bool) -> None:
+        parent = os.getppid()
+        while not self._stopping.wait(PARENT_S if with_parent else None):
+            if os.getppid() != parent:
+                _log.warning("the process that started this machine is gone: stopping")
+                return
+
+
+def _in_use(nodes: Sequence[NodeConfig]) -> list[str]:
+    """A sentence for each address of these nodes at which nobody can listen."""
+    addresses = [(f"http of {node.node_id}", node.http) for node in nodes]
+    addresses += [(f"raft_listen of {node.node_id}", node.raft_listen) for node in nodes]
+    return [f"{what}: {address}: {why}" for what, address in addresses if (why := cannot_listen(address)) is not None]
+
+
+def listed(faults: Sequence[str]) -> str:
+    """Faults for people, one in a line."""
+    return "\n".join(f"  - {fault}" for fault in faults)

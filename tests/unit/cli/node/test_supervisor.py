@@ -1,0 +1,126 @@
+"""What the supervisor does when a node process ends: start it again, later and later, or give up."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from stockade.cli.local_cluster.cluster import free_ports
+from stockade.cli.node import supervisor
+from stockade.cli.node.supervisor import NodeProcess, Supervisor, ending, restart_delay_s
+
+Supervised = Callable[..., tuple[NodeProcess, list[str], list[str]]]
+
+READY = """
+import http.server, sys
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+    def log_message(self, *_): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Ready).serve_forever()
+"""
+"""Stands in for a node: it is ready as soon as it listens."""
+
+
+@pytest.fixture
+def supervised(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervised]:
+    """Supervises one node that runs this Python program; answers it, what was told, and why it was given up."""
+    monkeypatch.setattr(supervisor, "RESTART_AFTER_S", 0.05)
+    with ExitStack() as stack:
+
+        def start(program: str) -> tuple[NodeProcess, list[str], list[str]]:
+            [(port, _)] = free_ports(0, 1)
+            node, told, reasons = NodeProcess("a.1", f"127.0.0.1:{port}"), list[str](), list[str]()
+            words = [sys.executable, "-c", program, str(port)]
+            watcher = Supervisor(
+                [node],
+                lambda _: subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True),
+                told.append,
+                give_up=reasons.append,
+            )
+            stack.callback(watcher.stop)
+            watcher.start(node)
+            watcher.watch()
+            return node, told, reasons
+
+        yield start
+
+
+def is_told(told: list[str], lines: int) -> bool:
+    return len(told) >= lines
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("ends", "delay_s"), [(0, 2), (1, 2), (2, 4), (3, 8), (4, 16), (5, 30), (6, 30), (10_000, 30)])
+def test_a_node_that_is_never_ready_is_started_again_later_and_later_up_to_a_bound(ends: int, delay_s: float) -> None:
+    assert restart_delay_s(ends) == delay_s
+
+
+@pytest.mark.parametrize(
+    ("returncode", "words"),
+    [
+        (0, "ended with exit code 0"),
+        (3, "ended with exit code 3"),
+        (-signal.SIGSEGV, "was killed by SIGSEGV"),
+        (-50, "was killed by signal 50"),
+    ],
+)
+def test_an_ending_is_named_by_its_signal_or_exit_code(returncode: int, words: str) -> None:
+    assert ending(returncode) == words
+
+
+def test_a_node_that_ends_with_an_exit_code_before_it_was_ready_cannot_start(supervised: Supervised) -> None:
+    node, told, reasons = supervised("import sys; sys.exit(3)")
+    until(lambda: bool(reasons))
+    assert reasons == ["a.1 ended with exit code 3 before it was ready"]
+    assert (told, node.restarts) == ([], 0)
+
+
+def test_a_node_that_was_killed_before_it_was_ready_is_started_again(supervised: Supervised) -> None:
+    node, told, reasons = supervised("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    until(lambda: node.restarts >= 2)
+    assert told[:1] == ["a.1 was killed by SIGKILL; it starts again in 0.05 s"]
+    assert "a.1 was killed by SIGKILL; it starts again in 0.1 s" in told
+    assert reasons == []
+
+
+def test_a_node_that_was_ready_once_is_started_again_whatever_its_exit_code(supervised: Supervised) -> None:
+    node, told, reasons = supervised(READY)
+    until(lambda: node.was_ready)
+    for count in (1, 2):
+        assert node.process is not None
+        node.process.send_signal(signal.SIGTERM)
+        until(partial(is_told, told, 3 * count))
+    plans = [line for line in told if "starts again in" in line]
+    assert plans == ["a.1 was killed by SIGTERM; it starts again in 0.05 s"] * 2, "it was ready in between"
+    assert reasons == []
+
+
+def test_a_node_that_does_not_listen_to_signals_yet_may_be_stopped_by_one() -> None:
+    words = [sys.executable, "-c", "import sys; print('x', flush=True); sys.stdin.read()"]
+    processes = [NodeProcess(name, "127.0.0.1:1") for name in ("a.1", "a.2")]
+    with ExitStack() as stack:
+        started = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in processes]
+        for process in started:
+            stack.enter_context(process)
+        own = dict(zip(("a.1", "a.2"), started, strict=True))
+        watcher = Supervisor(processes, lambda node: own[node.name], print)
+        for node in processes:
+            watcher.start(node)
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"x\n"
+        own["a.2"].kill()
+        own["a.2"].wait()
+        assert watcher.stop() == ["a.2 was killed by SIGKILL"]

@@ -261,6 +261,13 @@ class Members(Protocol):
         """
         ...
 
+    async def remove_zone(self, zone: str) -> None:
+        """Begin to remove all nodes of a zone (a machine) at once: nothing moves from one of them to another.
+
+        Raises NotFound, NotEnoughReplicas.
+        """
+        ...
+
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         """Begin to move a partition to these nodes, in place of any move under way. Raises UnknownTopicOrPartition,
         NotFound (a node), InvalidRequest.

@@ -1,21 +1,23 @@
 """`stockade cluster`: runs a cluster on this machine, in the foreground.
 
-`stockade cluster status|move|transfer|add|remove`: an operator's orders to any running cluster.
+`stockade cluster status|move|transfer|add|remove|drain`: an operator's orders to any running cluster.
 """
 
 import asyncio
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...client.api.client import Client
 from ...client.config import ClientConfig
-from ...partition.api.cluster import Cluster, LeaderInfo
+from ...cluster.machines import PROCESSES_MAX, Member, member_faults
+from ...partition.api.cluster import Cluster, LeaderInfo, Node
 from ...partition.errors import StockadeError
 from ..local_cluster.cluster import ClusterFailed, LocalCluster
 from ..ui.completion_names import NODE, TOPIC
@@ -37,7 +39,7 @@ _wait = click.option(
 
 @click.command(
     cls=Manual,
-    short_help="Show the nodes, the controller leader, and moves.",
+    short_help="Show machines, nodes, the controller leader, and moves.",
     examples=[
         ("Which nodes are away?", "stockade cluster status --output json | jq '.nodes[] | select(.alive | not)'")
     ],
@@ -45,7 +47,9 @@ _wait = click.option(
 @output_option
 @with_config
 async def status(config: ClientConfig, output: str) -> None:
-    """Show the nodes, the leader of the controller group, and the partitions that are moving."""
+    """Show the machines (zones) that have several nodes, all nodes, the leader of the controller group, and the
+    partitions that are moving.
+    """
     async with Client(config) as client:
         _show(await client.connect(), output)
 
@@ -113,20 +117,43 @@ async def transfer(
 @click.command(
     cls=Manual,
     short_help="Register a node before it starts.",
-    examples=[("A fourth node", "stockade cluster add n4 http://10.0.0.4:7101 10.0.0.4:7201 --zone b")],
+    examples=[
+        ("A fourth node", "stockade cluster add n4 http://10.0.0.4:7101 10.0.0.4:7201 --zone b"),
+        ("A machine of four nodes", "stockade cluster add d http://10.0.0.4:7101 10.0.0.4:7201 --processes 4"),
+    ],
 )
 @click.argument("node")
 @click.argument("base_url")
 @click.argument("raft_address")
 @click.option("--zone", help="Zone of the node; replicas of a partition are spread over zones.")
+@click.option(
+    "--processes",
+    type=WholeNumber(1, PROCESSES_MAX),
+    help="NODE is a machine that runs so many nodes: register each, on consecutive ports from these on.",
+)
 @output_option
-@with_client
-async def add(client: Client, node: str, base_url: str, raft_address: str, *, zone: str | None, output: str) -> None:
+@with_config
+async def add(
+    config: ClientConfig,
+    node: str,
+    base_url: str,
+    raft_address: str,
+    *,
+    zone: str | None,
+    processes: int | None,
+    output: str,
+) -> None:
     """Register NODE before it starts: BASE_URL of its HTTP interface, RAFT_ADDRESS (host:port) of its Raft port.
 
     A node with `join` in its configuration registers itself.
     """
-    _show(await client.add_node(node, base_url, raft_address, zone), output)
+    machine = Member(node, base_url, raft_address, zone, processes)
+    if faults := list(member_faults(machine, None)):
+        raise click.UsageError("; ".join(faults))
+    async with Client(config) as client:
+        await client.connect()
+        seen = [await client.add_node(each.node_id, each.url, each.raft, each.zone) for each in machine.nodes(None)]
+    _show(seen[-1], output)
 
 
 @click.command(
@@ -139,15 +166,72 @@ async def add(client: Client, node: str, base_url: str, raft_address: str, *, zo
 @with_client
 async def remove(client: Client, node: str, *, wait: bool, output: str) -> None:
     """Move every replica on NODE to other nodes, then forget NODE. It need not run; stop it when this has ended."""
-    await client.remove_node(node)
-
-    async def is_done() -> bool:
-        return all(member.node_id != node for member in (await client.cluster()).nodes)
+    leaving = Leaving(await client.remove_node(node), [node])
 
     if wait:
-        with waiting(f"emptying {node}"):
-            await _until(is_done)
+        await _carried_out(client, leaving, f"emptying {node}")
     show_result({"node_id": node, "done": wait}, f"{node}: {'removed' if wait else 'being emptied'}", output)
+
+
+@click.command(
+    cls=Manual,
+    short_help="Move everything off a machine, then forget its nodes.",
+    examples=[("Before machine a is switched off", "stockade cluster drain a")],
+)
+@click.argument("machine")
+@_wait
+@output_option
+@with_client
+async def drain(client: Client, machine: str, *, wait: bool, output: str) -> None:
+    """Move every replica off all nodes of MACHINE (a zone), its partitions and controllers, then forget these nodes.
+
+    Nothing moves from one of them to another, and writers go on meanwhile. They need not run; stop the machine when
+    this has ended. `stockade cluster add --processes` takes it back.
+    """
+    nodes = [node.node_id for node in (await client.cluster()).nodes if node.zone == machine]
+    leaving = Leaving(await client.remove_zone(machine), nodes)
+
+    if wait:
+        await _carried_out(client, leaving, f"draining {machine}")
+    text = f"{machine}: {'removed' if wait else 'being emptied'}: {', '.join(nodes)}"
+    show_result({"zone": machine, "node_ids": nodes, "done": wait}, text, output)
+
+
+async def _carried_out(client: Client, leaving: "Leaving", what: str) -> None:
+    """Return when nodes have left; show meanwhile, on a terminal, how many of their groups have moved."""
+    console = Console(stderr=True, highlight=False)
+    columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("groups moved"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=leaving.total)
+
+        async def is_done() -> bool:
+            leaving.look(await client.cluster())
+            progress.update(task, completed=leaving.moved)
+            return leaving.is_done
+
+        await _until(is_done)
+
+
+class Leaving:
+    """Nodes that are being removed, and how many of the groups that they held have moved."""
+
+    def __init__(self, ordered: Cluster, node_ids: Sequence[str]) -> None:
+        """``ordered``: the cluster as the order was answered."""
+        self._node_ids = frozenset(node_ids)
+        self._groups = self._held(ordered)
+        self.total: int = len(self._groups)
+        self.moved: int = 0
+        self.is_done: bool = False
+
+    def look(self, cluster: Cluster) -> None:
+        """Take note of how far the cluster is, by a node that may be late."""
+        self.moved = max(self.moved, self.total - len(self._groups & self._held(cluster)))
+        self.is_done = self._node_ids.isdisjoint(node.node_id for node in cluster.nodes)
+
+    def _held(self, cluster: Cluster) -> frozenset[tuple[str, int]]:
+        """The groups that move, by topic and partition; the controller group has no topic."""
+        moving = {(each.topic, each.partition) for each in cluster.reassignments}
+        return frozenset(moving if self._node_ids.isdisjoint(cluster.controllers) else {*moving, ("", 0)})
 
 
 class _Move:
@@ -188,6 +272,9 @@ def _show(cluster: Cluster, output: str) -> None:
         show_json(cluster)
         return
     click.echo(f"cluster {cluster.cluster_id}, version {cluster.version}, controller: {_leader(cluster.controller)}")
+    if rows := machine_rows(cluster):
+        show_table(["MACHINE", "UP", "CONTROLLERS", "NODES"], rows)
+        click.echo()
     rows = [
         (node.node_id, _state(node.alive, node.draining), node.url, node.raft_address, node.zone or "-")
         for node in cluster.nodes
@@ -197,6 +284,24 @@ def _show(cluster: Cluster, output: str) -> None:
         click.echo()
         moves = [(f"{each.topic}/{each.partition}", ",".join(each.replicas)) for each in cluster.reassignments]
         show_table(["MOVING", "TO"], moves)
+
+
+def machine_rows(cluster: Cluster) -> list[tuple[str, ...]]:
+    """Each zone with its nodes: how many are up, and which are controllers. Empty where no zone has two nodes."""
+    zones: dict[str, list[Node]] = {}
+    for node in cluster.nodes:
+        if node.zone is not None:
+            zones.setdefault(node.zone, []).append(node)
+    if all(len(nodes) < 2 for nodes in zones.values()):
+        return []
+    return [_machine_row(zone, zones[zone], cluster.controllers) for zone in sorted(zones)]
+
+
+def _machine_row(zone: str, nodes: Sequence[Node], controllers: Sequence[str]) -> tuple[str, ...]:
+    leaders = [node.node_id for node in nodes if node.node_id in controllers]
+    states = [(node.node_id, _state(node.alive, node.draining)) for node in nodes]
+    shown = [name if state == "up" else f"{name} ({state})" for name, state in states]
+    return zone, f"{sum(node.alive for node in nodes)} of {len(nodes)}", ",".join(leaders) or "-", ", ".join(shown)
 
 
 def _state(alive: bool, draining: bool) -> str:
@@ -248,7 +353,7 @@ def cluster(context: click.Context, nodes: int, port_base: int, data: Path, no_r
         _run(nodes, port_base, data, no_restart, tls)
 
 
-for _command in (status, move, transfer, add, remove):
+for _command in (status, move, transfer, add, remove, drain):
     cluster.add_command(_command)
 
 

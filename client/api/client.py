@@ -430,6 +430,14 @@ class Client:
         body = {"action": "remove", "node_id": node_id}
         return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
 
+    async def remove_zone(self, zone: str) -> Cluster:
+        """Begin to remove all nodes of a zone (a machine that runs several) at once.
+
+        Raises NotFound, NotEnoughReplicas.
+        """
+        body = {"action": "remove", "zone": zone}
+        return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
+
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         """Begin to move a partition's replicas to these nodes (node ids).
 

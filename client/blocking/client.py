@@ -68,6 +68,7 @@ class Client(Blocking[_Client]):
     cluster: Final = blocking(_Client.cluster)
     add_node: Final = blocking(_Client.add_node)
     remove_node: Final = blocking(_Client.remove_node)
+    remove_zone: Final = blocking(_Client.remove_zone)
     reassign: Final = blocking(_Client.reassign)
     transfer_leader: Final = blocking(_Client.transfer_leader)
     refused_writes: Final = blocking(_Client.refused_writes)

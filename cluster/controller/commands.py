@@ -137,6 +137,15 @@ class RemoveNode(Timed, frozen=True, tag="remove_node"):
     node_id: str
 
 
+class RemoveZone(Timed, frozen=True, tag="remove_zone"):
+    """Remove all nodes of a zone (a machine) at once, so that nothing moves from one of them to another.
+
+    Answers as RemoveNode does; NotFound: no node is there.
+    """
+
+    zone: str
+
+
 class Reassign(Timed, frozen=True, tag="reassign"):
     """Move a partition's replicas to these nodes, in place of any move under way. The same again changes nothing.
 
@@ -162,7 +171,7 @@ class MoveDone(Timed, frozen=True, tag="move_done"):
     version: int
 
 
-MembershipCommand = RegisterNode | AddNode | RemoveNode | Reassign | CheckMove | MoveDone
+MembershipCommand = RegisterNode | AddNode | RemoveNode | RemoveZone | Reassign | CheckMove | MoveDone
 
 
 class Arranged(msgspec.Struct, frozen=True, tag="arranged"):

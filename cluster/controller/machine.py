@@ -53,6 +53,7 @@ from .commands import (
     RegisterNode,
     Release,
     RemoveNode,
+    RemoveZone,
     RenewSession,
     RenewSessions,
     Result,
@@ -163,7 +164,7 @@ class ControllerMachine(Machine):
         self.leaving: PendingInstalls = PendingInstalls(self.is_over, self.reader_fences.is_installed)
         self.registry: ProducerRegistry = ProducerRegistry()
         self.assignment: ReplicaAssignment = ReplicaAssignment(self.catalog)
-        arrangements = (RegisterNode, AddNode, RemoveNode, Reassign, CheckMove, MoveDone)
+        arrangements = (RegisterNode, AddNode, RemoveNode, RemoveZone, Reassign, CheckMove, MoveDone)
         self._handlers |= dict.fromkeys(arrangements, self.assignment.decide)
 
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:

@@ -12,7 +12,7 @@ from ...partition.api.cluster import Reassignment
 from ...partition.api.ownership import GroupList, HeldGrant, ListedGroup, ListedSession, SessionList
 from ...partition.api.producers import ProducerList, ProducerPair, is_throwaway
 from ...partition.api.topics import Mode
-from ..controller.commands import AddNode, Arranged, Command, Reassign, RemoveNode
+from ..controller.commands import AddNode, Arranged, Command, Reassign, RemoveNode, RemoveZone
 from ..controller.ownership.grants import Grant
 from ..controller.ownership.resources import Resource
 from ..controller.producers import ProducerRow
@@ -40,6 +40,10 @@ class MemberService:
     async def remove_node(self, node_id: str) -> None:
         """Raises NotFound, NotEnoughReplicas."""
         await self._arrange(lambda now: RemoveNode(now_ms=now, node_id=node_id))
+
+    async def remove_zone(self, zone: str) -> None:
+        """Raises NotFound, NotEnoughReplicas."""
+        await self._arrange(lambda now: RemoveZone(now_ms=now, zone=zone))
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         """Raises UnknownTopicOrPartition, NotFound, InvalidRequest."""

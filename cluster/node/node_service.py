@@ -122,7 +122,8 @@ class NodeService:
         alive = self._host.connected | {self.node_id}
         nodes = [Node(m.node_id, m.url, m.raft, m.zone, m.node_id in alive, m.draining) for m in self._view.members()]
         moves = [found for move in self._view.moves if (found := self._replicas.reassignment(move)) is not None]
-        return Cluster(self._cluster_id, self.node_id, VERSION, self.controller().info, nodes, moves)
+        leader, controllers = self.controller().info, self._view.controllers
+        return Cluster(self._cluster_id, self.node_id, VERSION, leader, nodes, moves, controllers)
 
     def ready(self) -> str | None:
         """What is missing before this node can serve, None when nothing is."""

@@ -211,27 +211,34 @@ _BASE_URL = re.compile(r"https?://[^/\s]+/?\Z")
 
 
 class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/cluster/members. Addresses and zone belong to ``add`` alone."""
+    """Body of POST /v1/cluster/members. Addresses belong to ``add`` alone; ``remove`` is of a node or of a zone."""
 
     action: Literal["add", "remove"]
-    node_id: _NodeId
+    node_id: _NodeId | UnsetType = UNSET
     url: str | UnsetType = UNSET
     raft_address: str | UnsetType = UNSET
     zone: str | UnsetType | None = UNSET
 
-    def addresses(self) -> tuple[str, str]:
-        """Base URL and host:port of a node to add. Raises InvalidRequest."""
+    def coming(self) -> tuple[str, str, str]:
+        """Id, base URL and host:port of a node to add. Raises InvalidRequest."""
+        if self.node_id is UNSET:
+            raise InvalidRequest("node_id: missing")
         if self.url is UNSET or not _BASE_URL.match(self.url):
             raise InvalidRequest("url: not http://host:port")
         if self.raft_address is UNSET or not is_address(self.raft_address):
             raise InvalidRequest("raft_address: not host:port")
-        return self.url.rstrip("/"), self.raft_address
+        return self.node_id, self.url.rstrip("/"), self.raft_address
 
-    def check_remove(self) -> None:
-        """Raises InvalidRequest when there is what only a node to add has."""
-        for name in ("url", "raft_address", "zone"):
+    def leaving(self) -> tuple[Literal["node", "zone"], str]:
+        """What to remove: a node, or all nodes of a zone. Raises InvalidRequest, also for an address."""
+        for name in ("url", "raft_address"):
             if getattr(self, name) is not UNSET:
                 raise InvalidRequest(f"{name}: only with the action add")
+        if self.node_id is not UNSET and self.zone is UNSET:
+            return "node", self.node_id
+        if self.node_id is UNSET and isinstance(self.zone, str):
+            return "zone", self.zone
+        raise InvalidRequest("node_id, zone: one of them says what to remove")
 
 
 class Reassignment(msgspec.Struct, forbid_unknown_fields=True):

@@ -13,15 +13,16 @@ async def get_cluster(call: Call) -> web.StreamResponse:
 
 
 async def change_members(call: Call) -> web.StreamResponse:
-    """Begin to add or remove a node; GET /v1/cluster shows the progress."""
+    """Begin to add or remove a node, or to remove those of a zone; GET /v1/cluster shows the progress."""
     wanted = await call.read_json(schemas.MemberChange)
     if wanted.action == "remove":
-        wanted.check_remove()
-        await call.service.at_controller().members.remove_node(wanted.node_id)
+        what, name = wanted.leaving()
+        members = call.service.at_controller().members
+        await (members.remove_zone(name) if what == "zone" else members.remove_node(name))
     else:
-        url, raft_address = wanted.addresses()
+        node_id, url, raft_address = wanted.coming()
         zone = or_none(wanted.zone)
-        await call.service.at_controller().members.add_node(wanted.node_id, url, raft_address, zone)
+        await call.service.at_controller().members.add_node(node_id, url, raft_address, zone)
     return json_answer(call.service.cluster(), 202)
 
 

@@ -36,7 +36,8 @@ class Reassignment(msgspec.Struct, frozen=True):
 class Cluster(msgspec.Struct, frozen=True):
     """The cluster as node ``node_id`` sees it. ``controller``: the leader of the controller group.
 
-    ``nodes`` are ascending by id; ``reassignments`` are those under way.
+    ``nodes`` are ascending by id; ``reassignments`` are those under way; ``controllers`` are the node ids of the
+    controller group, those of both ends while it moves.
     """
 
     cluster_id: str
@@ -45,3 +46,4 @@ class Cluster(msgspec.Struct, frozen=True):
     controller: LeaderInfo
     nodes: list[Node]
     reassignments: list[Reassignment] = []
+    controllers: list[str] = []

@@ -10,7 +10,7 @@ import pytest
 from .pages import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
-NODE, TOKENS, JOINING = [textwrap.dedent(block.text) for block in blocks(PAGE) if block.language == "toml"]
+NODE, MACHINE, TOKENS, JOINING = [textwrap.dedent(block.text) for block in blocks(PAGE) if block.language == "toml"]
 [CERTS] = [block.text for block in blocks(PAGE) if block.language == "sh" and block.excuse is None]
 
 
@@ -36,6 +36,12 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_configuration_with_certificates_and_tokens_passes_the_check(folder: Path) -> None:
     check(folder, NODE + TOKENS)
+
+
+def test_a_machine_of_several_nodes_passes_the_check_with_one_certificate(folder: Path) -> None:
+    [words] = [line.partition("stockade certs ")[2] for line in MACHINE.splitlines() if "stockade certs " in line]
+    stockade(folder, "certs", *words.split())
+    check(folder, MACHINE)
 
 
 def test_a_new_node_has_what_the_others_have_and_names_them_under_join(folder: Path) -> None:

@@ -69,6 +69,13 @@ class Nodes:
             raise NotFound(f"there is no node {node_id}", what="node")
         return entry
 
+    def in_zone(self, zone: str) -> list[str]:
+        """The ids of the nodes in a zone, ascending. Raises NotFound when there is none."""
+        found = sorted(entry.node_id for entry in self.rows.values() if entry.zone == zone)
+        if not found:
+            raise NotFound(f"there is no node in zone {zone}", what="node")
+        return found
+
     def drain(self, node_id: str) -> None:
         """Nothing new goes there."""
         self.rows[node_id] = msgspec.structs.replace(self.rows[node_id], draining=True)

@@ -5,7 +5,7 @@ may the nodes at the old end forget it. A move has the version (log index) of th
 report about another move is recognised.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import assert_never
 
 import msgspec
@@ -22,6 +22,7 @@ from ..commands import (
     Reassign,
     RegisterNode,
     RemoveNode,
+    RemoveZone,
 )
 from . import placement
 from .catalog import CONTROLLER_GROUP, REPLICATION_FACTOR_MAX, Catalog, Topic, group_id, topic_partition
@@ -60,7 +61,9 @@ class ReplicaAssignment:
             case AddNode(node_id=node_id, url=url, raft=raft, zone=zone):
                 self.nodes.announce(NodeEntry(node_id, url, raft, zone))
             case RemoveNode(node_id=node_id):
-                self._remove(index, node_id)
+                self._remove(index, [self.nodes.find(node_id).node_id])
+            case RemoveZone(zone=zone):
+                self._remove(index, self.nodes.in_zone(zone))
             case Reassign():
                 self._reassign(index, command)
             case CheckMove(group_id=group, version=version):
@@ -114,46 +117,46 @@ class ReplicaAssignment:
                 raise InvalidRequest(f"replicas: {node_id} is being removed")
         self._move(group_id(topic.topic_id, command.partition), index, wanted)
 
-    def _remove(self, index: int, node_id: str) -> None:
-        if self.nodes.find(node_id).draining:
-            return
-        plan = self._plan_without(node_id)
-        self.nodes.drain(node_id)
+    def _remove(self, index: int, node_ids: Iterable[str]) -> None:
+        leaving = [node_id for node_id in node_ids if not self.nodes.is_draining(node_id)]
+        plan = self._plan_without(leaving)
+        for node_id in leaving:
+            self.nodes.drain(node_id)
         for group, target in plan.items():
             self._move(group, index, target)
         self._drop_idle()
 
-    def _plan_without(self, node_id: str) -> dict[GroupId, list[str]]:
-        """New targets for every group that is, or shall be, on a node. Raises NotEnoughReplicas."""
-        candidates = self._candidates(without=node_id)
+    def _plan_without(self, leaving: Collection[str]) -> dict[GroupId, list[str]]:
+        """New targets for every group that is, or shall be, on one of these nodes. Raises NotEnoughReplicas."""
+        candidates = self._candidates(without=leaving)
         plan: dict[GroupId, list[str]] = {}
-        for group in self._groups_on(node_id):
+        for group in self._groups_on(leaving):
             goal = self._goal(group)
-            rest = [other for other in goal if other != node_id]
+            rest = [other for other in goal if other not in leaving]
             filled = _filled(rest, len(goal), candidates)
             if group == CONTROLLER_GROUP and filled:
                 filled = filled[: len(filled) - 1 + len(filled) % 2]
             elif len(filled) < len(goal):
-                raise NotEnoughReplicas(f"no other node has room for what {node_id} holds")
+                raise NotEnoughReplicas(f"no other node has room for what is on {', '.join(leaving)}")
             if not filled:
-                raise NotEnoughReplicas(f"{node_id} is the only node")
+                raise NotEnoughReplicas(f"there is no node but {', '.join(leaving)}")
             plan[group] = filled
         return plan
 
-    def _candidates(self, without: str | None = None) -> placement.Candidates:
-        nodes = [(entry.node_id, entry.zone) for entry in self.nodes.eligible() if entry.node_id != without]
+    def _candidates(self, without: Collection[str] = ()) -> placement.Candidates:
+        nodes = [(entry.node_id, entry.zone) for entry in self.nodes.eligible() if entry.node_id not in without]
         return placement.Candidates(nodes, self._catalog.holdings.loads())
 
-    def _groups_on(self, node_id: str) -> list[GroupId]:
+    def _groups_on(self, node_ids: Collection[str]) -> list[GroupId]:
         """By the names of their topics, the controller's first: replicas that were restored know no other order."""
-        found = [CONTROLLER_GROUP] if node_id in self.controllers else []
+        found = [] if set(node_ids).isdisjoint(self.controllers) else [CONTROLLER_GROUP]
         by_id = self._catalog.by_id
 
         def place(group: GroupId) -> tuple[str, int]:
             topic_id, partition = topic_partition(group)
             return by_id[topic_id].name, partition
 
-        return found + sorted(self._catalog.holdings.groups(node_id), key=place)
+        return found + sorted({group for each in node_ids for group in self._catalog.holdings.groups(each)}, key=place)
 
     def _goal(self, group: GroupId) -> list[str]:
         """Where a group will be when nothing moves any more."""

@@ -21,6 +21,9 @@ class FakeOperating:
     async def remove_node(self, node_id: str) -> None:
         self._decided("remove", node_id)
 
+    async def remove_zone(self, zone: str) -> None:
+        self._decided("remove_zone", zone)
+
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         self._decided("reassign", *replicas)
         if topic not in self.shared.topics:

@@ -209,7 +209,8 @@ CASES: dict[tuple[str, int], list[Request]] = {
     ("commit_position", 416): _with(COMMIT, {"offset": 99}),
     ("init_producer", 403): _with(GOOD["init_producer"], {"name": "mirror", "producer_id": 99, "producer_epoch": 0}),
     ("get_producer", 404): _at(GOOD["get_producer"], "/v1/producers/nobody"),
-    ("change_members", 404): _with(GOOD["change_members"], {"action": "remove", "node_id": "x1"}),
+    ("change_members", 404): _with(GOOD["change_members"], {"action": "remove", "node_id": "x1"})
+    + _with(GOOD["change_members"], {"action": "remove", "zone": "x1"}),
     ("reassign", 404): _with(REASSIGN, REASSIGN.body | {"replicas": ["x1"]}),
     ("transfer_leader", 404): _with(GOOD["transfer_leader"], {"topic": "orders", "partition": 0, "node_id": "x1"}),
     ("fence_producer", 404): _with(GOOD["fence_producer"], {"name": "nobody"}),

@@ -3,11 +3,13 @@ import subprocess
 
 import click
 import pytest
+from click.testing import CliRunner
 from sources import ROOT
 
-from stockade.cli.commands.cluster import UNSEEN_MAX, _Move
+from stockade.cli.commands.cluster import UNSEEN_MAX, Leaving, _Move, machine_rows
+from stockade.cli.main import main
 from stockade.client.api.client import Client
-from stockade.partition.api.cluster import Cluster, LeaderInfo, Reassignment
+from stockade.partition.api.cluster import Cluster, LeaderInfo, Node, Reassignment
 from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 
 
@@ -67,3 +69,44 @@ def test_a_node_that_is_late_to_know_of_a_move_ends_no_wait() -> None:
 def test_make_cluster_takes_port_nodes_and_data(variables: list[str], options: str) -> None:
     told = subprocess.run(["make", "-n", "cluster", *variables], cwd=ROOT, capture_output=True, text=True, check=True)
     assert told.stdout.splitlines()[-1] == f".venv/bin/stockade cluster {options}"
+
+
+def node(name: str, zone: str | None, **more: bool) -> Node:
+    return Node(name, f"http://{name}:1", f"{name}:2", zone, **({"alive": True} | more))
+
+
+def cluster_of(*nodes: Node, moving: tuple[int, ...] = (), controllers: tuple[str, ...] = ()) -> Cluster:
+    moves = [Reassignment("t", partition, ["b.1"]) for partition in moving]
+    return Cluster("c", "b.1", "1", LeaderInfo(None, "b.1", 1), list(nodes), moves, list(controllers))
+
+
+def test_machines_are_shown_with_their_nodes_and_controllers() -> None:
+    nodes = node("a.1", "a"), node("a.2", "a", alive=False), node("b.1", "b", draining=True), node("n9", None)
+    assert machine_rows(cluster_of(*nodes, controllers=("a.1", "a.2"))) == [
+        ("a", "1 of 2", "a.1,a.2", "a.1, a.2 (away)"),
+        ("b", "1 of 1", "-", "b.1 (up, leaving)"),
+    ]
+
+
+def test_zones_of_one_node_each_are_no_machines() -> None:
+    assert machine_rows(cluster_of(node("n1", "a"), node("n2", "b"), node("n3", None), node("n4", None))) == []
+
+
+def test_the_progress_of_a_drain_counts_the_groups_that_moved_and_never_falls() -> None:
+    here, there = node("a.1", "a", draining=True), node("b.1", "b")
+    leaving = Leaving(cluster_of(here, there, moving=(0, 1), controllers=("a.1", "b.1")), ["a.1", "a.2"])
+    assert (leaving.total, leaving.moved, leaving.is_done) == (3, 0, False)
+    leaving.look(cluster_of(here, there, moving=(1,), controllers=("b.1",)))
+    assert (leaving.moved, leaving.is_done) == (2, False)
+    leaving.look(cluster_of(here, there, moving=(0, 1, 7), controllers=("a.1", "b.1")))
+    assert (leaving.moved, leaving.is_done) == (2, False), "a node that is late says nothing new"
+    leaving.look(cluster_of(there, moving=(7,), controllers=("b.1",)))
+    assert (leaving.moved, leaving.is_done) == (3, True)
+
+
+def test_a_machine_that_cannot_be_one_is_not_added() -> None:
+    words = ["cluster", "add", "d", "http://d", "d:65535", "--processes", "2"]
+    refused = CliRunner().invoke(main, words)
+    assert refused.exit_code == 2
+    assert "url of d: http://d names no port" in refused.stderr
+    assert "raft of d: 2 processes from port 65535 on need ports up to 65536" in refused.stderr

@@ -32,6 +32,7 @@ def test_any_node_takes_an_operators_orders() -> None:
             answer = await node.call("POST", "/v1/cluster/members", ADD | {"zone": None})
             assert (answer.status, answer.json["cluster_id"]) == (202, "c-1")
             assert (await node.call("POST", "/v1/cluster/members", {"action": "remove", "node_id": "n3"})).status == 202
+            assert (await node.call("POST", "/v1/cluster/members", {"action": "remove", "zone": "a"})).status == 202
             moved = await node.call("POST", "/v1/cluster/reassignments", MOVE)
             assert (moved.status, moved.json) == (202, MOVE)
             led = await node.call("POST", "/v1/cluster/leaders", LEADER)
@@ -41,6 +42,7 @@ def test_any_node_takes_an_operators_orders() -> None:
             assert orders == [
                 ("add", "n4", "http://127.0.0.1:7304", "127.0.0.1:7404", None),
                 ("remove", "n3"),
+                ("remove_zone", "a"),
                 ("reassign", "n2", "n3", "n4"),
                 ("transfer", "orders", 0, "n2"),
                 ("transfer", None, None, None),
@@ -58,7 +60,10 @@ def test_any_node_takes_an_operators_orders() -> None:
         ("members", {"action": "add", "node_id": "n4", "raft_address": "h:1"}, "url"),
         ("members", ADD | {"raft_address": "127.0.0.1"}, "raft_address"),
         ("members", {"action": "add", "node_id": "n4", "url": "http://h:1"}, "raft_address"),
-        ("members", {"action": "remove", "node_id": "n4", "zone": None}, "zone"),
+        ("members", {"action": "remove", "node_id": "n4", "zone": None}, "node_id, zone"),
+        ("members", {"action": "remove", "node_id": "n4", "zone": "a"}, "node_id, zone"),
+        ("members", {"action": "remove"}, "node_id, zone"),
+        ("members", {"action": "remove", "zone": None}, "node_id, zone"),
         ("members", ADD | {"force": True}, "body"),
         ("reassignments", MOVE | {"replicas": []}, "replicas"),
         ("reassignments", MOVE | {"replicas": ["n1", "n2"]}, "replicas"),

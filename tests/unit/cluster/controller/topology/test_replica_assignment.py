@@ -6,15 +6,19 @@ from stockade.cluster.controller.commands import (
     AddNode,
     Arranged,
     CheckMove,
+    CreateTopic,
     Done,
     MoveDone,
     Reassign,
     RegisterNode,
     RemoveNode,
+    RemoveZone,
+    TopicCreated,
 )
 from stockade.cluster.controller.topology import nodes as nodes_module
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
 from stockade.cluster.controller.topology.moves import Move
+from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import (
     InvalidRequest,
     NotEnoughReplicas,
@@ -39,7 +43,9 @@ class Cluster(Driver):
             assert self.register(node_id, controllers=controllers) == Arranged()
         self.membership = self.machine.assignment
 
-    def register(self, node_id: str, incarnation: int = 1, controllers: list[str] = CONTROLLERS) -> object:
+    def register(
+        self, node_id: str, incarnation: int = 1, controllers: list[str] = CONTROLLERS, zone: str | None = None
+    ) -> object:
         url, raft = f"http://{node_id}:1", f"{node_id}:2"
         return self.do(
             RegisterNode(
@@ -47,7 +53,7 @@ class Cluster(Driver):
                 node_id=node_id,
                 url=url,
                 raft=raft,
-                zone=None,
+                zone=zone,
                 incarnation=incarnation,
                 controllers=controllers,
             )
@@ -58,6 +64,9 @@ class Cluster(Driver):
 
     def remove(self, node_id: str) -> object:
         return self.do(RemoveNode(now_ms=0, node_id=node_id))
+
+    def drain(self, zone: str) -> object:
+        return self.do(RemoveZone(now_ms=0, zone=zone))
 
     def reassign(self, *replicas: str, partition: int = 0, topic: str = "t") -> object:
         return self.do(Reassign(now_ms=0, topic=topic, partition=partition, replicas=list(replicas)))
@@ -269,3 +278,68 @@ def test_the_number_of_nodes_and_of_names_remembered_is_bounded(monkeypatch: pyt
     assert cluster.add("n5") == Arranged()
     cluster.remove("n5")
     assert cluster.membership.nodes.removed == ["n5"]
+
+
+MACHINES = ("a.1", "a.2", "b.1", "b.2", "c.1", "c.2")
+
+
+def machines(names: tuple[str, ...] = MACHINES, controllers: list[str] = CONTROLLERS) -> Cluster:
+    """Nodes whose zone is the machine that they run on."""
+    cluster = Cluster((), controllers)
+    for name in names:
+        assert cluster.register(name, controllers=controllers, zone=name[0]) == Arranged()
+    return cluster
+
+
+def spread(cluster: Cluster) -> None:
+    """A topic ``t`` of two partitions, placed on these machines."""
+    nodes = [(entry.node_id, entry.zone) for entry in cluster.membership.nodes.eligible()]
+    made = CreateTopic(now_ms=0, name="t", partitions=2, replication_factor=3, config=TopicConfig(), nodes=nodes)
+    assert isinstance(cluster.do(made), TopicCreated)
+
+
+def test_a_drained_machine_gives_everything_to_others_and_nothing_to_itself() -> None:
+    cluster = machines(controllers=["a.1", "a.2", "b.1", "b.2", "c.1"])
+    spread(cluster)
+    assert {name[0] for name in cluster.placed()} == {"a", "b", "c"}
+    assert cluster.drain("a") == Arranged()
+    targets = [name for move in cluster.membership.moves.values() for name in move.target]
+    assert {name[0] for name in targets} == {"b", "c"}
+    assert sorted(cluster.membership.moves[CONTROLLER_GROUP].target) == ["b.1", "b.2", "c.1"], "an odd number is left"
+    before = dict(cluster.membership.moves)
+    assert cluster.drain("a") == Arranged()
+    assert cluster.membership.moves == before, "asking again changes nothing"
+    for group in list(cluster.membership.moves):
+        cluster.arrive(group)
+    assert sorted(cluster.membership.nodes.rows) == ["b.1", "b.2", "c.1", "c.2"]
+    assert cluster.drain("a") == NotFound(what="node")
+
+
+def test_a_machine_whose_replicas_have_no_place_elsewhere_stays_whole() -> None:
+    cluster = machines(("a.1", "a.2", "b.1", "c.1"), ["a.1", "b.1", "c.1"])
+    spread(cluster)
+    assert cluster.drain("a") == NotEnoughReplicas()
+    assert cluster.membership.moves == {}
+    assert all(not entry.draining for entry in cluster.membership.nodes.rows.values())
+    alone = machines(("a.1", "a.2", "a.3"), ["a.1", "a.2", "a.3"])
+    assert alone.drain("a") == NotEnoughReplicas()
+
+
+def test_what_one_node_had_begun_to_give_to_its_neighbour_goes_elsewhere_when_the_machine_is_drained() -> None:
+    cluster = machines((*MACHINES, "d.1"), ["b.1", "c.1", "d.1"])
+    group = moved(cluster, "a.1", "b.1", "c.1")
+    cluster.arrive(group)
+    cluster.reassign("a.2", "b.1", "c.1")
+    assert cluster.drain("a") == Arranged()
+    assert cluster.membership.moves[group].target == ["b.1", "c.1", "d.1"]
+    assert cluster.placed() == ["a.1", "b.1", "c.1", "a.2", "d.1"], "what a.2 has begun to copy is erased in the end"
+
+
+def test_a_node_that_is_being_removed_alone_goes_on_when_its_machine_is_drained() -> None:
+    cluster = machines(controllers=["b.1", "b.2", "c.1"])
+    spread(cluster)
+    cluster.remove("a.1")
+    assert cluster.drain("a") == Arranged()
+    for group in list(cluster.membership.moves):
+        cluster.arrive(group)
+    assert sorted(cluster.membership.nodes.rows) == ["b.1", "b.2", "c.1", "c.2"]

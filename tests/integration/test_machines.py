@@ -1,0 +1,83 @@
+"""Three machines of two nodes each: no partition has two replicas on one, a killed node returns, one is drained."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from stockade.cli.main import main
+
+from .api import Topic, call, eventually, expect
+from .machines import Machine, Machines
+
+
+def machines_of(topic: Topic) -> list[set[str]]:
+    """The machines on which each partition has its replicas."""
+    partitions = expect(200, call("GET", topic.url))["partitions"]
+    return [{node_id.partition(".")[0] for node_id in partition["replicas"]} for partition in partitions]
+
+
+def seen(machine: Machine) -> Any:
+    return expect(200, call("GET", f"{machine.urls[0]}/v1/cluster"))
+
+
+def said(machine: Machine, *words: str) -> list[str]:
+    """The lines of an order that is carried out."""
+    result = CliRunner().invoke(main, ["cluster", *words, "--url", ",".join(machine.urls)])
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_machines_of_two_nodes_keep_a_copy_each_outlive_a_kill_and_can_be_drained(tmp_path: Path) -> None:
+    with Machines(tmp_path, "abc", 2) as (a, b, c):
+        topic = Topic(b.urls[0], "spread")
+        topic.create(partitions=4)
+        assert machines_of(topic) == [{"a", "b", "c"}] * 4
+        assert {node["node_id"]: node["zone"] for node in seen(b)["nodes"]} == {
+            f"{zone}.{number}": zone for zone in "abc" for number in (1, 2)
+        }
+        assert seen(b)["controllers"] == ["a.1", "a.2", "b.1", "b.2", "c.1"], "no machine has the majority"
+        expect(200, topic.append("before"))
+
+        os.kill(b.pids()["b.1"], signal.SIGKILL)
+        eventually(lambda: "stockade: b.1 was killed by SIGKILL; it starts again in 2 s\n" in b.log)
+        eventually(lambda: "stockade: b.1 is ready again, " in b.log)
+        assert "b.2 was killed" not in b.log
+
+        assert said(c, "drain", "a") == ["a: removed: a.1, a.2"]
+        eventually(lambda: tabled(c) == [("b", "2", "of", "2", "b.1,", "b.2"), ("c", "2", "of", "2", "c.1,", "c.2")])
+        eventually(lambda: machines_of(topic.at(c.urls[0])) == [{"b", "c"}] * 4)
+        assert eventually(topic.at(c.urls[1]).values) == ["before"]
+        assert [machine.stop() for machine in (a, b, c)] == [0, 0, 0], (a.log, b.log, c.log)
+        assert all(is_gone(pid) for machine in (a, b, c) for pid in machine.pids().values())
+
+
+def tabled(machine: Machine) -> list[tuple[str, ...]]:
+    """The lines of the table of machines: which one, how many of its nodes are up, and their names."""
+    lines = [line.split() for line in said(machine, "status")[2:]]
+    return [(line[0], *line[1:4], *line[5:]) for line in lines[: lines.index([])]]
+
+
+def test_a_machine_of_which_a_node_cannot_start_stops_as_a_whole_and_says_which(tmp_path: Path) -> None:
+    [machine] = Machines(tmp_path, "a", 2).each
+    machine.write([machine])
+    damaged = machine.folder / "data" / "a.2" / "members.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("{", encoding="utf-8")
+    machine.start()
+    assert machine.supervisor is not None
+    assert machine.supervisor.wait(60) == 1
+    last = machine.log.splitlines()[-2:]
+    assert last == ["Error: machine a stopped:", "  - a.2 ended with exit code 1 before it was ready"]
+    assert "members.json is damaged" in machine.log
+    assert all(is_gone(pid) for pid in machine.pids().values())

@@ -26,6 +26,8 @@ from .options import WriteOptions, parse_write_options
 from .staging import append_rows, stage_rows
 
 _BATCH_ID, _QUERY_ID, _RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
+_FIRST = "0"
+"""The first micro-batch of a checkpoint: nothing was written yet that an outage could interrupt."""
 _NAMED_BATCH = "batch"
 """The query of every batch that is written under a sink's name: the same name is the same batch."""
 
@@ -41,7 +43,11 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 
 
 class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Writes micro-batches, each exactly once."""
+    """Writes micro-batches, each exactly once.
+
+    Spark sets up each micro-batch like the first one, so only its number tells a query that begins, and must not wait
+    long for a cluster that is not there, from one that waits for its cluster to come back.
+    """
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -51,6 +57,8 @@ class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         context = TaskContext.get()
         query, run = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_RUN_ID)
         task = context.partitionId()
+        if context.getLocalProperty(_BATCH_ID) == _FIRST:
+            _connect(self._options)
         with closing(_writer(self._options)) as writer:
             if not self._options.is_exactly_once:
                 append_rows(iterator, writer, self._options.topic, task)
@@ -108,7 +116,7 @@ class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StockadeStreamWriter:
     """A writer of one streaming query. Raises OptionsError, and ValueError for a schema that cannot be written.
 
-    Spark asks for one for each micro-batch, so this does not connect: a running stream waits for its cluster.
+    Spark asks for one for each micro-batch, so this does not connect.
     """
     parsed = parse_write_options(options, "stream")
     _check_schema(parsed, schema)
@@ -121,9 +129,14 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
         raise ValueError('a topic cannot be overwritten: use mode("append")')
     parsed = parse_write_options(options, "batch")
     _check_schema(parsed, schema)
-    with closing(BlockingClient(parsed.urls, parsed.access)) as client:
-        client.connect()
+    _connect(parsed)
     return StockadeBatchWriter(parsed)
+
+
+def _connect(options: WriteOptions) -> None:
+    """Raises ClusterUnreachable when there is no cluster, sooner than the first request would."""
+    with closing(BlockingClient(options.urls, options.access)) as client:
+        client.connect()
 
 
 def _check_schema(options: WriteOptions, schema: StructType) -> None:

@@ -1,11 +1,19 @@
 """The streaming sink: every row once, whatever dies and whenever. SINK_KILLS=all tries many more deaths."""
 
 import os
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from integration.api import Topic
+from pyspark import TaskContext
+from pyspark.sql.types import StructType
+
+from stockade.client.blocking.reader import BlockingClient
+from stockade.client.errors import ClusterUnreachable
+from stockade.spark.sink.writer import stream_writer
 
 from .copying import PARTITIONS, Copy
 from .topics import append, numbered
@@ -32,6 +40,23 @@ def copy(spark: Any, url: str, folder: Path, name: str, rows: int, **options: An
     for partition in (0, 1):
         append(source, partition, numbered(partition, 0, rows // 2))
     return Copy(spark, source, target, folder, **options)
+
+
+def test_the_first_batch_of_a_checkpoint_fails_without_a_cluster_and_a_later_one_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    monkeypatch.setattr(BlockingClient.connect, "__defaults__", (0,))
+    writes = stream_writer({"url": nowhere, "topic": "t"}, StructType().add("value", "string"))
+    batch = {"streaming.sql.batchId": "0"}
+    task = SimpleNamespace(getLocalProperty=lambda name: batch.get(name, "one"), partitionId=lambda: 0)
+    monkeypatch.setattr(TaskContext, "get", lambda: task)
+    with pytest.raises(ClusterUnreachable, match=f"no node can be connected to: {nowhere}"):
+        writes.write(iter(()))
+    batch["streaming.sql.batchId"] = "1"
+    assert writes.write(iter(())).pieces == (), "it has not asked for a node: there are no rows"
 
 
 def test_a_copy_is_exact_though_its_driver_dies_around_any_request_of_a_commit(

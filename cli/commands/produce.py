@@ -22,6 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from ...client.api.client import Client
 from ...client.config import BOUNDS, ClientConfig
+from ...client.errors import ClientClosed
 from ...client.producer.delivery import Delivery
 from ...client.producer.producer import Access, Producer
 from ...client.producer.queue.batch import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Receipt
@@ -276,9 +277,10 @@ async def produce(
             if typed:
                 click.echo(f"Each line you type is a record of {topic}; Ctrl-D at the start of a line ends.", err=True)
             with UploadProgress(_size_of(files), typed=typed) as progress:
-                async with _holding(producer, described, partition, ownership) as fence:
+                resting = asyncio.Event()
+                async with _holding(producer, described, partition, ownership, resting) as fence:
                     parts = Parts(described, partition, key_separator, conditions)
-                    upload = Upload(producer, parts, fence if ownership.reacquire else None, progress)
+                    upload = Upload(producer, parts, progress, fence if ownership.reacquire else None, resting)
                     interrupted = await upload.run(files)
     as_json = output == "json"
     show_result(progress.facts(topic), progress.summary(topic), output)
@@ -365,13 +367,18 @@ class Upload:
 
     With a ``fence`` whose block acquires again, it waits after a loss and then goes on: a batch that the log has
     refused is sent again under the new epoch, before later lines; it is absent for certain, so none is stored twice.
+    ``resting`` is set from when it has seen the loss, and sends nothing, until it has a new fence: before that the
+    block must take no lines, or a later one could overtake those that were refused.
     """
 
-    def __init__(self, producer: Producer, parts: Parts, fence: Fence | None, progress: UploadProgress) -> None:
+    def __init__(
+        self, producer: Producer, parts: Parts, progress: UploadProgress, fence: Fence | None, resting: asyncio.Event
+    ) -> None:
         config = producer.client.config
         self._producer = producer
         self._parts = parts
         self._fence = fence
+        self._resting = resting
         self._progress = progress
         self._waiting: deque[Part] = deque()
         self._outstanding: deque[tuple[Delivery, Part]] = deque()
@@ -474,10 +481,7 @@ class Upload:
     async def _acquired_again(self) -> None:
         """Returns when the partitions take records again, and the refused batches are the next to send."""
         assert self._fence is not None
-        lost = self._fence
-        assert lost.error is not None
-        click.echo(f"lost {self._parts.topic.name}: {explain(lost.error)} Waiting to acquire it again.", err=True)
-        self._fence = None
+        lost, self._fence = self._fence, None
         refused = []
         while self._outstanding:
             delivery, part = self._outstanding[0]
@@ -490,12 +494,15 @@ class Upload:
                 await self._count_oldest()
         if self._progress.error is not None:
             raise self._progress.error
+        self._resting.set()
         try:
             self._fence = await lost.again()
         except StockadeError as error:
             for part in refused:
                 self._progress.failed(error, len(part.values), part.size)
             raise
+        finally:
+            self._resting.clear()
         self._waiting.extendleft(reversed(refused))
 
 
@@ -507,11 +514,11 @@ def _state(error: StockadeError) -> str | None:
 
 @asynccontextmanager
 async def _holding(
-    producer: Producer, topic: Topic, partition: int | None, wanted: Ownership
+    producer: Producer, topic: Topic, partition: int | None, wanted: Ownership, resting: asyncio.Event
 ) -> AsyncIterator[Fence | None]:
     """Holds what the options ask for. A loss does not cancel the block: each batch in flight has an outcome to report.
 
-    Answers the fence of a grant.
+    Answers the fence of a grant. One that is acquired again is in force when ``resting`` is set.
     """
     partitions = list(range(len(topic.partitions))) if partition is None else [partition]
     if wanted.writer_group:
@@ -529,8 +536,14 @@ async def _holding(
         yield None
     else:
 
-        def told(fence: Fence) -> None:
+        def tell_loss(error: StockadeError) -> None:
+            if not isinstance(error, ClientClosed):  # the end of the block gives it up
+                click.echo(f"lost {topic.name}: {explain(error)} Waiting to acquire it again.", err=True)
+
+        async def told(fence: Fence) -> None:
             click.echo(f"acquired {topic.name} again with epoch {fence.epoch}", err=True)
+            fence.on_lost(tell_loss)
+            await resting.wait()
 
         block = producer.exclusive(
             topic.name,
@@ -540,6 +553,8 @@ async def _holding(
             reacquire=told if wanted.reacquire else None,
         )
         async with block as fence:
+            if wanted.reacquire:
+                fence.on_lost(tell_loss)
             yield fence
 
 

@@ -5,6 +5,8 @@ import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +19,13 @@ from ..conftest import Run
 
 AWKWARD = b"first\n\nwith cr\r\n\xff\x00 not text\nlast without end"
 LINES = [b"first", b"", b"with cr\r", b"\xff\x00 not text", b"last without end"]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def release_all(cluster: FakeCluster) -> None:
@@ -146,6 +155,41 @@ def test_lines_that_a_lost_epoch_could_not_store_follow_under_the_next_one(clust
     assert cluster.values("t") == lines
     assert "t: 40 records" in result.stdout
     assert result.stderr.count("lost t: ") == result.stderr.count("acquired t again with epoch ") == 2
+
+
+def test_a_refused_line_comes_before_a_later_one_also_when_everything_was_lost_and_acquired_between_them(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t")
+    cluster.while_one_waits = lambda: release_all(cluster)
+    command = [
+        sys.executable,
+        "-m",
+        "stockade",
+        "produce",
+        "t",
+        "--exclusive",
+        "--reacquire",
+        "--url",
+        cluster.nodes[0],
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as producer:
+        assert producer.stdin is not None
+        assert producer.stderr is not None
+        producer.stdin.write(b"one\n")
+        wait_until(lambda: cluster.values("t") == [b"one"])
+        cluster.take_over("t")
+        producer.stdin.write(b"two\n")
+        told = b""
+        while b"acquired t again" not in told:
+            told += producer.stderr.read(100)
+        assert told.startswith(b"lost t: ")
+        producer.stdin.write(b"three\n")
+        producer.stdin.close()
+        assert producer.wait() == 0
+    assert cluster.values("t") == [b"one", b"two", b"three"]
 
 
 def test_a_loss_that_nothing_can_follow_says_which_lines_are_not_stored(cluster: FakeCluster, run: Run) -> None:

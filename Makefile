@@ -45,7 +45,15 @@ spark-zip: .venv/.ready
 spark-kill: $(TOX)
 	@$(TOX) run -qq -e spark-kill
 
-bench fuzz docs lint types format: $(TOX)
+# Stockade beside the peers that this machine has or can install, in ROUNDS turns; writes docs/benchmarks.md. An hour; a short run:
+# make bench ROUNDS=1 SECONDS=2. PEERS=etcd,kafka (or none), ONLY=producer,requests and PARTITIONS=1,16 measure less; BASE=<revision>
+# measures an older Stockade beside this one.
+bench: $(TOX)
+	@$(TOX) run -q -e bench -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+	    $(if $(PEERS),--peers $(PEERS)) $(if $(ONLY),--only $(ONLY)) $(if $(PARTITIONS),--partitions $(PARTITIONS)) \
+	    $(if $(BASE),--base $(BASE))
+
+fuzz docs lint types format: $(TOX)
 	@$(TOX) run -q -e $@
 
 # The environment that runs a cluster. tox makes it once; after that a start needs neither tox nor the network.

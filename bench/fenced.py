@@ -2,7 +2,7 @@
 
 ``python bench/fenced.py [--appends 5000] [--repeats 9]`` encodes commands of one record of 1 KiB, and applies them to
 a partition's machine with its files, in turns: one run plain, one fenced and numbered. No Raft and no HTTP is in it;
-``bench/append_http.py`` measures P12 with both.
+`make bench ONLY=requests,fenced` measures it with both.
 """
 
 # ruff: noqa: T201  # it prints a table
@@ -22,7 +22,7 @@ from stockade.partition.records.batch import batch_from_columns
 from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
 PRODUCERS = 256
-"""As many as append_http.py has connections."""
+"""As many as that has connections."""
 TOPIC_ID = 7
 TOKEN = Token(f"g-{TOPIC_ID}-1", 1, "s-0123456789abcdef0123456789abcdef")
 

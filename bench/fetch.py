@@ -18,9 +18,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from trees import PORT_BASE, ROOT, call, clusters, leader_of
-
-sys.path.insert(0, str(ROOT / "src"))
+from loads.over_http import call, leaders_of
+from systems.common import free_ports
+from systems.stockade import clusters
 
 from stockade.partition.records.batch import SCHEMA
 
@@ -117,19 +117,21 @@ def main() -> None:
     parser.add_argument("--base", help="a revision to compare with")
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--serve", nargs="+", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    port = PORT_BASE + 900
     if chosen.serve:
-        send_files(chosen.serve, port)
+        send_files(chosen.serve, chosen.port)
+    (port,) = free_ports(1)
     with clusters([""] if chosen.base is None else [chosen.base, ""]) as nodes:
         leaders = {}
         for revision, where in nodes.items():
             call("POST", f"{where.urls[0]}/v1/topics", {"name": TOPIC})
-            leaders[revision or "working tree"] = leader_of(where.urls, TOPIC)
-            fill(leader_of(where.urls, TOPIC), chosen.mib)
-        files = sorted(map(str, nodes[""].data_of(leaders["working tree"]).rglob("*.arrow")))
-        plain = subprocess.Popen([sys.executable, __file__, "--serve", *files])
+            leaders[revision or "working tree"] = leaders_of(where.urls[0], TOPIC)[0]
+            fill(leaders_of(where.urls[0], TOPIC)[0], chosen.mib)
+        folder = nodes[""].data[nodes[""].urls.index(leaders["working tree"])]
+        files = sorted(map(str, folder.rglob("*.arrow")))
+        plain = subprocess.Popen([sys.executable, __file__, "--port", str(port), "--serve", *files])
         try:
             measure(leaders, port, len(files), chosen.repeats)
         finally:

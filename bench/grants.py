@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from trees import call, clusters, leader_of
+from loads.over_http import call, leaders_of
+from systems.stockade import clusters
 
 APPENDS, GRANTS = 200, 60
 
@@ -60,7 +61,7 @@ def main() -> None:
         url = nodes[""].urls[0]
         call("POST", f"{url}/v1/topics", {"name": "wide", "partitions": chosen.partitions})
         call("POST", f"{url}/v1/topics", {"name": "narrow"})
-        leader = Node(leader_of([url], "narrow"))
+        leader = Node(leaders_of(url, "narrow")[0])
         controller_url = call("GET", f"{url}/v1/cluster")["controller"]["leader"]
         session = call("POST", f"{controller_url}/v1/sessions", {"client_id": "bench", "ttl_ms": 300_000})["session"]
         controller, headers = Node(controller_url), {"Stockade-Session": session}

@@ -15,7 +15,9 @@ from collections.abc import Awaitable, Iterable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from trees import Nodes, call, clusters, processor_s
+from loads.over_http import call
+from processor import processor_s
+from systems.stockade import Nodes, clusters
 
 CONNECTIONS_MAX = 256
 """Connections that renew sessions."""
@@ -64,8 +66,7 @@ def connections_for(sessions: int) -> int:
 def controller(nodes: Nodes) -> tuple[str, int]:
     """URL and process of the node that leads the controller."""
     url = call("GET", f"{nodes.urls[0]}/v1/cluster")["controller"]["leader"]
-    listed = json.loads((nodes.data[0].parent / "cluster.json").read_text(encoding="utf-8"))["nodes"]
-    return url, next(node["pid"] for node in listed if node["http"] == url)
+    return url, nodes.pids[nodes.urls.index(url)]
 
 
 async def open_sessions(connections: list[Connection], count: int, ttl_ms: int) -> list[list[str]]:
@@ -113,10 +114,10 @@ async def _all(renewing: Iterable[Awaitable[int]]) -> int:
 
 
 async def _cost(pid: int, work: Awaitable[int]) -> Cost:
-    before, began = processor_s(pid), time.perf_counter()
+    before, began = processor_s([pid]), time.perf_counter()
     done = await work
     took = time.perf_counter() - began
-    return Cost(done / took, (processor_s(pid) - before) / took * 100)
+    return Cost(done / took, (processor_s([pid]) - before) / took * 100)
 
 
 def main() -> None:

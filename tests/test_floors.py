@@ -41,7 +41,7 @@ OWNERS = {
 }
 """Every dependency, and the files that may import it."""
 
-UNDECLARED = {"multidict", "yarl", "yaml", "atheris", "nats", "opentelemetry", "toxiproxy"}
+UNDECLARED = {"multidict", "yarl", "yaml", "atheris", "confluent_kafka", "opentelemetry", "toxiproxy"}
 """The first two come with aiohttp; the next three are for making the contract's document, for `make fuzz`, and a peer's
 client to measure beside ours; the last two are what opentelemetry-api and toxiproxy-python install.
 """

@@ -1,0 +1,165 @@
+"""One record a request over HTTP/1.1, on one connection for each request in flight: appends, and etcd's puts."""
+
+import asyncio
+import base64
+import json
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from figures import Load
+from processor import Watch
+
+VALUE = b"x" * 1024
+TTL_MS = 300_000
+
+Requests = Iterator[bytes]
+"""The requests that a connection sends, one after the other."""
+
+
+def call(method: str, url: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
+    """The JSON of an answer. Raises HTTPError for a refusal."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"} | (headers or {}), method=method)  # noqa: S310
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        return json.loads(answer.read() or b"null")
+
+
+class Connection(asyncio.Protocol):
+    """One request in flight at all times, once it is started."""
+
+    def __init__(self, requests: Requests, latencies: list[float]) -> None:
+        self._requests, self._latencies = requests, latencies
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def start(self, end: float) -> None:
+        """Send the first request; the last one is sent before ``end``."""
+        self._end = end
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        """Note the time of an answer, and send the next request."""
+        now = time.perf_counter()
+        if not (data.startswith(b"HTTP/1.1 200") and data.rstrip().endswith(b"}")):
+            self.done.set_exception(RuntimeError(f"no good answer in one piece: {data[:300]!r}"))
+            return
+        self._latencies.append(now - self._began)
+        if now < self._end:
+            self._send()
+        else:
+            self.done.set_result(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Called by the loop."""
+        if not self.done.done():
+            self.done.set_exception(error or ConnectionError("the server has closed a connection"))
+
+    def close(self) -> None:
+        """End it."""
+        self._transport.close()
+
+    def _send(self) -> None:
+        self._began = time.perf_counter()
+        self._transport.write(next(self._requests))
+
+
+async def drive(targets: Sequence[tuple[str, Requests]], seconds: float) -> Load:
+    """Keep a request in flight on a connection to each URL. The clock starts when all connections are there: those that
+    have one already would delay the others.
+    """
+    loop, latencies = asyncio.get_running_loop(), list[float]()
+    connections = []
+    for url, requests in targets:
+        address = urlsplit(url)
+        connection = Connection(requests, latencies)
+        host, port = address.hostname or "", address.port or 80
+        await loop.create_connection(lambda connection=connection: connection, host, port)  # type: ignore[misc]
+        connections.append(connection)
+    watch = Watch()
+    for connection in connections:
+        connection.start(watch.began + seconds)
+    await asyncio.gather(*(connection.done for connection in connections))
+    load = watch.load(len(latencies))
+    for connection in connections:
+        connection.close()
+    latencies.sort()
+    p50, p99 = (latencies[load.count * percent // 100] * 1e3 for percent in (50, 99))
+    return replace(load, p50_ms=p50, p99_ms=p99)
+
+
+async def appends(urls: list[str], topic: str, partitions: int, in_flight: int, seconds: float) -> Load:
+    """Appends straight to the leaders: connection k to partition k modulo their number."""
+    leaders = leaders_of(urls[0], topic)
+    assert len(leaders) == partitions, leaders
+    return await drive([(leaders[k % partitions], _appends(topic, k % partitions)) for k in range(in_flight)], seconds)
+
+
+async def fenced_appends(urls: list[str], topic: str, partitions: int, in_flight: int, seconds: float) -> Load:
+    """The same under a grant of all partitions; each connection is a producer of its own, with sequence numbers."""
+    session = call("POST", f"{urls[0]}/v1/sessions", {"client_id": "bench", "ttl_ms": TTL_MS})["session"]
+    wanted = {"partitions": "all", "mode": "ExclusiveWithFencing", "producer_name": "bench"}
+    grant = call("POST", f"{urls[0]}/v1/topics/{topic}/grants", wanted, {"Stockade-Session": session})
+    fence = (
+        f"Stockade-Session: {session}\r\nStockade-Fence-Grant: {grant['grant']}\r\n"
+        f"Stockade-Fence-Epoch: {grant['epoch']}\r\nStockade-Producer-Epoch: 0\r\n"
+    ).encode()
+    leaders = leaders_of(urls[0], topic)
+    targets = []
+    for k in range(in_flight):
+        producer_id = call("POST", f"{urls[0]}/v1/producers", {})["producer_id"]
+        producer = b"Stockade-Producer-Id: %d\r\nStockade-Producer-Seq: %%d\r\n" % producer_id
+        targets.append((leaders[k % partitions], _numbered(topic, k % partitions, fence + producer)))
+    try:
+        return await drive(targets, seconds)
+    finally:
+        call("DELETE", f"{urls[0]}/v1/sessions/{session}")
+
+
+async def puts(urls: list[str], run: str, in_flight: int, seconds: float) -> Load:
+    """etcd: each put has a new key, and goes to the node that leads."""
+    return await drive([(urls[0], _puts(f"{run}/{k}/")) for k in range(in_flight)], seconds)
+
+
+def leaders_of(url: str, topic: str) -> list[str]:
+    """URLs of the leaders of all partitions, once all are led."""
+    while True:
+        leaders = [each["leader"] for each in call("GET", f"{url}/v1/topics/{topic}")["partitions"]]
+        if all(leaders):
+            return leaders
+        time.sleep(0.1)
+
+
+def _append(topic: str, partition: int, headers: bytes = b"") -> bytes:
+    start = f"POST /v1/topics/{topic}/partitions/{partition}/records HTTP/1.1\r\nHost: bench\r\n".encode()
+    return start + b"Content-Type: text/plain\r\n" + headers + b"Content-Length: %d\r\n\r\n" % len(VALUE) + VALUE
+
+
+def _appends(topic: str, partition: int) -> Requests:
+    request = _append(topic, partition)
+    while True:
+        yield request
+
+
+def _numbered(topic: str, partition: int, headers: bytes) -> Requests:
+    """Made beforehand but for the number, so that the load is not slower than a plain one."""
+    whole, sequence = _append(topic, partition, headers), 0
+    while True:
+        yield whole % sequence
+        sequence += 1
+
+
+def _puts(start: str) -> Requests:
+    value, count = base64.b64encode(VALUE).decode(), 0
+    head = b"POST /v3/kv/put HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+    while True:
+        key = base64.b64encode(f"{start}{count}".encode()).decode()
+        body = json.dumps({"key": key, "value": value}, separators=(",", ":")).encode()
+        yield head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        count += 1

@@ -1,0 +1,262 @@
+"""The page: conditions, tables, what the figures say. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from figures import Quartiles, Sample, paired_ratio, quartiles
+from plot import plot
+from runner import Results
+from systems.common import System
+from workloads import BY_NAME, WORKLOADS, Cell, Options, Workload
+
+OURS = "stockade"
+ASSETS = "assets"
+PLOTTED = ("requests", "producer")
+"""Workloads over several numbers of partitions."""
+
+
+class Machine(NamedTuple):
+    """Where and when it was measured. ``loads``: load averages of the machine when the run began and ended."""
+
+    when: str
+    processor: str
+    cores: int
+    memory_gib: float
+    kernel: str
+    python: str
+    file_system: str
+    sync_ms: Quartiles
+    loads: tuple[float, float]
+
+
+def written(
+    machine: Machine, options: Options, systems: Mapping[str, System], results: Results, command: str
+) -> dict[str, str]:
+    """The page and its pictures: texts by path below docs/."""
+    report = Report(systems, results)
+    files = {f"{ASSETS}/benchmark-{name}.svg": report.picture(BY_NAME[name]) for name in PLOTTED if report.has(name)}
+    parts = [
+        _HEAD.format(command=command),
+        _conditions(machine, options),
+        report.systems_table(options),
+        "## Where a peer is better\n\n" + bullets(report.better_peers()),
+        "## Where Stockade is better\n\n" + bullets(report.better_ours()),
+        *(report.section(workload) for workload in WORKLOADS if report.has(workload.name)),
+        *([report.many_partitions()] if report.has("requests") or report.has("producer") else []),
+        *([report.fencing()] if report.has("fenced") and report.has("requests") else []),
+        "## What failed\n\n" + bullets(f"{name}: {reason}" for name, reason in results.reasons.items()),
+        _TAIL,
+    ]
+    return {"benchmarks.md": "\n".join(parts)} | files
+
+
+class Report:
+    """Tables and sentences made of the samples."""
+
+    def __init__(self, systems: Mapping[str, System], results: Results) -> None:
+        self._systems = systems
+        self._results = results
+
+    def has(self, workload: str) -> bool:
+        """Whether anything was measured with it."""
+        return any(self.quartiles(cell) for cell in self._cells(workload))
+
+    def quartiles(self, cell: Cell) -> Quartiles | None:
+        """Of the workload's figure, over the rounds."""
+        values = [value for value in self._values(cell) if value is not None]
+        return quartiles(values) if values else None
+
+    def picture(self, workload: Workload) -> str:
+        """SVG."""
+        lines: dict[str, dict[int, Quartiles]] = {}
+        for cell in self._cells(workload.name):
+            if found := self.quartiles(cell):
+                lines.setdefault(self._systems[cell.system].title, {})[cell.partitions] = found
+        return plot(workload.title, workload.unit, lines)
+
+    def systems_table(self, options: Options) -> str:
+        """Versions, clients, and what an acknowledgement means."""
+        rows = []
+        for name in options.systems:
+            system = self._systems[name]
+            version = self._results.versions.get(name, f"**not measured**: {self._results.reasons.get(name, '')}")
+            rows.append([system.title, version, system.client, system.sync])
+        return "## What is compared\n\n" + table(["", "version", "client", "an answer means that the record is"], rows)
+
+    def section(self, workload: Workload) -> str:
+        """Text, picture and table of a workload."""
+        rows = []
+        for cell in self._cells(workload.name):
+            if found := self.quartiles(cell):
+                ratio = self._ratio(cell) if cell.system != OURS else None
+                rows.append(
+                    [
+                        self._systems[cell.system].title,
+                        str(cell.partitions),
+                        number(found.median),
+                        f"{number(found.low)} to {number(found.high)}",
+                        number(self._median(cell, "server_us")),
+                        number(self._median(cell, "client_us")),
+                        f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})" if ratio else "",
+                    ]
+                )
+        heads = ["", "partitions", workload.unit, "quartiles", "µs of servers", "µs of client", "Stockade / it"]
+        kept = [place for place in range(len(heads)) if any(row[place] not in {"", "-"} for row in rows)]
+        body = table([heads[place] for place in kept], [[row[place] for place in kept] for row in rows])
+        shown = f"![{workload.title}]({ASSETS}/benchmark-{workload.name}.svg)\n\n" if workload.name in PLOTTED else ""
+        hint = "less is better" if workload.better == "less" else "more is better"
+        return f"## {workload.title}\n\n{workload.text} In {workload.unit}: {hint}.\n\n{shown}{body}"
+
+    def better_peers(self) -> list[str]:
+        """A sentence for each figure in which a peer's median is better."""
+        return [self._sentence(cell, ours) for cell, ours, is_ours in self._compared() if not is_ours]
+
+    def better_ours(self) -> list[str]:
+        """A sentence for each figure in which Stockade's median is better."""
+        return [self._sentence(cell, ours) for cell, ours, is_ours in self._compared() if is_ours]
+
+    def many_partitions(self) -> str:
+        """Stockade's figures as a ratio of those at one partition, in the same rounds."""
+        rows = []
+        for name in PLOTTED:
+            one = Cell(name, OURS, 1)
+            for cell in self._cells(name):
+                ratio = paired_ratio(self._values(cell), self._values(one)) if cell.system == OURS else None
+                if ratio and cell.partitions > 1:
+                    spread = f"{ratio.low:.2f} to {ratio.high:.2f}"
+                    rows.append([BY_NAME[name].title, str(cell.partitions), f"{ratio.median:.2f}", spread])
+        return "## Stockade: many partitions beside one\n\n" + table(["", "partitions", "ratio", "quartiles"], rows)
+
+    def fencing(self) -> str:
+        """What fence and sequence cost."""
+        ratio = paired_ratio(self._values(Cell("fenced", OURS, 1)), self._values(Cell("requests", OURS, 1)))
+        if ratio is None:
+            return ""
+        return (
+            "## Stockade: fenced and numbered beside plain\n\nAppends with a fence and a sequence number have "
+            f"**{ratio.median:.2f}** of the rate of plain ones ({ratio.low:.2f} to {ratio.high:.2f}).\n"
+        )
+
+    def _cells(self, workload: str) -> list[Cell]:
+        order = list(self._systems)
+        found = [cell for cell in self._results.samples if cell.workload == workload]
+        return sorted(found, key=lambda cell: (order.index(cell.system), cell.partitions))
+
+    def _values(self, cell: Cell) -> list[float | None]:
+        samples = self._results.samples.get(cell, [None] * self._results.rounds)
+        return [figure_of(sample, BY_NAME[cell.workload].figure) for sample in samples]
+
+    def _median(self, cell: Cell, figure: str) -> float | None:
+        values = [figure_of(sample, figure) for sample in self._results.samples[cell]]
+        there = [value for value in values if value is not None]
+        return quartiles(there).median if there else None
+
+    def _ours(self, cell: Cell) -> Cell:
+        """What to compare it with: a system without partitions at each number of ours."""
+        return Cell(cell.workload, OURS, cell.partitions)
+
+    def _ratio(self, cell: Cell) -> Quartiles | None:
+        return paired_ratio(self._values(self._ours(cell)), self._values(cell))
+
+    def _compared(self) -> list[tuple[Cell, Cell, bool]]:
+        """Each peer's cell, Stockade's, and whether Stockade's is better by the median of the rounds' ratios."""
+        found = []
+        for workload in WORKLOADS:
+            for ours in self._cells(workload.name):
+                peers = [cell for cell in self._cells(workload.name) if is_peer(cell.system)]
+                for cell in peers if ours.system == OURS else ():
+                    alone = len({each.partitions for each in peers if each.system == cell.system}) == 1
+                    ratio = paired_ratio(self._values(ours), self._values(cell))
+                    if ratio and (cell.partitions == ours.partitions or alone):
+                        found.append((cell, ours, (ratio.median >= 1) == (workload.better == "more")))
+        return found
+
+    def _sentence(self, cell: Cell, ours: Cell) -> str:
+        workload = BY_NAME[cell.workload]
+        theirs, mine = self._median(cell, workload.figure), self._median(ours, workload.figure)
+        ratio = paired_ratio(self._values(ours), self._values(cell))
+        assert ratio is not None
+        return (
+            f"{workload.title}, {ours.partitions} partition{'s' * (ours.partitions > 1)}: "
+            f"{self._systems[cell.system].title} {number(theirs)}, Stockade {number(mine)} {workload.unit} "
+            f"(Stockade / it: {ratio.median:.2f})"
+        )
+
+
+def is_peer(system: str) -> bool:
+    """Whether it is no version of Stockade."""
+    return system.partition("@")[0] != OURS
+
+
+def figure_of(sample: Sample | None, figure: str) -> float | None:
+    """A figure by name; None if it was not measured."""
+    value = None if sample is None else sample._asdict()[figure]
+    return None if value is None else float(value)
+
+
+def number(value: float | None) -> str:
+    """Three digits, or whole numbers with commas; "-" for what was not measured."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Markdown."""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *lines]) + "\n"
+
+
+def bullets(sentences: Iterable[str]) -> str:
+    """A list, or a word that there is nothing."""
+    return (
+        "\n".join(f"- {sentence}" for sentence in sentences) + "\n" if (sentences := list(sentences)) else "Nothing.\n"
+    )
+
+
+def _conditions(machine: Machine, options: Options) -> str:
+    before, after = machine.loads
+    busy = f" **The machine was busy otherwise: load {before:.1f} before, {after:.1f} at the end.**"
+    sync = machine.sync_ms
+    return (
+        "## Conditions\n\n"
+        f"{machine.when}; {machine.processor}, {machine.cores} cores for three nodes *and* the client, "
+        f"{machine.memory_gib:.0f} GiB, Linux {machine.kernel}, Python {machine.python}. Disk: {machine.file_system}; "
+        f"an append of 4 KiB and its fdatasync take {sync.median:.2f} ms ({sync.low:.2f} to {sync.high:.2f}). "
+        f"{options.rounds} round{'s' * (options.rounds > 1)}, loads of {options.seconds:g} s."
+        f"{busy if before > machine.cores / 2 else f' Load average before: {before:.1f}.'}\n"
+    )
+
+
+_HEAD = """\
+# Benchmarks
+
+<!-- Written by `make bench`: change bench/page.py, not this page. -->
+
+Stockade beside its peers, three nodes each, on one machine. The command that wrote this page repeats it:
+
+```text
+{command}
+```
+
+It finds or installs the peers below `.tools/peers`, runs everything, and writes this page; `make bench ROUNDS=1
+SECONDS=2` is a short run, `PEERS=etcd,kafka` and `ONLY=producer` measure less, `BASE=<revision>` puts an older
+Stockade beside this one. All samples are in `bench/results`.
+
+**A measurement** is one load for some seconds, after one that warms up. The clock runs from when all connections are
+there until the last record is acknowledged; *µs of servers* is the processor time that all nodes took for a record
+meanwhile, and says more than the rate where other things run on the machine. **Systems take turns**, and only one
+runs at a time: three nodes start on empty folders, are measured, and stop, and what they have not written back is
+written back before the next one. A round has a turn of each. Figures are medians of the rounds with their quartiles;
+*Stockade / it* is the median of the rounds' ratios.
+"""
+
+_TAIL = """\
+## How to read it
+
+All nodes and the client share the cores of one machine, and its one disk: what costs processor time shows, what costs
+network does not. A system that answers before the disks have the record does less; the rows that sync compare like
+with like. Kafka is under load for a while before its first figure of each turn, so that its JVMs have compiled what
+they run. etcd has one Raft group for everything; its one row stands beside each number of partitions. What the
+systems offer besides is in [Compared with others](comparison.md).
+"""

@@ -1,0 +1,162 @@
+"""What the runner knows of a system, and what all systems need: processes, ports, waiting."""
+
+# ruff: noqa: S603  # it starts servers and loads
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+NODES = 3
+READY_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 20.0
+T = TypeVar("T")
+LOADS = Path(__file__).resolve().parents[1] / "loads"
+
+
+class Failed(Exception):
+    """A system does not start or a load does not end well; the message says why, in a line."""
+
+
+class Running(Protocol):
+    """Three nodes that run, with nothing in them but what ``create`` made."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """The processes of the nodes."""
+        ...
+
+    def create(self, partitions: int) -> None:
+        """Make a topic, or what the system has instead, and return when every partition is led."""
+        ...
+
+    def delete(self, partitions: int) -> None:
+        """Remove it."""
+        ...
+
+    def command(self, workload: str, partitions: int, amount: float) -> list[str]:
+        """The process that loads it: ``amount`` is seconds, or records to read."""
+        ...
+
+
+class System(NamedTuple):
+    """``sync``: what an acknowledgement says of the disks. ``workloads``: on how many partitions each can be measured.
+    ``warms_up``: it gets faster while it runs, and so has a load at the start of each turn that does not count.
+
+    ``had``: finds or installs the programs, and says the version; raises `setup_tools.CannotHave`. ``start``: three
+    nodes with their data in a folder.
+    """
+
+    name: str
+    title: str
+    sync: str
+    client: str
+    workloads: Mapping[str, Sequence[int]]
+    had: Callable[[], str]
+    start: Callable[[Path], AbstractContextManager[Running]]
+    warms_up: bool = False
+
+
+@dataclass
+class Spawned:
+    """A server and its log."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def check(self) -> None:
+        """Raise Failed if it has ended."""
+        if self.process.poll() is not None:
+            raise Failed(f"{self.log.stem} has ended: {last_line(self.log.read_text(errors='replace'))}")
+
+
+@contextmanager
+def spawned(
+    commands: Mapping[str, Sequence[object]], folder: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[list[Spawned]]:
+    """Servers by name, each with a log in the folder. They end with the block."""
+    servers: list[Spawned] = []
+    try:
+        for name, command in commands.items():
+            path = folder / f"{name}.log"
+            with path.open("wb") as log:
+                process = subprocess.Popen(
+                    list(map(str, command)), stdout=log, stderr=log, env=os.environ | dict(environment or {})
+                )
+            servers.append(Spawned(process, path))
+        yield servers
+    finally:
+        for server in servers:
+            server.process.terminate()
+        for server in servers:
+            try:
+                server.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                server.process.kill()
+                server.process.wait()
+
+
+def until(servers: Sequence[Spawned], look: Callable[[], T | None], what: str) -> T:
+    """What ``look`` finds, asked again and again; OSError and ValueError mean: not yet. Raises Failed after a while, or
+    when a server has ended.
+    """
+    end = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < end:
+        with suppress(OSError, ValueError):
+            if (found := look()) is not None:
+                return found
+        for server in servers:
+            server.check()
+        time.sleep(0.1)
+    raise Failed(f"{what}: not within {READY_TIMEOUT_S:g} s")
+
+
+def is_open(port: int) -> bool | None:
+    """True if a server listens there."""
+    with socket.create_connection(("127.0.0.1", port), 1.0):
+        return True
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that no process has now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def python_load(name: str, **arguments: Any) -> list[str]:
+    """The command of a load in Python."""
+    return [sys.executable, str(LOADS), name, json.dumps(arguments)]
+
+
+def last_line(text: str) -> str:
+    """The last line of what a program said."""
+    return (text.strip().splitlines() or ["no output"])[-1][:300]
+
+
+def finished(command: Sequence[str], environment: Mapping[str, str] | None = None, timeout_s: float = 120.0) -> str:
+    """What a program prints that ends by itself. Raises Failed with its last line."""
+    try:
+        done = subprocess.run(
+            command,
+            env=os.environ | dict(environment or {}),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{' '.join(command[:3])}: not within {timeout_s:g} s") from None
+    if done.returncode:
+        raise Failed(last_line(done.stderr or done.stdout))
+    return done.stdout

@@ -190,7 +190,7 @@ class Producer(Blocking[producer.Producer]):
 
     def on_outcome(self, watcher: Watcher) -> None:
         """Call ``watcher`` for each batch with its result and the seconds from its first record, on the background
-        thread, which it must not block. It must not raise.
+        thread, which it must not block; its exceptions are logged.
         """
         self._call(lambda: self.twin.on_outcome(watcher))
 
@@ -282,7 +282,9 @@ class HeldLease(Blocking[L]):
         return True
 
     def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
-        """Call ``watcher`` with the error, once, when it is lost, on the background thread, which it must not block."""
+        """Call ``watcher`` with the error, once, when it is lost, on the background thread, which it must not block.
+        Its exceptions are logged.
+        """
         self._call(lambda: self.twin.on_lost(watcher))
 
     def forget(self, watcher: Callable[[StockadeError], None]) -> None:

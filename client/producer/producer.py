@@ -335,7 +335,9 @@ class Producer:
         return self._results.errors.subscribe()
 
     def on_outcome(self, watcher: Watcher) -> None:
-        """Call ``watcher`` for each batch with its result and the seconds from its first record. It must not raise."""
+        """Call ``watcher`` for each batch with its result and the seconds from its first record. It must be quick; its
+        exceptions are logged.
+        """
         self._results.watchers.append(watcher)
 
     def metrics(self) -> ProducerMetrics:

@@ -131,7 +131,10 @@ class Results:
                 outcome = replace(outcome, metadata=tuple(batch.metadata))
             self.successes.add(outcome, batch)
         for watcher in self.watchers:
-            watcher(outcome, time.monotonic() - batch.created_s)
+            try:
+                watcher(outcome, time.monotonic() - batch.created_s)
+            except Exception:
+                _log.exception("a watcher of outcomes failed")
         batch.drop_records()
 
     def _keep(self, topic: str, partition: int, batch: Batch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ...partition.errors import StockadeError
 from ..api.client import Client
 from ..session.session import Fence, Session
-from .sender import Route, Sender
+from .sender import Route, Sender, fault_of
 
 
 class Seats:
@@ -112,6 +112,8 @@ class Seats:
             await self.take(sender, route)
         except StockadeError as error:
             sender.halt([route], error)
+        except Exception as bug:  # without a seat its batches must not leave
+            sender.halt([route], fault_of(bug))
         finally:
             route.queue.hold(on=False)
             sender.pump(route)

@@ -110,6 +110,12 @@ class Sender:
 
     def pump(self, route: Route) -> None:
         """Perform the queue's actions until the next one is to wait."""
+        try:
+            self._perform(route)
+        except Exception as bug:
+            self._broken(route, bug)
+
+    def _perform(self, route: Route) -> None:
         while True:
             if route.queue.needs_epoch:
                 _ = self._renewal()
@@ -171,8 +177,8 @@ class Sender:
         for route in self.routes:
             route.queue.hold(on=False)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, StockadeError):
-            self.halt(self.routes, error)
+        if error is not None:
+            self.halt(self.routes, error if isinstance(error, StockadeError) else fault_of(error))
         for route in self.routes:
             self.pump(route)
 
@@ -180,7 +186,10 @@ class Sender:
         """Send no new batch there; each batch that is not stored fails with ``error`` and its own outcome."""
         is_fenced = isinstance(error, ProducerFenced | NotOwner)
         for route in routes:
-            self._settle(route, route.queue.halt(error, resend_unknown=is_fenced))
+            try:
+                self._settle(route, route.queue.halt(error, resend_unknown=is_fenced))
+            except Exception as bug:
+                self._broken(route, bug)
             self.pump(route)
 
     async def abort(self) -> None:
@@ -223,11 +232,9 @@ class Sender:
             self._refused(route, batch, RequestTimedOut("closed before the answer came; the outcome is unknown"))
             raise
         except Exception as bug:
-            # A batch must never stay without an outcome, even after a bug.
-            self._refused(route, batch, ClientFault(f"a bug in the client library: {bug!r}"))
-            raise
+            self._refused(route, batch, fault_of(bug))
         else:
-            self._settle(route, route.queue.stored(batch, _receipt(answer, batch)))
+            self._stored(route, batch, answer)
         self.pump(route)
 
     async def _append(self, route: Route, batch: Batch) -> AppendAnswer:
@@ -248,7 +255,19 @@ class Sender:
         route.queue.written(batch)
         self.pump(route)
 
+    def _stored(self, route: Route, batch: Batch, answer: AppendAnswer) -> None:
+        try:
+            self._settle(route, route.queue.stored(batch, _receipt(answer, batch)))
+        except Exception as bug:
+            self._broken(route, bug)
+
     def _refused(self, route: Route, batch: Batch, error: StockadeError) -> None:
+        try:
+            self._note_refusal(route, batch, error)
+        except Exception as bug:
+            self._broken(route, bug)
+
+    def _note_refusal(self, route: Route, batch: Batch, error: StockadeError) -> None:
         committed = _certified(route, error, batch) if is_forgotten(error) else None
         _log.debug("%s: %s/%d: attempt %d: %s", self._name, route.topic, route.partition, batch.attempts, error)
         if route.call is not None:
@@ -260,18 +279,34 @@ class Sender:
             self._client.metadata.forget(route.topic)
 
     def _settle(self, route: Route, settled: list[Settled]) -> None:
+        """Report outcomes. The queue has let go of these batches: what raises here is logged, and holds up none."""
         self._moved.set()
-        self._note_changes(route)
-        if settled and route.call is not None:
-            if route.queue.oldest is not None:
-                self._outage.moved(route.call, self._patience_s(route))
-            else:
-                self._outage.end(route.call, is_answered=isinstance(settled[-1][1], Receipt))
-                route.call = None
+        try:
+            self._note_changes(route)
+            if settled and route.call is not None:
+                self._note_progress(route, route.call, is_stored=isinstance(settled[-1][1], Receipt))
+        except Exception:
+            _log.exception("%s: %s/%d: a bug in the client library", self._name, route.topic, route.partition)
         for batch, outcome in settled:
-            batch.settle(outcome)
-            self.counts.settled(batch)
-            self._on_settled(route, batch)
+            try:
+                batch.settle(outcome)
+                self.counts.settled(batch)
+                self._on_settled(route, batch)
+            except Exception:
+                _log.exception("%s: %s/%d: a bug in the client library", self._name, route.topic, route.partition)
+
+    def _note_progress(self, route: Route, call: Call, *, is_stored: bool) -> None:
+        if route.queue.oldest is not None:
+            self._outage.moved(call, self._patience_s(route))
+        else:
+            self._outage.end(call, is_answered=is_stored)
+            route.call = None
+
+    def _broken(self, route: Route, bug: Exception) -> None:
+        """The decisions about a partition have failed with a bug, so its queue can decide no more: every batch fails,
+        those in flight with an unknown outcome, and the partition takes no records.
+        """
+        self._settle(route, route.queue.abandon(fault_of(bug)))
 
     def _note_changes(self, route: Route) -> None:
         """Note, and log once, that a partition begins to fail, works again, or halts."""
@@ -302,6 +337,12 @@ class Sender:
         if until_s is not None:
             delay_s = max(until_s - time.monotonic(), 0.0)
             route.timer = asyncio.get_running_loop().call_later(delay_s, self.pump, route)
+
+
+def fault_of(bug: BaseException) -> ClientFault:
+    """The error of batches that a bug of this library has failed; the log has its traceback."""
+    _log.error("a bug in the client library", exc_info=bug)
+    return ClientFault(f"a bug in the client library: {bug!r}")
 
 
 def _receipt(answer: AppendAnswer, batch: Batch) -> Receipt:

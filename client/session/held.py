@@ -1,12 +1,15 @@
 """What a session holds until it is lost: the base of grants (session.py), and ownerships of named resources."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Generic, Self, TypeVar
 
 from ...partition.api.ownership import OwnResult, Resource
 from ...partition.errors import InvalidRequest, NotOwner, StockadeError
+
+_log = logging.getLogger(__name__)
 
 
 class HeldLease:
@@ -44,7 +47,7 @@ class HeldLease:
         self._decided.set()
 
     def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
-        """Call ``watcher`` with the error, once, when it is lost."""
+        """Call ``watcher`` with the error, once, when it is lost. Its exceptions are logged."""
         self._watchers.append(watcher)
 
     def forget(self, watcher: Callable[[StockadeError], None]) -> None:
@@ -58,7 +61,10 @@ class HeldLease:
         self.error = error
         self.lost.set()
         for watcher in tuple(self._watchers):
-            watcher(error)
+            try:
+                watcher(error)
+            except Exception:
+                _log.exception("a watcher of %r failed; it is lost all the same", self)
 
     def guard(self) -> "HeldGuard[Self]":
         """``async with fence.guard():`` cancels the block when this is lost, and raises the reason."""

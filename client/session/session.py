@@ -7,6 +7,7 @@ when it runs again.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -28,11 +29,12 @@ from ...partition.errors import (
     StockadeError,
 )
 from ..api.client import Client
-from ..errors import ClientClosed
+from ..errors import ClientClosed, ClientFault
 from ..retry import is_momentary
 from .held import ASK_AGAIN_S, HeldLease, Ownership
 from .reacquire import Reacquirer
 
+_log = logging.getLogger(__name__)
 _RENEWALS_PER_TTL = 3
 _ATTEMPTS_PER_TTL = 10
 _PAUSE_S_MAX = 1.0
@@ -164,7 +166,7 @@ class Session:
         asked_s = time.monotonic()
         state = await self._client.open_session(self.client_id, self._ttl_ms)
         self._id = state.session
-        self._renewal = asyncio.create_task(self._renew_until_lost(Lease(state.ttl_ms, asked_s)))
+        self._renewal = asyncio.create_task(self._keep(Lease(state.ttl_ms, asked_s)))
         return self
 
     async def close(self) -> None:
@@ -323,6 +325,14 @@ class Session:
         if fence in self._fences:
             self._fences.remove(fence)
         fence.lose(ClientClosed("the grant was released"))
+
+    async def _keep(self, lease: Lease) -> None:
+        """Renew until the session is lost; a bug loses it, since nothing would tell the application of its end."""
+        try:
+            await self._renew_until_lost(lease)
+        except Exception as bug:
+            _log.exception("session of %s: a bug in the client library", self.client_id)
+            self._lose(ClientFault(f"a bug in the client library: {bug!r}"))
 
     async def _renew_until_lost(self, lease: Lease) -> None:
         next_s = lease.renew_at_s

@@ -439,6 +439,18 @@ class PartitionQueue:
         self._resends_unknown = self._resends_unknown or resend_unknown
         return self._slide()
 
+    def abandon(self, error: StockadeError) -> list[Settled]:
+        """Fail every batch now, after a bug in the decisions themselves, and take no more records. Answers to attempts
+        in flight are ignored, so these batches' outcomes are unknown.
+        """
+        self.error, self.needs_epoch = self.error or error, False
+        batches = [batch for batch in self.unsettled if batch.outcome is None]
+        for batch in batches:
+            batch.maybe_stored = batch.maybe_stored or batch.attempts > 0
+        self._window.clear()
+        self._unsent.clear()
+        return [(batch, verdict(batch, error)) for batch in batches]
+
     def _poll_muted(self, now_s: float) -> Action:
         oldest = self.oldest
         deadline_s = self._deadline_s()
@@ -454,6 +466,9 @@ class PartitionQueue:
                 self._encode(batch)
         except StockadeError as error:
             return Settle([(batch, verdict(batch, error))])
+        except Exception:
+            self._unsent.give_back(batch)  # the caller fails it with the others
+            raise
         batch.first_seq, batch.identity = self._next_seq, self.identity
         batch.token = self.token
         if self.fence_epoch is not None:

@@ -1,4 +1,6 @@
-"""Three machines of two nodes each: no partition has two replicas on one, a killed node returns, one is drained."""
+"""Three machines of two nodes each: no partition has two replicas on one, a killed node returns, one is drained and
+comes back.
+"""
 
 import os
 import signal
@@ -58,6 +60,10 @@ def test_machines_of_two_nodes_keep_a_copy_each_outlive_a_kill_and_can_be_draine
         eventually(lambda: tabled(c) == [("b", "2", "of", "2", "b.1,", "b.2"), ("c", "2", "of", "2", "c.1,", "c.2")])
         eventually(lambda: machines_of(topic.at(c.urls[0])) == [{"b", "c"}] * 4)
         assert eventually(topic.at(c.urls[1]).values) == ["before"]
+
+        back = f"http://127.0.0.1:{a.http}", f"127.0.0.1:{a.raft}"
+        assert said(c, "add", "a", *back, "--processes", "2")
+        eventually(lambda: sorted(name[0] for name in seen(c)["controllers"]) == ["a", "b", "c"])
         assert [machine.stop() for machine in (a, b, c)] == [0, 0, 0], (a.log, b.log, c.log)
         assert all(is_gone(pid) for machine in (a, b, c) for pid in machine.pids().values())
 

@@ -112,11 +112,12 @@ def controllers(nodes: Sequence[Node], most: int) -> list[str]:
     assert nodes
     ordered = _alternate(nodes)
     largest = min(most, len(ordered) - 1 + len(ordered) % 2)
-    counts = (count for count in range(largest, 0, -2) if _outlives_a_zone(ordered[:count]))
+    counts = (count for count in range(largest, 0, -2) if outlives_a_zone(ordered[:count]))
     return sorted(node_id for node_id, _ in ordered[: next(counts, largest)])
 
 
-def _outlives_a_zone(nodes: Sequence[Node]) -> bool:
+def outlives_a_zone(nodes: Sequence[Node]) -> bool:
+    """Whether a majority of the nodes is left when any one zone is lost."""
     return 2 * max(Counter(map(_zone, nodes)).values()) < len(nodes)
 
 

@@ -5,6 +5,7 @@ may the nodes at the old end forget it. A move has the version (log index) of th
 report about another move is recognised.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import assert_never
 
@@ -57,7 +58,7 @@ class ReplicaAssignment:
                 zone, incarnation = command.zone, command.incarnation
                 self.nodes.register(NodeEntry(command.node_id, command.url, command.raft, zone, incarnation))
                 self.controllers = self.controllers or list(command.controllers)
-                self._grow_controllers(index)
+                self._arrange_controllers(index)
             case AddNode(node_id=node_id, url=url, raft=raft, zone=zone):
                 self.nodes.announce(NodeEntry(node_id, url, raft, zone))
             case RemoveNode(node_id=node_id):
@@ -98,11 +99,25 @@ class ReplicaAssignment:
         self.controllers = saved.controllers
         self.moves = {move.group_id: move for move in saved.moves}
 
-    def _grow_controllers(self, index: int) -> None:
-        if len(self.controllers) != 1 or CONTROLLER_GROUP in self.moves:
+    def _arrange_controllers(self, index: int) -> None:
+        """As soon as the nodes for it are there, let a controller group of one grow, and take from a zone what it has
+        beyond a minority.
+        """
+        here = [entry for node_id in self.controllers if (entry := self.nodes.rows.get(node_id)) is not None]
+        if not here or len(here) < len(self.controllers) or CONTROLLER_GROUP in self.moves:
+            return  # the nodes that found the group register one by one
+        count = max(len(here), CONTROLLERS_GROWN)
+        used, kept = Counter[str | NodeEntry](), []
+        for entry in here:
+            zone = entry if entry.zone is None else entry.zone
+            used[zone] += 1
+            if 2 * used[zone] < count:
+                kept.append(entry.node_id)
+        if len(kept) == count:
             return
-        target = _filled(self.controllers, CONTROLLERS_GROWN, self._candidates())
-        if len(target) == CONTROLLERS_GROWN:
+        target = _filled(kept, count, self._candidates())
+        zones = [(node_id, self.nodes.rows[node_id].zone) for node_id in target]
+        if len(target) == count and (len(here) == 1 or placement.outlives_a_zone(zones)):
             self._move(CONTROLLER_GROUP, index, target)
 
     def _reassign(self, index: int, command: Reassign) -> None:

@@ -343,3 +343,39 @@ def test_a_node_that_is_being_removed_alone_goes_on_when_its_machine_is_drained(
     for group in list(cluster.membership.moves):
         cluster.arrive(group)
     assert sorted(cluster.membership.nodes.rows) == ["b.1", "b.2", "c.1", "c.2"]
+
+
+def test_controllers_that_are_on_one_machine_are_spread_as_soon_as_there_are_three() -> None:
+    cluster = machines(("a.1", "a.2", "a.3"), ["a.1", "a.2", "a.3"])
+    cluster.register("b.1", zone="b")
+    assert cluster.membership.moves == {}, "one of two machines has the majority in any case"
+    cluster.register("c.1", zone="c")
+    assert sorted(cluster.membership.moves[CONTROLLER_GROUP].target) == ["a.1", "b.1", "c.1"]
+    cluster.register("c.2", zone="c")
+    cluster.arrive(CONTROLLER_GROUP)
+    assert cluster.register("b.1", zone="b", incarnation=2) == Arranged()
+    assert cluster.membership.moves == {}, "no zone has a majority any more"
+
+
+def test_controllers_are_spread_again_when_a_machine_that_was_drained_comes_back() -> None:
+    cluster = machines(controllers=["a.1", "b.1", "c.1"])
+    cluster.drain("a")
+    cluster.arrive(CONTROLLER_GROUP)
+    assert sorted(name[0] for name in cluster.membership.controllers) in (["b", "b", "c"], ["b", "c", "c"])
+    cluster.do(AddNode(now_ms=0, node_id="a.2", url="http://a.2:1", raft="a.2:2", zone="a"))
+    assert cluster.membership.moves == {}, "it has only been announced"
+    cluster.register("a.2", zone="a")
+    assert sorted(name[0] for name in cluster.membership.moves[CONTROLLER_GROUP].target) == ["a", "b", "c"]
+
+
+def test_five_controllers_lose_only_what_a_zone_has_beyond_a_minority() -> None:
+    cluster = machines(("a.1", "a.2", "a.3", "a.4", "b.1", "c.1"), ["a.1", "a.2", "a.3", "b.1", "c.1"])
+    assert cluster.membership.moves == {}, "no other zone has a node for it"
+    cluster.register("b.2", zone="b")
+    assert sorted(cluster.membership.moves[CONTROLLER_GROUP].target) == ["a.1", "a.2", "b.1", "b.2", "c.1"]
+
+
+def test_nothing_moves_while_the_founders_register_one_by_one() -> None:
+    founders = ["a.1", "a.2", "b.1", "b.2", "c.1"]
+    cluster = machines(controllers=founders)
+    assert (cluster.membership.moves, cluster.membership.controllers) == ({}, founders)

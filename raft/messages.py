@@ -42,6 +42,15 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
     round: int
 
 
+class Commit(msgspec.Struct, frozen=True, gc=False):
+    """Leader to follower: all entries up to ``commit_index`` are committed. It is not answered, and one that is lost is
+    made good by any later message of the leader.
+    """
+
+    term: int
+    commit_index: int
+
+
 class Quiesce(msgspec.Struct, frozen=True, gc=False):
     """Leader to follower: you have all there is, up to ``commit_index``, and all of it is committed. There will be no
     heartbeats until something happens. Answered, by an AppendAck, only if that is not so.
@@ -135,6 +144,16 @@ class Ping(msgspec.Struct, frozen=True, gc=False):
 
 
 RaftMessage = (
-    AppendEntries | AppendAck | Offer | Quiesce | Wake | PreVote | PreVoteReply | RequestVote | VoteReply | TimeoutNow
+    AppendEntries
+    | AppendAck
+    | Commit
+    | Offer
+    | Quiesce
+    | Wake
+    | PreVote
+    | PreVoteReply
+    | RequestVote
+    | VoteReply
+    | TimeoutNow
 )
 Message = RaftMessage | Call | Reply | Hello | Refusal | Ping

@@ -13,6 +13,7 @@ from ..log.group_log import GroupLog
 from ..messages import (
     AppendAck,
     AppendEntries,
+    Commit,
     Offer,
     PreVote,
     PreVoteReply,
@@ -94,6 +95,7 @@ class FollowerState:
         self._ports = ports
         self.handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
             AppendEntries: self.on_append,
+            Commit: self.on_commit,
             Offer: self.on_offer,
         }
         self.new_term()
@@ -140,6 +142,12 @@ class FollowerState:
         self._owes = True
         self._node.learn_commit(min(message.commit_index, self.verified_index), message.commit_index)
         self.acknowledge(beat=not message.entries)
+
+    def on_commit(self, node_id: str, message: Commit) -> None:
+        """More is committed. The leader of an older term learns the newer one from the answer to its next heartbeat."""
+        if message.term == self._node.term:
+            self._node.heard_leader(node_id)
+            self._node.learn_commit(min(message.commit_index, self.verified_index), message.commit_index)
 
     def on_offer(self, node_id: str, offer: Offer) -> None:
         """What we lack is gone at our leader, which has a checkpoint for us.

@@ -272,6 +272,9 @@ class Group:
             self._transfers.expire(now)
             if not self._transfers.waiting:
                 self._run(self._node.keep_leading)
+        leading = self._node.leading
+        if leading is not None and now >= leading.notice_at:
+            leading.tell_commit(self.commit_index, now)
         if now >= self._node.next_tick:
             self._run(self._node.tick)
         else:

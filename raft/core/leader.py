@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 from ..log.configuration import AddLearner, Change, Demote, Promote
 from ..log.group_log import GroupLog
-from ..messages import AppendAck, AppendEntries, Offer
+from ..messages import AppendAck, AppendEntries, Commit, Offer
 from ..settings import RaftSettings
 from .membership import Membership
 
 _log = logging.getLogger(__name__)
 
-Send = Callable[[str, AppendEntries | Offer], bool]
+Send = Callable[[str, AppendEntries | Commit | Offer], bool]
 Shared = dict[tuple[int, bool], AppendEntries | Offer]
 
 COMMIT_NOTICE_S = 0.02
@@ -158,11 +158,13 @@ class LeaderState:
             self.followers[node_id] = follower
         self._voters = [follower for follower in self.followers.values() if follower.is_voter]
         self._is_voter = self._membership.is_voter
-        self._check_settled()
+        self._look_at_disks()
         self._majority_others = len(configuration.voters) // 2
 
-    def _check_settled(self) -> None:
+    def _look_at_disks(self) -> None:
+        """Members, or the disks that they have, have changed."""
         followers = self.followers.values()
+        self._counting = [follower for follower in self._voters if follower.counts]
         known = all(each.incarnation in {None, each.member_incarnation} for each in followers)
         self.is_settled = self._is_voter and known and len(self._voters) == len(followers)
 
@@ -196,14 +198,21 @@ class LeaderState:
         return False
 
     def look_at_clock(self, now: float) -> None:
-        """Want a heartbeat if one is due: for followers that were sent nothing, or answered nothing, for a period, or
-        that lack the commit index for COMMIT_NOTICE_S.
-        """
-        if now >= self.notice_at:
-            self.beat_is_wanted = True
-        elif now >= self.beat_at:
+        """Want a heartbeat if one is due: for followers that were sent nothing, or answered nothing, for a period."""
+        if now >= self.beat_at:
             self.beat_at = self.quiet_at(self._heartbeat_s)
             self.beat_is_wanted = now >= self.beat_at
+
+    def tell_commit(self, commit_index: int, now: float) -> None:
+        """Send the commit index to the followers that lack it. One that is being probed learns it
+        from its next heartbeat.
+        """
+        self.notice_at = float("inf")
+        message = Commit(self.term, commit_index)
+        for follower in self.followers.values():
+            lacks_it = follower.connected and follower.sent_commit < commit_index
+            if lacks_it and not follower.probing and self._send(follower.node_id, message):
+                follower.sent_commit, follower.sent_at = commit_index, now
 
     def quiet_at(self, period_s: float) -> float:
         """When a connected follower was sent nothing, or has answered nothing, for so long."""
@@ -268,7 +277,7 @@ class LeaderState:
             self.reconfigure(now)
             return
         follower.incarnation, follower.connected = incarnation, True
-        self._check_settled()
+        self._look_at_disks()
         self._start_over(follower)
 
     def disconnected(self, node_id: str) -> None:
@@ -315,29 +324,23 @@ class LeaderState:
 
     def majority_index(self) -> int:
         """The highest index that a majority has on disk, ourselves included up to our own durable index."""
-        indexes = [follower.match_index if follower.counts else 0 for follower in self._voters]
-        if self._is_voter:
-            indexes.append(self._log.durable_index)
-        indexes.sort(reverse=True)
-        return indexes[self._majority_others]
+        return int(self._of_majority([each.match_index for each in self._counting], self._log.durable_index, 0))
 
     def majority_round(self) -> float:
         """The latest round that a majority, ourselves counted, has answered."""
-        return self._of_majority([follower.round if follower.counts else 0 for follower in self._voters])
+        return self._of_majority([each.round for each in self._counting], float("inf"), 0)
 
     def majority_contact(self) -> float:
         """When a majority, ourselves counted, was heard last."""
-        never = float("-inf")
-        return self._of_majority(
-            [each.contact if each.counts or each.incarnation is None else never for each in self._voters]
-        )
+        heard = [each.contact for each in self._voters if each.counts or each.incarnation is None]
+        return self._of_majority(heard, float("inf"), float("-inf"))
 
-    def _of_majority(self, values: list[float]) -> float:
-        """The largest value that a majority reaches. This node, if it is a voter, reaches any."""
+    def _of_majority(self, values: list[float], ours: float, otherwise: float) -> float:
+        """The largest value that a majority of the voters reaches, if one does; ``ours`` counts if we are a voter."""
         if self._is_voter:
-            values.append(float("inf"))
+            values.append(ours)
         values.sort(reverse=True)
-        return values[self._majority_others]
+        return values[self._majority_others] if len(values) > self._majority_others else otherwise
 
     def has_news(self, commit_index: int) -> bool:
         """Whether there may be something to commit, to send, to change or to transfer.

@@ -403,7 +403,7 @@ class RaftNode(SyncObj):
         elif leading is None:
             if now >= self._election.deadline:
                 self._voting.begin_prevote()
-        elif not (now >= leading.beat_at and self._rests(leading)):
+        elif now >= leading.beat_at and not self._rests(leading):
             if leading.majority_contact() < now - self._election_timeout_s:
                 self._follow(self.term, None)
             else:

@@ -18,6 +18,7 @@ from ..messages import (
     AppendAck,
     AppendEntries,
     Call,
+    Commit,
     Hello,
     Message,
     Offer,
@@ -33,7 +34,7 @@ from ..messages import (
     Wake,
 )
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 FRAME_BYTES_MAX = 32 << 20
 """Longest frame, header included."""
 ENTRIES_MAX = 65_536
@@ -163,6 +164,7 @@ _FIXED = {
     Offer: (13, _Fixed(Offer, "QQQQQ")),
     Quiesce: (14, _Fixed(Quiesce, "QQ")),
     Wake: (15, _Fixed(Wake, "Q")),
+    Commit: (16, _Fixed(Commit, "QQ")),
 }
 _ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
     AppendEntries: (1, _encode_append),

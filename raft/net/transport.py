@@ -11,7 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
-from typing import Protocol, cast
+from typing import Protocol, cast, get_args
 
 from msgspec import structs
 
@@ -33,6 +33,8 @@ HELLO_BYTES_MAX = 4096
 """Longest frame of a peer that has not been admitted."""
 FAILURE_CHARS_MAX = 1000
 """Longest text of a failure that goes back to the caller."""
+_OF_GROUPS = frozenset(get_args(RaftMessage))
+"""The kinds of messages that groups take."""
 _PING = encode(0, Ping())
 _TLS_ONLY = encode(0, Refusal("it speaks TLS only, and this node's configuration has no [raft.tls]"))
 
@@ -444,6 +446,11 @@ class Transport:
         if peer is None:
             self._introduce(connection, message)
             return
+        if type(message) in _OF_GROUPS:
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.receive(peer, cast(RaftMessage, message))
+            return
         match message:
             case Call():
                 self._serve(connection, peer, message)
@@ -451,12 +458,8 @@ class Transport:
                 connection.settle(message)
             case Ping():
                 pass
-            case Hello() | Refusal():
-                raise InvalidFrame("it introduced itself twice")
             case _:
-                group = self.groups.get(group_id)
-                if group is not None:
-                    group.receive(peer, message)
+                raise InvalidFrame("it introduced itself twice")
 
     def faulty(self, connection: Connection, fault: str) -> None:
         """A connection is being dropped. Strangers dial again and again: each fault of theirs is logged once."""

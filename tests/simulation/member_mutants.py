@@ -88,6 +88,7 @@ def counts_learners() -> Any:
     def counting(leading: LeaderState, now: float) -> None:
         reconfigure(leading, now)
         leading._voters = [*leading.followers.values()]
+        leading._look_at_disks()
 
     stack = ExitStack()
     stack.enter_context(patch.object(LeaderState, "reconfigure", counting))

@@ -1,7 +1,8 @@
 """Many live sessions, each renewed at a third of its ttl: what they cost the node that leads the controller.
 
-``python bench/sessions.py [--sessions 10000] [--ttl-ms 10000] [--seconds 20] [--repeats 3]`` prints the processor time
-of that node, in percent of one core, idle and under the renewals, and what one renewal takes of it. The bar: 20 %.
+``python bench/sessions.py [--sessions 10000] [--ttl-ms 10000] [--every-ms 3333] [--seconds 20] [--repeats 3]`` prints
+the processor time of that node, in percent of one core, idle and under the renewals, and what one renewal takes of it.
+The bar: 20 %.
 """
 
 # ruff: noqa: T201  # it prints a table
@@ -93,8 +94,11 @@ async def renew(connection: Connection, sessions: Iterable[str], every_s: float,
     return done
 
 
-async def measure(nodes: Nodes, count: int, ttl_ms: int, seconds: float, repeats: int) -> list[Cost]:
-    """Idle, and then several times with all sessions alive."""
+async def measure(
+    nodes: Nodes, count: int, ttl_ms: int, seconds: float, repeats: int, every_ms: int | None = None
+) -> list[Cost]:
+    """Idle, and then several times with all sessions alive, each renewed every ``every_ms`` (None: ttl / 3)."""
+    every_s = (ttl_ms / 3 if every_ms is None else every_ms) / 1000
     url, pid = controller(nodes)
     idle = await _cost(pid, asyncio.sleep(seconds / 4, 0))
     connections = await connect(url, connections_for(count))
@@ -103,7 +107,7 @@ async def measure(nodes: Nodes, count: int, ttl_ms: int, seconds: float, repeats
     for _ in range(repeats):
         end = time.perf_counter() + seconds
         pairs = zip(connections, shares, strict=True)
-        found.append(await _cost(pid, _all(renew(one, mine, ttl_ms / 3000, end) for one, mine in pairs)))
+        found.append(await _cost(pid, _all(renew(one, mine, every_s, end) for one, mine in pairs)))
     for connection in connections:
         await connection.close()
     return found
@@ -125,13 +129,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=10_000, help="at least 1")
     parser.add_argument("--ttl-ms", type=int, default=10_000)
+    parser.add_argument("--every-ms", type=int, help="between two renewals of a session; ttl / 3 unless given")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--repeats", type=int, default=3)
     chosen = parser.parse_args()
     if chosen.sessions < 1:
         parser.error("--sessions: at least 1")
     with clusters([""]) as nodes:
-        idle, *rounds = asyncio.run(measure(nodes[""], chosen.sessions, chosen.ttl_ms, chosen.seconds, chosen.repeats))
+        arguments = (chosen.sessions, chosen.ttl_ms, chosen.seconds, chosen.repeats, chosen.every_ms)
+        idle, *rounds = asyncio.run(measure(nodes[""], *arguments))
     print(f"{chosen.sessions} sessions, ttl {chosen.ttl_ms} ms; idle: {idle.core_percent:.1f} % of a core")
     print(f"{'':>10} {'renewals/s':>11} {'% of a core':>12} {'µs a renewal':>13}")
     rows = [

@@ -39,8 +39,8 @@ class CatalogSync:
         while True:
             control = self._member.control
             catalog = None
-            if control is not None:
-                catalog = await self.newer(control, self._after)
+            if control is not None and await self.is_newer(control, self._after):
+                catalog = control.catalog()
             if control is None or (catalog is None and control.group.leader is None):
                 # A replica that belongs to the group no more hears nothing of it: not even that it was removed.
                 catalog = await self._ask()
@@ -57,15 +57,18 @@ class CatalogSync:
         return max(self._replicas.index, self._view.index - 1)
 
     @staticmethod
-    async def newer(control: ControllerGroup, after: int, wait_s: float = WAIT_S) -> Catalog | None:
-        """The catalog of this node's controller replica once it is newer than ``after``; None after ``wait_s``."""
+    async def is_newer(control: ControllerGroup, after: int, wait_s: float = WAIT_S) -> bool:
+        """Whether the catalog of this node's controller replica is newer than ``after``, or is before ``wait_s`` are
+        over.
+        """
 
         # While a restarted replica applies its log again, it passes through catalogs of the past; any command may end
         # that.
         news = control.catalog_changed if control.group.ready else control.changed
-        return await news.until(
-            lambda: control.catalog() if control.group.ready and control.machine.catalog_index > after else None, wait_s
+        found = await news.until(
+            lambda: True if control.group.ready and control.machine.catalog_index > after else None, wait_s
         )
+        return found is not None
 
     async def _ask(self) -> Catalog | None:
         others = [node_id for node_id in self._view.controllers if node_id != self._node_id]

@@ -196,8 +196,9 @@ class Node:
             case rpc.DescribeController():
                 answer = self._bootstrap.standing()
             case rpc.FollowCatalog(after, wait_ms) if (control := self._member.control) is not None:
-                newer = await CatalogSync.newer(control, after, wait_ms / 1000)
-                answer = newer or rpc.Catalog(0, [], control.group.leader, control.group.term)
+                if await CatalogSync.is_newer(control, after, wait_ms / 1000):
+                    return control.encoded_catalog()
+                answer = rpc.Catalog(0, [], control.group.leader, control.group.term)
             case rpc.FollowCatalog():
                 answer = rpc.NotLeading(None)
             case request:

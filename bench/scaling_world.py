@@ -148,6 +148,7 @@ def create(controller: Controller, sizes: Sizes) -> float:
             replication_factor=factor,
             config=TopicConfig(),
             nodes=[(entry.node_id, entry.zone) for entry in eligible],
+            scattered=True,
         )
         for number in range(sizes.topics)
     )

@@ -263,7 +263,8 @@ class Enrolled(msgspec.Struct, frozen=True, tag="enrolled"):
 class ChangeTopic(Timed, frozen=True, tag="change_topic"):
     """Every field says what shall be (None: as it is); ``config`` has the fields of TopicConfig that change.
 
-    New partitions are placed on ``nodes``; grants and tickets of the whole topic grow by them (SEMANTICS 7.4).
+    New partitions are placed on ``nodes`` (``scattered`` as in CreateTopic); grants and tickets of the whole topic grow
+    by them (SEMANTICS 7.4).
     Answers TopicChanged, or UnknownTopicOrPartition, InconsistentTopicId, InvalidRequest, NotEnoughReplicas,
     ThrottlingQuotaExceeded.
     """
@@ -274,6 +275,7 @@ class ChangeTopic(Timed, frozen=True, tag="change_topic"):
     seal: bool
     config: dict[str, Any]
     nodes: list[tuple[str, str | None]]
+    scattered: bool = False
 
 
 class FenceTopic(Timed, frozen=True, tag="fence_topic"):
@@ -322,7 +324,8 @@ GroupId = int
 class CreateTopic(Timed, frozen=True, tag="create_topic"):
     """Create a topic and place its replicas on ``nodes``: node ids and zones (None: a zone of its own).
 
-    ``replication_factor`` None: 3, or 1 when there are fewer than three ``nodes``.
+    ``replication_factor`` None: 3, or 1 when there are fewer than three ``nodes``. ``scattered`` is how placement.py
+    breaks ties; False in logs from before, which are applied as they were.
     Answers TopicCreated, or InvalidRequest, TopicAlreadyExists, NotEnoughReplicas, ThrottlingQuotaExceeded.
     """
 
@@ -331,6 +334,7 @@ class CreateTopic(Timed, frozen=True, tag="create_topic"):
     replication_factor: int | None
     config: TopicConfig
     nodes: list[tuple[str, str | None]]
+    scattered: bool = False
 
 
 class DeleteTopic(Timed, frozen=True, tag="delete_topic"):

@@ -119,6 +119,7 @@ class TopicService:
                 replication_factor=replication_factor,
                 config=config,
                 nodes=nodes,
+                scattered=True,
             ),
             TopicCreated,
         )
@@ -144,6 +145,7 @@ class TopicService:
                 seal=seal,
                 config=dict(config),
                 nodes=nodes,
+                scattered=True,
             ),
             TopicChanged,
         )

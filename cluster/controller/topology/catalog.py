@@ -136,7 +136,9 @@ class Catalog:
         if len(self._by_name) >= TOPICS_MAX:
             raise ThrottlingQuotaExceeded(f"there are {TOPICS_MAX} topics", retry_after_ms=RETRY_AFTER_MS)
         self._check_room(command.partitions, factor, command.nodes)
-        placements = placement.place(command.partitions, factor, command.nodes, self.holdings.loads())
+        placements = placement.place(
+            command.partitions, factor, command.nodes, self.holdings.loads(), scattered=command.scattered
+        )
         self._add(
             Topic(
                 name=command.name,
@@ -162,7 +164,7 @@ class Catalog:
         config = _merged(topic.config, command.config)
         more = wanted - topic.partitions
         if more:
-            self._extend(topic, more, [node for node in command.nodes if not nodes.is_draining(node[0])], nodes)
+            self._extend(topic, more, command, nodes)
         sealed = topic.sealed or command.seal
         if (config, sealed) != (topic.config, topic.sealed):
             topic.config, topic.sealed, topic.config_order = config, sealed, index
@@ -205,9 +207,11 @@ class Catalog:
         self._by_name[topic.name] = self.by_id[topic.topic_id] = topic
         self._hold(topic, 0)
 
-    def _extend(self, topic: Topic, more: int, where: list[placement.Node], nodes: Nodes) -> None:
-        self._check_room(more, topic.replication_factor, where)
-        placements = placement.place(more, topic.replication_factor, where, self.holdings.loads())
+    def _extend(self, topic: Topic, more: int, command: ChangeTopic, nodes: Nodes) -> None:
+        where = [node for node in command.nodes if not nodes.is_draining(node[0])]
+        factor = topic.replication_factor
+        self._check_room(more, factor, where)
+        placements = placement.place(more, factor, where, self.holdings.loads(), scattered=command.scattered)
         topic.placements += placements
         topic.epochs += [0] * more
         topic.founders += _founders(placements, nodes)

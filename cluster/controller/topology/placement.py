@@ -4,12 +4,16 @@ zones and what they hold already.
 The first replica of each partition, which is likely to lead its group first, goes to the node with the fewest
 first replicas. Each further one goes to the node with the fewest replicas, in a zone where the partition has
 none yet; when every zone has one, in a zone that has one only, and so on. Ties go to the node that comes
-first in an order that alternates between zones.
+first in an order that alternates between zones; ``scattered``, further replicas go in another order each time round.
+
+That order matters when a node is lost. In one order, the partitions of a node have their other replicas on the next
+two nodes alone, which then lead all of them and copy all of them. Scattered, nearly every node leads and copies a few.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, nsmallest
+from zlib import crc32
 
 import msgspec
 
@@ -38,14 +42,19 @@ def measure(placements: Iterable[Sequence[str]]) -> dict[str, Load]:
 
 
 def place(
-    partitions: int, replication_factor: int, nodes: Sequence[Node], loads: Mapping[str, Load]
+    partitions: int,
+    replication_factor: int,
+    nodes: Sequence[Node],
+    loads: Mapping[str, Load],
+    *,
+    scattered: bool = False,
 ) -> list[list[str]]:
     """Node ids for each partition, the first replica first.
 
     A node without an entry in ``loads`` holds nothing.
     """
     assert 1 <= replication_factor <= len(nodes)
-    board = _Board(nodes, loads)
+    board = _Board(nodes, loads, scattered=scattered and replication_factor < len(nodes))
     return [board.place_one(replication_factor) for _ in range(partitions)]
 
 
@@ -127,15 +136,16 @@ class _Board:
     A node is its position in the alternating order.
     """
 
-    def __init__(self, nodes: Sequence[Node], loads: Mapping[str, Load]) -> None:
+    def __init__(self, nodes: Sequence[Node], loads: Mapping[str, Load], *, scattered: bool) -> None:
         ordered = _alternate(nodes)
+        self.scattered = scattered
         before = [loads.get(node_id, Load()) for node_id, _ in ordered]
         self.node_ids = [node_id for node_id, _ in ordered]
         self.zones = [_zone(node) for node in ordered]
         self.zone_sizes = Counter(self.zones)
         self.replicas = [load.replicas for load in before]
         self.by_firsts = [(load.firsts, node) for node, load in enumerate(before)]
-        self.by_replicas = [(load.replicas, node) for node, load in enumerate(before)]
+        self.by_replicas = [self._entry(node) for node in range(len(ordered))]
         heapify(self.by_firsts)
         heapify(self.by_replicas)
 
@@ -149,20 +159,27 @@ class _Board:
             chosen.append(self._take_emptiest(chosen))
         return [self.node_ids[node] for node in chosen]
 
+    def _entry(self, node: int) -> tuple[int, int, int]:
+        """Replicas, rank among the nodes with as many, node."""
+        count = self.replicas[node]
+        rank = crc32(f"{self.node_ids[node]}/{count}".encode()) if self.scattered else 0
+        return count, rank, node
+
     def _take_emptiest(self, chosen: list[int]) -> int:
         used = Counter(self.zones[node] for node in chosen)
         level = self._level(used)
-        passed: list[tuple[int, int]] = []
+        passed: list[tuple[int, int, int]] = []
         while True:
-            count, node = heappop(self.by_replicas)
+            entry = heappop(self.by_replicas)
+            count, _, node = entry
             if count < self.replicas[node]:  # a first replica has come since this entry was made
-                heappush(self.by_replicas, (self.replicas[node], node))
+                heappush(self.by_replicas, self._entry(node))
             elif node in chosen or used[self.zones[node]] > level:
-                passed.append((count, node))
+                passed.append(entry)
             else:
                 break
         self.replicas[node] += 1
-        for entry in (*passed, (self.replicas[node], node)):
+        for entry in (*passed, self._entry(node)):
             heappush(self.by_replicas, entry)
         return node
 

@@ -44,6 +44,23 @@ def test_a_hundred_nodes_in_three_zones_take_ten_thousand_partitions_quickly() -
     assert took_s < 3, "ten times what it takes on a slow machine"
 
 
+def test_the_partitions_of_a_lost_node_are_on_nearly_all_others() -> None:
+    members = nodes(40, 10)
+    zones = dict(members)
+    for scattered, others_min, others_max in ((True, 30, 36), (False, 1, 12)):
+        placed = place(4_000, 3, members, {}, scattered=scattered)
+        loads = measure(placed)
+        assert spread([load.firsts for load in loads.values()]) <= 1
+        assert spread([load.replicas for load in loads.values()]) <= 2
+        assert all(len({zones[node_id] for node_id in replicas}) == 3 for replicas in placed)
+        others = {other for replicas in placed if "n000" in replicas for other in replicas} - {"n000"}
+        assert others_min <= len(others) <= others_max
+
+
+def test_where_every_node_has_a_replica_nothing_is_scattered() -> None:
+    assert place(5, 3, nodes(3, 0), {}, scattered=True) == place(5, 3, nodes(3, 0), {})
+
+
 def test_the_next_topic_goes_where_the_least_is() -> None:
     members = nodes(5, 0)
     first = place(1, 3, members, {})

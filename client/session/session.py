@@ -302,6 +302,9 @@ class Session:
     async def _wait(self, ticket: Ticket) -> Grant:
         """Ask until the ticket has a grant. A caller that gives up leaves the queue, and releases a grant that came
         first, so that tickets behind it need not wait for the end of its session.
+
+        The question changes nothing, but the acquisition has: it had a place in the queue, or a grant that had evicted
+        the owner before it ended itself. So no refusal of it says that nothing was changed.
         """
         wait_ms = self._client.config.fetch_wait_ms
         try:
@@ -309,7 +312,9 @@ class Session:
                 if ticket.state == "cancelled":
                     raise ClientClosed("the ticket was cancelled")
                 ticket = await self._client.ticket(ticket.ticket, self.id, wait_ms)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, StockadeError):
+                error.had_effects()
             with suppress(StockadeError):
                 left = await self._client.cancel_ticket(ticket.ticket, self.id, patience_ms=self._ttl_ms)
                 if left.grant is not None:

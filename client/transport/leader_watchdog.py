@@ -20,7 +20,7 @@ Ask = Callable[[str, str], Awaitable[Topic]]
 
 
 @dataclass(eq=False, slots=True)
-class Waiting:
+class Watched:
     """A request in flight at ``node``. ``limit`` ends it; at ``due_s`` (loop time) other nodes are asked."""
 
     topic: str
@@ -39,19 +39,19 @@ class LeaderWatchdog:
         self._ask = ask
         self._metadata = metadata
         self._avoid = avoid
-        self._alarm: Alarm[Waiting] = Alarm(self._ring)
+        self._alarm: Alarm[Watched] = Alarm(self._ring)
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
     def over(self, topic: str, partition: int, node: str, limit: asyncio.Timeout, wait_ms: int) -> Iterator[None]:
         """Watch a request inside the block."""
         now_s = asyncio.get_running_loop().time()
-        waiting = Waiting(topic, partition, node, limit, now_s + wait_ms / 1000 + self._patience_s)
+        watched = Watched(topic, partition, node, limit, now_s + wait_ms / 1000 + self._patience_s)
         try:
-            self._alarm.add(waiting)
+            self._alarm.add(watched)
             yield
         finally:
-            self._alarm.discard(waiting)
+            self._alarm.discard(watched)
 
     def close(self) -> None:
         """Stop asking."""
@@ -59,15 +59,15 @@ class LeaderWatchdog:
         if self._looking is not None:
             self._looking.cancel()
 
-    def _ring(self, due: list[Waiting]) -> None:
+    def _ring(self, due: list[Watched]) -> None:
         loop = asyncio.get_running_loop()
-        for waiting in due:
-            waiting.due_s = loop.time() + self._patience_s
+        for watched in due:
+            watched.due_s = loop.time() + self._patience_s
         if self._looking is None or self._looking.done():
             self._looking = loop.create_task(self._look(due))
 
-    async def _look(self, due: list[Waiting]) -> None:
-        for topic, node in {(waiting.topic, waiting.node) for waiting in due}:
+    async def _look(self, due: list[Watched]) -> None:
+        for topic, node in {(watched.topic, watched.node) for watched in due}:
             try:
                 with on_behalf_of(None):
                     found = await self._ask(topic, node)
@@ -75,12 +75,12 @@ class LeaderWatchdog:
                 continue  # no node knows another leader: the requests wait on
             self._compare(found, node, [each for each in due if (each.topic, each.node) == (topic, node)])
 
-    def _compare(self, found: Topic, node: str, due: list[Waiting]) -> None:
+    def _compare(self, found: Topic, node: str, due: list[Watched]) -> None:
         leaders = {state.partition: state.leader for state in found.partitions}
-        for waiting in self._alarm.entries.intersection(due):
-            leader = leaders.get(waiting.partition)
+        for watched in self._alarm.entries.intersection(due):
+            leader = leaders.get(watched.partition)
             if leader is not None and leader != node:
                 self._avoid(node)
-                self._metadata.heard(waiting.topic, waiting.partition, leader)
-                self._alarm.discard(waiting)  # it ends once: a Timeout that is on its way out takes no new time
-                waiting.limit.reschedule(asyncio.get_running_loop().time())
+                self._metadata.heard(watched.topic, watched.partition, leader)
+                self._alarm.discard(watched)  # it ends once: a Timeout that is on its way out takes no new time
+                watched.limit.reschedule(asyncio.get_running_loop().time())

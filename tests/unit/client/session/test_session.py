@@ -297,3 +297,25 @@ def test_a_wait_for_several_ends_when_all_are_free(cluster: FakeCluster, monkeyp
             assert len(await asyncio.wait_for(waiting, 10)) == 3
 
     use(cluster, work)
+
+
+@pytest.mark.parametrize("refusal", [SessionExpired, ProducerFenced, LeaderNotAvailable])
+def test_a_wait_that_ends_with_a_refusal_does_not_say_that_the_acquisition_changed_nothing(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, refusal: type[StockadeError]
+) -> None:
+    """The question for the ticket changed nothing; the ticket had its place, or its grant had evicted the owner."""
+    cluster.create("t")
+    cluster.take_over("t")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "s") as session:
+
+            async def ended(*_: object) -> None:
+                raise refusal
+
+            monkeypatch.setattr(client, "ticket", ended)
+            with pytest.raises(refusal) as refused:
+                await session.acquire("t", mode="WaitForExclusive")
+            assert not refused.value.no_side_effects
+
+    use(cluster, work)

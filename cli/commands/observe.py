@@ -1,7 +1,8 @@
 """`stockade refused|metrics`: the writes that nodes refused lately, and their metrics."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -11,8 +12,10 @@ import msgspec
 from ...client.api.client import Client
 from ...client.config import ClientConfig
 from ...partition.api.cluster import Node
+from ...partition.api.producers import ProducerOnPartition
 from ...partition.api.records import RefusedWrite
-from ...partition.errors import StockadeError
+from ...partition.commands import SEQUENCE_MODULUS
+from ...partition.errors import OutOfOrderSequence, StockadeError
 from ..ui.completion_names import NODE
 from ..ui.connection import with_config
 from ..ui.manual import Manual
@@ -20,6 +23,8 @@ from ..ui.output import output_option, show_json, show_table
 from ..ui.parameters import WholeNumber
 
 _T = TypeVar("_T")
+PRODUCERS_ASKED_MAX = 100
+"""How many producers are looked up, to learn whether what came out of order is stored since; the latest ids."""
 _nodes = click.option(
     "--node", "nodes", multiple=True, type=NODE, help="Only this node; repeat it for several. Default: all."
 )
@@ -35,24 +40,31 @@ _nodes = click.option(
 )
 @_nodes
 @click.option("--records", default=20, show_default=True, type=WholeNumber(1, 1000), help="How many from each node.")
+@click.option("--all", "everything", is_flag=True, help="Also those that were stored when they were sent again.")
 @output_option
 @with_config
-async def refused(config: ClientConfig, nodes: Sequence[str], records: int, output: str) -> None:
+async def refused(config: ClientConfig, nodes: Sequence[str], records: int, *, everything: bool, output: str) -> None:
     """Show the writes that nodes refused, latest first. Each node remembers 1,000 since its start.
 
-    With --output json, one object on each line. Times come from the nodes' wall clocks. Standard error names the nodes
-    that do not answer.
+    A batch that overtook another one on its way is refused, sent again and stored: such a producer is well. The table
+    counts these batches in its last line, and lists them with --all. With --output json, one object on each line, where
+    stored_since says so. Times come from the nodes' wall clocks. Standard error names the nodes that do not answer.
     """
     async with Client(config) as client:
         answers = await _ask(client, nodes, lambda node: client.refused_writes(node.url, records))
-    found = [(answer.node_id, each) for _, answer in answers for each in answer.refused_writes]
-    found.sort(key=lambda pair: -pair[1].at_ms)
+        found = [(answer.node_id, each) for _, answer in answers for each in answer.refused_writes]
+        found.sort(key=lambda pair: -pair[1].at_ms)
+        states = await _states_of(client, [each for _, each in found])
+    marked = [(node_id, each, _is_stored_since(each, states)) for node_id, each in found]
     if output == "json":
-        for node_id, each in found:
-            show_json({"node_id": node_id, **msgspec.structs.asdict(each)})
+        for node_id, each, is_stored in marked:
+            show_json({"node_id": node_id, **msgspec.structs.asdict(each), "stored_since": is_stored})
         return
     headings = ["AT (UTC)", "NODE", "PARTITION", "CODE", "REASON", "EPOCH", "PRODUCER"]
-    show_table(headings, [_row(node_id, each) for node_id, each in found])
+    show_table(headings, [_row(node_id, each) for node_id, each, is_stored in marked if everything or not is_stored])
+    healed = sum(is_stored for _, _, is_stored in marked)
+    if healed and not everything:
+        click.echo(f"and {healed:,} that came out of order and are stored since; --all lists them")
 
 
 @click.command(
@@ -103,6 +115,28 @@ async def _ask(client: Client, wanted: Sequence[str], ask: Callable[[Node], Awai
         else:
             found.append((node, answer))
     return found
+
+
+async def _states_of(client: Client, found: Sequence[RefusedWrite]) -> dict[int, list[ProducerOnPartition]]:
+    """What partitions remember now of the producers whose batches came out of order, by producer id."""
+    ids = {each.producer_id for each in found if each.code == OutOfOrderSequence.code and each.producer_id is not None}
+    states = {}
+    for producer_id in sorted(ids)[-PRODUCERS_ASKED_MAX:]:
+        with suppress(StockadeError):
+            states[producer_id] = (await client.producer(producer_id)).partitions
+    return states
+
+
+def _is_stored_since(each: RefusedWrite, states: Mapping[int, Sequence[ProducerOnPartition]]) -> bool:
+    """Whether the partition has stored this sequence number since: a producer's numbers are stored without a gap."""
+    if each.code != OutOfOrderSequence.code or each.producer_id is None or each.sequence is None:
+        return False
+    return any(
+        (state.topic, state.partition, state.producer_epoch) == (each.topic, each.partition, each.producer_epoch)
+        and state.last_seq >= 0
+        and (state.last_seq - each.sequence) % SEQUENCE_MODULUS < SEQUENCE_MODULUS // 2
+        for state in states.get(each.producer_id, ())
+    )
 
 
 def _row(node_id: str, each: RefusedWrite) -> tuple[object, ...]:

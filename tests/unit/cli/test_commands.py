@@ -1,14 +1,20 @@
 """Every command of an operator, against a real node."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from stockade.cli.main import main
+from stockade.client.api.client import Client
+from stockade.partition.commands import Stamp
+from stockade.partition.errors import OutOfOrderSequence
+from stockade.partition.records.batch import message_from_columns
 from stockade.testing import Cluster
 
 from .operating import Operator
@@ -277,6 +283,30 @@ def test_refused_writes_and_metrics_come_a_line_each(at: Operator) -> None:
     assert {"stockade_appended_records_total"} <= {each["metric"] for each in metrics}
     assert at.lines("metrics", "--node", "n1")[1][0] == "n1"
     assert at.call("metrics", "--node", "n9").exit_code == 1
+
+
+def test_a_batch_that_came_out_of_order_and_was_stored_since_is_counted_and_not_listed(at: Operator) -> None:
+    """A gap of a healthy pipeline: a batch overtook another one, was refused, sent again and stored."""
+    at.says("topics", "create", "order")
+
+    async def overtake(*sequences: int) -> int:
+        async with Client(at.cluster.url) as client:
+            pair = await client.init_producer()
+            for sequence in sequences:
+                stamp = Stamp(pair.producer_id, pair.producer_epoch, sequence)
+                with suppress(OutOfOrderSequence):
+                    await client.append("order", 0, message_from_columns([None], [b"v"], [0], None), stamp=stamp)
+            return pair.producer_id
+
+    healthy, stuck = asyncio.run(overtake(1, 0, 1)), asyncio.run(overtake(0, 2))
+    listed = [json.loads(line) for line in at.says("refused", "--output", "json").splitlines()]
+    marks = {each["producer_id"]: each["stored_since"] for each in listed if each["topic"] == "order"}
+    assert marks == {healthy: True, stuck: False}
+    shown = [line for line in at.says("refused").splitlines() if "order/0" in line]
+    assert len(shown) == 1
+    assert f"{stuck}, epoch" in shown[0]
+    assert at.says("refused").splitlines()[-1] == "and 1 that came out of order and are stored since; --all lists them"
+    assert at.says("refused", "--all").count("order/0") == 2
 
 
 def test_a_deleted_topic_is_gone(at: Operator) -> None:

@@ -42,12 +42,12 @@ def written(
         "## Where a peer is better\n\n" + bullets(report.better_peers()),
         "## Where Stockade is better\n\n" + bullets(report.better_ours()),
         *(report.section(workload) for workload in WORKLOADS if report.has(workload.name)),
-        *([report.many_partitions()] if report.has("requests") or report.has("producer") else []),
-        *([report.fencing()] if report.has("fenced") and report.has("requests") else []),
+        report.many_partitions(),
+        report.fencing(),
         "## What failed\n\n" + bullets(f"{name}: {reason}" for name, reason in results.reasons.items()),
         _TAIL,
     ]
-    return {"benchmarks.md": "\n".join(parts)} | files
+    return {"benchmarks.md": "\n".join(part for part in parts if part)} | files
 
 
 class Report:
@@ -125,6 +125,8 @@ class Report:
                 if ratio and cell.partitions > 1:
                     spread = f"{ratio.low:.2f} to {ratio.high:.2f}"
                     rows.append([BY_NAME[name].title, str(cell.partitions), f"{ratio.median:.2f}", spread])
+        if not rows:
+            return ""
         return "## Stockade: many partitions beside one\n\n" + table(["", "partitions", "ratio", "quartiles"], rows)
 
     def fencing(self) -> str:

@@ -16,6 +16,14 @@ from workloads import Cell, Options
 LOAD = {"count": 100, "seconds": 2.0, "client_s": 0.5, "servers_s": 1.0}
 
 
+@pytest.fixture(autouse=True)
+def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows with each sync of all disks, which would take long where others write."""
+    done: list[str] = []
+    monkeypatch.setattr("os.sync", lambda: done.append("sync"))
+    return done
+
+
 @dataclass
 class Told:
     """A system that writes down what it is asked; ``broken``: workloads whose loads fail."""
@@ -74,6 +82,18 @@ def test_a_turn_starts_the_system_measures_each_figure_on_a_new_topic_and_stops_
         Cell(load, "a", count): [50.0] for load, count in (("requests", 1), ("producer", 1), ("producer", 16))
     }
     assert not reasons
+
+
+def test_after_each_turn_what_was_not_written_back_is_written_back(syncs: list[str]) -> None:
+    _ = ran([system("a", Told()), system("b", Told(), failure=Failed("the port is taken"))], rounds=2)
+    assert len(syncs) == 4
+
+
+def test_a_system_that_warms_up_has_a_load_before_its_first_figure_that_does_not_count() -> None:
+    told = Told()
+    rates, _ = ran([system("a", told)._replace(warms_up=True)])
+    assert told.asked[:5] == ["start", "create 16", "producer 16", "delete 16", "create 1"]
+    assert len(rates) == 3
 
 
 def test_a_load_that_fails_costs_its_own_figure_and_the_others_go_on() -> None:

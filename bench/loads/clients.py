@@ -12,6 +12,7 @@ CHUNK = 1000
 """Records between two looks at the clock."""
 CONSUME_MESSAGES = 1000
 WAIT_S = 30.0
+LOG_ERRORS = 3
 FLUSH_S = 100.0
 """What librdkafka has buffered, 100,000 records by default, is measured, too: where it syncs, a minute of it."""
 
@@ -65,7 +66,8 @@ def kafka_produce(servers: str, topic: str, partitions: int, size: int, seconds:
         if error is not None:
             failed.append(error)
 
-    producer = KafkaProducer({"bootstrap.servers": servers, "enable.idempotence": True, "acks": "all"})
+    settings = {"bootstrap.servers": servers, "enable.idempotence": True, "acks": "all", "log_level": LOG_ERRORS}
+    producer = KafkaProducer(settings)
     producer.list_topics(topic, timeout=WAIT_S)
     value, count = b"x" * size, 0
     watch = Watch()

@@ -47,11 +47,11 @@ spark-kill: $(TOX)
 
 # Stockade beside the peers that this machine has or can install, in ROUNDS turns; writes docs/benchmarks.md. An hour; a short run:
 # make bench ROUNDS=1 SECONDS=2. PEERS=etcd,kafka (or none), ONLY=producer,requests and PARTITIONS=1,16 measure less; BASE=<revision>
-# measures an older Stockade beside this one.
+# measures an older Stockade beside this one; AGAIN=bench/results/<run>.json only writes the page of that run again.
 bench: $(TOX)
 	@$(TOX) run -q -e bench -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	    $(if $(PEERS),--peers $(PEERS)) $(if $(ONLY),--only $(ONLY)) $(if $(PARTITIONS),--partitions $(PARTITIONS)) \
-	    $(if $(BASE),--base $(BASE))
+	    $(if $(BASE),--base $(BASE)) $(if $(AGAIN),--again $(AGAIN))
 
 fuzz docs lint types format: $(TOX)
 	@$(TOX) run -q -e $@

@@ -6,18 +6,18 @@ samples to bench/results. What is measured stands in `workloads`, how in `runner
 
 # ruff: noqa: T201  # it tells what it does
 
-import json
 import os
 import sys
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
 
+import record
 from machine import described
 from page import Machine, written
 from runner import Results, prepare, run
+from systems.common import System
 from systems.etcd import etcd
 from systems.kafka import kafka
 from systems.nats import nats
@@ -41,32 +41,34 @@ PEERS = {
 
 
 def main() -> None:
-    """Run, and write."""
+    """Run, keep the samples, write the page."""
     options = parsed(None, list(PEERS))
-    own = {name: stockade(name.partition("@")[2]) for name in options.systems if name.startswith("stockade")}
-    systems = own | PEERS
+    if options.again:
+        write(*record.read(Path(options.again).read_text(encoding="utf-8")))
+        return
     machine = described()
+    systems = chosen(options)
     results = prepare(systems, options, partial(print, flush=True))
     run(systems, options, results)
     machine = machine._replace(loads=(machine.loads[0], os.getloadavg()[0]))
-    save(machine, options, results)
-    measured = {name: systems[name] for name in options.systems}
-    for name, text in written(machine, options, measured, results, command_line(options, list(PEERS))).items():
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{machine.when.replace(' ', '-').replace(':', '')}.json"
+    file.write_text(record.written(machine, options, results), encoding="utf-8")
+    print(f"all samples: {file.relative_to(ROOT)}")
+    write(machine, options, results)
+
+
+def chosen(options: Options) -> dict[str, System]:
+    """The systems of a run by name, Stockade's first."""
+    return {name: PEERS.get(name) or stockade(name.partition("@")[2]) for name in options.systems}
+
+
+def write(machine: Machine, options: Options, results: Results) -> None:
+    """The page and its pictures."""
+    command = command_line(options, list(PEERS))
+    for name, text in written(machine, options, chosen(options), results, command).items():
         (DOCS / name).write_text(text, encoding="utf-8")
         print(f"wrote docs/{name}")
-
-
-def save(machine: Machine, options: Options, results: Results) -> None:
-    """All samples, beside those of other runs."""
-    RESULTS.mkdir(exist_ok=True)
-    samples = [
-        {**cell._asdict(), "rounds": [each and each._asdict() for each in rounds]}
-        for cell, rounds in results.samples.items()
-    ]
-    kept = {"machine": machine._asdict(), "options": asdict(options), "samples": samples}
-    kept |= {"versions": results.versions, "reasons": results.reasons}
-    file = RESULTS / f"{machine.when.replace(' ', '-').replace(':', '')}.json"
-    file.write_text(json.dumps(kept, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

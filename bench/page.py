@@ -39,8 +39,8 @@ def written(
         _HEAD.format(command=command),
         _conditions(machine, options),
         report.systems_table(options),
-        "## Where a peer is better\n\n" + bullets(report.better_peers()),
-        "## Where Stockade is better\n\n" + bullets(report.better_ours()),
+        "## Where a peer is better\n\n" + bullets(report.better(is_ours=False)),
+        "## Where Stockade is better\n\n" + bullets(report.better(is_ours=True)),
         *(report.section(workload) for workload in WORKLOADS if report.has(workload.name)),
         report.many_partitions(),
         report.fencing(),
@@ -107,13 +107,17 @@ class Report:
         hint = "less is better" if workload.better == "less" else "more is better"
         return f"## {workload.title}\n\n{workload.text} In {workload.unit}: {hint}.\n\n{shown}{body}"
 
-    def better_peers(self) -> list[str]:
-        """A sentence for each figure in which a peer's median is better."""
-        return [self._sentence(cell, ours) for cell, ours, is_ours in self._compared() if not is_ours]
-
-    def better_ours(self) -> list[str]:
-        """A sentence for each figure in which Stockade's median is better."""
-        return [self._sentence(cell, ours) for cell, ours, is_ours in self._compared() if is_ours]
+    def better(self, *, is_ours: bool) -> list[str]:
+        """A sentence for each workload and peer: the figures in which Stockade is better, or in which the peer is."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for cell, ours, ours_is_better in self._compared():
+            if ours_is_better == is_ours:
+                workload, theirs, mine = BY_NAME[cell.workload], self._figure(cell), self._figure(ours)
+                place = f" at {counted(ours.partitions)}" if workload.name in PLOTTED else ""
+                said = f"{theirs} against Stockade's {mine}{place}"
+                head = f"{workload.title} ({workload.unit})"
+                found.setdefault((head, self._systems[cell.system].title), []).append(said)
+        return [f"{head}, **{peer}**: {'; '.join(said)}" for (head, peer), said in found.items()]
 
     def many_partitions(self) -> str:
         """Stockade's figures as a ratio of those at one partition, in the same rounds."""
@@ -153,12 +157,8 @@ class Report:
         there = [value for value in values if value is not None]
         return quartiles(there).median if there else None
 
-    def _ours(self, cell: Cell) -> Cell:
-        """What to compare it with: a system without partitions at each number of ours."""
-        return Cell(cell.workload, OURS, cell.partitions)
-
     def _ratio(self, cell: Cell) -> Quartiles | None:
-        return paired_ratio(self._values(self._ours(cell)), self._values(cell))
+        return paired_ratio(self._values(cell._replace(system=OURS)), self._values(cell))
 
     def _compared(self) -> list[tuple[Cell, Cell, bool]]:
         """Each peer's cell, Stockade's, and whether Stockade's is better by the median of the rounds' ratios."""
@@ -173,16 +173,8 @@ class Report:
                         found.append((cell, ours, (ratio.median >= 1) == (workload.better == "more")))
         return found
 
-    def _sentence(self, cell: Cell, ours: Cell) -> str:
-        workload = BY_NAME[cell.workload]
-        theirs, mine = self._median(cell, workload.figure), self._median(ours, workload.figure)
-        ratio = paired_ratio(self._values(ours), self._values(cell))
-        assert ratio is not None
-        return (
-            f"{workload.title}, {ours.partitions} partition{'s' * (ours.partitions > 1)}: "
-            f"{self._systems[cell.system].title} {number(theirs)}, Stockade {number(mine)} {workload.unit} "
-            f"(Stockade / it: {ratio.median:.2f})"
-        )
+    def _figure(self, cell: Cell) -> str:
+        return number(self._median(cell, BY_NAME[cell.workload].figure))
 
 
 def is_peer(system: str) -> bool:
@@ -194,6 +186,11 @@ def figure_of(sample: Sample | None, figure: str) -> float | None:
     """A figure by name; None if it was not measured."""
     value = None if sample is None else sample._asdict()[figure]
     return None if value is None else float(value)
+
+
+def counted(partitions: int) -> str:
+    """The number, with its noun."""
+    return f"{partitions} partition{'s' * (partitions > 1)}"
 
 
 def number(value: float | None) -> str:
@@ -218,7 +215,10 @@ def bullets(sentences: Iterable[str]) -> str:
 
 def _conditions(machine: Machine, options: Options) -> str:
     before, after = machine.loads
-    busy = f" **The machine was busy otherwise: load {before:.1f} before, {after:.1f} at the end.**"
+    busy = (
+        f" **The machine was busy with other things (load average {before:.1f} before, {after:.1f} at the end): rates "
+        "and latencies of this run are no measure of any system, and processor time is a rough one.**"
+    )
     sync = machine.sync_ms
     return (
         "## Conditions\n\n"
@@ -243,7 +243,8 @@ Stockade beside its peers, three nodes each, on one machine. The command that wr
 
 It finds or installs the peers below `.tools/peers`, runs everything, and writes this page; `make bench ROUNDS=1
 SECONDS=2` is a short run, `PEERS=etcd,kafka` and `ONLY=producer` measure less, `BASE=<revision>` puts an older
-Stockade beside this one. All samples are in `bench/results`.
+Stockade beside this one. All samples are in `bench/results`, and `AGAIN=<one of these files>` only writes its page
+again.
 
 **A measurement** is one load for some seconds, after one that warms up. The clock runs from when all connections are
 there until the last record is acknowledged; *µs of servers* is the processor time that all nodes took for a record

@@ -115,6 +115,8 @@ class Options:
     """Names, in the order of the tables; the first one is what others are compared with."""
     only: tuple[str, ...] = tuple(BY_NAME)
     counts: tuple[int, ...] = COUNTS
+    again: str = ""
+    """The record of a run: nothing is measured, its page is written again."""
 
     @property
     def warm_up_s(self) -> float:
@@ -148,6 +150,7 @@ def parsed(arguments: Sequence[str] | None, peers: Sequence[str]) -> Options:
     parser.add_argument("--only", default=",".join(BY_NAME), help=f"some of {','.join(BY_NAME)}; all by default")
     parser.add_argument("--partitions", default=",".join(map(str, COUNTS)), help="numbers of partitions (1,16,64,256)")
     parser.add_argument("--base", default="", help="a revision of Stockade to compare with, too")
+    parser.add_argument("--again", default="", help="a file of bench/results: only write its page again")
     chosen = parser.parse_args(arguments)
     names = _listed(parser, "--peers", chosen.peers, peers)
     counts = _listed(parser, "--partitions", chosen.partitions, list(map(str, COUNTS)))
@@ -155,7 +158,8 @@ def parsed(arguments: Sequence[str] | None, peers: Sequence[str]) -> Options:
         parser.error("--rounds: at least 1; --seconds: more than 0")
     base = (f"stockade@{chosen.base}",) if chosen.base else ()
     only = _listed(parser, "--only", chosen.only, list(BY_NAME))
-    return Options(chosen.rounds, chosen.seconds, ("stockade", *base, *names), only, tuple(map(int, counts)))
+    systems = ("stockade", *base, *names)
+    return Options(chosen.rounds, chosen.seconds, systems, only, tuple(map(int, counts)), chosen.again)
 
 
 def command_line(options: Options, peers: Sequence[str]) -> str:

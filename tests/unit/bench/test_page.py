@@ -35,6 +35,15 @@ def test_conditions_versions_and_the_command_are_named() -> None:
         assert said in text
 
 
+def test_a_busy_machine_is_named_and_a_quiet_one_is_not_called_busy() -> None:
+    samples = {Cell("requests", "stockade", 1): rates(10, 20)}
+    options, results = Options(2, systems=("stockade",)), Results(2, samples, {}, {"stockade": "abc"})
+    for load, is_busy in ((1.0, False), (1.1, True)):
+        machine = MACHINE._replace(cores=2, loads=(load, 9.0))
+        text = written(machine, options, SYSTEMS, results, "make bench")["benchmarks.md"]
+        assert ("busy with other things" in section(text, "Conditions")) == is_busy
+
+
 def test_a_peer_that_cannot_be_had_stands_in_the_table_with_its_reason() -> None:
     text = page({}, {"kafka": "cannot be had: there is no java"})["benchmarks.md"]
     assert "| Kafka | **not measured**: cannot be had: there is no java |" in section(text, "What is compared")
@@ -56,10 +65,11 @@ def test_the_better_one_of_two_rates_is_named(ours: float, theirs: float, better
         Cell("producer", "kafka", 16): rates(theirs, theirs),
     }
     text = page(samples)["benchmarks.md"]
-    sentence = f"Producers, 16 partitions: Kafka {theirs:g}, Stockade {ours:g} records/s (Stockade / it: {ratio})"
+    sentence = f"Producers (records/s), **Kafka**: {theirs:g} against Stockade's {ours:g} at 16 partitions"
     other = {"a peer": "Stockade", "Stockade": "a peer"}[better]
     assert sentence in section(text, f"Where {better} is better")
     assert section(text, f"Where {other} is better").strip() == "Nothing."
+    assert f"| {ratio} ({ratio} to {ratio}) |" in section(text, "Producers")
 
 
 def test_of_two_latencies_the_lower_one_is_better() -> None:
@@ -68,15 +78,15 @@ def test_of_two_latencies_the_lower_one_is_better() -> None:
         Cell("latency", "etcd", 1): [Sample(p50_ms=2.0)] * 2,
     }
     text = page(samples)["benchmarks.md"]
-    assert "etcd 2, Stockade 1 ms, p50" in section(text, "Where Stockade is better")
+    assert "(ms, p50), **etcd**: 2 against Stockade's 1\n" in section(text, "Where Stockade is better")
 
 
 def test_a_peer_without_partitions_is_compared_at_each_number_of_ours() -> None:
     samples = {Cell("requests", "stockade", count): rates(count, count) for count in (1, 16)}
     samples[Cell("requests", "etcd", 1)] = rates(8, 8)
     text = page(samples)["benchmarks.md"]
-    assert "1 partition: etcd 8, Stockade 1 " in section(text, "Where a peer is better")
-    assert "16 partitions: etcd 8, Stockade 16 " in section(text, "Where Stockade is better")
+    assert "**etcd**: 8 against Stockade's 1 at 1 partition\n" in section(text, "Where a peer is better")
+    assert "**etcd**: 8 against Stockade's 16 at 16 partitions\n" in section(text, "Where Stockade is better")
 
 
 def test_ratios_of_partitions_and_of_fences_are_those_of_the_same_rounds() -> None:

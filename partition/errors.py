@@ -34,6 +34,12 @@ class Policy(TypedDict, total=False):
     explaining: frozenset[str]
 
 
+def _made_again(kind: type[Exception], args: tuple[Any, ...]) -> Exception:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
+
+
 class StockadeError(Exception):
     """Base of all refusals.
 
@@ -100,6 +106,10 @@ class StockadeError(Exception):
         """This refusal, which came after its request had, or may have, changed something."""
         self.no_side_effects = False
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied as it is: an exception is otherwise made again from its message alone."""
+        return _made_again, (type(self), self.args), self.__dict__
 
     def __eq__(self, other: object) -> bool:
         """Whether two refusals have one type and equal fields, apart from those that are for people only."""

@@ -1,6 +1,7 @@
 """``python forking.py URL KIND``: uses an object of this process in a forked child, then a new one there."""
 
 import asyncio
+import logging
 import os
 import sys
 import traceback
@@ -11,6 +12,8 @@ from typing import Any
 import stockade
 from stockade import StockadeError
 from stockade.sync import Client, Consumer, Producer, Session
+
+logging.getLogger("stockade").setLevel(logging.ERROR)  # a warning of a slow machine is no trouble of the child
 
 
 def say(line: str) -> None:

@@ -120,6 +120,11 @@ def refusal_of(source: Source, body: bytes) -> StockadeError:
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return UnreadableAnswer(source, body, "without a problem document")
         return _unknown_class(f"HTTP_{status}", status, False, True)(f"{source.seen(body)}. Is it the address of one?")
+    return refusal_in(problem, status)
+
+
+def refusal_in(problem: dict[str, Any], status: int) -> StockadeError:
+    """The refusal that a problem document stands for."""
     fields = {name: value for name, value in problem.items() if name not in _COMMON}
     code, detail = problem["code"], str(problem.get("detail", ""))
     if code in BY_CODE:

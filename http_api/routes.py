@@ -8,6 +8,7 @@ from .fast_path.append import FastAppends
 from .fast_path.renew import FastRenewals
 from .handlers import cluster, grants, groups, lists, producers, stages, system, topics
 from .records import handlers
+from .records.append_parts import append_parts
 from .records.keyed_append import AppendByKey
 from .request.call import Route
 
@@ -63,6 +64,7 @@ def _records() -> list[Route]:
             fast=FastAppends,
             needs="write",
         ),
+        Route("POST", "/v1/append", append_parts, "node", answers_json=False, needs="write"),
         Route("GET", _RECORDS, handlers.fetch, "partition", _FETCH, answers_json=False, needs="read"),
         Route("POST", _TOPIC + "/records", by_key.append_by_key, "partition", ("topic_id", "acks"), needs="write"),
         Route("GET", _PARTITION + "/offsets", handlers.get_offset, "partition", ("at", "topic_id"), needs="read"),

@@ -8,6 +8,7 @@ Every call is repeated while its refusal concerns only the moment (no leader, ov
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeVar, get_args
@@ -42,11 +43,12 @@ from ..errors import UnreadableAnswer
 from ..home import Home
 from ..transport.calls import Calls, decode, present, quoted
 from ..transport.http import Answer, Request
-from ..transport.leader_watchdog import LeaderWatchdog
+from ..transport.leader_watchdog import LeaderWatchdog, Watched, end_now
 from ..transport.metadata import Metadata
 from ..transport.outage import Outage
 from .conditions import UNCONDITIONAL, Conditions
 from .fetched import ARROW_STREAM, Fetched, fetched
+from .parts import PARTS, Part, PartAnswers, SettlePart, parts_body
 from .tail import Tail, tail_of
 
 T = TypeVar("T")
@@ -195,6 +197,39 @@ class Client:
             on_written=on_written,
         )
         return await self._to_leader(request, topic, partition, lambda answer: decode(answer, AppendAnswer))
+
+    async def append_parts(self, node: str, parts: Sequence[Part], settle: SettlePart) -> StockadeError | None:
+        """Append batches to partitions that ``node`` (base URL) leads, in a single attempt of a single request.
+
+        ``settle`` is called once for each part, as soon as it is decided: with its place in ``parts``, and the answer,
+        the refusal, or RequestTimedOut: the outcome is unknown. Returns a refusal of the request as a whole, which had
+        no effect: the parts without an answer are not settled then.
+        """
+        answers = PartAnswers(node, parts, settle, self.metadata, self._watchdog.done)
+        request = Request(
+            method="POST",
+            path="/v1/append",
+            headers={"Content-Type": PARTS},
+            body=parts_body(parts),
+            node=node,
+            only_node=True,
+            on_piece=answers.feed,
+        )
+        try:
+            async with asyncio.timeout(None) as limit:
+                answers.on_standstill = partial(end_now, limit)
+                with self._watchdog.over(answers.watched):
+                    answers.end(await self.calls.once(request))
+        except TimeoutError:
+            pass  # the watchdog has settled the last part
+        except StockadeError as error:
+            if error.no_side_effects:
+                return error
+            answers.fail(error)
+        except asyncio.CancelledError:
+            answers.fail(RequestTimedOut("closed before the answer came; the outcome is unknown"))
+            raise
+        return None
 
     async def fetch(
         self,
@@ -493,7 +528,8 @@ class Client:
             return await self.calls.once(request)
         try:
             async with asyncio.timeout(None) as limit:
-                with self._watchdog.over(topic, partition, request.node, limit, request.wait_ms):
+                waiting = Watched(topic, partition, request.node, partial(end_now, limit))
+                with self._watchdog.over([waiting], request.wait_ms):
                     return await self.calls.once(request)
         except TimeoutError as error:
             leader = self.metadata.leader(topic, partition)

@@ -7,10 +7,10 @@ a batch only when its queue says so.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 from ...partition.api.producers import ProducerPair
 from ...partition.api.records import AppendAnswer
@@ -23,12 +23,15 @@ from ...partition.errors import (
     RequestTimedOut,
     SessionExpired,
     StockadeError,
+    ThrottlingQuotaExceeded,
     UnknownSession,
 )
 from ..api.client import Client
+from ..api.parts import Part
 from ..errors import ClientClosed, ClientFault, ProducerAborted
-from ..transport.outage import Call, on_behalf_of
+from ..transport.outage import Call, asked, met, on_behalf_of
 from .delivery import wait_settled
+from .leader_window import OPENS_S, LeaderWindow, requests
 from .metrics import Counts
 from .queue.batch import BATCH_OVERHEAD_BYTES, Batch, Receipt
 from .queue.partition_queue import PartitionQueue, Send, Settle, Settled, Wait, committed_offset, is_forgotten
@@ -82,6 +85,9 @@ class Sender:
         self._on_settled = on_settled
         self._on_fenced = on_fenced
         self._routes: dict[tuple[str, int], Route] = {}
+        self._windows: dict[str, LeaderWindow[Route]] = {}
+        self._due: dict[str | None, list[tuple[Route, Batch]]] = {}
+        """What goes out at the end of this turn of the event loop, by leader."""
         self._attempts: set[asyncio.Task[None]] = set()
         self._renewing: asyncio.Task[None] | None = None
         self._moved = asyncio.Event()
@@ -116,10 +122,14 @@ class Sender:
             self._broken(route, bug)
 
     def _perform(self, route: Route) -> None:
+        window = self._window(self._client.metadata.leader(route.topic, route.partition))
+        may_send = window is None or not window.is_full
+        if window is not None and not may_send:
+            window.waiting[route] = None
         while True:
             if route.queue.needs_epoch:
                 _ = self._renewal()
-            action = route.queue.poll(time.monotonic())
+            action = route.queue.poll(time.monotonic(), may_send=may_send)
             match action:
                 case Send(batch=batch):
                     self._start(route, batch)
@@ -196,6 +206,7 @@ class Sender:
         """Stop at once: unsent batches fail with ProducerAborted, the outcome of those in flight is unknown."""
         dropped = [batch for route in self.routes for batch in route.queue.unsettled]
         self.halt(self.routes, ProducerAborted())
+        self._due.clear()
         tasks = [*self._attempts, *filter(None, [self._renewing])]
         for task in tasks:
             task.cancel()
@@ -218,9 +229,101 @@ class Sender:
         if route.call is None:
             route.call = self._outage.begin(f"an append to {route.topic}/{route.partition}", self._patience_s(route))
         self.counts.attempt(batch)
-        task = asyncio.get_running_loop().create_task(self._attempt(route, batch))
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._send_due)
+        leader = self._client.metadata.leader(route.topic, route.partition)
+        self._due.setdefault(leader, []).append((route, batch))
+
+    def _window(self, leader: str | None) -> LeaderWindow[Route] | None:
+        """The requests to this leader; None if it is not known, or the producer writes to one partition only."""
+        if leader is None or len(self._routes) < 2:
+            return None
+        window = self._windows.get(leader)
+        if window is None:
+            window = self._windows[leader] = LeaderWindow()
+        return window
+
+    def _send_due(self) -> None:
+        """Send what this turn of the event loop has made due: one request a leader, as far as one has room for all."""
+        due, self._due = self._due, {}
+        for leader, batches in due.items():
+            for parts in requests(batches) if leader is not None else [[part] for part in batches]:
+                answered = self._sent_to(leader)
+                if leader is None or len(parts) == 1:
+                    self._begin(self._attempt(*parts[0]), answered)
+                else:
+                    self._begin(self._attempt_together(parts, leader, answered), answered)
+
+    def _sent_to(self, leader: str | None) -> Callable[[], None]:
+        """A request to this leader goes out. Returns what to call when it begins to answer, and when it ends."""
+        window, request = self._window(leader), object()
+        if window is None:
+            return _nothing
+
+        def answered() -> None:
+            timer.cancel()
+            for route in window.answered(request):
+                self.pump(route)
+
+        window.sent(request)
+        timer = asyncio.get_running_loop().call_later(OPENS_S, answered)
+        return answered
+
+    def _begin(self, attempt: Coroutine[Any, Any, None], ended: Callable[[], None] | None = None) -> None:
+        task = asyncio.get_running_loop().create_task(attempt)
         self._attempts.add(task)
         task.add_done_callback(self._attempts.discard)
+        if ended is not None:
+            task.add_done_callback(lambda _: ended())
+
+    async def _attempt_together(
+        self, parts: list[tuple[Route, Batch]], leader: str, answered: Callable[[], None]
+    ) -> None:
+        """One attempt of each batch, in one request. Each has an outcome of its own.
+
+        A leader proposes all parts before it answers one. So the first answer, and not the last byte that was written,
+        says that no later batch can overtake one of these: their bodies are long, and come on different connections.
+        """
+        unsettled, is_proposed = dict(enumerate(parts)), False
+
+        def settle(place: int, outcome: AppendAnswer | StockadeError) -> None:
+            nonlocal is_proposed
+            if not is_proposed:
+                is_proposed = True
+                answered()
+                for route, batch in parts:
+                    self._written(route, batch)
+            self._part_ended(*unsettled.pop(place), leader, outcome)
+
+        refusal: StockadeError | None
+        try:
+            for route, _ in parts:
+                with on_behalf_of(route.call):
+                    asked(leader)
+            with on_behalf_of(None):
+                sent = [_part(route, batch) for route, batch in parts]
+                refusal = await self._client.append_parts(leader, sent, settle)
+        except Exception as bug:
+            refusal = fault_of(bug)
+        for route, batch in unsettled.values():
+            assert refusal is not None
+            if isinstance(refusal, ThrottlingQuotaExceeded | ClientFault):
+                self._part_ended(route, batch, leader, refusal)
+            else:
+                self._begin(self._attempt(route, batch))  # what is wrong may be wrong with another part
+
+    def _part_ended(self, route: Route, batch: Batch, leader: str, outcome: AppendAnswer | StockadeError) -> None:
+        if isinstance(outcome, StockadeError):
+            with on_behalf_of(route.call):
+                met(leader, f"{outcome.code}: {outcome.detail}")
+        if isinstance(outcome, AppendAnswer):
+            self._stored(route, batch, outcome)
+        elif outcome.metadata_stale and outcome.no_side_effects:
+            self._begin(self._attempt(route, batch))  # to the leader that was named, or that another node knows
+            return
+        else:
+            self._refused(route, batch, outcome)
+        self.pump(route)
 
     async def _attempt(self, route: Route, batch: Batch) -> None:
         try:
@@ -343,6 +446,17 @@ def fault_of(bug: BaseException) -> ClientFault:
     """The error of batches that a bug of this library has failed; the log has its traceback."""
     _log.error("a bug in the client library", exc_info=bug)
     return ClientFault(f"a bug in the client library: {bug!r}")
+
+
+def _nothing() -> None:
+    pass
+
+
+def _part(route: Route, batch: Batch) -> Part:
+    assert batch.message is not None
+    assert batch.identity is not None
+    stamp = Stamp(batch.identity.producer_id, batch.identity.producer_epoch, batch.first_seq)
+    return Part(route.topic, route.topic_id, route.partition, batch.message, stamp, batch.token, batch.conditions)
 
 
 def _receipt(answer: AppendAnswer, batch: Batch) -> Receipt:

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -73,7 +74,8 @@ class Request:
 
     ``timeout_ms`` None: the configuration's ``request_timeout_ms``. ``wait_ms``: how long the request asks the node to
     wait, added to the timeout. ``body``: one piece, or parts that are not copied together when they are long.
-    ``on_written``: called each time the whole body was handed to a connection.
+    ``on_written``: called each time the whole body was handed to a connection. ``on_piece``: called with each piece of
+    a 2xx answer's body as it comes; the Answer has an empty one then.
     """
 
     method: str
@@ -86,6 +88,7 @@ class Request:
     timeout_ms: int | None = None
     wait_ms: int = 0
     on_written: Callable[[], None] | None = None
+    on_piece: Callable[[bytes], None] | None = None
 
 
 class Transport:
@@ -185,7 +188,8 @@ class Transport:
                 timeout=timeout,
                 allow_redirects=False,
             ) as response:
-                body = await _read(response)
+                is_success = response.status < HTTPStatus.MULTIPLE_CHOICES
+                body = await _read(response, request.on_piece if is_success else None)
         except _NOT_SENT:
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -196,7 +200,7 @@ class Transport:
             met(node, reason)
             raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
         self._unproven.discard(node)
-        if response.status >= 300:
+        if not is_success:
             source = Source(request.method, node, response.status, response.headers.get("Content-Type"))
             refusal = refusal_of(source, body)
             met(node, f"{refusal.code}: {refusal.detail}")
@@ -275,8 +279,12 @@ def _knows_no_leader(refusal: StockadeError) -> bool:
     return isinstance(refusal, NotLeaderOrFollower | LeaderNotAvailable) and not refusal.fields.get("leader")
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: aiohttp.ClientResponse, on_piece: Callable[[bytes], None] | None) -> bytes:
     if (response.content_length or 0) > ANSWER_BYTES_MAX:
         response.close()
         raise RequestTimedOut(f"{response.url.origin()}: the answer is longer than {ANSWER_BYTES_MAX} bytes")
-    return await response.read()
+    if on_piece is None:
+        return await response.read()
+    async for piece in response.content.iter_any():
+        on_piece(piece)
+    return b""

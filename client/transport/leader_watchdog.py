@@ -5,7 +5,7 @@ first, and ends the request, with an unknown outcome, only when they name anothe
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,13 +21,15 @@ Ask = Callable[[str, str], Awaitable[Topic]]
 
 @dataclass(eq=False, slots=True)
 class Watched:
-    """A request in flight at ``node``. ``limit`` ends it; at ``due_s`` (loop time) other nodes are asked."""
+    """A request in flight at ``node``, or a part of one. ``end`` ends it; at ``due_s`` (loop time) other nodes are
+    asked.
+    """
 
     topic: str
     partition: int
     node: str
-    limit: asyncio.Timeout
-    due_s: float
+    end: Callable[[], None]
+    due_s: float = 0.0
 
 
 class LeaderWatchdog:
@@ -43,15 +45,21 @@ class LeaderWatchdog:
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
-    def over(self, topic: str, partition: int, node: str, limit: asyncio.Timeout, wait_ms: int) -> Iterator[None]:
-        """Watch a request inside the block."""
-        now_s = asyncio.get_running_loop().time()
-        watched = Watched(topic, partition, node, limit, now_s + wait_ms / 1000 + self._patience_s)
+    def over(self, parts: Sequence[Watched], wait_ms: int = 0) -> Iterator[None]:
+        """Watch a request inside the block: each of its parts, until it is ``done``."""
+        due_s = asyncio.get_running_loop().time() + wait_ms / 1000 + self._patience_s
         try:
-            self._alarm.add(watched)
+            for watched in parts:
+                watched.due_s = due_s
+                self._alarm.add(watched)
             yield
         finally:
-            self._alarm.discard(watched)
+            for watched in parts:
+                self._alarm.discard(watched)
+
+    def done(self, watched: Watched) -> None:
+        """This part has its answer."""
+        self._alarm.discard(watched)
 
     def close(self) -> None:
         """Stop asking."""
@@ -83,4 +91,9 @@ class LeaderWatchdog:
                 self._avoid(node)
                 self._metadata.heard(watched.topic, watched.partition, leader)
                 self._alarm.discard(watched)  # it ends once: a Timeout that is on its way out takes no new time
-                watched.limit.reschedule(asyncio.get_running_loop().time())
+                watched.end()
+
+
+def end_now(limit: asyncio.Timeout) -> None:
+    """Let the block of this limit end with TimeoutError, once."""
+    limit.reschedule(asyncio.get_running_loop().time())

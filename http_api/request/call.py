@@ -211,6 +211,11 @@ class Call:
             self.front.in_flight.take(body_bytes=more)
             self.held_body_bytes = size
 
+    def hold_requests(self, count: int) -> None:
+        """Count as so many requests in flight: one for each append in it. Raises ThrottlingQuotaExceeded."""
+        self.front.in_flight.take(requests=count - self.held_requests)
+        self.held_requests = count
+
     def hold_answer(self, count: int) -> None:
         """Make room for an answer of about ``count`` bytes. Raises ThrottlingQuotaExceeded."""
         self.front.in_flight.take(answer_bytes=count)

@@ -1,6 +1,7 @@
 """Records: what appends, reads, trims and stages answer, and the writes that were refused."""
 
 import base64
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,17 @@ class AppendAnswer(msgspec.Struct, frozen=True, gc=False):
     log_start: int
     timestamp_ms: int | None
     leader_term: int
+
+
+class PartAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of the answer to an append to many partitions: ``part`` is the place in the request's list, from 0.
+
+    Either ``stored``, or a ``problem`` document.
+    """
+
+    part: int
+    stored: AppendAnswer | None = None
+    problem: dict[str, Any] | None = None
 
 
 class Offsets(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ def test_the_next_in_the_queue_gets_the_slot(answers: Answers) -> None:
 
 def test_what_is_sent_again_is_stored_once(answers: Answers) -> None:
     appended = [answer for answer in answers if "base_offset" in answer and "code" not in answer]
-    named, stage = appended[:2], appended[2:]
+    named, stage = appended[:2], appended[3:]
     assert [answer["base_offset"] for answer in named] == [0, 0]
     assert [answer["duplicate"] for answer in stage] == [False, True]
     assert len({answer["base_offset"] for answer in stage}) == 1
@@ -52,3 +52,11 @@ def test_what_is_sent_again_is_stored_once(answers: Answers) -> None:
 
 def test_sessions_end_and_leave_no_slot_taken(lines: list[str]) -> None:
     assert [line for line in lines if line.isdigit()] == ["204", "204"]
+
+
+def test_each_part_of_a_request_has_a_line_of_its_own(answers: Answers) -> None:
+    lines = [answer for answer in answers if "part" in answer]
+    assert sorted(line["part"] for line in lines) == [0, 1]
+    codes = {line["part"]: line["problem"]["code"] if "problem" in line else "" for line in lines}
+    assert codes[0] in ("PRODUCER_BUSY", "NOT_LEADER_OR_FOLLOWER"), "beta holds partition 0"
+    assert codes[1] in ("", "NOT_LEADER_OR_FOLLOWER")

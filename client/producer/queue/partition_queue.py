@@ -360,21 +360,24 @@ class PartitionQueue:
         """End the wait of queued records for more records."""
         self._unsent.seal()
 
-    def poll(self, now_s: float) -> Action:
-        """The next action. Call it again after the action, and at the time that a Wait names."""
+    def poll(self, now_s: float, *, may_send: bool = True) -> Action:
+        """The next action. Call it again after the action, and at the time that a Wait names.
+
+        ``may_send`` False: there is no room to send now; call it again when there is.
+        """
         expired = self._expire(now_s)
         if expired:
             return Settle(expired)
         if self.needs_epoch:
             return Wait(self._deadline_s())
         if self.error is not None or self._is_renewing or any(batch.is_retrying for batch in self._window):
-            return self._poll_muted(now_s)
+            return self._poll_muted(now_s, may_send=may_send)
         is_full = len(self._window) >= self._config.inflight_batches_max
         if not self._unsent or self._writing or self._holds or is_full or self._is_reserved():
             return Wait(self._deadline_s())
         if now_s < self._unsent.may_leave_s:
             return Wait(self._unsent.may_leave_s)
-        return self._send_first(self._unsent.take())
+        return self._send_first(self._unsent.take()) if may_send else Wait(self._deadline_s())
 
     def written(self, batch: Batch) -> None:
         """The attempt's body was handed to the connection: the next batch can no longer overtake it on this side."""
@@ -451,14 +454,14 @@ class PartitionQueue:
         self._unsent.clear()
         return [(batch, verdict(batch, error)) for batch in batches]
 
-    def _poll_muted(self, now_s: float) -> Action:
+    def _poll_muted(self, now_s: float, *, may_send: bool) -> Action:
         oldest = self.oldest
         deadline_s = self._deadline_s()
         if oldest is None or deadline_s is None or oldest.state is not State.FAILED:
             return Wait(deadline_s)
         if now_s < oldest.not_before_s:
             return Wait(min(oldest.not_before_s, deadline_s))
-        return self._attempt(oldest)
+        return self._attempt(oldest) if may_send else Wait(deadline_s)
 
     def _send_first(self, batch: Batch) -> Action:
         try:

@@ -6,7 +6,7 @@ It runs on a thread of its own, so that asynchronous, blocking and command-line 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import Any
 
@@ -51,7 +51,9 @@ class Fault(Enum):
 class FakeCluster(FakeState):
     """``faults`` strike appends, and ``read_faults`` fetches, one each in the order of arrival. When the list is empty,
     ``faults_at`` strike every append to these partitions, and ``fault_for`` decides about the others. HOLD waits for
-    ``released``. ``requests`` has (method, path with query).
+    ``released``. ``requests`` has (method, path with query), ``parts`` (topic, partition) of each part of a request for
+    many partitions: faults strike parts as they strike appends, and LOSE_REQUEST and LOSE_REPLY their whole request.
+    ``refusals`` answer the next such requests as a whole.
     """
 
     def __init__(self) -> None:
@@ -63,6 +65,8 @@ class FakeCluster(FakeState):
         self.fault_for: Callable[[], Fault | None] = lambda: None
         self.while_one_waits: Callable[[], None] = lambda: None
         self.requests: list[tuple[str, str]] = []
+        self.parts: list[tuple[str, int]] = []
+        self.refusals: list[StockadeError] = []
         self.released = asyncio.Event()
         self.leader = 0
         """Which of the nodes is said to lead everything."""
@@ -138,6 +142,7 @@ class FakeCluster(FakeState):
         app.router.add_delete("/v1/groups/{group}/own", self._delete_own)
         app.router.add_get("/v1/groups/{group}/resources", self._get_resources)
         app.router.add_post(RECORDS, self._post_records)
+        app.router.add_post("/v1/append", self._post_append)
         app.router.add_get(RECORDS, self._get_records)
         app.router.add_get("/v1/topics/{topic}/partitions/{partition}/offsets", self._get_offsets)
         app.router.add_get("/v1/topics/{topic}/partitions/{partition}/tail", self._get_tail)
@@ -284,6 +289,44 @@ class FakeCluster(FakeState):
         fields = msgspec.structs.asdict(stored)
         return answer({**fields, "topic": topic, "partition": partition, "leader_term": 1})
 
+    async def _post_append(self, request: web.Request) -> web.StreamResponse:
+        """Each part is answered when it is decided, as a node does it."""
+        if self.refusals:
+            raise self.refusals.pop(0)
+        line, _, streams = (await request.read()).partition(b"\n")
+        stream = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await stream.prepare(request)
+
+        async def decide(number: int, entry: dict[str, Any], body: bytes) -> None:
+            answered = {"part": number} | await self._decide(request, entry, body)
+            with suppress(ConnectionError):  # the client is gone, or the connection was cut by another part
+                await stream.write(msgspec.json.encode(answered) + b"\n")
+
+        async with asyncio.TaskGroup() as parts:
+            for number, entry in enumerate(msgspec.json.decode(line)["parts"]):
+                body, streams = streams[: entry["bytes"]], streams[entry["bytes"] :]
+                self.parts.append((entry["topic"], entry["partition"]))
+                parts.create_task(decide(number, entry, body))
+        assert not streams
+        return stream
+
+    async def _decide(self, request: web.Request, entry: dict[str, Any], body: bytes) -> dict[str, Any]:
+        topic, partition, stamp, fence = entry["topic"], entry["partition"], entry["producer"], entry.get("fence")
+        fault = self.faults.pop(0) if self.faults else self.faults_at.get(partition) or self.fault_for()
+        try:
+            await self._before(request, fault)
+            token = None if fence is None else Token(fence["grant"], fence["epoch"], fence["session"])
+            others = {name: entry.get(name) for name in ("if_log_end", "fence_epoch", "message_id")}
+            numbers = Stamp(stamp["id"], stamp["epoch"], stamp["seq"])
+            stored = self.append(topic, partition, body, numbers, token, **others)
+            self._after(request, fault)
+        except StockadeError as error:
+            return {"problem": document(error)}
+        except web.HTTPGatewayTimeout:
+            return {}  # a line that says nothing: the outcome stays unknown
+        place = {"topic": topic, "partition": partition, "leader_term": 1}
+        return {"stored": msgspec.structs.asdict(stored) | place}
+
     async def _get_records(self, request: web.Request) -> web.StreamResponse:
         fault = self.read_faults.pop(0) if self.read_faults else None
         await self._before(request, fault)
@@ -416,10 +459,14 @@ def answer(body: Any, status: int = 200) -> web.Response:
 
 
 def problem(error: StockadeError) -> web.Response:
+    body = msgspec.json.encode(document(error))
+    return web.Response(body=body, status=error.status, content_type="application/problem+json")
+
+
+def document(error: StockadeError) -> dict[str, Any]:
     policy = {"retriable": error.retriable, "no_side_effects": error.no_side_effects}
     common = {"type": "about:blank", "title": error.title, "status": error.status, "code": error.code}
-    body = msgspec.json.encode({**error.fields, **common, **policy, "detail": error.detail})
-    return web.Response(body=body, status=error.status, content_type="application/problem+json")
+    return {**error.fields, **common, **policy, "detail": error.detail}
 
 
 def lose(request: web.Request) -> None:

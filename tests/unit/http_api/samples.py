@@ -28,6 +28,16 @@ STAMP = {"Stockade-Producer-Id": "{pid}", "Stockade-Producer-Epoch": "0", "Stock
 ARROW_FORM = {"Content-Type": "application/vnd.apache.arrow.stream"}
 
 
+PARTS_FORM = {"Content-Type": "application/vnd.stockade.parts"}
+
+
+def parts_body(*parts: tuple[dict[str, Any], bytes], version: Any = 1, behind: bytes = b"") -> bytes:
+    """The body of an append to many partitions. A part that names no topic, partition or length has the usual ones."""
+    entries = [{"topic": "orders", "partition": 0, "bytes": len(stream)} | entry for entry, stream in parts]
+    line = json.dumps({"version": version, "parts": entries}).encode()
+    return b"\n".join((line, b"".join(stream for _, stream in parts))) + behind
+
+
 class Request(NamedTuple):
     """What is sent. ``body`` that is no bytes goes as JSON."""
 
@@ -87,6 +97,7 @@ GOOD: dict[str, Request] = {
     "append": APPEND,
     "fetch": FETCH,
     "append_by_key": KEYED,
+    "append_parts": Request("POST", "/v1/append", parts_body(({"topic": "free"}, arrow_stream([b"a"]))), PARTS_FORM),
     "get_offset": get(f"{PARTITION}/offsets"),
     "read_tail": get(f"{PARTITION}/tail"),
     "trim": TRIM,

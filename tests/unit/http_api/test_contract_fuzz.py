@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 
 from .conversation import ARROW, NDJSON, Conversation, document
 from .node_in_thread import serving
-from .samples import prepared
+from .samples import PARTS_FORM, prepared
 
 FACTOR = int(os.environ.get("FUZZ_FACTOR", "1"))
 EXAMPLES = 8 * FACTOR
@@ -47,7 +47,7 @@ config = schemathesis.Config.from_dict(
 schema = schemathesis.openapi.from_dict(document(), config=config)
 
 
-@schemathesis.serializer(NDJSON["Content-Type"], ARROW["Content-Type"])
+@schemathesis.serializer(NDJSON["Content-Type"], ARROW["Content-Type"], PARTS_FORM["Content-Type"])
 def as_bytes(context: Any, value: Any) -> bytes:
     """Bodies that are no JSON: whatever was made up."""
     return value if isinstance(value, bytes) else str(value).encode(errors="replace")

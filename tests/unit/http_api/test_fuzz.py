@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from .conversation import ARROW, JSON, NDJSON, TEXT, Conversation, check, nodes
 from .records.test_append import arrow_stream
+from .samples import PARTS_FORM, parts_body
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -70,6 +71,17 @@ BODIES = (
         st.binary(max_size=16),
     )
 )
+ENTRIES = st.dictionaries(
+    st.sampled_from([*FIELDS, *("topic", "partition", "bytes", "producer", "fence")]), VALUES, max_size=3
+)
+BODIES |= st.builds(
+    lambda entries, version, behind: parts_body(
+        *((entry, arrow_stream([b"a"])) for entry in entries), version=version, behind=behind
+    ),
+    st.lists(ENTRIES, max_size=3),
+    st.just(1) | VALUES,
+    st.binary(max_size=2),
+)
 NUMBERS = st.sampled_from(["0", "1", "-1", "", "x", "9223372036854775807", "9223372036854775808", "٣"])
 WORDS = NUMBERS | st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=6)
 QUERIES = st.dictionaries(
@@ -117,7 +129,7 @@ HEADERS = st.dictionaries(
     WORDS | st.sampled_from(["application/json", "*/*", "identity", "s-1"]),
     max_size=4,
 )
-TYPES = st.sampled_from([JSON, NDJSON, TEXT, ARROW, {}])
+TYPES = st.sampled_from([JSON, NDJSON, TEXT, ARROW, PARTS_FORM, {}])
 NAMES = st.sampled_from(["orders", "nowhere", "0", "1", "a b", "ä", ".", "{", "%"]).map(
     lambda name: quote(name, safe="")
 )
@@ -129,6 +141,7 @@ OPERATIONS = st.sampled_from(
         ("GET", "/v1/topics/{}/partitions/{}/records"),
         ("POST", "/v1/topics/{}/partitions/{}/records"),
         ("POST", "/v1/topics/{}/records"),
+        ("POST", "/v1/append"),
         ("GET", "/v1/topics/{}/partitions/{}/offsets"),
         ("GET", "/v1/topics/{}/partitions/{}/tail"),
         ("POST", "/v1/sessions"),

@@ -22,7 +22,7 @@ TWINS: list[tuple[type, type]] = [
 ]
 OF_THE_LIBRARY = {
     *("home", "calls", "outage", "metadata", "begin", "end", "stop", "compare", "lose"),
-    *("expect_successor", "succeeded"),
+    *("expect_successor", "succeeded", "append_parts"),
 }
 """Public only for other modules of the library."""
 OF_TASKS = {"guard", "lost"}

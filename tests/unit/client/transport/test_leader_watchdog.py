@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
 from stockade.client.producer.producer import Producer
-from stockade.client.transport.leader_watchdog import LeaderWatchdog
+from stockade.client.transport.leader_watchdog import LeaderWatchdog, Watched, end_now
 from stockade.client.transport.metadata import Metadata
 from stockade.partition.api.topics import Topic
 from stockade.partition.errors import LeaderNotAvailable, RequestTimedOut
@@ -121,13 +122,17 @@ def watchdog(patience_ms: int) -> LeaderWatchdog:
     return LeaderWatchdog(patience_ms, no_other_leader, Metadata(unused), lambda _: None)
 
 
+def waiting(limit: asyncio.Timeout, partition: int = 0, node: str = "n1") -> Watched:
+    return Watched("t", partition, node, partial(end_now, limit))
+
+
 def test_requests_may_begin_while_others_are_due_this_very_moment() -> None:
     """uvloop's call_at answers a handle without a time for a moment less than half a millisecond away."""
 
     async def run() -> None:
         watching = watchdog(patience_ms=0)
         limit = asyncio.timeout(None)
-        with watching.over("t", 0, "n1", limit, 0), watching.over("t", 1, "n1", limit, 0):
+        with watching.over([waiting(limit, 0)]), watching.over([waiting(limit, 1)]):
             assert len(watching._alarm.entries) == 2
         assert not watching._alarm.entries
         watching.close()
@@ -143,7 +148,7 @@ def test_a_request_that_cannot_be_watched_leaves_no_entry_behind(monkeypatch: py
         watching = watchdog(patience_ms=10)
         monkeypatch.setattr(watching._alarm, "_wake_at", fails)
         limit = asyncio.timeout(None)
-        with pytest.raises(BlockingIOError), watching.over("t", 0, "n1", limit, 0):
+        with pytest.raises(BlockingIOError), watching.over([waiting(limit)]):
             raise AssertionError
         assert not watching._alarm.entries
 
@@ -160,7 +165,7 @@ def test_a_request_is_given_up_once_however_often_others_name_the_new_leader(clu
         watching = watchdog(patience_ms=60_000)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(None) as limit:
-                with watching.over("t", 0, "http://gone", limit, 0):
+                with watching.over([waiting(limit, node="http://gone")]):
                     due = list(watching._alarm.entries)
                     watching._compare(topic, "http://gone", due)
                     try:

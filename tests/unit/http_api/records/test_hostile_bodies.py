@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from stockade.partition.records.batch import SCHEMA
 
 from ..conversation import ARROW, JSON, NDJSON, RECORDS, TEXT, Conversation, check, nodes
+from ..samples import PARTS_FORM, parts_body
 from .test_append import arrow_stream
 
 KEYED = "/v1/topics/orders/records"
@@ -103,6 +104,45 @@ def test_a_hostile_body_is_refused_by_name_and_costs_little(
     assert len(answer.body) < 2000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < MEMORY_KIB_MAX
     assert runner.run(node.call("GET", "/healthz")).status == 200
+
+
+OF_ARROW = [row for row in HOSTILE if row[1] is ARROW]
+
+
+@pytest.mark.parametrize(("body", "codes"), [row[2:] for row in OF_ARROW], ids=[row[0] for row in OF_ARROW])
+def test_a_hostile_part_is_refused_by_name_and_the_part_beside_it_is_stored(
+    running: tuple[asyncio.Runner, Conversation], body: bytes, codes: set[str]
+) -> None:
+    runner, node = running
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sent = parts_body(({"partition": 0}, body), ({"partition": 1}, WHOLE))
+    answer = runner.run(node.call("POST", "/v1/append", sent, PARTS_FORM))
+    assert answer.status == 200, answer.body[:300]
+    found = {line["part"]: line for line in map(json.loads, answer.body.splitlines())}
+    assert found[0]["problem"]["code"] in codes
+    assert found[1]["stored"]["partition"] == 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < MEMORY_KIB_MAX
+
+
+@settings(max_examples=150 * FACTOR, deadline=None)
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=4),
+    cut=st.none() | st.integers(0, 1 << 12),
+    behind=st.binary(max_size=3),
+)
+def test_damaged_parts_are_refused_or_mean_what_they_say(
+    running: tuple[asyncio.Runner, Conversation], changes: list[tuple[int, int]], cut: int | None, behind: bytes
+) -> None:
+    runner, node = running
+    body = bytearray(parts_body(({"partition": 0}, WHOLE), ({"partition": 1}, WHOLE)))
+    for place, byte in changes:
+        body[place % len(body)] = byte
+    answer = runner.run(node.call("POST", "/v1/append", bytes(body[:cut]) + behind, PARTS_FORM))
+    assert answer.status in (200, 400, 413), answer.body
+    if answer.status == 200:
+        lines = [json.loads(line) for line in answer.body.splitlines()]
+        assert sorted(line["part"] for line in lines) == [0, 1], "each part once"
+        assert all(line.get("problem", {}).get("code") != "INTERNAL_ERROR" for line in lines), lines
 
 
 @settings(max_examples=150 * FACTOR, deadline=None)

@@ -76,7 +76,9 @@ class World:
         self.queue.add_batch(batch)
 
     def pump(self) -> None:
-        while not isinstance(action := self.queue.poll(self.now_s), Wait):
+        may_send = self.chance.random() < 0.8
+        while not isinstance(action := self.queue.poll(self.now_s, may_send=may_send), Wait):
+            assert may_send or not isinstance(action, Send)
             if isinstance(action, Settle):
                 self.settle(action.settled)
             elif isinstance(action, Send):

@@ -1,0 +1,155 @@
+"""Append to many partitions: one request for all that a client has for the partitions that a node leads.
+
+Each part is an append of its own: judged by its partition, counted and answered by itself. All parts of a request are
+proposed in one turn of the loop, so that they share frames and syncs. A part is answered as soon as it is decided, by a
+line that names it: a partition that is slow to answer holds up none of the others.
+
+A part that this node does not lead is refused, not forwarded: its client wants to know the leader, and asks it from
+then on. Forwarding would hide that, and copy the batch twice, for each request.
+"""
+
+import asyncio
+import logging
+from functools import partial
+
+from aiohttp import web
+
+from ...cluster.api import Partition
+from ...cluster.front.writes import answer_to, leading_partition, now_ms
+from ...partition.api.records import PartAnswer
+from ...partition.commands import Appended
+from ...partition.errors import InternalError, LeaderNotAvailable, NotLeaderOrFollower, StockadeError
+from ...partition.records.batch import Batch, batch_from_stream
+from ..codec import json_codec, media, problems
+from ..request.call import Call
+from .append import check_message_id
+from .parts import PARTS_BODY_BYTES_MAX, Part, read_parts
+
+_log = logging.getLogger(__name__)
+
+
+async def append_parts(call: Call) -> web.StreamResponse:
+    """Append batches to partitions that this node leads."""
+    media.choose(call.accept, (media.NDJSON,))
+    call.body_type((media.PARTS,))
+    parts = read_parts(await call.read(PARTS_BODY_BYTES_MAX))
+    call.hold_requests(len(parts))
+    verdicts = Verdicts(call, parts)
+    verdicts.propose()
+    return await verdicts.answer()
+
+
+class Verdicts:
+    """The parts of one request, each settled once."""
+
+    def __init__(self, call: Call, parts: list[Part]) -> None:
+        self._call = call
+        self._parts = parts
+        self._received_ms = now_ms()
+        self._is_open = [True] * len(parts)
+        self._open = len(parts)
+        self._lines: list[bytes] = []
+        self._news = asyncio.Event()
+        self._slow: set[asyncio.Task[None]] = set()
+
+    def propose(self) -> None:
+        """Propose what can be proposed at once, in this turn of the loop; the rest follows as tasks."""
+        for number, part in enumerate(self._parts):
+            try:
+                self._propose(number, part)
+            except StockadeError as refusal:
+                self._refused(number, refusal)
+            except Exception as bug:  # perhaps the batch was proposed
+                self._refused(number, _reported(bug))
+
+    async def answer(self) -> web.StreamResponse:
+        """Send a line for each part when it is decided; returns when all are, also after the client is gone.
+
+        Raises ConnectionError then.
+        """
+        call, gone = self._call, None
+        while self._open or self._lines:
+            if not self._lines:
+                self._news.clear()
+                await self._news.wait()
+            lines, self._lines = b"".join(self._lines), []
+            if call.stream is None and not self._open:
+                return web.Response(body=lines, content_type=media.NDJSON)
+            if gone is None:
+                try:
+                    if call.stream is None:
+                        await call.start_stream(200, {"Content-Type": media.NDJSON})
+                    await call.write(lines)
+                except ConnectionError as error:
+                    gone = error
+        if gone is not None:
+            raise gone
+        assert call.stream is not None
+        return call.stream
+
+    def _propose(self, number: int, part: Part) -> None:
+        found = self._call.service.held(part.topic, part.partition)
+        if found is None or not found.is_leading:
+            self._decide_slowly(number)
+            return
+        batch = self._batch(number, found)
+        if not found.submit(batch, part.conditions, partial(self._settle, number, found, batch)):
+            self._decide_slowly(number, batch)
+
+    def _batch(self, number: int, found: Partition) -> Batch:
+        part = self._parts[number]
+        check_message_id(found, part.conditions)
+        bytes_max = found.config.max_batch_bytes
+        return batch_from_stream(part.stream, now_ms=self._received_ms, batch_bytes_max=bytes_max)
+
+    def _settle(self, number: int, found: Partition, batch: Batch, verdict: Appended | Exception | None) -> None:
+        if isinstance(verdict, Appended):
+            if not verdict.duplicate:
+                self._call.front.writes.stored(batch.count, len(batch.message))
+            self._stored(number, found, verdict)
+        elif verdict is None or isinstance(verdict, NotLeaderOrFollower | LeaderNotAvailable):
+            self._decide_slowly(number, batch)  # surely nothing was proposed
+        elif isinstance(verdict, StockadeError):
+            conditions = self._parts[number].conditions
+            self._call.front.writes.refused(self._call.id, found, verdict, conditions.token, conditions.stamp)
+            self._refused(number, verdict)
+        else:
+            self._refused(number, _reported(verdict))
+
+    def _decide_slowly(self, number: int, batch: Batch | None = None) -> None:
+        """The way of a part for which something has to be asked or done first."""
+        task = asyncio.get_running_loop().create_task(self._append(number, batch))
+        self._slow.add(task)
+        task.add_done_callback(self._slow.discard)
+
+    async def _append(self, number: int, batch: Batch | None) -> None:
+        call, part = self._call, self._parts[number]
+        try:
+            found = await leading_partition(call.service, part.topic, part.partition, part.conditions.topic_id)
+            batch = self._batch(number, found) if batch is None else batch
+            self._stored(number, found, await call.front.writes.append(call.id, found, batch, part.conditions))
+        except StockadeError as refusal:
+            self._refused(number, refusal)
+        except Exception as bug:
+            self._refused(number, _reported(bug))
+
+    def _stored(self, number: int, found: Partition, appended: Appended) -> None:
+        answer = answer_to(appended, found, found.leader().term)
+        self._answered(number, json_codec.dump(PartAnswer(number, stored=answer)) + b"\n")
+
+    def _refused(self, number: int, refusal: StockadeError) -> None:
+        self._call.context.metrics.refused(refusal.code)
+        document = problems.document(refusal, self._call.id)
+        self._answered(number, json_codec.dump_line({"part": number, "problem": document}))
+
+    def _answered(self, number: int, line: bytes) -> None:
+        if self._is_open[number]:
+            self._is_open[number] = False
+            self._open -= 1
+            self._lines.append(line)
+            self._news.set()
+
+
+def _reported(bug: Exception) -> InternalError:
+    _log.error("a part of an append met a bug", exc_info=bug)
+    return InternalError()

@@ -1,0 +1,113 @@
+"""The body of an append to many partitions: a line of JSON that lists the parts, then their Arrow streams in a row.
+
+Why so: a line can be written in a shell and read by any JSON parser; each stream is what the route of one partition
+takes, so one reader judges both; and the lengths in the line find the streams without a byte of them being looked at
+or copied. A frame of its own for each part would have to be read in turn, and one Arrow stream for all would join what
+is stored apart.
+
+Everything about the request as a whole is judged here, before anything is proposed: a request that lists two parts for
+one partition, or whose lengths and bytes differ, is refused as one.
+"""
+
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ...cluster.model import Conditions
+from ...partition.commands import MESSAGE_ID_CHARACTERS_MAX, PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Stamp, Token
+from ...partition.errors import InvalidRequest, MessageTooLarge
+from ..codec import json_codec
+from ..codec.json_codec import or_none
+from ..codec.parameters import INT64_MAX
+from ..codec.schemas import Name, Partition
+from .decode import BATCH_BYTES_MAX, body_bytes_max
+
+PARTS_MAX = 256
+"""Most parts of one request."""
+LIST_BYTES_MAX = 256 * 1024
+"""Longest first line, its end included: 1 KiB a part."""
+PARTS_BODY_BYTES_MAX = body_bytes_max(BATCH_BYTES_MAX)
+"""Largest body: as that of an append to one partition of any topic."""
+
+_Natural = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+_Unsigned = Annotated[int, Meta(ge=0)]  # json_codec.parse lets no integer beyond 64 bits through
+
+
+class PartProducer(msgspec.Struct, forbid_unknown_fields=True):
+    """The stamp of a part: Stockade-Producer-Id, -Epoch and -Seq of the route of one partition."""
+
+    id: _Natural
+    epoch: Annotated[int, Meta(ge=0, le=PRODUCER_EPOCH_MAX)]
+    seq: Annotated[int, Meta(ge=0, le=SEQUENCE_MODULUS - 1)]
+
+
+class PartFence(msgspec.Struct, forbid_unknown_fields=True):
+    """The fencing token of a part: Stockade-Fence-Grant, Stockade-Fence-Epoch and Stockade-Session."""
+
+    grant: str
+    epoch: _Unsigned
+    session: str
+
+
+class PartEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """One part in the list; ``bytes`` is the length of its Arrow stream."""
+
+    topic: Name
+    partition: Partition
+    bytes: Annotated[int, Meta(ge=1, le=PARTS_BODY_BYTES_MAX)]
+    topic_id: _Natural | UnsetType = UNSET
+    producer: PartProducer | UnsetType = UNSET
+    fence: PartFence | UnsetType = UNSET
+    if_log_end: _Natural | UnsetType = UNSET
+    message_id: Annotated[str, Meta(min_length=1, max_length=MESSAGE_ID_CHARACTERS_MAX)] | UnsetType = UNSET
+    fence_epoch: _Unsigned | UnsetType = UNSET
+
+    def conditions(self) -> Conditions:
+        """What must hold for this part."""
+        producer, fence = or_none(self.producer), or_none(self.fence)
+        return Conditions(
+            topic_id=or_none(self.topic_id),
+            token=None if fence is None else Token(fence.grant, fence.epoch, fence.session),
+            stamp=None if producer is None else Stamp(producer.id, producer.epoch, producer.seq),
+            if_log_end=or_none(self.if_log_end),
+            message_id=or_none(self.message_id),
+            fence_epoch=or_none(self.fence_epoch),
+        )
+
+
+class PartList(msgspec.Struct, forbid_unknown_fields=True):
+    """The first line."""
+
+    version: Literal[1]
+    parts: Annotated[list[PartEntry], Meta(min_length=1)]
+
+
+class Part(NamedTuple):
+    """A batch for one partition, not judged yet. ``stream`` is a view of the body."""
+
+    topic: str
+    partition: int
+    conditions: Conditions
+    stream: memoryview
+
+
+def read_parts(body: bytes) -> list[Part]:
+    """The parts of a body. Raises InvalidRequest, MessageTooLarge."""
+    end = body.find(b"\n", 0, LIST_BYTES_MAX)
+    if end < 0:
+        raise InvalidRequest(f"body: no line of JSON within the first {LIST_BYTES_MAX} bytes")
+    entries = json_codec.read(body[:end], PartList).parts
+    if len(entries) > PARTS_MAX:
+        raise MessageTooLarge(limit=PARTS_MAX, unit="parts")
+    if len({(entry.topic, entry.partition) for entry in entries}) < len(entries):
+        raise InvalidRequest("parts: a partition occurs twice")
+    start = end + 1
+    listed = sum(entry.bytes for entry in entries)
+    if listed != len(body) - start:
+        raise InvalidRequest(f"body: {len(body) - start} bytes follow the first line, and its parts have {listed}")
+    view, parts = memoryview(body), []
+    for entry in entries:
+        parts.append(Part(entry.topic, entry.partition, entry.conditions(), view[start : start + entry.bytes]))
+        start += entry.bytes
+    return parts

@@ -66,8 +66,11 @@ class Machine:
             signal.signal(number, lambda *_: self._stopping.set())
         processes = [NodeProcess(node.node_id, node.http) for node in nodes]
         supervisor = Supervisor(processes, self._spawn, _log.warning, give_up=self._give_up)
-        for process in processes:
-            supervisor.start(process)
+        try:
+            for process in processes:
+                supervisor.start(process)
+        except OSError as error:
+            return [f"a process cannot be started: {error}", *supervisor.stop()]
         running = ", ".join(f"{process.name} (pid {process.pid})" for process in processes)
         _log.info("machine %s runs %s", self._config.node_id, running)
         supervisor.watch()

@@ -135,7 +135,7 @@ class Supervisor(Generic[_Node]):
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
     def start(self, node: _Node) -> None:
-        """Start the process of a node that does not run."""
+        """Start the process of a node that does not run. Raises OSError."""
         node.process = self._spawn(node)
         node.died_at = None
         node.awaited_since = time.monotonic()
@@ -182,8 +182,19 @@ class Supervisor(Generic[_Node]):
         elif node.died_at is None:
             self._bury(node, returncode)
         elif self._restart and time.monotonic() - node.died_at >= restart_delay_s(node.ends):
-            node.restarts += 1
+            self._start_again(node)
+
+    def _start_again(self, node: _Node) -> None:
+        try:
             self.start(node)
+        except OSError as error:  # no memory, or no process, to be had
+            node.died_at = time.monotonic()
+            node.ends += 1
+            self._tell(
+                f"{node.name} cannot be started: {error}; the next attempt is in {restart_delay_s(node.ends):g} s"
+            )
+        else:
+            node.restarts += 1
             self._tell(f"{node.name} starts again (restart {node.restarts}), pid {node.pid}")
 
     def _ask_whether_ready(self, node: _Node) -> None:

@@ -87,3 +87,20 @@ def test_a_machine_of_which_a_node_cannot_start_stops_as_a_whole_and_says_which(
     assert last == ["Error: machine a stopped:", "  - a.2 ended with exit code 1 before it was ready"]
     assert "members.json is damaged" in machine.log
     assert all(is_gone(pid) for pid in machine.pids().values())
+
+
+def test_nodes_whose_supervisor_was_killed_stop_by_themselves(tmp_path: Path) -> None:
+    with Machines(tmp_path, "a", 1) as [machine]:
+        assert machine.supervisor is not None
+        machine.supervisor.kill()
+        machine.supervisor.wait()
+        eventually(lambda: is_closed(machine.urls[0]))
+        assert "a.1 stockade: the process that started this node is gone: stopping" in machine.log
+
+
+def is_closed(url: str) -> bool:
+    try:
+        call("GET", f"{url}/readyz")
+    except OSError:
+        return True
+    return False

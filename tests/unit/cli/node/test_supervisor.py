@@ -1,5 +1,7 @@
 """What the supervisor does when a node process ends: start it again, later and later, or give up."""
 
+import errno
+import itertools
 import signal
 import subprocess
 import sys
@@ -124,3 +126,25 @@ def test_a_node_that_does_not_listen_to_signals_yet_may_be_stopped_by_one() -> N
         own["a.2"].kill()
         own["a.2"].wait()
         assert watcher.stop() == ["a.2 was killed by SIGKILL"]
+
+
+def test_a_node_for_which_there_is_no_process_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_AFTER_S", 0.05)
+    told, attempts = list[str](), itertools.count(1)
+    node = NodeProcess("a.1", "127.0.0.1:1")
+
+    def spawn(_: NodeProcess) -> "subprocess.Popen[bytes]":
+        if next(attempts) == 2:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return subprocess.Popen([sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
+
+    watcher = Supervisor([node], spawn, told.append)
+    watcher.start(node)
+    watcher.watch()
+    until(partial(is_told, told, 3))
+    watcher.stop()
+    assert told[:2] == [
+        "a.1 was killed by SIGKILL; it starts again in 0.05 s",
+        f"a.1 cannot be started: [Errno {errno.EAGAIN}] Resource temporarily unavailable; the next attempt is in 0.1 s",
+    ]
+    assert told[2].startswith("a.1 starts again (restart 1), pid ")

@@ -210,7 +210,10 @@ async def create(
 @output_option
 @with_client
 async def list_topics(client: Client, internal: bool, output: str) -> None:
-    """List the topics, ascending by name, without those that Stockade made for itself (of Spark sinks)."""
+    """List the topics, ascending by name, without those that Stockade made for itself (of Spark sinks).
+
+    A list asks no partition, however many there are: `stockade topics describe` shows the records of a topic.
+    """
     found = await client.topics(internal=internal)
     if output == "json":
         show_json({"topics": found})

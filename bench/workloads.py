@@ -130,8 +130,8 @@ class Options:
 
     @property
     def idle_s(self) -> float:
-        """How long the nodes are watched when idle: Stockade's groups wake each 20 to 40 s."""
-        return min(40.0, 10 * self.seconds)
+        """How long the nodes are watched when idle: Stockade's groups wake each 20 to 40 s, so less would miss some."""
+        return min(60.0, 20 * self.seconds)
 
     @property
     def read_count(self) -> int:

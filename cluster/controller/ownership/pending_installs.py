@@ -29,14 +29,16 @@ class PendingInstalls:
 
     def add(self, session: str, fences: Iterable[FenceRef], readers: Iterable[ReaderRef]) -> None:
         """A command of this session has to wait for these."""
-        before, seen = self._forget(session)
-        made = list(dict.fromkeys([*before, *fences])), list(dict.fromkeys([*seen, *readers]))
-        self._store(session, made)
+        fences, readers = list(fences), list(readers)
+        if fences or readers:
+            before, seen = self.outstanding(session)
+            self.forget(session)
+            self._store(session, (list(dict.fromkeys([*before, *fences])), list(dict.fromkeys([*seen, *readers]))))
         while self._refs:
             oldest = next(iter(self._refs))
-            if any(self.outstanding(oldest)) and self._count <= REFS_MAX:
+            if self._waits(oldest) and self._count <= REFS_MAX:
                 break
-            self._forget(oldest)
+            self.forget(oldest)
 
     def outstanding(self, session: str) -> tuple[list[FenceRef], list[ReaderRef]]:
         """Those of a session that its partitions have not committed."""
@@ -48,7 +50,8 @@ class PendingInstalls:
 
     def forget(self, session: str) -> None:
         """The session has ended: no command of it is retried."""
-        self._forget(session)
+        fences, readers = self._refs.pop(session, ((), ()))
+        self._count -= len(fences) + len(readers)
 
     def save(self) -> SavedPendingInstalls:
         """Everything that decides future answers."""
@@ -64,8 +67,7 @@ class PendingInstalls:
             self._refs[session] = refs
             self._count += len(refs[0]) + len(refs[1])
 
-    def _forget(self, session: str) -> tuple[list[FenceRef], list[ReaderRef]]:
-        still = self.outstanding(session)
-        fences, readers = self._refs.pop(session, ([], []))
-        self._count -= len(fences) + len(readers)
-        return still
+    def _waits(self, session: str) -> bool:
+        """Whether one of a session's is not committed: the first such one is enough."""
+        fences, readers = self._refs[session]
+        return not all(map(self._is_over, fences)) or not all(map(self._is_installed, readers))

@@ -79,7 +79,8 @@ async def write_on(
     context: ActorContext, name: str, process: str, *, size: int | None = None, pause_s: float = 0.05, most: int = 4
 ) -> None:
     """Write to random partitions through a producer called ``name`` until the actor must stop, at most ``most`` records
-    in a batch. Raises the refusal that ends the producer.
+    in a batch; often to several in one turn of the event loop, which share a request where one node leads them. Raises
+    the refusal that ends the producer.
     """
     invoked = context.history.invoke(process, "init", topic=context.topic, value=name)
     try:
@@ -92,9 +93,11 @@ async def write_on(
     recording = RecordingProducer(producer, context, process, size=size)
     try:
         while not context.stopping.is_set():
-            await recording.write(context.chance.randrange(context.partitions), context.chance.randint(1, most))
+            count = context.chance.randint(1, context.partitions)
+            for partition in context.chance.sample(range(context.partitions), count):
+                await recording.write(partition, context.chance.randint(1, most))
             if pause_s:
-                await context.pause(0, 2 * pause_s)
+                await context.pause(0, 2 * pause_s * count)
         await recording.finish()
     except StockadeError:
         await recording.settled()

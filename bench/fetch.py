@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 from loads.over_http import call, leaders_of
-from systems.common import free_ports
 from systems.stockade import clusters
 
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.partition.records.batch import SCHEMA
 
 BATCH_BYTES = 256 * 1024

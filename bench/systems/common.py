@@ -124,15 +124,6 @@ def is_open(port: int) -> bool | None:
         return True
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that no process has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 def python_load(name: str, **arguments: Any) -> list[str]:
     """The command of a load in Python."""
     return [sys.executable, str(LOADS), name, json.dumps(arguments)]

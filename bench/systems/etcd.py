@@ -10,7 +10,8 @@ import install
 from loads.over_http import call
 from workloads import IDLE_PARTITIONS, IN_FLIGHT
 
-from systems.common import NODES, Running, System, free_ports, python_load, spawned, until
+from stockade.cli.local_cluster.ports import free_ports
+from systems.common import NODES, Running, System, python_load, spawned, until
 
 QUOTA_BYTES = 8 << 30
 """Room for its data: the default of 2 GiB would be full within a long run."""

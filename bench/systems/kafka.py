@@ -9,7 +9,8 @@ from pathlib import Path
 import install
 from workloads import COUNTS, IDLE_PARTITIONS, SIZES
 
-from systems.common import NODES, Running, System, finished, free_ports, is_open, python_load, spawned, until
+from stockade.cli.local_cluster.ports import free_ports
+from systems.common import NODES, Running, System, finished, is_open, python_load, spawned, until
 
 HEAP = "768m"
 WAIT_S = 60.0

@@ -9,7 +9,8 @@ from pathlib import Path
 import install
 from workloads import COUNTS, IDLE_PARTITIONS, SIZES
 
-from systems.common import NODES, Running, System, finished, free_ports, is_open, spawned, until
+from stockade.cli.local_cluster.ports import free_ports
+from systems.common import NODES, Running, System, finished, is_open, spawned, until
 
 COOKIE = "stockade-bench"
 

@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from loads.over_http import call, leaders_of
 from workloads import COUNTS, IDLE_PARTITIONS, IN_FLIGHT, SIZES
 
-from systems.common import NODES, Spawned, System, free_ports, python_load, spawned, until
+from stockade.cli.local_cluster.ports import free_ports
+from systems.common import NODES, Spawned, System, python_load, spawned, until
 
 ROOT = Path(__file__).resolve().parents[2]
 _topics = count()

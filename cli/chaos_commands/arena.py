@@ -19,7 +19,8 @@ from ...chaos.system.waiting import NotInTime, until
 from ...client.api.client import Client
 from ...client.config import ClientConfig
 from ...client.transport.http import Transport
-from ..local_cluster.cluster import LOOPBACK, ClusterFailed, LocalCluster, LocalNode, end_of_log
+from ..local_cluster.cluster import ClusterFailed, LocalCluster, LocalNode, end_of_log
+from ..local_cluster.ports import LOOPBACK
 
 SETUPS = ("processes", "toxiproxy", "namespaces", "disks", "clocks")
 """Ways to start a cluster; each allows some faults. ``disks`` and ``clocks`` can be combined with any other. Nodes

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from typing import TextIO
 from ...partition.log.fsutil import write_durably
 from ..node.authority import NODE_DAYS, CannotMake, make_certificates, node_files, tls_section
 from ..node.supervisor import NodeProcess, Supervisor, cannot_listen, ending, is_ready
+from .ports import LOOPBACK, free_ports
 
 
 @dataclass
@@ -32,14 +32,11 @@ class ClusterFailed(Exception):
     """A node could not be started; the message says which, and shows the end of its log."""
 
 
-def free_ports(base: int, count: int) -> Sequence[tuple[int, int]]:
+def _ports(base: int, count: int) -> Sequence[tuple[int, int]]:
     """Ports (HTTP, Raft) for ``count`` nodes: counted up from ``base``, or free ones if ``base`` is 0."""
     if base:
         return [(base + number, base + 100 + number) for number in range(count)]
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2 * count)]
-    free = [entry.getsockname()[1] for entry in sockets]
-    for entry in sockets:
-        entry.close()
+    free = free_ports(2 * count)
     return list(zip(free[::2], free[1::2], strict=True))
 
 
@@ -47,9 +44,6 @@ def end_of_log(node: LocalNode, lines: int = 15) -> str:
     """The last lines that the node has logged."""
     text = (node.data / "node.log").read_text(encoding="utf-8", errors="replace")
     return "\n".join(text.splitlines()[-lines:])
-
-
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass
@@ -92,7 +86,7 @@ class LocalCluster:
             last_words=lambda node: end_of_log(node, 1),
             changed=self._write_listing,
         )
-        ports = free_ports(self.port_base, self.nodes_count)
+        ports = _ports(self.port_base, self.nodes_count)
         for number, (http, raft) in enumerate(ports, start=1):
             self.nodes.append(self._node(number, http, raft))
 
@@ -140,7 +134,7 @@ class LocalCluster:
     def add_node(self) -> LocalNode:
         """Start one more node, which joins the running ones. ``wait_ready`` returns when it is ready."""
         joined = [node.url for node in self.nodes]
-        http, raft = free_ports(self.port_base and self.port_base + len(self.nodes), 1)[0]
+        http, raft = _ports(self.port_base and self.port_base + len(self.nodes), 1)[0]
         node = self._node(len(self.nodes) + 1, http, raft)
         node.data.mkdir(parents=True, exist_ok=True)
         write_durably(node.data / "node.toml", self._configuration(node, [node], joined).encode())

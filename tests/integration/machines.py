@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from stockade.cli.local_cluster.ports import free_ports
+
 from .api import call, eventually
 
 STOP_TIMEOUT_S = 60
@@ -102,11 +104,11 @@ def consecutive_ports(runs: int, length: int) -> list[int]:
     with ExitStack() as held:
         while len(found) < runs:
             with ExitStack() as run:
-                first = run.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+                (first,) = free_ports(1)
                 try:
-                    for number in range(1, length):
+                    for number in range(length):
                         run.enter_context(socket.create_server(("127.0.0.1", first + number)))
-                except (OSError, OverflowError):
+                except OSError:
                     continue
                 found.append(first)
                 held.push(run.pop_all())

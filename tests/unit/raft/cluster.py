@@ -1,13 +1,13 @@
 """Three real hosts in one process: real sockets, real logs, one loop."""
 
 import asyncio
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.raft.core.group import Committed, Group
 from stockade.raft.host import RaftHost, RaftSettings
 from stockade.raft.machine import FileExtent, Image, Machine
@@ -67,14 +67,6 @@ def _contents(folder: Path) -> dict[Path, bytes | None]:
         return {path.relative_to(folder): None if path.is_dir() else path.read_bytes() for path in paths}
     except FileNotFoundError:
         return {}
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Cluster:

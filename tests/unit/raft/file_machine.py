@@ -8,12 +8,13 @@ from pathlib import Path
 
 import msgspec
 
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.raft.checkpoint.group_storage import ENTRY_BYTES
 from stockade.raft.core.group import Committed, Group
 from stockade.raft.host import RaftHost, RaftSettings
 from stockade.raft.machine import FileExtent, Image, ImageDamaged, Machine
 
-from .cluster import GROUP, free_ports, until
+from .cluster import GROUP, until
 
 COMMANDS_PER_FILE = 5
 SMALL = RaftSettings(

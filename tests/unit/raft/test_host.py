@@ -6,10 +6,11 @@ from unittest.mock import patch
 
 import pytest
 
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.raft.core.group import Committed, NotLeader, Outcome, Rejected, Unknown
 from stockade.raft.host import RaftHost, RaftSettings
 
-from .cluster import FAST, GROUP, Cluster, MemoryMachine, free_ports, until
+from .cluster import FAST, GROUP, Cluster, MemoryMachine, until
 from .transports import Run
 
 

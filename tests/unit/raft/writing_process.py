@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.raft.host import RaftHost, RaftSettings
 
-from .cluster import GROUP, free_ports
+from .cluster import GROUP
 from .file_machine import SMALL, FileMachine
 
 

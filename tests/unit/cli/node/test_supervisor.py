@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from stockade.cli.local_cluster.cluster import free_ports
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.node import supervisor
 from stockade.cli.node.supervisor import NodeProcess, Supervisor, ending, restart_delay_s
 
@@ -36,7 +36,7 @@ def supervised(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervised]:
     with ExitStack() as stack:
 
         def start(program: str) -> tuple[NodeProcess, list[str], list[str]]:
-            [(port, _)] = free_ports(0, 1)
+            [port] = free_ports(1)
             node, told, reasons = NodeProcess("a.1", f"127.0.0.1:{port}"), list[str](), list[str]()
             words = [sys.executable, "-c", program, str(port)]
             watcher = Supervisor(

@@ -1,0 +1,32 @@
+"""Ports for servers that are stopped and started again under the same address."""
+
+import random
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+LOWEST = 10_000
+"""Below it are the ports of well-known services."""
+TRIES_MAX = 1_000
+_OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that no socket has now. Raises OSError if too few are found.
+
+    None of them is one that the kernel gives to connections: while a server is down, one of those may be taken.
+    """
+    end = int(_OF_CONNECTIONS.read_text().split()[0])
+    with ExitStack() as taken:
+        ports: list[int] = []
+        for _ in range(TRIES_MAX):
+            if len(ports) == count:
+                return ports
+            port = random.randrange(LOWEST, end)  # noqa: S311  # spreads, hides nothing
+            try:
+                taken.enter_context(socket.create_server((LOOPBACK, port)))
+            except OSError:
+                continue
+            ports.append(port)
+    raise OSError(f"{count} free ports were not found between {LOWEST} and {end} in {TRIES_MAX} tries")

@@ -1,0 +1,29 @@
+import socket
+from pathlib import Path
+
+import pytest
+
+from stockade.cli.local_cluster.ports import LOOPBACK, LOWEST, free_ports
+
+
+def test_no_connection_is_given_the_port_of_a_server_that_is_down() -> None:
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    found = free_ports(20)
+    assert len(set(found)) == 20
+    assert all(LOWEST <= port < first <= last for port in found)
+
+
+def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    (taken,) = free_ports(1)
+    (free,) = free_ports(1)
+    drawn = iter([taken, taken, free])
+    monkeypatch.setattr("random.randrange", lambda *_: next(drawn))
+    with socket.create_server((LOOPBACK, taken)):
+        assert free_ports(1) == [free]
+
+
+def test_a_machine_without_free_ports_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    (taken,) = free_ports(1)
+    monkeypatch.setattr("random.randrange", lambda *_: taken)
+    with socket.create_server((LOOPBACK, taken)), pytest.raises(OSError, match="1 free ports were not found"):
+        free_ports(1)

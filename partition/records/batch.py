@@ -267,7 +267,10 @@ def _only_batch(body: pa.Buffer) -> tuple[pa.ipc.Message, bytes | None]:
     """The batch message of a stream, and its bytes if they can be stored as they are."""
     source = pa.BufferReader(body)
     try:
-        _check_schema(_next_message(source), len(body))
+        if memoryview(body)[: len(STREAM_START)] == STREAM_START:  # ours, byte for byte
+            source.seek(len(STREAM_START))
+        else:
+            _check_schema(_next_message(source), len(body))
         start = source.tell()
         message = _next_message(source)
         if message is None and source.tell() == start:
@@ -370,6 +373,8 @@ def _fill_timestamps(columns: pa.RecordBatch, now_ms: int) -> tuple[pa.RecordBat
 
 def _check_headers(column: pa.ListArray) -> None:
     """Refuse too many headers of a record, null headers, null header keys and null header values."""
+    if column.null_count == len(column):  # Arrow has compared the count with the bitmap
+        return
     headers = column.flatten()
     if not len(headers):
         return

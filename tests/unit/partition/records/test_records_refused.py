@@ -15,7 +15,10 @@ from stockade.partition.records.batch import (
     STREAM_END,
     STREAM_START,
     batch_from_columns,
+    batch_from_stream,
+    message_from_columns,
 )
+from stockade.partition.records.ipc import batch_places
 
 from ..arrow import LIMIT, NOW, ROWS, accepted, columns, values, written
 
@@ -191,3 +194,14 @@ def test_the_number_of_headers_of_a_record_is_bounded_in_a_stream_and_in_columns
     with pytest.raises(InvalidRecord) as refusal:
         batch_from_columns([None], [b""], None, [[("k", b"v")] * len(too_many)], now_ms=NOW, batch_bytes_max=LIMIT)
     assert refusal.value.fields["index"] == 0
+
+
+def test_a_batch_that_counts_its_headers_as_null_is_refused() -> None:
+    """The count of nulls decides whether headers are looked at, so it has to be true."""
+    body = bytearray(STREAM_START + message_from_columns([None], [None], [1], [[("h", b"v")]]) + STREAM_END)
+    start = len(STREAM_START) + 8  # continuation mark, and bytes of metadata
+    node = start + batch_places(memoryview(body)[start:])[2] + 3 * 16  # of the fourth column: rows, nulls
+    assert struct.unpack_from("<qq", body, node) == (1, 0)
+    struct.pack_into("<q", body, node + 8, 1)
+    with pytest.raises(CorruptMessage):
+        batch_from_stream(bytes(body), now_ms=1, batch_bytes_max=1 << 20)

@@ -197,6 +197,8 @@ class FakeState:
 
     def close_session(self, session: str) -> None:
         self.sessions.pop(session, None)
+        for ticket in [ticket for ticket, (waiting, _, _) in self.line.items() if waiting == session]:
+            del self.line[ticket]
         self.sever(session)
 
     def sever(self, session: str) -> None:

@@ -45,7 +45,7 @@ def test_an_expired_session_is_replaced_and_its_leases_are_acquired_again_under_
     told: list[Fence | Ownership] = []
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000, reacquire=told.append) as session:
+        async with Session(client, "me", ttl_ms=3000, reacquire=told.append) as session:
             fence, owned, first_id = await session.acquire("t"), await session.own("g", "r"), session.id
             cluster.close_session(first_id)
             again, owned_again = await fence.again(), await owned.again()
@@ -70,7 +70,7 @@ def test_a_newer_owner_that_came_between_is_not_evicted_and_the_next_epoch_is_hi
     told: list[Fence | Ownership] = []
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000, reacquire=told.append) as session:
+        async with Session(client, "me", ttl_ms=3000, reacquire=told.append) as session:
             fence = await session.acquire("t", mode="ExclusiveWithFencing")
             posts = len(cluster.paths("POST"))
             cluster.take_over("t")
@@ -92,7 +92,7 @@ def test_what_was_acquired_again_is_acquired_again_when_it_is_lost_again(cluster
     cluster.create("t")
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000, reacquire=lambda _: None) as session:
+        async with Session(client, "me", ttl_ms=3000, reacquire=lambda _: None) as session:
             fence = await session.acquire("t")
             for _ in range(3):
                 cluster.close_session(session.id)
@@ -112,7 +112,7 @@ def test_a_callback_may_be_a_coroutine_and_its_exceptions_are_logged(
         raise ValueError("the application's")
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000, reacquire=told) as session:
+        async with Session(client, "me", ttl_ms=3000, reacquire=told) as session:
             fence = await session.acquire("t")
             cluster.close_session(session.id)
             assert (await fence.again()).error is None
@@ -125,7 +125,7 @@ def test_a_deleted_topic_ends_the_attempts(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000, reacquire=lambda _: None) as session:
+        async with Session(client, "me", ttl_ms=3000, reacquire=lambda _: None) as session:
             fence = await session.acquire("t")
             del cluster.topics["t"]
             await fence.lost.wait()
@@ -140,7 +140,7 @@ def test_a_lease_that_is_released_is_not_wanted_again(cluster: FakeCluster) -> N
     cluster.create("t")
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000, reacquire=lambda _: None) as session:
+        async with Session(client, "me", ttl_ms=3000, reacquire=lambda _: None) as session:
             fence, owned = await session.acquire("t"), await session.own("g", "r")
             await fence.release()
             await owned.release()
@@ -159,7 +159,7 @@ def test_a_closed_session_acquires_nothing_any_more(cluster: FakeCluster) -> Non
     cluster.create("t")
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000, reacquire=lambda _: None) as session:
+        async with Session(client, "me", ttl_ms=3000, reacquire=lambda _: None) as session:
             fence, kept = await session.acquire("t"), await session.own("g", "r")
             cluster.take_over("t")
             await fence.lost.wait()
@@ -172,7 +172,7 @@ def test_a_closed_session_acquires_nothing_any_more(cluster: FakeCluster) -> Non
 
 def test_without_the_wish_what_is_lost_stays_lost(cluster: FakeCluster) -> None:
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000) as session, Session(client, "you") as taker:
+        async with Session(client, "me", ttl_ms=3000) as session, Session(client, "you") as taker:
             owned = await session.own("g", "r")
             await taker.own("g", "r", generation=0, sever="resource")
             await owned.lost.wait()

@@ -273,7 +273,7 @@ def test_claims_without_atomic_answer_those_that_succeeded(cluster: FakeCluster)
 
 def test_a_takeover_that_severs_takes_all_that_the_owner_has(cluster: FakeCluster) -> None:
     async def work(client: Client) -> None:
-        async with Session(client, "me") as mine, Session(client, "you", ttl_ms=1000) as yours:
+        async with Session(client, "me") as mine, Session(client, "you", ttl_ms=3000) as yours:
             lost = await yours.own("shards", ["7", "8"])
             await mine.own("shards", ["8"], generation=0)
             await asyncio.wait_for(lost[0].lost.wait(), 10)

@@ -63,6 +63,7 @@ def _readable(path: str) -> bool:
 
 OnError = Literal["halt_partition", "continue"]
 OnBusy = Literal["wait", "fail"]
+Compression = Literal["none", "lz4", "zstd"]
 
 DEFAULT_BOOTSTRAP = ("http://127.0.0.1:7101", "http://127.0.0.1:7102", "http://127.0.0.1:7103")
 """The nodes of a local cluster with default ports."""
@@ -147,6 +148,8 @@ class ClientConfig:
     - ``on_busy``: what a producer does with records without a fence for a partition whose slot another session holds.
       "wait": it sends them again until the slot is free, or ``delivery_timeout_ms`` has passed. "fail": they fail at
       once with ProducerBusy, which names the holder, and ``on_error`` decides about the records behind them.
+    - ``compression``: how a producer compresses its batches, which are stored and served as they come: "none", "lz4" or
+      "zstd". The bounds of a batch hold before. (Sarama's Compression, Kafka's compression.type.)
     """
 
     bootstrap: Sequence[str] = field(default_factory=default_bootstrap)
@@ -170,6 +173,7 @@ class ClientConfig:
     connections_max: int = 256
     on_error: OnError = "halt_partition"
     on_busy: OnBusy = "wait"
+    compression: Compression = "none"
     token: str | None = field(default_factory=lambda: os.environ.get("STOCKADE_TOKEN") or None, repr=False)
     ca: str | None = None
     certificate: str | None = None
@@ -186,10 +190,9 @@ class ClientConfig:
             *_bootstrap_faults(self.bootstrap),
             *_bound_faults(self),
         ]
-        if self.on_error not in get_args(OnError):
-            faults.append(f"on_error: {self.on_error!r} is none of {', '.join(get_args(OnError))}")
-        if self.on_busy not in get_args(OnBusy):
-            faults.append(f"on_busy: {self.on_busy!r} is none of {', '.join(get_args(OnBusy))}")
+        for name, choices in (("on_error", OnError), ("on_busy", OnBusy), ("compression", Compression)):
+            if getattr(self, name) not in get_args(choices):
+                faults.append(f"{name}: {getattr(self, name)!r} is none of {', '.join(get_args(choices))}")
         if self.token is not None and not _TOKEN.fullmatch(self.token):
             faults.append("token: empty, or with characters that no header may have")
         faults += _relation_faults(self) if not faults else []

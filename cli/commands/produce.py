@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple, Self, get_args
 
 import click
 import msgspec
@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ...client.api.client import Client
-from ...client.config import BOUNDS, ClientConfig
+from ...client.config import BOUNDS, ClientConfig, Compression
 from ...client.errors import ClientClosed
 from ...client.producer.delivery import Delivery
 from ...client.producer.producer import Access, Producer
@@ -164,6 +164,29 @@ class Conditions(NamedTuple):
             raise click.UsageError("--message-id-field: names line by line; not with --message-id or --if-log-end")
 
 
+class Batches(NamedTuple):
+    """How lines travel."""
+
+    batch_records: int
+    compression: Compression
+
+
+_BATCHES: tuple[Adding, ...] = (
+    click.option(
+        "--batch-records",
+        default=1000,
+        show_default=True,
+        type=WholeNumber(*BOUNDS["batch_records_max"]),
+        help="Most lines in one batch.",
+    ),
+    click.option(
+        "--compression",
+        default="none",
+        show_default=True,
+        type=click.Choice(get_args(Compression)),
+        help="How batches are compressed on the way, on the nodes' disks, and on the way to readers.",
+    ),
+)
 _OWNERSHIP: tuple[Adding, ...] = (
     click.option("--name", help="Name of the writer; a later writer with the same name fences this one."),
     click.option(
@@ -236,13 +259,7 @@ _CONDITIONS: tuple[Adding, ...] = (
     "--partition", type=WholeNumber(0), help="The partition. Default: by key; without keys, one after the other."
 )
 @click.option("--key-separator", help="Text between key and value in each line.")
-@click.option(
-    "--batch-records",
-    default=1000,
-    show_default=True,
-    type=WholeNumber(*BOUNDS["batch_records_max"]),
-    help="Most lines in one batch.",
-)
+@collected(Batches, "batches", _BATCHES)
 @collected(Ownership, "ownership", _OWNERSHIP)
 @collected(Conditions, "conditions", _CONDITIONS)
 @output_option
@@ -253,8 +270,8 @@ async def produce(
     files: Sequence[Path],
     partition: int | None,
     key_separator: str | None,
-    batch_records: int,
     *,
+    batches: Batches,
     ownership: Ownership,
     conditions: Conditions,
     output: str,
@@ -267,8 +284,8 @@ async def produce(
     """
     ownership.check()
     conditions.check(partition)
-    most = BOUNDS["batch_records_max"][1] if conditions.is_one_batch else batch_records
-    async with Client(replace(config, batch_records_max=most)) as client:
+    most = BOUNDS["batch_records_max"][1] if conditions.is_one_batch else batches.batch_records
+    async with Client(replace(config, batch_records_max=most, compression=batches.compression)) as client:
         await client.connect()
         access: Access | None = "Shared" if ownership.mode == "Shared" else None
         async with Producer(client, name=ownership.name, access=access) as producer:

@@ -240,7 +240,7 @@ class Producer:
             values, keys, headers, timestamps_ms = intercepted_columns(self._interceptors, topic, columns, now_ms)
         batch = Batch.of(values, keys, headers, timestamps_ms, now_ms=now_ms)
         batch.conditions = conditions
-        batch.check(described.config.max_batch_bytes)
+        batch.check(described.config.max_batch_bytes, self.client.config.compression)
         size, count = batch.size, batch.count
         await self._buffer.take(size)
         try:

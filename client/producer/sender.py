@@ -107,7 +107,7 @@ class Sender:
         if key not in self._routes:
             config, bytes_max = self._client.config, topic.config.max_batch_bytes
             full = min(config.batch_bytes_max, bytes_max - BATCH_OVERHEAD_BYTES)
-            queue = PartitionQueue(config, lambda batch: batch.encode(bytes_max), full)
+            queue = PartitionQueue(config, lambda batch: batch.encode(bytes_max, config.compression), full)
             queue.identity = self.identity
             if self._renewing is not None:
                 queue.hold(on=True)

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
@@ -42,6 +43,8 @@ SCHEMA = pa.schema(
 )
 """Columns of every batch, in this order. All may be null; a null timestamp becomes the moment of receipt."""
 
+Codec = Literal["lz4", "zstd"]
+"""How Arrow compresses the buffers of a message: LZ4 frames or ZSTD."""
 STREAM_START: bytes = SCHEMA.serialize().to_pybytes()
 """The schema message with which every stream and every segment file begins."""
 STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -228,6 +231,18 @@ def message_from_columns(
     if min(filled) < 0:
         raise InvalidRecord("the timestamp is negative", next(i for i, time in enumerate(filled) if time < 0))
     return message
+
+
+def compressed(message: bytes, codec: Codec) -> bytes:
+    """The same batch with compressed buffers, or ``message`` itself where that is no smaller.
+
+    ``message`` must have come from this file.
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_batch(decode_batch(message))
+    smaller = bytes(memoryview(sink.getvalue())[len(STREAM_START) : -len(STREAM_END)])
+    return smaller if len(smaller) < len(message) else message
 
 
 def _with_headers(

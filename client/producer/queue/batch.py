@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Self
 from ....partition.api.producers import ProducerPair
 from ....partition.commands import Token
 from ....partition.errors import InvalidRecord, MessageTooLarge, StockadeError
-from ....partition.records.batch import RECORDS_MAX, Header, decode_batch, message_from_columns
+from ....partition.records.batch import RECORDS_MAX, Header, compressed, decode_batch, message_from_columns
 from ...api.conditions import UNCONDITIONAL, Conditions
+from ...config import Compression
 
 RECORD_OVERHEAD_BYTES = 24
 """Estimate for a record beside its key, value and headers: offsets of four columns and the timestamp."""
@@ -226,22 +227,26 @@ class Batch:
         self.count += other.count
         return self.count - other.count
 
-    def check(self, batch_bytes_max: int) -> None:
+    def check(self, batch_bytes_max: int, compression: Compression = "none") -> None:
         """Raise InvalidRecord or MessageTooLarge now, for these records alone; later the whole batch would fail.
 
         Unusual records (headers, odd types, nearly too large) are encoded now, so this batch is not joined with others.
         """
         is_plain = _has_bytes(self.keys) and _has_bytes(self.values) and _has_times(self.timestamps_ms)
         if self.headers is not None or not is_plain or self.size + BATCH_OVERHEAD_BYTES > batch_bytes_max:
-            self.encode(batch_bytes_max)
+            self.encode(batch_bytes_max, compression)
 
-    def encode(self, batch_bytes_max: int) -> None:
-        """Seal it: make the Arrow message, and drop the columns. Raises InvalidRecord, MessageTooLarge."""
+    def encode(self, batch_bytes_max: int, compression: Compression = "none") -> None:
+        """Seal it: make the Arrow message, and drop the columns. Raises InvalidRecord, MessageTooLarge.
+
+        ``batch_bytes_max`` bounds the message before it is compressed, as the topic does.
+        """
         assert self.message is None
         message = message_from_columns(self.keys, self.values, self.timestamps_ms, self.headers)
         if len(message) > batch_bytes_max:
             raise too_large(len(message), batch_bytes_max)
-        self.message, self.sealed = message, True
+        self.message = message if compression == "none" else compressed(message, compression)
+        self.sealed = True
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
 
     def begin_again(self) -> None:

@@ -47,7 +47,7 @@ def test_a_size_to_flush_at_that_no_batch_can_reach_is_refused() -> None:
 
 def test_every_number_has_bounds() -> None:
     assert {field.name for field in dataclasses.fields(ClientConfig)} == {
-        *("bootstrap", "on_error", "on_busy", "token", "ca", "certificate", "key"),
+        *("bootstrap", "on_error", "on_busy", "compression", "token", "ca", "certificate", "key"),
         *BOUNDS,
     }
 

@@ -53,6 +53,17 @@ def test_files_are_stored_one_after_the_other_in_batches(cluster: FakeCluster, r
     assert max(batch.count for batch in cluster.machine("t", 0).log.read(0, 1 << 20).batches) == 2
 
 
+def test_lines_are_stored_compressed_as_wished(cluster: FakeCluster, run: Run) -> None:
+    cluster.create("t")
+    lines = [b"the same again and again"] * 1000
+    for compression in ("none", "zstd"):
+        assert run("produce", "t", "--compression", compression, stdin=b"\n".join(lines)).exit_code == 0
+    plain, smaller = cluster.machine("t", 0).log.read(0, 1 << 20).batches
+    assert (plain.count, smaller.count) == (1000, 1000)
+    assert smaller.length < plain.length / 4
+    assert cluster.values("t") == lines * 2
+
+
 def test_many_lines_survive_faults_once_and_in_order(cluster: FakeCluster, run: Run) -> None:
     cluster.create("t")
     cluster.faults = [Fault.LOSE_REPLY, None, Fault.UNAVAILABLE, Fault.LOSE_REQUEST, Fault.MOVED, Fault.GATEWAY_TIMEOUT]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -118,10 +119,15 @@ def until(servers: Sequence[Spawned], look: Callable[[], T | None], what: str) -
     raise Failed(f"{what}: not within {READY_TIMEOUT_S:g} s")
 
 
-def is_open(port: int) -> bool | None:
-    """True if a server listens there."""
-    with socket.create_connection(("127.0.0.1", port), 1.0):
-        return True
+def until_open(servers: Sequence[Spawned], ports: Sequence[int], name: str) -> None:
+    """Return when a server listens at each of these ports. Raises Failed, which names the system, as ``until`` does."""
+
+    def is_open(port: int) -> bool:
+        with socket.create_connection(("127.0.0.1", port), 1.0):
+            return True
+
+    for port in ports:
+        until(servers, partial(is_open, port), f"{name} listens")
 
 
 def python_load(name: str, **arguments: Any) -> list[str]:

@@ -10,7 +10,7 @@ import install
 from workloads import COUNTS, IDLE_PARTITIONS, SIZES
 
 from stockade.cli.local_cluster.ports import free_ports
-from systems.common import NODES, Running, System, finished, is_open, python_load, spawned, until
+from systems.common import NODES, Running, System, finished, python_load, spawned, until, until_open
 
 HEAP = "768m"
 WAIT_S = 60.0
@@ -92,8 +92,7 @@ def kafka(*, is_synced: bool) -> System:
             finished([*map(str, java), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file)])
             commands[f"k{number}"] = [*java[:1], f"-Xms{HEAP}", f"-Xmx{HEAP}", *_JVM, *java[1:], "kafka.Kafka", file]
         with spawned(commands, folder) as servers:
-            for port in ports[:NODES]:
-                until(servers, lambda port=port: is_open(port), "Kafka listens")  # type: ignore[misc]
+            until_open(servers, ports[:NODES], "Kafka")
             brokers = ",".join(f"127.0.0.1:{port}" for port in ports[:NODES])
             yield Nodes(brokers, [server.process.pid for server in servers])
 

@@ -9,7 +9,7 @@ import install
 from workloads import COUNTS, IDLE_PARTITIONS, SIZES
 
 from stockade.cli.local_cluster.ports import free_ports
-from systems.common import NODES, Running, System, finished, is_open, spawned, until
+from systems.common import NODES, Running, System, finished, spawned, until_open
 
 _CONFIG = """
 server_name: n{number}
@@ -56,8 +56,7 @@ def nats(*, is_synced: bool) -> System:
             file.write_text(_CONFIG.format(folder=folder, routes=routes, sync=sync, **own), encoding="utf-8")
             commands[f"n{number}"] = [install.place("nats-server"), "-c", file]
         with spawned(commands, folder) as servers:
-            for port in ports[:NODES]:
-                until(servers, lambda port=port: is_open(port), "NATS listens")  # type: ignore[misc]
+            until_open(servers, ports[:NODES], "NATS")
             urls = ",".join(f"nats://127.0.0.1:{port}" for port in ports[:NODES])
             yield Nodes(urls, [server.process.pid for server in servers])
 

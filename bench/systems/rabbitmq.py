@@ -10,7 +10,7 @@ import install
 from workloads import COUNTS, IDLE_PARTITIONS, SIZES
 
 from stockade.cli.local_cluster.ports import free_ports
-from systems.common import NODES, Running, System, finished, is_open, spawned, until
+from systems.common import NODES, Running, System, finished, spawned, until, until_open
 
 COOKIE = "stockade-bench"
 
@@ -43,11 +43,10 @@ def _start(folder: Path) -> Iterator[Running]:
     shared = _environment(folder, ports[-1])
     epmd = {"epmd": [install.place("erlang") / "epmd", "-address", "127.0.0.1", "-port", ports[-1]]}
     with spawned({name: list(map(str, command)) for name, command in epmd.items()}, folder, shared) as mapper:
-        until(mapper, lambda: is_open(ports[-1]), "epmd listens")
+        until_open(mapper, ports[-1:], "epmd")
         commands = {f"r{number}": _node(folder, number, ports) for number in range(NODES)}
         with spawned(commands, folder, shared) as servers:
-            for port in ports[:NODES]:
-                until(servers, lambda port=port: is_open(port), "RabbitMQ listens")  # type: ignore[misc]
+            until_open(servers, ports[:NODES], "RabbitMQ")
             urls = ",".join(f"amqp://127.0.0.1:{port}" for port in ports[:NODES])
             until(servers, lambda: _joined(shared), "RabbitMQ is a cluster of three")
             yield Nodes(urls, [_emulator(server.process.pid) for server in servers])

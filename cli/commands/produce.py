@@ -129,7 +129,7 @@ OUTSTANDING_MAX = 256
 
 
 class Ownership(NamedTuple):
-    """As whom the command writes, what it holds meanwhile, and what happens when somebody else holds it."""
+    """As whom the command writes, what it holds meanwhile, and what it does while another session holds it."""
 
     name: str | None
     mode: Mode | None

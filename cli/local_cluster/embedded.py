@@ -1,7 +1,6 @@
 """A cluster of one node inside this process, for tests of programs that use Stockade: ``stockade.testing``."""
 
 import asyncio
-import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,6 +16,7 @@ from ...cluster.config import NodeConfig, RaftSection
 from ...cluster.machines import Member
 from ...cluster.node.node import Node
 from ...http_api.app import HttpServer, start_http
+from .ports import LOOPBACK, free_ports
 
 READY_TIMEOUT_S = 30.0
 _QUICK = RaftSection(election_timeout_min_ms=120, election_timeout_max_ms=240, heartbeat_ms=30)
@@ -107,7 +107,7 @@ class Cluster:
         self._thread.run(run())
 
     async def _start(self, folder: Path) -> None:
-        self._address, raft = _free_address(), _free_address()
+        self._address, raft = ((LOOPBACK, port) for port in free_ports(2))
         member = Member("n1", self.url, f"{raft[0]}:{raft[1]}")
         config = NodeConfig(
             node_id="n1",
@@ -136,9 +136,3 @@ class Cluster:
         http, self._http = self._http, None
         if http is not None:
             await http.close()
-
-
-def _free_address() -> tuple[str, int]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        host, port = free.getsockname()
-        return host, port

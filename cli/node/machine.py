@@ -97,7 +97,7 @@ class Machine:
 
 
 def _in_use(nodes: Sequence[NodeConfig]) -> list[str]:
-    """A sentence for each address of these nodes at which nobody can listen."""
+    """A sentence for each address of these nodes at which they cannot listen."""
     addresses = [(f"http of {node.node_id}", node.http) for node in nodes]
     addresses += [(f"raft_listen of {node.node_id}", node.raft_listen) for node in nodes]
     return [f"{what}: {address}: {why}" for what, address in addresses if (why := cannot_listen(address)) is not None]

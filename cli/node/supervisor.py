@@ -92,7 +92,7 @@ def is_ready(url: str, timeout_s: float = 2.0) -> bool:
 
 
 def cannot_listen(address: str) -> str | None:
-    """Why nobody can listen at an address now; None: one can."""
+    """Why a node cannot listen at this address now; None: it can."""
     host, port = parse_address(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -33,7 +33,7 @@ from ...partition.api.ownership import (
     TopicFenced,
 )
 from ...partition.api.producers import ProducerList, ProducerPair, ProducerStatus
-from ...partition.api.records import AppendAnswer, Offsets, RefusedWrites, TailAnswer, Trimmed
+from ...partition.api.records import PARTS, AppendAnswer, Offsets, RefusedWrites, TailAnswer, Trimmed
 from ...partition.api.topics import Mode, Topic, TopicConfig, TopicList, TopicSummary
 from ...partition.commands import Stamp, Token
 from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
@@ -48,7 +48,7 @@ from ..transport.metadata import Metadata
 from ..transport.outage import Outage
 from .conditions import UNCONDITIONAL, Conditions
 from .fetched import ARROW_STREAM, Fetched, fetched
-from .parts import PARTS, Part, PartAnswers, SettlePart, parts_body
+from .parts import Part, PartAnswers, SettlePart, parts_body
 from .tail import Tail, tail_of
 
 T = TypeVar("T")

@@ -19,10 +19,6 @@ from ..transport.leader_watchdog import Watched
 from ..transport.metadata import Metadata
 from .conditions import UNCONDITIONAL, Conditions
 
-PARTS = "application/vnd.stockade.parts"
-PARTS_MAX = 256
-"""Most parts of one request."""
-
 _VERSION = 1
 _FRAME_BYTES = len(STREAM_START) + len(STREAM_END)
 _encoder = msgspec.json.Encoder()

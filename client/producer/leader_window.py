@@ -11,7 +11,7 @@ A producer that writes to one partition has no such window: its five batches in 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from ..api.parts import PARTS_MAX
+from ...partition.api.records import PARTS_MAX
 from .queue.batch import Batch
 
 REQUESTS_MAX = 5

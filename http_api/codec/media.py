@@ -10,8 +10,6 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 TEXT = "text/plain"
 ARROW = "application/vnd.apache.arrow.stream"
-PARTS = "application/vnd.stockade.parts"
-"""Batches for many partitions: a line of JSON, then Arrow streams (records/parts.py)."""
 EVENTS = "text/event-stream"
 
 _HEADERS_REMEMBERED_MAX = 1024

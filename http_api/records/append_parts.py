@@ -16,7 +16,7 @@ from aiohttp import web
 
 from ...cluster.api import Partition
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
-from ...partition.api.records import PartAnswer
+from ...partition.api.records import PARTS, PartAnswer
 from ...partition.commands import Appended
 from ...partition.errors import InternalError, LeaderNotAvailable, NotLeaderOrFollower, StockadeError
 from ...partition.records.batch import Batch, batch_from_stream
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 async def append_parts(call: Call) -> web.StreamResponse:
     """Append batches to partitions that this node leads."""
     media.choose(call.accept, (media.NDJSON,))
-    call.body_type((media.PARTS,))
+    call.body_type((PARTS,))
     parts = read_parts(await call.read(PARTS_BODY_BYTES_MAX))
     call.hold_requests(len(parts))
     verdicts = Verdicts(call, parts)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ...cluster.model import Conditions
+from ...partition.api.records import PARTS_MAX
 from ...partition.commands import MESSAGE_ID_CHARACTERS_MAX, PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Stamp, Token
 from ...partition.errors import InvalidRequest, MessageTooLarge
 from ..codec import json_codec
@@ -23,8 +24,6 @@ from ..codec.parameters import INT64_MAX
 from ..codec.schemas import Name, Partition
 from .decode import BATCH_BYTES_MAX, body_bytes_max
 
-PARTS_MAX = 256
-"""Most parts of one request."""
 LIST_BYTES_MAX = 256 * 1024
 """Longest first line, its end included: 1 KiB a part."""
 PARTS_BODY_BYTES_MAX = body_bytes_max(BATCH_BYTES_MAX)

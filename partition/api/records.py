@@ -23,6 +23,12 @@ class AppendAnswer(msgspec.Struct, frozen=True, gc=False):
     leader_term: int
 
 
+PARTS = "application/vnd.stockade.parts"
+"""Content type of batches for many partitions: a line of JSON that lists the parts, then their Arrow streams."""
+PARTS_MAX = 256
+"""Most parts of one request."""
+
+
 class PartAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of the answer to an append to many partitions: ``part`` is the place in the request's list, from 0.
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from stockade.client.api import client
-from stockade.client.api.parts import PARTS_MAX
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientFault
 from stockade.client.producer.delivery import Delivery
@@ -16,6 +15,7 @@ from stockade.client.producer.leader_window import REQUEST_BYTES_MAX, REQUESTS_M
 from stockade.client.producer.producer import Producer
 from stockade.client.producer.queue.batch import Batch
 from stockade.client.producer.results import ProducerErrors
+from stockade.partition.api.records import PARTS_MAX
 from stockade.partition.errors import MessageTooLarge, NotFound, ThrottlingQuotaExceeded
 
 from ..fake_cluster import FakeCluster, Fault

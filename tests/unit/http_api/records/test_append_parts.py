@@ -10,6 +10,7 @@ import pytest
 
 from stockade.cluster.front import front
 from stockade.http_api.records import parts as limits
+from stockade.partition.api.records import PARTS_MAX
 from stockade.partition.records.batch import STREAM_END
 
 from ..conversation import Answer, Conversation, _validator, nodes, run
@@ -155,13 +156,13 @@ def test_a_request_that_is_wrong_as_a_whole_stores_nothing(body: bytes, status: 
 
 def test_a_request_has_256_parts_and_not_one_more() -> None:
     async def test(node: Conversation) -> None:
-        await node.topic("wide", limits.PARTS_MAX + 1)
-        given = [({"topic": "wide", "partition": part}, ONE) for part in range(limits.PARTS_MAX + 1)]
-        assert codes(await append(node, *given[:-1])) == [""] * limits.PARTS_MAX
+        await node.topic("wide", PARTS_MAX + 1)
+        given = [({"topic": "wide", "partition": part}, ONE) for part in range(PARTS_MAX + 1)]
+        assert codes(await append(node, *given[:-1])) == [""] * PARTS_MAX
         answer = await append(node, *given)
         assert (answer.status, answer.json["code"]) == (413, "MESSAGE_TOO_LARGE")
-        assert (answer.json["limit"], answer.json["unit"]) == (limits.PARTS_MAX, "parts")
-        assert await node.values(f"/v1/topics/wide/partitions/{limits.PARTS_MAX}/records") == []
+        assert (answer.json["limit"], answer.json["unit"]) == (PARTS_MAX, "parts")
+        assert await node.values(f"/v1/topics/wide/partitions/{PARTS_MAX}/records") == []
 
     run(test)
 

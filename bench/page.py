@@ -247,11 +247,11 @@ Stockade beside this one. All samples are in `bench/results`, and `AGAIN=<one of
 again.
 
 **A measurement** is one load for some seconds, after one that warms up. The clock runs from when all connections are
-there until the last record is acknowledged; *µs of servers* is the processor time that all nodes took for a record
-meanwhile, and says more than the rate where other things run on the machine. **Systems take turns**, and only one
-runs at a time: three nodes start on empty folders, are measured, and stop, and what they have not written back is
-written back before the next one. A round has a turn of each. Figures are medians of the rounds with their quartiles;
-*Stockade / it* is the median of the rounds' ratios.
+there, each with its first request answered where a request has one record, until the last record is acknowledged; *µs
+of servers* is the processor time that all nodes took for a record meanwhile, and says more than the rate where other
+things run on the machine. **Systems take turns**, and only one runs at a time: three nodes start on empty folders,
+are measured, and stop, and what they have not written back is written back before the next one. A round has a turn of
+each. Figures are medians of the rounds with their quartiles; *Stockade / it* is the median of the rounds' ratios.
 """
 
 _TAIL = """\

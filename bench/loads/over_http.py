@@ -31,18 +31,23 @@ def call(method: str, url: str, body: Any = None, headers: dict[str, str] | None
 class Connection(asyncio.Protocol):
     """One request in flight at all times, once it is started."""
 
-    def __init__(self, requests: Requests, latencies: list[float]) -> None:
-        self._requests, self._latencies = requests, latencies
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._latencies: list[float] = []
+        self._end = 0.0
+        self._began = 0.0
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast(asyncio.Transport, transport)
 
-    def start(self, end: float) -> None:
-        """Send the first request; the last one is sent before ``end``."""
-        self._end = end
+    async def run(self, end: float, latencies: list[float]) -> None:
+        """Send a request and note the time of its answer, again until ``end``; at least one."""
+        self.done = asyncio.get_running_loop().create_future()
+        self._end, self._latencies = end, latencies
         self._send()
+        await self.done
 
     def data_received(self, data: bytes) -> None:
         """Note the time of an answer, and send the next request."""
@@ -71,21 +76,21 @@ class Connection(asyncio.Protocol):
 
 
 async def drive(targets: Sequence[tuple[str, Requests]], seconds: float) -> Load:
-    """Keep a request in flight on a connection to each URL. The clock starts when all connections are there: those that
-    have one already would delay the others.
+    """Keep a request in flight on a connection to each URL. The clock starts when each connection is there and has had
+    its first answer: those that have one already would delay the others, and a producer's first append is the one that
+    makes it known to the partition.
     """
     loop, latencies = asyncio.get_running_loop(), list[float]()
     connections = []
     for url, requests in targets:
         address = urlsplit(url)
-        connection = Connection(requests, latencies)
+        connection = Connection(requests)
         host, port = address.hostname or "", address.port or 80
         await loop.create_connection(lambda connection=connection: connection, host, port)  # type: ignore[misc]
         connections.append(connection)
+    await asyncio.gather(*(connection.run(0.0, []) for connection in connections))
     watch = Watch()
-    for connection in connections:
-        connection.start(watch.began + seconds)
-    await asyncio.gather(*(connection.done for connection in connections))
+    await asyncio.gather(*(connection.run(watch.began + seconds, latencies) for connection in connections))
     load = watch.load(len(latencies))
     for connection in connections:
         connection.close()

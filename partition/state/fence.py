@@ -97,9 +97,17 @@ class Fence:
         """
         if token is None:
             return FencingTokenRequired() if require_fence else self._busy()
+        slot = self.slot
+        if (  # as nearly always
+            slot is not None
+            and token.epoch == self.topic_epoch
+            and token.grant_id == slot.grant_id
+            and token.session == slot.session
+        ):
+            return None
         if token.epoch > self.topic_epoch:
             return InvalidFencingToken(current_epoch=self.topic_epoch)
-        holder = self.slot or self.sharing.get(token.grant_id)
+        holder = slot or self.sharing.get(token.grant_id)
         is_holder = holder is not None and (token.grant_id, token.session) == (holder.grant_id, holder.session)
         if token.epoch < self.topic_epoch:
             return self._fenced(token, "wrong_epoch" if is_holder else "superseded")

@@ -35,6 +35,7 @@ from ..commands import (
     Retain,
     Staged,
     StagesChanged,
+    Token,
     Trim,
     Trimmed,
     decode_command,
@@ -60,9 +61,6 @@ from .readers import Readers
 from .stages import MemoryStageFiles, Stages
 
 __all__ = ["PartitionConfig", "PartitionMachine"]
-
-_TOKENLESS = (PutStage, ChangeStages)
-_STORING = (Append, PutStage, AppendStage)
 
 
 class PartitionMachine:
@@ -135,7 +133,7 @@ class PartitionMachine:
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
         """Apply one committed command. Raises only when the bytes are no command or the disk fails."""
         decoded = decode_command(command)
-        if isinstance(decoded, Append):
+        if type(decoded) is Append:
             self._pass_time(decoded.now_ms)
             return self._judge_writer(decoded, decoded.count) or self._store(decoded, decoded.timestamp_ms)
         return self._handlers[type(decoded)](decoded)
@@ -166,9 +164,14 @@ class PartitionMachine:
 
     def _judge_writer(self, command: Append | AppendStage, count: int) -> StockadeError | None:
         """Refusal of a write of ``count`` records by its topic, its fencing token, or the owner of its resource."""
-        refusal = self._judge_topic(command) or self.fence.judge(command.token, self.config.require_fence)
-        if refusal is None and self.config.writer_group is not None:
-            refusal = self.readers.judge(self.config.writer_group, command.fence_epoch)
+        config, token = self.config, command.token
+        refusal = self._judge_topic(command.topic_id, token, stores=True) or self.fence.judge(
+            token, config.require_fence
+        )
+        if refusal is None:
+            if config.writer_group is None:
+                return None
+            refusal = self.readers.judge(config.writer_group, command.fence_epoch)
         if command.stamp is None or not isinstance(refusal, ProducerFenced | NotOwner):
             return refusal
         if isinstance(refusal, NotOwner) and (command.fence_epoch or 0) > refusal.fields["fence_epoch"]:
@@ -176,13 +179,14 @@ class PartitionMachine:
         outcome = self.producers.outcome(command.stamp, count) if count else NO_BATCH.fields()
         return type(refusal)(**refusal.fields, outcome=outcome)
 
-    def _judge_topic(self, command: Append | Trim | PutStage | ChangeStages | AppendStage) -> StockadeError | None:
-        topic_id = self.config.topic_id
-        is_other = command.topic_id is not None and command.topic_id != topic_id
-        token = None if isinstance(command, _TOKENLESS) else command.token
-        if is_other or (token is not None and is_of_other_topic(token.grant_id, topic_id)):
-            return InconsistentTopicId(topic_id=topic_id)
-        if self.config.sealed and isinstance(command, _STORING):
+    def _judge_topic(self, topic_id: int | None, token: Token | None, *, stores: bool) -> StockadeError | None:
+        """Refusal of a command that names another topic, or that stores something in a sealed one."""
+        config = self.config
+        if (topic_id is not None and topic_id != config.topic_id) or (
+            token is not None and is_of_other_topic(token.grant_id, config.topic_id)
+        ):
+            return InconsistentTopicId(topic_id=config.topic_id)
+        if stores and config.sealed:
             return TopicSealed(log_end=self.log_end)
         return None
 
@@ -229,11 +233,13 @@ class PartitionMachine:
     def _put_stage(self, command: PutStage) -> Staged | StockadeError:
         self._pass_time(command.now_ms)
         self._expect(self.clock_ms + command.ttl_ms)
-        return self._judge_topic(command) or self.stages.put(command, self.clock_ms)
+        return self._judge_topic(command.topic_id, None, stores=True) or self.stages.put(command, self.clock_ms)
 
     def _change_stages(self, command: ChangeStages) -> StagesChanged | NotEnrolled | StockadeError:
         self._pass_time(command.now_ms)
-        refusal = self._judge_topic(command) or self.producers.judge_epoch(command.pid, command.epoch)
+        refusal = self._judge_topic(command.topic_id, None, stores=False) or self.producers.judge_epoch(
+            command.pid, command.epoch
+        )
         if refusal is not None:
             return refusal
         return self.stages.change(command.keep, command.delete)
@@ -263,7 +269,9 @@ class PartitionMachine:
 
     def _trim(self, command: Trim) -> Trimmed | StockadeError:
         self._pass_time(command.now_ms)
-        refusal = self._judge_topic(command) or self.fence.judge(command.token, self.config.require_fence)
+        refusal = self._judge_topic(command.topic_id, command.token, stores=False) or self.fence.judge(
+            command.token, self.config.require_fence
+        )
         if refusal is not None:
             return refusal
         before = self.log_end if command.before is None else command.before

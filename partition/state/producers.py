@@ -296,12 +296,13 @@ class Producers:
 
     def store(self, stamp: Stamp, command: Append, base_offset: Offset, now_ms: int, received_ms: int) -> None:
         """Remember a batch that was judged acceptable and has been appended."""
-        entry = self.entries[stamp.pid]
+        pid, token = stamp.pid, command.token
+        entry = self.entries[pid]
         if stamp.epoch != entry.run.epoch:
             entry.begin_epoch(stamp.epoch)
         entry.run.extend(stamp.first_seq, command.count, base_offset, received_ms)
-        entry.grant_id = command.token.grant_id if command.token is not None else None
-        self._use(stamp.pid, entry, now_ms)
+        entry.grant_id = None if token is None else token.grant_id
+        self._use(pid, entry, now_ms)
 
     def install(self, command: InstallProducer, producers_max: int, now_ms: int) -> int:
         """Make a producer known, or raise its epoch; returns the lowest epoch that is accepted."""

@@ -130,7 +130,7 @@ class Options:
 
     @property
     def idle_s(self) -> float:
-        """How long the nodes are watched when idle: Stockade's groups wake each 20 to 40 s, so less would miss some."""
+        """How long the nodes are watched when idle: Stockade's groups renew their rest each 10 to 18 s."""
         return min(60.0, 20 * self.seconds)
 
     @property

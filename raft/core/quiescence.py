@@ -3,10 +3,14 @@
 A leader whose followers have every entry and know that it is committed tells them to rest, and stops its heartbeats.
 From then on its followers count it as heard while its node gives signs of life (liveness.py), and it counts them
 likewise. Any event wakes a member: a message, a proposal, a read, a peer that falls silent, is lost or comes back; and,
-as a safety net, time. No safety property depends on it: a read still asks a majority, a vote still waits for its disk.
+as a safety net, time. While nothing has changed the leader renews the rest before that: one message to each follower,
+for all groups of a second together. No safety property depends on it: a read still asks a majority, a vote still waits
+for its disk.
 
 This file decides when a group may rest and until when. RaftNode sends the messages and wakes.
 """
+
+from math import ceil
 
 from ..log.group_log import GroupLog
 from ..ports import NodePorts
@@ -17,7 +21,9 @@ from .membership import Membership
 QUIET_BEATS = 2
 """Heartbeats without news before a leader rests."""
 REST_S_MIN, REST_S_MAX = 20.0, 40.0
-"""Rest ends by itself after a time drawn between the two."""
+"""The rest of a follower ends by itself after a time drawn between the two, and at a whole second."""
+RENEWAL_S_MIN, RENEWAL_S_MAX = 10.0, 18.0
+"""A leader renews the rest after a time drawn between the two, and at a whole second: before a follower's ends."""
 
 
 class Quiescence:
@@ -26,17 +32,18 @@ class Quiescence:
     def __init__(self, log: GroupLog, membership: Membership, settings: RaftSettings, ports: NodePorts) -> None:
         self.is_resting: bool = False
         self.ends_at: float = float("inf")
-        """When a rest ends by itself."""
+        """When a rest ends by itself, or its leader renews it."""
         self._quiet_beats = 0
         self._log = log
         self._membership = membership
         self._timeout_s = settings.election_timeout_ms_min / 1000
         self._ports = ports
 
-    def begin(self) -> None:
-        """Rest from now on."""
+    def begin(self, *, is_leader: bool) -> None:
+        """Rest from now on. It ends at a whole second of the clock, so that many groups wake their node once."""
         self.is_resting = True
-        self.ends_at = self._ports.time() + REST_S_MIN + (REST_S_MAX - REST_S_MIN) * self._ports.rng()
+        shortest, longest = (RENEWAL_S_MIN, RENEWAL_S_MAX) if is_leader else (REST_S_MIN, REST_S_MAX)
+        self.ends_at = ceil(self._ports.time() + shortest + (longest - shortest) * self._ports.rng())
 
     def end(self) -> None:
         """Rest no more."""

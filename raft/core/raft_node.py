@@ -395,11 +395,12 @@ class RaftNode(SyncObj):
         return min(self.leading.beat_at, self.leading.notice_at)
 
     def tick(self) -> None:
-        """Time has passed: rest, end the rest, ask for votes, step down or send heartbeats, as due."""
+        """Time has passed: rest, renew or end the rest, ask for votes, step down or send heartbeats, as due."""
         now, leading = self._ports.time(), self.leading
         if self.quiescence.is_resting:
-            self.wake()
-            self._wake_leader()
+            if leading is None or not self._begin_rest(leading):
+                self.wake()
+                self._wake_leader()
         elif leading is None:
             if now >= self._election.deadline:
                 self._voting.begin_prevote()
@@ -448,12 +449,16 @@ class RaftNode(SyncObj):
 
     def _rests(self, leading: LeaderState) -> bool:
         """Let the group rest, if it may. Returns whether it rests now."""
-        if not self.quiescence.is_due(leading, self.commit_index):
-            return False
+        return self.quiescence.is_due(leading, self.commit_index) and self._begin_rest(leading)
+
+    def _begin_rest(self, leading: LeaderState) -> bool:
+        """Tell the followers, and rest, or rest on; False if one of them cannot be told. A follower that is not where
+        its leader takes it to be says so; and ``progress``, which runs next, wakes a group that may not rest.
+        """
         message = Quiesce(self.term, self.commit_index)
         if not all(self._gate.post(follower.node_id, message) for follower in self.quiescence.present(leading)):
             return False
-        self.quiescence.begin()
+        self.quiescence.begin(is_leader=True)
         return True
 
     def _on_quiesce(self, node_id: str, message: Quiesce) -> None:
@@ -464,7 +469,7 @@ class RaftNode(SyncObj):
         self.heard_leader(node_id)
         self.learn_commit(min(message.commit_index, self._following.verified_index), message.commit_index)
         if self.commit_index == message.commit_index == self.log.last_index:
-            self.quiescence.begin()
+            self.quiescence.begin(is_leader=False)
         else:
             self.wake()
             self._following.acknowledge(beat=True)

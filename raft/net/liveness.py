@@ -83,6 +83,15 @@ class Liveness:
         """Send no more heartbeats."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+
+    def heartbeat_came(self) -> None:
+        """A heartbeat of a peer arrived: ours is sent now if it is due within half a period. So nodes wake together,
+        once or twice a period, and not each for every other one.
+        """
+        if self._timer is not None and self._due - self._time() < self._times.heartbeat_s / 2:
+            self._timer.cancel()
+            self._beat()
 
     def up(self, node_id: str) -> None:
         """A peer is connected."""

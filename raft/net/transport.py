@@ -114,13 +114,13 @@ class Connection(Dialled):
         return True
 
     def keep_alive(self, dead_s: float, awake_at_s: float) -> None:
-        """Send a heartbeat; drop the connection if nothing arrived for ``dead_s``, or no hello in that time, however
-        many other bytes did. Time before ``awake_at_s`` does not count.
+        """Send a heartbeat, unless other frames are about to go out; drop the connection if nothing arrived for
+        ``dead_s``, or no hello in that time, however many other bytes did. Time before ``awake_at_s`` does not count.
         """
         silent_s = self._loop.time() - max(self.heard_at_s, awake_at_s)
         if silent_s >= dead_s:
             self._drop(f"silent for {silent_s:.1f} s" if self.peer else f"not introduced after {dead_s:g} s")
-        elif self.peer is not None:
+        elif self.peer is not None and not self._queue:
             self.send(_PING)
 
     def settle(self, reply: Reply) -> None:
@@ -457,7 +457,7 @@ class Transport:
             case Reply():
                 connection.settle(message)
             case Ping():
-                pass
+                self.liveness.heartbeat_came()
             case _:
                 raise InvalidFrame("it introduced itself twice")
 

@@ -5,7 +5,7 @@ from functools import partial
 from simulation.world import Process, Setting, World
 
 from stockade.raft.core.group import Committed, Outcome
-from stockade.raft.core.quiescence import REST_S_MAX
+from stockade.raft.core.quiescence import RENEWAL_S_MIN, REST_S_MAX
 from stockade.raft.messages import AppendEntries, Quiesce, RaftMessage, Wake
 from stockade.raft.settings import RaftSettings
 
@@ -53,15 +53,39 @@ def commit(world: World, group_id: int = 1) -> float:
     return world.now - began
 
 
-def test_an_idle_group_sends_nothing_and_keeps_its_leader() -> None:
+def test_an_idle_group_keeps_its_leader_and_its_rest_by_a_message_to_each_follower_now_and_then() -> None:
     world = at_rest()
     leaders, terms = world.leaders(), [world.group(node).term for node in world.nodes]
     sent = listen(world)
-    world.run(15.0)
+    world.run(RENEWAL_S_MIN - 1.0)
     assert sent == []
-    world.run(3 * REST_S_MAX)
+    for _ in range(30):
+        world.run(REST_S_MAX / 10)
+        assert resting(world) == 3
     assert (world.leaders(), [world.group(node).term for node in world.nodes]) == (leaders, terms)
-    assert len(sent) < 200, "it looked around now and then"
+    assert {type(message) for message in sent} == {Quiesce}
+    assert len(sent) <= 2 * 3 * REST_S_MAX / RENEWAL_S_MIN
+
+
+def test_rests_end_at_whole_seconds_so_that_groups_wake_their_node_together() -> None:
+    world = at_rest(groups=20)
+    groups = [group for process in world.processes.values() for group in process.groups.values()]
+    assert all(group._node.quiescence.ends_at % 1 == 0 for group in groups)
+
+
+def test_a_leader_that_knows_of_a_follower_behind_when_it_would_renew_the_rest_wakes() -> None:
+    """No event leads there without waking the group: it is the safety net that looks again."""
+    world = at_rest()
+    (leader,) = world.leaders()
+    group = world.group(leader)
+    assert group._node.leading is not None
+    follower = next(iter(group._node.leading.followers.values()))
+    world.run(group._node.quiescence.ends_at - world.now - 0.01)
+    assert group.is_resting
+    follower.match_index -= 1
+    world.run(0.02)
+    assert not group.is_resting
+    world.run_until(lambda: resting(world) == 3, 1.0)
 
 
 def test_a_proposal_wakes_a_group_without_delay_and_it_rests_again() -> None:

@@ -59,6 +59,28 @@ def test_a_sign_of_life_is_given_at_once_and_each_period() -> None:
     assert abs(house.now - 100.3) < 1e-9
 
 
+def test_a_heartbeat_that_comes_in_the_second_half_of_a_period_is_answered_by_ours() -> None:
+    house = House()
+    house.now += 0.049
+    house.liveness.heartbeat_came()
+    assert (house.given, house.timer.is_cancelled) == (1, False)
+    house.now += 0.002
+    former = house.timer
+    house.liveness.heartbeat_came()
+    assert (house.given, former.is_cancelled) == (2, True)
+    assert abs(house.timer.when - house.now - 0.1) < 1e-9
+    house.liveness.heartbeat_came()
+    assert house.given == 2, "however many come"
+
+
+def test_a_node_that_gives_no_sign_of_life_any_more_answers_no_heartbeat() -> None:
+    house = House()
+    house.liveness.stop()
+    house.now += 1.0
+    house.liveness.heartbeat_came()
+    assert house.given == 1
+
+
 def test_a_peer_is_silent_when_nothing_arrived_for_the_whole_time_and_until_something_does() -> None:
     house = House()
     for _ in range(3):

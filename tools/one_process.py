@@ -4,7 +4,8 @@ Nodes are real (``Node`` and its HTTP interface), and so are their files. Replac
 
 - the network: connections are pipes in memory; what one end writes the other end receives in a later turn of the loop;
 - the clock: when nothing can run, it jumps to the next timer, so no walk depends on how busy the machine is;
-- thread pools: a job runs where it is submitted, as if the disk needed no time; its result arrives in a later turn;
+- thread pools, and the log's thread: a job runs where it is submitted, as if the disk needed no time; its result
+  arrives in a later turn;
 - chance: elections draw from a seeded generator.
 
 Each turn of the loop inherits the cause of the turn that scheduled it, also over connections and thread pools and
@@ -27,6 +28,8 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 from unittest.mock import patch
+
+from stockade.raft.wal.wal import FlushThread
 
 Address = tuple[str, int]
 Factory = Callable[[], asyncio.Protocol]
@@ -290,8 +293,14 @@ def run(main: Callable[[CausalLoop], Coroutine[Any, Any, None]]) -> None:
                 done.set_exception(error)
         return done
 
+    def begin(thread: FlushThread, runs: Any, flushed: Callable[[BaseException | None], None]) -> None:
+        submit(None, thread.write, runs).add_done_callback(
+            lambda done: loop.call_soon_threadsafe(flushed, done.exception())
+        )
+
     with (
         patch.object(ThreadPoolExecutor, "submit", submit),
+        patch.object(FlushThread, "begin", begin),
         patch.object(time, "monotonic", loop.time),
         patch.object(random, "SystemRandom", lambda: random.Random(17)),  # noqa: S311  # spreads elections
         asyncio.Runner(loop_factory=lambda: loop) as runner,

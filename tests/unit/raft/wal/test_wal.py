@@ -303,6 +303,23 @@ def test_the_longest_payload_is_kept_and_one_byte_more_is_a_bug_of_the_caller(tm
     asyncio.run(scenario())
 
 
+def test_a_closed_log_leaves_no_thread_and_no_descriptor(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        threads, descriptors = threading.active_count(), open_descriptors()
+        for written in (False, True):
+            async with opened(tmp_path / f"wal{written}") as log:
+                if written:
+                    log.wal.append(1, 2, 1, b"x")
+        assert threading.active_count() <= threads
+        assert open_descriptors() <= descriptors
+
+    asyncio.run(scenario())
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_close_makes_all_durable_and_takes_no_more(tmp_path: Path) -> None:
     async def scenario() -> None:
         log = Log(tmp_path)

@@ -140,7 +140,8 @@ class ClientConfig:
     - ``fetch_bytes_max``: size of one fetch of a consumer. ``fetch_wait_ms``: how long a fetch waits at the log's end.
     - ``connections_max``: open connections of one client, over all nodes.
     - ``token``: bearer token; by default the content of the environment variable STOCKADE_TOKEN. The client sends it to
-      every node, unencrypted over http://.
+      every node, unencrypted over http://. With an https:// address in ``bootstrap``, it asks no node without TLS, but
+      for those that ``bootstrap`` lists.
     - ``ca``, ``certificate``, ``key``: PEM files for ``https``, see `Credentials`.
     - ``on_error``: what a producer does after a batch of a partition has failed for good. "halt_partition": the batches
       behind it fail as well, and the partition takes no records until ``recover``. "continue": only that batch fails;
@@ -227,6 +228,13 @@ def base_urls(given: Iterable[str]) -> tuple[str, ...]:
 
 def _with_scheme(address: str) -> str:
     return f"http://{address}" if _HOST_AND_PORT.fullmatch(address) else address
+
+
+def is_downgrade(node: str, bootstrap: Sequence[str]) -> bool:
+    """Whether a request to ``node`` would go without TLS though ``bootstrap`` has an ``https`` address and not this."""
+    if urlsplit(node).scheme == "https" or node.rstrip("/") in bootstrap:
+        return False
+    return any(urlsplit(url).scheme == "https" for url in bootstrap)
 
 
 _HOST_AND_PORT = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\]):\d+")

@@ -76,6 +76,23 @@ class ClientClosed(StockadeError, code="CLIENT_CLOSED", http_status=0, title="Th
     """The client was closed, or not started; nothing was sent."""
 
 
+class PlaintextRefused(
+    StockadeError,
+    code="PLAINTEXT_REFUSED",
+    http_status=0,
+    title="The cluster led from https to http: a client that began with TLS sends nothing without it",
+):
+    """A node's answer, or the list of the cluster's nodes, named a node at ``http://`` after a bootstrap with
+    ``https://``. Nothing was sent there, no token and no record. Let the node's configuration name its ``https://``
+    address, or list the ``http://`` address in ``bootstrap`` yourself. Field: node.
+    """
+
+    def __init__(self, node: str) -> None:
+        """``node``: the base URL that was named."""
+        detail = f"{node} is without TLS, and the bootstrap addresses are not: nothing was sent there"
+        StockadeError.__init__(self, detail, node=node)
+
+
 class UsedAfterFork(
     StockadeError,
     code="USED_AFTER_FORK",

@@ -16,6 +16,7 @@ from ..raft.net.tls import Tls, TlsFault, TlsFiles
 from . import machines
 from .controller.topology import placement
 from .controller.topology.nodes import NODES_MAX
+from .https import HttpTls, HttpTlsSection
 from .machines import Member
 
 
@@ -112,6 +113,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
     join: list[str] = []
     tokens: list[Token] = []
     processes: int | None = None
+    http_tls: HttpTlsSection | None = None
 
     def nodes(self) -> "list[NodeConfig]":
         """The configurations of the nodes that the machine runs; this one alone without ``processes``."""
@@ -128,7 +130,13 @@ class NodeConfig(msgspec.Struct, frozen=True):
             http=machines.shifted(self.http, number),
             raft_listen=machines.shifted(self.raft_listen, number),
             processes=None,
+            http_tls=self._http_tls(number),
         )
+
+    def _http_tls(self, number: int) -> HttpTlsSection | None:
+        if self.http_tls is None or self.http_tls.plain_listen is None:
+            return self.http_tls
+        return msgspec.structs.replace(self.http_tls, plain_listen=machines.shifted(self.http_tls.plain_listen, number))
 
     @property
     def me(self) -> Member:
@@ -146,6 +154,10 @@ class NodeConfig(msgspec.Struct, frozen=True):
         """What encrypts the traffic between nodes, None for plaintext. Raises TlsFault."""
         section = self.raft.tls
         return section.load(self.cluster_id, self.node_id) if section is not None else None
+
+
+_FILES = ("ca", "certificate", "key", "client_ca")
+"""The settings of sections for TLS that name files."""
 
 
 def parse_address(text: str) -> Address:
@@ -189,22 +201,37 @@ def load(path: Path, processes: int | None = None) -> NodeConfig:
         raise ConfigError([f"{path}: {error}"]) from error
     config = check(raw if processes is None else raw | {"processes": processes})
     config = msgspec.structs.replace(config, data_dir=str(path.parent / config.data_dir))
-    return config if config.raft.tls is None else _with_files(config, config.raft.tls, path.parent)
+    return _with_files(config, path.parent)
 
 
-def _with_files(config: NodeConfig, tls: TlsSection, directory: Path) -> NodeConfig:
-    paths = {name: str(directory / getattr(tls, name)) for name in tls.__struct_fields__}
-    faults = [f"raft.tls.{name}: {fault}" for name, path in paths.items() if (fault := _unreadable(path)) is not None]
-    raft = msgspec.structs.replace(config.raft, tls=TlsSection(**paths))
-    config = msgspec.structs.replace(config, raft=raft)
+def _with_files(config: NodeConfig, directory: Path) -> NodeConfig:
+    """With the paths of the files for TLS as they count from here. Raises ConfigError for files that are of no use."""
+    faults: list[str] = []
+    raft = msgspec.structs.replace(config.raft, tls=_found("raft.tls", config.raft.tls, directory, faults))
+    http_tls = _found("http_tls", config.http_tls, directory, faults)
+    config = msgspec.structs.replace(config, raft=raft, http_tls=http_tls)
     for node in () if faults else config.nodes():
         try:
             node.tls()
         except TlsFault as fault:
             faults.append(f"raft.tls.{fault}")
+    try:
+        if http_tls is not None and not faults:
+            HttpTls(http_tls)
+    except TlsFault as fault:
+        faults.append(f"http_tls.{fault}")
     if faults:
         raise ConfigError(faults)
     return config
+
+
+def _found(where: str, section: _Section | None, directory: Path, faults: list[str]) -> _Section | None:
+    if section is None:
+        return None
+    named = {name: getattr(section, name, None) for name in _FILES}
+    paths = {name: str(directory / path) for name, path in named.items() if path is not None}
+    faults += [f"{where}.{name}: {fault}" for name, path in paths.items() if (fault := _unreadable(path)) is not None]
+    return msgspec.structs.replace(section, **paths)
 
 
 def _unreadable(path: str) -> str | None:
@@ -218,9 +245,10 @@ def _unreadable(path: str) -> str | None:
 def check(raw: Mapping[str, Any]) -> NodeConfig:
     """A configuration from parsed TOML. Raises ConfigError with every fault."""
     faults: list[str] = []
-    values = _fields(raw, NodeConfig, "", faults, nested={"members", "raft", "limits"})
+    values = _fields(raw, NodeConfig, "", faults, nested={"members", "raft", "limits", "http_tls"})
     raft = _raft(raw.get("raft", {}), faults)
     limits = _section(raw.get("limits", {}), LimitsSection, "limits", faults)
+    http_tls = _http_tls(raw["http_tls"], faults) if "http_tls" in raw else None
     listed = _members(raw.get("members"), faults)
     members = _nodes_of(listed, values, faults)
     _check_timing(raft, limits, faults)
@@ -233,7 +261,24 @@ def check(raw: Mapping[str, Any]) -> NodeConfig:
     faults.extend(f"join: {url!r} is not http://host:port" for url in values.get("join", []) if not _URL.match(url))
     if faults:
         raise ConfigError(faults)
-    return NodeConfig(**values, members=members, raft=cast(RaftSection, raft), limits=cast(LimitsSection, limits))
+    return NodeConfig(
+        **values,
+        members=members,
+        raft=cast(RaftSection, raft),
+        limits=cast(LimitsSection, limits),
+        http_tls=http_tls,
+    )
+
+
+def _http_tls(raw: object, faults: list[str]) -> HttpTlsSection | None:
+    section = _section(raw, HttpTlsSection, "http_tls", faults)
+    if section is None:
+        return None
+    if section.plain_listen is not None and not is_address(section.plain_listen):
+        faults.append(f"http_tls.plain_listen: {section.plain_listen!r} is not host:port")
+    if section.client_ca is None and section.client_certificates == "required":
+        faults.append('http_tls.client_ca: missing, and client_certificates is "required"')
+    return section
 
 
 def _token_faults(tokens: list[Token]) -> Iterator[str]:

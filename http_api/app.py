@@ -6,6 +6,7 @@ from aiohttp import web
 
 from ..cluster.api import Service
 from ..cluster.front.front import Front, Rights
+from ..cluster.https import HttpTls
 from .endpoint.dispatch import endpoint, observer
 from .fast_path.connection import FastRoutes
 from .request.context import Context
@@ -33,8 +34,12 @@ class HttpServer:
     @property
     def port(self) -> int:
         """The TCP port that it listens on."""
-        port: int = self._runner.addresses[0][1]
-        return port
+        return self.ports[0]
+
+    @property
+    def ports(self) -> list[int]:
+        """That port, and the one without TLS if there is one."""
+        return [address[1] for address in self._runner.addresses]
 
     def leave(self) -> None:
         """Say from now on that the node is not ready, and close connections with their next answer, so that clients
@@ -78,14 +83,27 @@ def make_app(context: Context) -> web.Application:
     return app
 
 
-async def start_http(service: Service, host: str, port: int, tokens: Rights = NO_TOKENS) -> HttpServer:
-    """Listen on ``host`` and ``port`` (0: any free one). Raises OSError."""
+async def start_http(
+    service: Service,
+    host: str,
+    port: int,
+    tokens: Rights = NO_TOKENS,
+    *,
+    tls: HttpTls | None = None,
+    plain: tuple[str, int] | None = None,
+) -> HttpServer:
+    """Listen on ``host`` and ``port`` (0: any free one), with ``tls`` by HTTPS; on ``plain`` the same without TLS.
+
+    Raises OSError.
+    """
     front = Front(service, tokens)
     context = Context(front, Peers(service.node_id), Metrics(front.writes))
     runner = HttpRunner(make_app(context), DRAIN_S, FastRoutes(routes(), context))
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        await web.TCPSite(runner, host, port, ssl_context=None if tls is None else tls.context).start()
+        if plain is not None:
+            await web.TCPSite(runner, *plain).start()
     except OSError:
         await runner.cleanup()
         raise

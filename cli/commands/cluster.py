@@ -384,4 +384,8 @@ def print_ready(console: Console, local: LocalCluster) -> None:
     """Print the nodes' addresses, and that the cluster is ready."""
     for node in local.nodes:
         console.print(f"  {node.name}  {node.url}  raft {node.raft}  data {node.data}")
+    if local.https:
+        given = {"STOCKADE_URL": local.nodes[0].url, "STOCKADE_CA": str(local.certs / "ca.crt")}
+        console.print("  clients: " + " ".join(f"{name}={value}" for name, value in given.items()), soft_wrap=True)
+        console.print(f"  a client's own certificate: {' and '.join(map(str, local.client_files))}", soft_wrap=True)
     console.print(f"[bold green]ready[/]  console at {local.nodes[0].url}/  (Ctrl-C stops the cluster)")

@@ -14,9 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
+from ...cluster.config import parse_address
 from ...partition.log.fsutil import write_durably
-from ..node.authority import NODE_DAYS, CannotMake, make_certificates, node_files, tls_section
-from ..node.supervisor import NodeProcess, Supervisor, cannot_listen, ending, is_ready
+from ..node.authority import NODE_DAYS, CannotMake, Wanted, https_section, make_certificates, node_files, tls_section
+from ..node.supervisor import NodeProcess, Supervisor, cannot_listen, ending, is_ready, probing
 from .ports import LOOPBACK, free_ports
 
 
@@ -26,6 +27,10 @@ class LocalNode(NodeProcess):
 
     raft: str
     data: Path
+
+
+CLIENT = "client"
+"""The files of a client's certificate, beside those of the nodes."""
 
 
 class ClusterFailed(Exception):
@@ -40,6 +45,11 @@ def _ports(base: int, count: int) -> Sequence[tuple[int, int]]:
     return list(zip(free[::2], free[1::2], strict=True))
 
 
+def _hosts(node: LocalNode) -> tuple[str, ...]:
+    host, _ = parse_address(node.http)
+    return tuple(dict.fromkeys((host, LOOPBACK, "localhost")))
+
+
 def end_of_log(node: LocalNode, lines: int = 15) -> str:
     """The last lines that the node has logged."""
     text = (node.data / "node.log").read_text(encoding="utf-8", errors="replace")
@@ -49,7 +59,8 @@ def end_of_log(node: LocalNode, lines: int = 15) -> str:
 @dataclass
 class LocalCluster:
     """Nodes n1 to nN on loopback. HTTP ports count up from ``port_base``, Raft ports from ``port_base`` + 100; 0
-    takes free ports. With ``tls`` the traffic between nodes is encrypted, with certificates made in ``data``/certs.
+    takes free ports. With ``tls`` the traffic between nodes is encrypted, with certificates made in ``data``/certs;
+    with ``https`` clients speak TLS, too, and CLIENT there has a certificate for one.
 
     Tests that break nodes may set: ``raft_address``, the address under which one node reaches another (a proxy between
     them); ``http_address``, the address in the cluster's configuration under which clients reach a node; ``host``, the
@@ -67,6 +78,7 @@ class LocalCluster:
     cluster_id: str = "local"
     settings: str = ""
     tls: bool = False
+    https: bool = False
     raft_address: Callable[[str, "LocalNode"], str] | None = None
     http_address: Callable[["LocalNode"], str] = lambda node: node.http
     host: Callable[[str], str] = lambda _: LOOPBACK
@@ -98,8 +110,7 @@ class LocalCluster:
     def start(self) -> None:
         """Write every node's configuration, start the processes and watch them. Raises ClusterFailed."""
         self._claim()
-        if self.tls:
-            self._make_certificates()
+        self._make_certificates()
         self.start_all()
         self._supervisor.watch()
 
@@ -139,8 +150,7 @@ class LocalCluster:
         node.data.mkdir(parents=True, exist_ok=True)
         write_durably(node.data / "node.toml", self._configuration(node, [node], joined).encode())
         self.nodes.append(node)
-        if self.tls:
-            self._make_certificates()
+        self._make_certificates()
         self.start_node(node)
         return node
 
@@ -167,7 +177,7 @@ class LocalCluster:
         """Return when every node is ready. Raises ClusterFailed."""
         deadline = time.monotonic() + timeout_s
         for node in self.nodes:
-            while not is_ready(node.url):
+            while not is_ready(node):
                 self._check_alive(node)
                 if time.monotonic() > deadline:
                     raise ClusterFailed(f"{node.name} is not ready after {timeout_s:.0f} s.\n{end_of_log(node)}")
@@ -213,16 +223,30 @@ class LocalCluster:
             raise ClusterFailed(f"{node.name} {ending(node.process.returncode)}.\n{end_of_log(node)}")
 
     @property
-    def _certs(self) -> Path:
+    def certs(self) -> Path:
+        """The folder of the certificates."""
         return (self.data / "certs").absolute()
 
+    @property
+    def client_files(self) -> Sequence[Path]:
+        """With ``https``: a client's certificate and its key."""
+        return node_files(self.certs, CLIENT)
+
     def _make_certificates(self) -> None:
-        """Make the certificates of nodes that have none."""
-        new = [n.name for n in self.nodes if not all(path.exists() for path in node_files(self._certs, n.name))]
+        """Make the certificates that are wanted and not there, and let the nodes be asked by them."""
+        if not (self.tls or self.https):
+            return
+        new = [Wanted(node.name, _hosts(node)) for node in self.nodes if not self._has_certificate(node.name)]
+        clients = [] if self._has_certificate(CLIENT) or not self.https else [CLIENT]
         try:
-            make_certificates(self._certs, self.cluster_id, new, NODE_DAYS)
+            make_certificates(self.certs, self.cluster_id, new, NODE_DAYS, clients=clients)
         except CannotMake as error:
             raise ClusterFailed(str(error)) from error
+        for node in self.nodes if self.https else ():
+            node.tls = probing(*map(str, node_files(self.certs, node.name)))
+
+    def _has_certificate(self, name: str) -> bool:
+        return all(path.exists() for path in node_files(self.certs, name))
 
     def _configuration(self, node: LocalNode, members: Sequence[LocalNode], join: Sequence[str] = ()) -> str:
         lines = [
@@ -233,14 +257,15 @@ class LocalCluster:
             f'raft_listen = "{node.raft}"',
             f"join = {json.dumps([*join])}",
             self.settings,
-            tls_section(self._certs, node.name) if self.tls else "",
+            tls_section(self.certs, node.name) if self.tls else "",
+            https_section(self.certs, node.name) if self.https else "",
         ]
         for other in members:
             raft = self.raft_address(node.name, other) if self.raft_address and other is not node else other.raft
             lines += [
                 "[[members]]",
                 f'node_id = "{other.name}"',
-                f'url = "http://{self.http_address(other)}"',
+                f'url = "{"https" if self.https else "http"}://{self.http_address(other)}"',
                 f'raft = "{raft}"',
             ]
         return "\n".join(lines) + "\n"

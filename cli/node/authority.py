@@ -1,14 +1,17 @@
 """Makes a certificate authority (CA) and certificates for nodes, for users who have no CA of their own.
 
 Files only, in one folder: NODE.crt and NODE.key for each node, ca.crt for all of them, and ca.key, which belongs on no
-node. Nothing that exists is overwritten.
+node. A node's certificate serves its connections to other nodes and, with the hosts under which clients reach it, its
+HTTPS. A client's certificate names the client and no node. Nothing that exists is overwritten.
 """
 
+import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -72,37 +75,72 @@ class Authority:
         return _save(directory, CA_NAME, self.certificate, self.key)
 
     def issue(
-        self, directory: Path, cluster_id: str, name: str, node_ids: Sequence[str], until: datetime
+        self,
+        directory: Path,
+        cluster_id: str,
+        name: str,
+        node_ids: Sequence[str],
+        until: datetime,
+        hosts: Sequence[str] = (),
     ) -> list[Path]:
-        """Make a key and a certificate of these nodes that lasts ``until`` then, and no longer than the authority.
-        Write NAME.crt and NAME.key; the paths.
+        """Make a key and a certificate of these nodes, at these host names and IP addresses, that lasts ``until`` then,
+        and no longer than the authority. Write NAME.crt and NAME.key; the paths.
         """
+        both_ways = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        uris = [x509.UniformResourceIdentifier(node_uri(cluster_id, node_id)) for node_id in node_ids]
+        return self._issue(directory, name, [*uris, *map(_host_name, hosts)], both_ways, until)
+
+    def issue_to_client(self, directory: Path, cluster_id: str, name: str, until: datetime) -> list[Path]:
+        """Likewise for a client, with ``client_uri``: no node takes it for another node's."""
+        names = [x509.UniformResourceIdentifier(client_uri(cluster_id, name))]
+        return self._issue(directory, name, names, [ExtendedKeyUsageOID.CLIENT_AUTH], until)
+
+    def _issue(
+        self,
+        directory: Path,
+        name: str,
+        names: Sequence[x509.GeneralName],
+        usages: Sequence[x509.ObjectIdentifier],
+        until: datetime,
+    ) -> list[Path]:
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self.certificate.subject
         until = min(until, self.certificate.not_valid_after_utc)
-        both_ways = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        uris = [x509.UniformResourceIdentifier(node_uri(cluster_id, node_id)) for node_id in node_ids]
         authority = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         builder = (
             _builder(_name(name), issuer, key, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(both_ways), critical=False)
-            .add_extension(x509.SubjectAlternativeName(uris), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority), critical=False)
         )
         return _save(directory, name, builder.sign(self.key, hashes.SHA256()), key)
 
 
+class Wanted(NamedTuple):
+    """A node, or a machine, that is to get a certificate, and the hosts under which clients reach it."""
+
+    name: str
+    hosts: tuple[str, ...] = ()
+
+
 def make_certificates(
-    directory: Path, cluster_id: str, names: Sequence[str], days: int, *, processes: int | None = None
+    directory: Path,
+    cluster_id: str,
+    nodes: Sequence[Wanted],
+    days: int,
+    *,
+    processes: int | None = None,
+    clients: Sequence[str] = (),
 ) -> list[Path]:
-    """Make certificates for nodes, or with ``processes`` for machines of so many nodes each, signed by the folder's CA,
-    which is made if there is none. Returns the new files.
+    """Make certificates for nodes, or with ``processes`` for machines of so many nodes each, and for clients, signed by
+    the folder's CA, which is made if there is none. Returns the new files.
 
     Raises CannotMake, before anything is written, if one of the files exists.
     """
+    names = [*(node.name for node in nodes), *clients]
     there = [str(path) for name in names for path in node_files(directory, name) if path.exists()]
     if there:
         raise CannotMake(f"nothing is overwritten, and this exists: {', '.join(there)}")
@@ -114,10 +152,17 @@ def make_certificates(
         authority = Authority.make(cluster_id)
         made += authority.save(directory)
     until = datetime.now(UTC) + timedelta(days=days)
-    for name in names:
+    for name, hosts in nodes:
         node_ids = [name] if processes is None else [node_name(name, number) for number in range(1, processes + 1)]
-        made += authority.issue(directory, cluster_id, name, node_ids, until)
+        made += authority.issue(directory, cluster_id, name, node_ids, until, hosts)
+    for name in clients:
+        made += authority.issue_to_client(directory, cluster_id, name, until)
     return made
+
+
+def client_uri(cluster_id: str, name: str) -> str:
+    """The subject alternative name of kind URI in a client's certificate. A node's ends after one segment."""
+    return f"stockade://{cluster_id}/client/{name}"
 
 
 def node_files(directory: Path, name: str) -> list[Path]:
@@ -126,10 +171,21 @@ def node_files(directory: Path, name: str) -> list[Path]:
 
 
 def tls_section(directory: Path, name: str) -> str:
-    """The lines of a node's or a machine's configuration that use these files."""
+    """The lines of a node's or a machine's configuration that use these files between nodes."""
     certificate, key = node_files(directory, name)
-    paths = {"ca": _file(directory, CA_NAME, "crt"), "certificate": certificate, "key": key}
-    return "\n".join(["[raft.tls]", *(f'{name} = "{_quoted(path)}"' for name, path in paths.items())])
+    return _section("raft.tls", {"ca": _file(directory, CA_NAME, "crt"), "certificate": certificate, "key": key})
+
+
+def https_section(directory: Path, name: str) -> str:
+    """Likewise for HTTPS: clients that this authority knows show their certificates, others need none."""
+    certificate, key = node_files(directory, name)
+    authority = _file(directory, CA_NAME, "crt")
+    files = {"certificate": certificate, "key": key, "client_ca": authority, "ca": authority}
+    return _section("http_tls", files)
+
+
+def _section(name: str, paths: Mapping[str, Path]) -> str:
+    return "\n".join([f"[{name}]", *(f'{setting} = "{_quoted(path)}"' for setting, path in paths.items())])
 
 
 def _quoted(path: Path) -> str:
@@ -138,6 +194,13 @@ def _quoted(path: Path) -> str:
 
 def _file(directory: Path, name: str, kind: str) -> Path:
     return directory / f"{name}.{kind}"
+
+
+def _host_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _name(text: str) -> x509.Name:

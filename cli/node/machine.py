@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...cluster.config import ConfigError, NodeConfig
 from ...cluster.machines import node_name
-from .supervisor import NodeProcess, Supervisor, cannot_listen
+from .supervisor import NodeProcess, Supervisor, cannot_listen, probing
 
 WAL = "wal"
 """In the data folder of a node that has run."""
@@ -62,9 +62,12 @@ class Machine:
             return faults
         if names := left_over(self._config):
             _log.warning("not started any more, though they may hold replicas: %s", ", ".join(names))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self._stopping.set())
-        processes = [NodeProcess(node.node_id, node.http) for node in nodes]
+        section = self._config.http_tls
+        tls = None if section is None else probing(section.certificate, section.key)
+        processes = [NodeProcess(node.node_id, node.http, tls=tls) for node in nodes]
+        signal.signal(signal.SIGHUP, lambda *_: _pass_on(signal.SIGHUP, processes))
         supervisor = Supervisor(processes, self._spawn, _log.warning, give_up=self._give_up)
         try:
             for process in processes:
@@ -96,9 +99,20 @@ class Machine:
                 return
 
 
+def _pass_on(number: signal.Signals, processes: Sequence[NodeProcess]) -> None:
+    for node in processes:
+        if node.process is not None and node.pid is not None:
+            node.process.send_signal(number)
+
+
 def _in_use(nodes: Sequence[NodeConfig]) -> list[str]:
     """A sentence for each address of these nodes at which they cannot listen."""
     addresses = [(f"http of {node.node_id}", node.http) for node in nodes]
+    addresses += [
+        (f"http_tls.plain_listen of {node.node_id}", node.http_tls.plain_listen)
+        for node in nodes
+        if node.http_tls is not None and node.http_tls.plain_listen is not None
+    ]
     addresses += [(f"raft_listen of {node.node_id}", node.raft_listen) for node in nodes]
     return [f"{what}: {address}: {why}" for what, address in addresses if (why := cannot_listen(address)) is not None]
 

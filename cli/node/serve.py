@@ -21,16 +21,19 @@ from ...client.config import ClientConfig
 from ...cluster.config import ConfigError, NodeConfig, load, parse_address
 from ...cluster.discovery.cluster_view import ClusterViewDamaged, is_member
 from ...cluster.front.front import Rights
+from ...cluster.https import HttpTls
 from ...cluster.machines import PROCESSES_MAX, Member
 from ...cluster.node.node import Node
-from ...http_api.app import LINGER_S, start_http
+from ...http_api.app import LINGER_S, HttpServer, start_http
 from ...partition.api.cluster import Cluster
 from ...partition.errors import StockadeError
+from ...raft.net.tls import TlsFault
 from ...raft.wal.errors import DiskRefused, WalLocked
 from ..ui.exits import LOCAL, REFUSED
 from ..ui.manual import Manual
 from ..ui.parameters import WholeNumber
 from .machine import Machine, check_data, listed
+from .reload import Reloader
 
 ASK_AGAIN_S = 1.0
 """Time between two attempts to join, when no node answered."""
@@ -58,7 +61,7 @@ async def joined(config: NodeConfig) -> NodeConfig:
 async def _register(config: NodeConfig) -> Cluster:
     me = config.me
     while True:
-        async with Client(ClientConfig.of(config.join)) as client:
+        async with Client(_as_client(config)) as client:
             try:
                 cluster = await client.connect()
                 if cluster.cluster_id == config.cluster_id:
@@ -68,6 +71,14 @@ async def _register(config: NodeConfig) -> Cluster:
             else:
                 return cluster
         await asyncio.sleep(ASK_AGAIN_S)
+
+
+def _as_client(config: NodeConfig) -> ClientConfig:
+    """How this node asks others whether it may join."""
+    tls = config.http_tls
+    if tls is None:
+        return ClientConfig.of(config.join)
+    return ClientConfig(bootstrap=config.join, ca=tls.ca, certificate=tls.certificate, key=tls.key)
 
 
 GARBAGE_THRESHOLD = 50_000
@@ -146,7 +157,7 @@ def _command(config: Path, processes: int | None) -> list[str]:
 def _run_node(settings: NodeConfig, with_parent: bool) -> None:
     try:
         sys.exit(uvloop.run(run(settings, with_parent)))
-    except (ConfigError, ClusterViewDamaged, DiskRefused, WalLocked) as error:
+    except (ConfigError, ClusterViewDamaged, DiskRefused, TlsFault, WalLocked) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -154,6 +165,7 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     """Run the node until a signal or a failure. Returns the exit code."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, lambda: _log.info("SIGHUP while the node starts: nothing is read again"))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     watching = asyncio.ensure_future(_watch_parent(stopping)) if with_parent else None
@@ -167,9 +179,11 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
     tokens = Rights({token.sha256: token.may for token in settings.tokens})
-    http = await start_http(node.service, *parse_address(settings.http), tokens)
-    _log.info("node %s listens on http://%s", settings.node_id, settings.http)
+    http, reloader = await _listen(settings, node, tokens)
+    loop.add_signal_handler(signal.SIGHUP, reloader.reload)
+    reloading = asyncio.ensure_future(reloader.watch())
     await stopped
+    reloading.cancel()
     if watching is not None:
         watching.cancel()
     http.leave()
@@ -180,6 +194,19 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     if node.failure is not None:
         _log.critical("the node stopped because of a failure: %r", node.failure)
     return 1 if node.failure is not None else 0
+
+
+async def _listen(settings: NodeConfig, node: Node, tokens: Rights) -> tuple[HttpServer, Reloader]:
+    """Listen to clients; and what reads the node's certificates again."""
+    section = settings.http_tls
+    tls = None if section is None else HttpTls(section)
+    plain = None if section is None or section.plain_listen is None else parse_address(section.plain_listen)
+    http = await start_http(node.service, *parse_address(settings.http), tokens, tls=tls, plain=plain)
+    _log.info("node %s listens on %s://%s", settings.node_id, "http" if tls is None else "https", settings.http)
+    if section is not None and plain is not None:
+        _log.warning("node %s also listens on http://%s, without TLS", settings.node_id, section.plain_listen)
+    sections = {"http_tls": tls, "raft.tls": node.tls}
+    return http, Reloader({name: found for name, found in sections.items() if found is not None})
 
 
 async def _watch_parent(stopping: asyncio.Event) -> None:

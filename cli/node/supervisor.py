@@ -6,6 +6,7 @@
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -34,10 +35,14 @@ STOP_TIMEOUT_S = 25.0
 
 @dataclass
 class NodeProcess:
-    """One node of this machine, the address (host:port) of its HTTP interface, and its process."""
+    """One node of this machine, the address (host:port) of its HTTP interface, and its process.
+
+    ``tls``: what asks the node by HTTPS whether it is ready, see ``probing``; None: it is asked by HTTP.
+    """
 
     name: str
     http: str
+    tls: ssl.SSLContext | None = field(default=None, kw_only=True)
     process: "subprocess.Popen[bytes] | None" = field(default=None, kw_only=True)
     died_at: float | None = field(default=None, kw_only=True)
     restarts: int = field(default=0, kw_only=True)
@@ -52,7 +57,7 @@ class NodeProcess:
 
     @property
     def url(self) -> str:
-        return f"http://{self.http}"
+        return f"{'http' if self.tls is None else 'https'}://{self.http}"
 
     @property
     def pid(self) -> int | None:
@@ -79,13 +84,26 @@ def restart_delay_s(ends: int) -> float:
     return min(RESTART_AFTER_S * 2.0**doublings, RESTART_AFTER_MAX_S)
 
 
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_DIRECT = urllib.request.ProxyHandler({})
 """A proxy of the environment is for the world outside."""
 
 
-def is_ready(url: str, timeout_s: float = 2.0) -> bool:
+def probing(certificate: str, key: str) -> ssl.SSLContext:
+    """What asks a node of this machine whether it is ready: with its own certificate, should it want one. No secret
+    goes with the question, and the answer only decides what is printed: nothing is verified.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.load_cert_chain(certificate, key, password="")
+    return context
+
+
+def is_ready(node: NodeProcess, timeout_s: float = 2.0) -> bool:
+    """Whether a node of this machine says that it is ready."""
+    opener = urllib.request.build_opener(_DIRECT, urllib.request.HTTPSHandler(context=node.tls))
     try:
-        with _DIRECT.open(f"{url}/readyz", timeout=timeout_s) as answer:
+        with opener.open(f"{node.url}/readyz", timeout=timeout_s) as answer:
             return bool(answer.status == 200)
     except (OSError, urllib.error.URLError):
         return False
@@ -202,7 +220,7 @@ class Supervisor(Generic[_Node]):
         if node.awaited_since is None or now - node.asked_at < min((now - node.awaited_since) / 10, LOOK_READY_MAX_S):
             return
         node.asked_at = now
-        if is_ready(node.url, READY_TIMEOUT_S):
+        if is_ready(node, READY_TIMEOUT_S):
             if node.restarts:
                 self._tell(f"{node.name} is ready again, {time.monotonic() - node.awaited_since:.1f} s after its start")
             node.awaited_since, node.ends, node.was_ready = None, 0, True

@@ -7,13 +7,13 @@ unknown outcome (RequestTimedOut) from a refusal. Not thread-safe.
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ...partition.errors import RequestTimedOut
-from ..config import Credentials
-from ..errors import ClusterUnreachable, Source, UnreadableAnswer, refusal_of
+from ..config import Credentials, is_downgrade
+from ..errors import ClusterUnreachable, PlaintextRefused, Source, UnreadableAnswer, refusal_of
 from ..home import Home
 
 
@@ -39,8 +39,13 @@ class PlainAnswer(NamedTuple):
 class PlainHttp:
     """Connections to nodes, by base URL."""
 
-    def __init__(self, credentials: Credentials, timeout_s: float, connect_timeout_s: float) -> None:
-        """``timeout_s``: each wait for bytes of an answer. ``connect_timeout_s``: each wait while connecting."""
+    def __init__(
+        self, credentials: Credentials, timeout_s: float, connect_timeout_s: float, bootstrap: Sequence[str] = ()
+    ) -> None:
+        """``timeout_s``: each wait for bytes of an answer. ``connect_timeout_s``: each wait while connecting.
+        ``bootstrap``: the addresses that the application gave; if one has TLS, no other node is asked without.
+        """
+        self._bootstrap = bootstrap
         self._credentials = credentials
         self._timeout_s = timeout_s
         self._connect_timeout_s = connect_timeout_s
@@ -53,8 +58,11 @@ class PlainHttp:
     ) -> PlainAnswer:
         """A single attempt.
 
-        Raises the refusal; ClusterUnreachable when nothing was sent; RequestTimedOut when the outcome is unknown.
+        Raises the refusal; ClusterUnreachable and PlaintextRefused when nothing was sent; RequestTimedOut when the
+        outcome is unknown.
         """
+        if is_downgrade(node, self._bootstrap):
+            raise PlaintextRefused(node)
         connection = self.connected(node)
         try:
             connection.request(

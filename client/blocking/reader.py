@@ -47,7 +47,10 @@ class BlockingClient:
         self.config: ClientConfig = ClientConfig.of(bootstrap)
         self.credentials: Credentials = credentials or self.config.credentials()
         self._http = PlainHttp(
-            self.credentials, self.config.request_timeout_ms / 1000, self.config.connect_timeout_ms / 1000
+            self.credentials,
+            self.config.request_timeout_ms / 1000,
+            self.config.connect_timeout_ms / 1000,
+            self.config.bootstrap,
         )
         self._node = self.config.bootstrap[0]
 

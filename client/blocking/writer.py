@@ -50,7 +50,10 @@ class BlockingWriter:
         self._reader = BlockingClient(bootstrap, credentials)
         self._config = self._reader.config
         self._http = PlainHttp(
-            self._reader.credentials, self._config.request_timeout_ms / 1000, self._config.connect_timeout_ms / 1000
+            self._reader.credentials,
+            self._config.request_timeout_ms / 1000,
+            self._config.connect_timeout_ms / 1000,
+            self._config.bootstrap,
         )
         self._leaders: dict[str, str] = {}
         self._next = 0

@@ -18,8 +18,8 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
-from ..config import ClientConfig
-from ..errors import ClientClosed, ClusterUnreachable, Source, UnreadableAnswer, refusal_of
+from ..config import ClientConfig, is_downgrade
+from ..errors import ClientClosed, ClusterUnreachable, PlaintextRefused, Source, UnreadableAnswer, refusal_of
 from ..home import Home
 from .outage import asked, met
 
@@ -116,8 +116,12 @@ class Transport:
         return sorted(self._nodes, key=lambda url: self._nodes[url] > now_s)
 
     def learn(self, url: str) -> None:
-        """Remember a node that the cluster named. Ignored for a bad base URL, and above NODES_MAX."""
+        """Remember a node that the cluster named. Ignored for a bad base URL, for one without TLS after a bootstrap
+        with it, and above NODES_MAX.
+        """
         self._unproven.discard(url.rstrip("/"))
+        if is_downgrade(url, self._config.bootstrap):
+            return
         if url not in self._nodes and len(self._nodes) < NODES_MAX and urlsplit(url).scheme in ("http", "https"):
             self._nodes[url.rstrip("/")] = 0.0
 
@@ -175,6 +179,8 @@ class Transport:
             pass  # it is one, though not ready
 
     async def _attempt(self, request: Request, node: str) -> Answer:
+        if is_downgrade(node, self._config.bootstrap):
+            raise PlaintextRefused(node)
         timeout_ms = (request.timeout_ms or self._config.request_timeout_ms) + request.wait_ms
         asked(node)
         timeout = aiohttp.ClientTimeout(total=timeout_ms / 1000, sock_connect=self._config.connect_timeout_ms / 1000)

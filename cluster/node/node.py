@@ -9,7 +9,7 @@ from ...partition.durable.stored_machine import StoredMachine
 from ...partition.log.segments import SegmentLog
 from ...partition.state.machine import PartitionConfig, PartitionMachine
 from ...raft.core.group import Group
-from ...raft.host import RaftHost, RaftSettings
+from ...raft.host import RaftHost, RaftSettings, Tls
 from .. import rpc
 from ..condition import Condition
 from ..config import NodeConfig, parse_address
@@ -38,12 +38,15 @@ STANDING_TIMEOUT_S = 1.0
 class Node:
     """A running node: ``service`` is what a front talks to, ``failure`` why it had to stop by itself."""
 
+    tls: Tls | None = None
+    """What encrypts the connections to other nodes."""
+
     @classmethod
     async def start(cls, config: NodeConfig, on_failure: Callable[[BaseException], None]) -> "Node":
         """Recover, listen to the other nodes, open the groups. ``on_failure`` is called once when the node cannot go on
         (a disk error, a broken invariant). Raises OSError or what the log finds wrong with the disk.
         """
-        failure, view = NodeFailure(on_failure), ClusterView(config)
+        failure, view, tls = NodeFailure(on_failure), ClusterView(config), config.tls()
         host = RaftHost(
             config.node_id,
             config.cluster_id,
@@ -52,11 +55,12 @@ class Node:
             Path(config.data_dir),
             _raft_settings(config),
             failure.report,
-            tls=config.tls(),
+            tls=tls,
             plaintext=config.raft.plaintext,
         )
         await host.start()
         node = cls(config, failure, view, host)
+        node.tls = tls
         host.serve(node._answer)
         await node._replicas.open_remembered()
         node._start_tasks()

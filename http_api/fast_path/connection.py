@@ -18,6 +18,7 @@ from aiohttp.helpers import rfc822_formatted_time
 from multidict import CIMultiDict
 from yarl import URL
 
+from ...cluster.https import ClientCertificate, client_certificate
 from ..codec import media
 from ..endpoint.dispatch import endpoint
 from ..request.call import FastPath, RequestHandler, Route
@@ -86,6 +87,11 @@ class FastRequest:
     def fields(self) -> Mapping[str, str]:
         """The headers, by name in lower case."""
         return self.head.headers
+
+    @property
+    def protocol(self) -> "FastConnection":
+        """The connection, as aiohttp names it."""
+        return self.connection
 
     @property
     def content(self) -> FastBody:
@@ -198,7 +204,7 @@ class FastConnection(web.RequestHandler):
 
     __slots__ = (
         *("_began", "_ended", "_held_back", "_idle_s", "_in_flight", "_is_fresh"),
-        *("_is_in_step", "_last", "_missing_bytes", "_routes", "_work"),
+        *("_is_in_step", "_last", "_missing_bytes", "_routes", "_work", "certificate", "is_encrypted"),
     )
 
     def __init__(self, routes: FastRoutes, manager: web.Server, **options: Any) -> None:
@@ -214,6 +220,16 @@ class FastConnection(web.RequestHandler):
         self._began = 0.0
         self._work: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
+        self.is_encrypted: bool = False
+        """Whether the client speaks TLS with this node."""
+        self.certificate: ClientCertificate | None = None
+        """The verified certificate that the client has shown."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop, after the handshake of TLS if there is one."""
+        connection = transport.get_extra_info("ssl_object")
+        self.is_encrypted, self.certificate = connection is not None, client_certificate(connection)
+        super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop, and with no bytes by aiohttp when it can read on."""

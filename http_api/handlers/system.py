@@ -16,6 +16,8 @@ from ..codec import json_codec
 from ..request.call import Call, json_answer
 from ..request.metrics import CONTENT_TYPE
 
+HSTS_S = 365 * 24 * 3600
+"""How long a browser that has seen a page by HTTPS does not come back without it (RFC 6797)."""
 ASSETS = Path(__file__).parents[1] / "assets"
 
 _RETRY_AFTER_MS = 500
@@ -53,17 +55,17 @@ async def openapi(call: Call) -> web.StreamResponse:
 
 async def console(call: Call) -> web.StreamResponse:
     """The page that shows the cluster."""
-    return _page(asset("console.html"))
+    return _page(call, asset("console.html"))
 
 
 async def docs(call: Call) -> web.StreamResponse:
     """The page to try the API."""
-    return _page(asset("docs.html"))
+    return _page(call, asset("docs.html"))
 
 
 async def problem_docs(call: Call) -> web.StreamResponse:
     """The page to which the ``type`` of every problem leads."""
-    return _page(_problems_page())
+    return _page(call, _problems_page())
 
 
 @cache
@@ -101,5 +103,6 @@ def _html(text: str) -> str:
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
-def _page(html: bytes) -> web.Response:
-    return web.Response(body=html, content_type="text/html", charset="utf-8")
+def _page(call: Call, html: bytes) -> web.Response:
+    headers = {"Strict-Transport-Security": f"max-age={HSTS_S}"} if call.is_encrypted else None
+    return web.Response(body=html, content_type="text/html", charset="utf-8", headers=headers)

@@ -1,7 +1,7 @@
 """From files to a client without passing through Python objects: the kernel copies from its page cache to the socket.
 
 No byte of a file is in the memory of the node, however slow the client is; a client that takes nothing for STALL_S is
-cut off.
+cut off. With TLS the bytes have to be encrypted: they pass through the node, PIECE_BYTES at a time.
 """
 
 import asyncio
@@ -47,6 +47,10 @@ async def send(call: Call, parts: Sequence[_Part]) -> None:
     transport = call.request.transport
     if transport is None:
         raise ConnectionResetError("the client is gone")
+    if call.is_encrypted:
+        for piece in pieces(parts):
+            await call.write(piece)
+        return
     try:
         await _flush(call, transport)
         # The event loop watches the transport's descriptor itself; a second one of the same socket may be watched too.

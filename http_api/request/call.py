@@ -19,6 +19,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ...cluster.api import Partition, Service
 from ...cluster.front.front import Front, Right, unless_ended
+from ...cluster.https import ClientCertificate
 from ...cluster.model import Leader
 from ...partition.errors import InvalidRequest, MessageTooLarge, NotLeaderOrFollower
 from ..codec import json_codec, media
@@ -123,6 +124,17 @@ class Call:
     def is_forwarded(self) -> bool:
         """Whether a node forwarded this, or a client asked that no node does."""
         return FORWARDED_BY in self.request.headers
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the client speaks TLS with this node."""
+        return bool(getattr(self.request.protocol, "is_encrypted", False))
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """The verified certificate that the client has shown to this node."""
+        found: ClientCertificate | None = getattr(self.request.protocol, "certificate", None)
+        return found
 
     @property
     def is_answering(self) -> bool:

@@ -6,11 +6,24 @@ this cluster signed the node's URI in it. Nothing here touches a socket or a clo
 
 import ssl
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 _FIRST_BYTES, _SECOND_BYTES = (b"", b"\x16", b"\x15"), (b"", b"\x03")
 """TLS begins with a record of the handshake or an alert, and the major version."""
 _READ_BYTES = 1 << 14
+
+
+Stamp = tuple[int, int, int]
+
+
+def stamp(path: str) -> Stamp | None:
+    """What changes when a file is written or replaced; None: it cannot be looked at."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def node_uri(cluster_id: str, node_id: str) -> str:
@@ -48,22 +61,45 @@ class Tls:
 
         Raises TlsFault with the name of the file that is wrong (``ca``, ``certificate`` or ``key``).
         """
-        self._accepting = _context(ssl.PROTOCOL_TLS_SERVER, files)
-        self._dialling = _context(ssl.PROTOCOL_TLS_CLIENT, files)
-        self._accepting.num_tickets = 0  # a session that is resumed would not show its certificate again
-        names = self._names_seen_by_others()
-        if node_uri(cluster_id, node_id) not in names:
-            raise TlsFault(f"certificate: {_list(names)}, not {node_uri(cluster_id, node_id)}")
+        self._files = files
+        self._uri = node_uri(cluster_id, node_id)
+        self.reload()
+
+    def has_changed(self) -> bool:
+        """Whether a file is another than at the last ``reload``."""
+        return self._seen != self._stamps()
+
+    def reload(self) -> None:
+        """Read the files again, for connections that come from now on; open ones stay. Raises TlsFault, and changes
+        nothing then.
+        """
+        self._seen = self._stamps()
+        found = _Contexts(
+            _context(ssl.PROTOCOL_TLS_SERVER, self._files), _context(ssl.PROTOCOL_TLS_CLIENT, self._files)
+        )
+        names = found.names_seen_by_others()
+        if self._uri not in names:
+            raise TlsFault(f"certificate: {_list(names)}, not {self._uri}")
+        self._contexts = found
+
+    def _stamps(self) -> list[Stamp | None]:
+        return [stamp(path) for path in (self._files.ca, self._files.certificate, self._files.key)]
 
     def session(self, *, dialled: bool) -> "TlsSession":
-        return TlsSession(self._dialling if dialled else self._accepting, dialled=dialled)
+        return self._contexts.session(dialled=dialled)
 
-    def _names_seen_by_others(self) -> frozenset[str]:
+
+class _Contexts(NamedTuple):
+    accepting: ssl.SSLContext
+    dialling: ssl.SSLContext
+
+    def session(self, *, dialled: bool) -> "TlsSession":
+        return TlsSession(self.dialling if dialled else self.accepting, dialled=dialled)
+
+    def names_seen_by_others(self) -> frozenset[str]:
         dialler, acceptor = self.session(dialled=True), self.session(dialled=False)
         try:
-            while not (dialler.established and acceptor.established):
-                acceptor.receive(dialler.outgoing())
-                dialler.receive(acceptor.outgoing())
+            shake_hands(dialler, acceptor)
         except TlsFault as fault:
             raise TlsFault(f"certificate: the other nodes would not accept it: {fault}") from fault
         return acceptor.names
@@ -91,7 +127,7 @@ class TlsSession:
         try:
             return self._read() if self.established or self._shake_hands() else b""
         except ssl.SSLError as error:
-            raise TlsFault(_explain(error)) from error
+            raise TlsFault(explained(error)) from error
 
     def outgoing(self) -> bytes:
         """The bytes that TLS itself has to send: parts of the handshake, alerts."""
@@ -123,6 +159,13 @@ class TlsSession:
         return b"".join(parts)
 
 
+def shake_hands(dialler: TlsSession, acceptor: TlsSession) -> None:
+    """Let two ends in this process establish a connection. Raises TlsFault."""
+    while not (dialler.established and acceptor.established):
+        acceptor.receive(dialler.outgoing())
+        dialler.receive(acceptor.outgoing())
+
+
 def certificate_fault(names: frozenset[str] | None, cluster_id: str, node_id: str) -> str | None:
     """Why a certificate with these URIs is not the node's; None if it is, or if there is no TLS (``names`` is None)."""
     if names is None or node_uri(cluster_id, node_id) in names:
@@ -135,14 +178,16 @@ def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False  # the node's URI is compared instead, whatever the address
     context.verify_mode = ssl.CERT_REQUIRED
+    if protocol == ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0  # a session that is resumed would not show its certificate again
     try:
         context.load_verify_locations(files.ca)
     except (OSError, ValueError) as error:
-        raise TlsFault(f"ca: {files.ca} holds no certificate of an authority: {_explain(error)}") from error
+        raise TlsFault(f"ca: {files.ca} holds no certificate of an authority: {explained(error)}") from error
     try:
         context.load_cert_chain(files.certificate, files.key, password="")  # never ask on a terminal
     except (OSError, ValueError) as error:
-        raise TlsFault(f"key: {files.key} is not the key of {files.certificate}: {_explain(error)}") from error
+        raise TlsFault(f"key: {files.key} is not the key of {files.certificate}: {explained(error)}") from error
     return context
 
 
@@ -155,7 +200,7 @@ def _list(names: frozenset[str]) -> str:
     return f"names {', '.join(sorted(names)) or 'no node'}"
 
 
-def _explain(error: Exception) -> str:
+def explained(error: Exception) -> str:
     """An error of OpenSSL, for people."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted: {error.verify_message}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ...client.blocking.reader import BlockingClient
-from ...client.config import BOOTSTRAP_URLS_MAX
+from ...client.config import BOOTSTRAP_URLS_MAX, is_downgrade
 from .planning.options import ReadOptions
 from .planning.ranges import Range
 from .rows.columns import ORIGIN_NAMES, rows
@@ -29,11 +29,14 @@ def client_of(options: ReadOptions, nodes: Iterable[str] = ()) -> BlockingClient
 def tasks_of(
     ranges: Iterable[Range], leaders: Mapping[tuple[str, int], str | None], options: ReadOptions
 ) -> list[Task]:
-    """A task for each range. It asks the partition's leader first, then all other known nodes."""
+    """A task for each range. It asks the partition's leader first, then all other known nodes; none
+    without TLS that the options do not name, if they name one with it.
+    """
     made = []
     for wanted in ranges:
         known = [leaders.get((wanted.topic, wanted.partition)), *leaders.values(), *options.urls]
-        made.append(Task(wanted, tuple(dict.fromkeys(url for url in known if url))[:BOOTSTRAP_URLS_MAX]))
+        nodes = dict.fromkeys(url for url in known if url and not is_downgrade(url, options.urls))
+        made.append(Task(wanted, tuple(nodes)[:BOOTSTRAP_URLS_MAX]))
     return made
 
 

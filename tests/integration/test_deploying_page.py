@@ -10,7 +10,8 @@ import pytest
 from .pages import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
-NODE, MACHINE, TOKENS, JOINING = [textwrap.dedent(block.text) for block in blocks(PAGE) if block.language == "toml"]
+TABLES = [textwrap.dedent(block.text) for block in blocks(PAGE) if block.language == "toml"]
+NODE, MACHINE, HTTPS, TOKENS, JOINING = TABLES
 [CERTS] = [block.text for block in blocks(PAGE) if block.language == "sh" and block.excuse is None]
 
 
@@ -35,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_configuration_with_certificates_and_tokens_passes_the_check(folder: Path) -> None:
-    check(folder, NODE + TOKENS)
+    check(folder, NODE + HTTPS + TOKENS)
 
 
 def test_a_machine_of_several_nodes_passes_the_check_with_one_certificate(folder: Path) -> None:

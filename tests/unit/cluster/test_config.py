@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sources import ROOT
 
-from stockade.cli.node.authority import make_certificates
+from stockade.cli.node.authority import Wanted, make_certificates
 from stockade.cluster.config import ConfigError, NodeConfig, TlsSection, check, load, parse_address
 
 TLS = {"ca": "ca.crt", "certificate": "n1.crt", "key": "n1.key"}
@@ -126,7 +126,7 @@ def written(directory: Path, node_id: str = "n1", **paths: str) -> Path:
 
 @pytest.fixture
 def with_certificates(tmp_path: Path) -> Path:
-    make_certificates(tmp_path / "certs", "c", ["n1", "n2"], 1)
+    make_certificates(tmp_path / "certs", "c", [Wanted("n1"), Wanted("n2")], 1)
     return tmp_path
 
 
@@ -205,3 +205,11 @@ def test_a_file_that_is_not_toml_is_one_clear_fault(tmp_path: Path, text: str) -
 def test_what_is_not_host_and_port_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         parse_address(text)
+
+
+def test_every_fault_of_the_section_for_https_is_named_at_once() -> None:
+    section = {"certificate": "a", "plain_listen": "x", "client_certificates": "required"}
+    faults = faults_of(configuration(colour="red", http_tls=section | {"cipher": 1}))
+    assert {fault.partition(":")[0] for fault in faults} == {"colour", "http_tls.key", "http_tls.cipher"}
+    faults = faults_of(configuration(http_tls=section | {"key": "b"}))
+    assert {fault.partition(":")[0] for fault in faults} == {"http_tls.plain_listen", "http_tls.client_ca"}

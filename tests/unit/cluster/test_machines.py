@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stockade.cli.node.authority import make_certificates
+from stockade.cli.node.authority import Wanted, make_certificates
 from stockade.cluster.config import ConfigError, NodeConfig, check, load
 from stockade.cluster.controller.topology.nodes import NODES_MAX
 from stockade.cluster.machines import PROCESSES_MAX, Member
@@ -174,14 +174,14 @@ def written(directory: Path, processes: str, certificate: str = "a") -> Path:
 
 
 def test_a_number_that_is_given_counts_before_that_of_the_file(tmp_path: Path) -> None:
-    make_certificates(tmp_path / "certs", "c", ["a"], 1, processes=2)
+    make_certificates(tmp_path / "certs", "c", [Wanted("a")], 1, processes=2)
     path = written(tmp_path, "processes = 1")
     assert [node.node_id for node in load(path).nodes()] == ["a.1"]
     assert [node.data_dir for node in load(path, 2).nodes()] == [str(tmp_path / "d" / name) for name in ("a.1", "a.2")]
 
 
 def test_one_certificate_of_a_machine_stands_for_each_of_its_nodes(tmp_path: Path) -> None:
-    make_certificates(tmp_path / "certs", "c", ["a"], 1, processes=2)
+    make_certificates(tmp_path / "certs", "c", [Wanted("a")], 1, processes=2)
     assert all(node.tls() is not None for node in load(written(tmp_path, "processes = 2")).nodes())
     with pytest.raises(ConfigError) as caught:
         load(written(tmp_path, "processes = 3"))

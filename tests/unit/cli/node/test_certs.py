@@ -11,7 +11,9 @@ from cryptography import x509
 
 from stockade.cli.main import main
 from stockade.cli.node.authority import CA_DAYS, NODE_DAYS
-from stockade.raft.net.tls import Tls, TlsFiles
+from stockade.cluster.config import load
+from stockade.cluster.https import HttpTls
+from stockade.raft.net.tls import Tls, TlsFault, TlsFiles
 
 
 def certs(out: Path, *arguments: str, cluster_id: str = "orders-prod") -> Result:
@@ -135,3 +137,33 @@ def test_a_machine_gets_one_certificate_for_all_of_its_nodes(tmp_path: Path) -> 
         files = TlsFiles(**{name: str(tmp_path / path) for name, path in section.items()})
         for number in (1, 2):
             Tls(files, "orders-prod", f"{machine}.{number}")
+
+
+def test_a_node_with_hosts_gets_https_as_well_and_the_printed_sections_make_a_configuration(tmp_path: Path) -> None:
+    done = certs(tmp_path / "certs", "n1=n1.example.com,10.0.0.1,::1", "n2", "--client", "app")
+    assert done.exit_code == 0, done.output
+    certificate = x509.load_pem_x509_certificate((tmp_path / "certs" / "n1.crt").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["n1.example.com"]
+    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1", "::1"]
+    n1, n2 = done.stdout.split("# for node.toml of")[1:]
+    assert "[http_tls]" not in n2
+    member = 'node_id = "n1"\nurl = "https://n1.example.com:7101"\nraft = "127.0.0.1:7201"\n'
+    head = 'node_id = "n1"\ncluster_id = "orders-prod"\ndata_dir = "d"\nhttp = "127.0.0.1:7101"\n'
+    text = f'{head}raft_listen = "127.0.0.1:7201"\n{n1.partition(chr(10))[2]}\n[[members]]\n{member}'
+    (tmp_path / "node.toml").write_text(text)
+    config = load(tmp_path / "node.toml")
+    assert config.http_tls is not None
+    HttpTls(config.http_tls)
+
+
+def test_a_client_s_certificate_passes_for_no_node(tmp_path: Path) -> None:
+    certs(tmp_path, "n1", "--client", "n2")
+    with pytest.raises(TlsFault):
+        Tls(TlsFiles(*(str(tmp_path / name) for name in ("ca.crt", "n2.crt", "n2.key"))), "orders-prod", "n2")
+
+
+@pytest.mark.parametrize("wrong", [["n1=a b"], ["n1="], [], ["n1", "--client", "n1"], ["--client", "ca"]])
+def test_bad_hosts_and_names_are_refused_and_nothing_is_made(tmp_path: Path, wrong: list[str]) -> None:
+    assert certs(tmp_path, *wrong).exit_code == 2
+    assert contents(tmp_path) == {}

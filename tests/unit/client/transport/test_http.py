@@ -9,8 +9,9 @@ import pytest
 from aiohttp.abc import AbstractStreamWriter
 
 from stockade.client.api.client import Client
-from stockade.client.config import ClientConfig
-from stockade.client.errors import ClientClosed, ClusterUnreachable
+from stockade.client.blocking.http import PlainHttp
+from stockade.client.config import ClientConfig, is_downgrade
+from stockade.client.errors import ClientClosed, ClusterUnreachable, PlaintextRefused
 from stockade.client.transport.http import JOINED_BYTES_MAX, LEADER_HINTS_MAX, Answer, Request, Transport, _Body
 from stockade.partition.errors import CorruptMessage, LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
 
@@ -227,3 +228,33 @@ def test_only_base_urls_are_learned() -> None:
     for url in ("http://b:2/", "file:///etc", "http://a:1", ""):
         transport.learn(url)
     assert transport.nodes == ["http://a:1", "http://b:2"]
+
+
+@pytest.mark.parametrize("named_by", ["the leader hint of an append", "the list of nodes"])
+def test_a_client_that_began_with_tls_sends_nothing_without_it(cluster: FakeCluster, named_by: str) -> None:
+    """The node that is named exists and would answer: it must get neither the request nor the token."""
+    plain = cluster.nodes[0]
+    config = ClientConfig(bootstrap=("https://127.0.0.1:1",), token="secret")
+
+    async def run() -> None:
+        async with Transport(config) as transport:
+            if named_by == "the list of nodes":
+                transport.learn(plain)
+                assert transport.nodes == ["https://127.0.0.1:1"]
+            with pytest.raises(PlaintextRefused) as refused:
+                await transport.request(Request(method="GET", path="/v1/cluster", node=plain))
+            assert refused.value.fields["node"] == plain
+            assert not refused.value.retriable
+
+    asyncio.run(run())
+    assert cluster.requests == []
+    blocking = PlainHttp(config.credentials(), 1.0, 1.0, config.bootstrap)
+    with pytest.raises(PlaintextRefused):
+        blocking.request(plain, "GET", "/v1/cluster")
+    assert cluster.requests == []
+
+
+def test_a_node_without_tls_that_the_application_named_is_asked_and_so_is_one_with_tls(cluster: FakeCluster) -> None:
+    plain = cluster.nodes[0]
+    assert ask(Request(method="GET", path="/v1/cluster", node=plain), "https://127.0.0.1:1", plain).status == 200
+    assert not is_downgrade("https://other:1", ("http://127.0.0.1:1",))

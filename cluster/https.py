@@ -1,0 +1,123 @@
+"""TLS of a node's HTTP interface: the section [http_tls], the listener's certificate, and whom a client's names.
+
+A listener's files may change while it listens: connections that come later get the new certificate, open ones stay. A
+certificate that cannot be used is refused, and the one before stays.
+"""
+
+import hashlib
+import ssl
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ..raft.net.tls import Stamp, TlsFault, TlsSession, explained, shake_hands, stamp
+
+ALPN = ["http/1.1"]
+"""What the listener speaks."""
+
+ClientCertificates = Literal["optional", "required"]
+
+
+class HttpTlsSection(msgspec.Struct, frozen=True):
+    """[http_tls]: HTTPS on ``http``. PEM files; relative paths are relative to the configuration.
+
+    ``client_ca``: authorities whose clients' certificates count; ``client_certificates``: whether every client must
+    show one. ``ca``: authorities that this node trusts when it asks a node at https:// whether it may join (None: the
+    system's). ``plain_listen``: host:port that takes the same requests without TLS, while clients change over.
+    """
+
+    certificate: str
+    key: str
+    client_ca: str | None = None
+    client_certificates: ClientCertificates = "optional"
+    ca: str | None = None
+    plain_listen: str | None = None
+
+
+class ClientCertificate(NamedTuple):
+    """The verified certificate of a client: ``fingerprint`` is the SHA-256 of its DER bytes in lower-case hexadecimal
+    digits, ``names`` its subject alternative names as KIND:NAME (DNS:host, URI:…, email:…, IP Address:…), and
+    ``common_name`` its subject's ("": it has none).
+    """
+
+    fingerprint: str
+    names: tuple[str, ...]
+    common_name: str
+
+
+def client_certificate(connection: ssl.SSLObject | None) -> ClientCertificate | None:
+    """Whose certificate the other end of a connection has shown; None: none, or no TLS."""
+    der = None if connection is None else connection.getpeercert(binary_form=True)
+    if connection is None or not der:
+        return None
+    found: dict[str, Any] = connection.getpeercert() or {}
+    names = tuple(f"{kind}:{name}" for kind, name in found.get("subjectAltName", ()))
+    subject = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
+    return ClientCertificate(hashlib.sha256(der).hexdigest(), names, subject[0] if subject else "")
+
+
+class _Latest(ssl.SSLContext):
+    """Hands each new connection to the latest context. asyncio and uvloop call ``wrap_bio`` once a connection."""
+
+    latest: ssl.SSLContext
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        """As the latest context does it."""
+        return self.latest.wrap_bio(*args, **options)
+
+
+class HttpTls:
+    """The TLS of one listener: TLS 1.2 or newer. ``context`` is for ``create_server``, and stays the same."""
+
+    def __init__(self, section: HttpTlsSection) -> None:
+        """Read the files, and try a handshake. Raises TlsFault with the name of the setting that is wrong."""
+        self._section = section
+        self.context: _Latest = _Latest(ssl.PROTOCOL_TLS_SERVER)
+        self.context.latest = _server_context(section)
+        self._seen = self._stamps()
+
+    def has_changed(self) -> bool:
+        """Whether a file is another than at the last ``reload``."""
+        return self._seen != self._stamps()
+
+    def reload(self) -> None:
+        """Read the files again, for connections that come from now on. Raises TlsFault, and changes nothing then."""
+        self._seen = self._stamps()
+        self.context.latest = _server_context(self._section)
+
+    def _stamps(self) -> list[Stamp | None]:
+        section = self._section
+        return [stamp(path) for path in (section.certificate, section.key, section.client_ca) if path is not None]
+
+
+def _server_context(section: HttpTlsSection) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(ALPN)
+    try:
+        context.load_cert_chain(section.certificate, section.key, password="")  # never ask on a terminal
+    except (OSError, ValueError) as error:
+        raise TlsFault(f"key: {section.key} is not the key of {section.certificate}: {explained(error)}") from error
+    _try(context, section)
+    if section.client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED if section.client_certificates == "required" else ssl.CERT_OPTIONAL
+        context.num_tickets = 0  # a session that is resumed would not show its certificate again
+        context.options |= ssl.OP_NO_TICKET
+        try:
+            context.load_verify_locations(section.client_ca)
+        except (OSError, ValueError) as error:
+            raise TlsFault(f"client_ca: {section.client_ca} holds no certificate: {explained(error)}") from error
+    return context
+
+
+def _try(context: ssl.SSLContext, section: HttpTlsSection) -> None:
+    """Raises TlsFault for a certificate that no client would accept at any address: one that has expired, say."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is the authority
+    client.load_verify_locations(section.certificate)
+    try:
+        shake_hands(TlsSession(client, dialled=True), TlsSession(context, dialled=False))
+    except TlsFault as fault:
+        raise TlsFault(f"certificate: clients would not accept it: {fault}") from fault

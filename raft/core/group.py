@@ -170,9 +170,18 @@ class Group:
         self._run(partial(self._node.peer_heard, node_id))
 
     def _disk_has_synced(self) -> None:
-        """What this group had appended is on disk."""
+        """What this group had appended is on disk: a follower acks that first, and then applies what is committed."""
+        if self._is_stopped:
+            return
         node = self._node
-        if node.leading is None or node.leading.has_news(node.commit_index):
+        if node.leading is None:
+            try:
+                node.following.acknowledge(beat=False)
+            except Exception as error:
+                self._fail(error)
+            else:
+                self._schedule()
+        elif node.leading.has_news(node.commit_index):
             self.progress()
         elif node.log.unsynced:
             self._ports.wake_when_durable(self._disk_has_synced)

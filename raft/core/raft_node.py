@@ -88,7 +88,7 @@ class RaftNode(SyncObj):
         self._gate = VoteGate(log, send)
         self._election = Election(lambda: self.membership.majority, settings, ports.time, ports.rng)
         self._voting = Voting(self, self.membership, log, self._election, self._gate, send)
-        self._following = FollowerState(self, group_id, log, self._gate, ports)
+        self.following: FollowerState = FollowerState(self, group_id, log, self._gate, ports)
         self.queue: list[tuple[bytes, PendingProposal]] = []  # for the next ``progress``; Group bounds it
         self._holds = False
         self._ready_index: int | None = None
@@ -96,7 +96,7 @@ class RaftNode(SyncObj):
             AppendAck: self._on_ack,
             Quiesce: self._on_quiesce,
             Wake: self._on_wake,
-            **self._following.handlers,
+            **self.following.handlers,
             **self._voting.handlers,
         }
         configuration = SyncObjConf(autoTick=False, useFork=False, commandsWaitLeader=False, journalFile=log)
@@ -145,7 +145,7 @@ class RaftNode(SyncObj):
         if self.leading is None and self.leader is None:
             self._voting.count_own_vote()
         if self.leading is None:
-            self._following.acknowledge(beat=False)
+            self.following.acknowledge(beat=False)
         if self.queue:
             self._take_queue()
         if self.leading is not None:
@@ -294,7 +294,7 @@ class RaftNode(SyncObj):
     def _enter_term(self, term: int, voted_for: str | None) -> None:
         if term != self.term:
             self._gate.withheld.clear()
-            self._following.new_term()
+            self.following.new_term()
         self._SyncObj__setCurrentTerm(term, voted_for)
 
     def _follow(self, term: int, leader: str | None) -> None:
@@ -445,7 +445,7 @@ class RaftNode(SyncObj):
     def _wake_leader(self) -> None:
         """An ack of a follower wakes the leader, whose heartbeat wakes the others."""
         if self.leading is None:
-            self._following.acknowledge(beat=True)
+            self.following.acknowledge(beat=True)
 
     def _rests(self, leading: LeaderState) -> bool:
         """Let the group rest, if it may. Returns whether it rests now."""
@@ -467,12 +467,12 @@ class RaftNode(SyncObj):
             self._gate.post(node_id, AppendAck(self.term, False, self.log.last_index + 1, 0))
             return
         self.heard_leader(node_id)
-        self.learn_commit(min(message.commit_index, self._following.verified_index), message.commit_index)
+        self.learn_commit(min(message.commit_index, self.following.verified_index), message.commit_index)
         if self.commit_index == message.commit_index == self.log.last_index:
             self.quiescence.begin(is_leader=False)
         else:
             self.wake()
-            self._following.acknowledge(beat=True)
+            self.following.acknowledge(beat=True)
 
     def _on_wake(self, node_id: str, message: Wake) -> None:
         """Our leader leads no more."""

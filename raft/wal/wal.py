@@ -483,7 +483,8 @@ class Wal:
             raise WalFailed("the log is closed")
         if self._idle.is_set() and not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._flush)
+            # Frames that this turn queues go out before: the thread, once woken, competes with the loop.
+            self._loop.call_soon(self._loop.call_soon, self._flush)
 
     def _flush(self) -> None:
         self._is_scheduled = False

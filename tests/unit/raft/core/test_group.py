@@ -11,7 +11,7 @@ from simulation.checkpoints import NOWHERE, Checkpoint
 from simulation.world import Setting, World
 
 from stockade.raft.core.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
-from stockade.raft.messages import AppendEntries, PreVote, RaftMessage
+from stockade.raft.messages import AppendAck, AppendEntries, PreVote, RaftMessage
 from stockade.raft.settings import RaftSettings
 
 NUMBERS = count()
@@ -250,7 +250,30 @@ def test_a_restarted_node_is_ready_when_it_has_applied_what_was_committed() -> N
     assert group.applied_index == 22
 
 
-PATIENT = RaftSettings(election_timeout_ms_max=60_000)
+def test_a_follower_acks_what_is_on_disk_before_it_does_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, leader, (follower, _) = started()
+    node, check, steps = world.group(follower)._node, world.network.on_sent, list[str]()
+    progress = node.progress
+
+    def noted() -> bool:
+        steps.append("progress")
+        return progress()
+
+    def on_sent(source: str, target: str, group_id: int, message: RaftMessage) -> None:
+        if source == follower and isinstance(message, AppendAck):
+            steps.append("ack")
+        check(source, target, group_id, message)
+
+    submit(world.group(leader))  # which wakes it
+    world.run_until(lambda: world.group(follower).applied_index == world.group(leader).applied_index)
+    monkeypatch.setattr(node, "progress", noted)
+    monkeypatch.setattr(world.network, "on_sent", on_sent)
+    submit(world.group(leader))
+    world.run_until(lambda: "progress" in steps)
+    assert steps == ["ack", "progress"]
+
+
+PATIENT = RaftSettings(election_timeout_ms_max=60_000_000)
 
 
 def test_a_leader_that_stood_still_does_not_blame_its_followers() -> None:

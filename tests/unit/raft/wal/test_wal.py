@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,6 +133,27 @@ def test_all_that_is_appended_in_one_turn_of_the_loop_is_flushed_together(tmp_pa
             log.wal.append(2, 1, 1, b"another group's")
             await log.until_durable(3)
             assert (log.durable, disk.calls) == ([3], 1)
+
+    asyncio.run(scenario())
+
+
+def test_what_a_turn_of_the_loop_sends_goes_out_before_the_thread_is_woken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        steps: list[str] = []
+        async with opened(tmp_path / "wal") as log:
+            begin = log.wal._thread.begin
+
+            def noted(*job: Any) -> None:
+                steps.append("flush")
+                begin(*job)
+
+            monkeypatch.setattr(log.wal._thread, "begin", noted)
+            log.wal.append(1, 2, 1, b"x")
+            asyncio.get_running_loop().call_soon(steps.append, "frames")  # as a connection does after an append
+            await log.until_durable(log.wal.lsn)
+        assert steps == ["frames", "flush"]
 
     asyncio.run(scenario())
 

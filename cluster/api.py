@@ -4,7 +4,8 @@ Every method raises subclasses of StockadeError only. A method that needs a lead
 leader's base URL when known) where this node does not lead: the front then forwards the request to the leader, once.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from ..partition.api.cluster import Cluster, Reassignment
@@ -351,6 +352,20 @@ class Service(Protocol):
         """The partition as this node can reach it. Raises UnknownTopicOrPartition, InconsistentTopicId, and
         NotLeaderOrFollower when another node must be asked.
         """
+        ...
+
+    def node_at(self, url: str) -> str | None:
+        """The id of the other member of the cluster that has this base URL."""
+        ...
+
+    async def open_stream(self, node_id: str, protocol: asyncio.Protocol) -> None:
+        """Give ``protocol`` an authenticated connection to the front of another node. Raises OSError: nothing of the
+        protocol was sent.
+        """
+        ...
+
+    def accept_streams(self, accept: Callable[[str], asyncio.Protocol | None]) -> None:
+        """Have the connections that other nodes open to this front served by these protocols, made of the node's id."""
         ...
 
     async def get_topic(self, name: str) -> Topic:

@@ -54,6 +54,7 @@ class HttpServer:
         if not self._closed:
             self._closed = True
             self.leave()
+            self.front.service.accept_streams(lambda node_id: None)
             await self._runner.cleanup()
 
 
@@ -97,7 +98,7 @@ async def start_http(
     Raises OSError.
     """
     front = Front(service, tokens)
-    context = Context(front, Peers(service.node_id), Metrics(front.writes))
+    context = Context(front, Peers(service), Metrics(front.writes))
     runner = HttpRunner(make_app(context), DRAIN_S, FastRoutes(routes(), context))
     await runner.setup()
     try:
@@ -107,4 +108,5 @@ async def start_http(
     except OSError:
         await runner.cleanup()
         raise
+    service.accept_streams(runner.connection_of)
     return HttpServer(runner, front, context.metrics)

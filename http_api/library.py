@@ -10,7 +10,7 @@ private name.
 import re
 from types import FunctionType
 
-from aiohttp import web
+from aiohttp import BaseConnector, web
 
 NEEDED = "aiohttp>=3.14.5,<3.15"
 """As pyproject.toml asks for it."""
@@ -25,6 +25,7 @@ PRIVATE: dict[type, frozenset[str]] = {
     web.AppRunner: frozenset({"_kwargs", "_make_server"}),
     web.Server: frozenset({"_loop"}),
     web.StreamResponse: frozenset({"_length_check"}),
+    BaseConnector: frozenset({"_create_connection", "_factory"}),
 }
 """Private names of aiohttp's classes that the server uses."""
 

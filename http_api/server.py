@@ -41,6 +41,15 @@ class HttpRunner(web.AppRunner):
         )
         self._routes = routes
 
+    def connection_of(self, node_id: str) -> web.RequestHandler | None:
+        """Serves a connection that another node has opened, and whose other end is surely that node; None: stopped."""
+        if self.server is None:
+            return None
+        connection = self.server()
+        assert isinstance(connection, FastConnection)
+        connection.peer_node = node_id
+        return connection
+
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
         return _HttpConnections(made, self._routes, self._kwargs)

@@ -15,6 +15,7 @@ from .core.group import Group
 from .machine import Machine
 from .messages import RaftMessage
 from .net.liveness import LivenessTimeouts
+from .net.streams import AcceptStream
 from .net.tls import Tls, TlsFault, TlsFiles
 from .net.transport import Address, Transport
 from .ports import Timer
@@ -244,6 +245,14 @@ class RaftHost:
     def serve(self, handler: Callable[[str, bytes], Awaitable[bytes]]) -> None:
         """Have ``call`` of other nodes answered: (node id, payload) to answer. Until then such calls fail."""
         self._transport.handlers[FOR_CLUSTER] = handler
+
+    async def open_stream(self, node_id: str, protocol: asyncio.Protocol) -> None:
+        """Give ``protocol`` a connection to another node, as Transport.open_stream does."""
+        await self._transport.open_stream(node_id, protocol)
+
+    def accept_streams(self, accept: AcceptStream) -> None:
+        """Have streams that other nodes open served by these protocols. Until then they are refused."""
+        self._transport.accept_stream = accept
 
     def _on_up(self, node_id: str, incarnation: int) -> None:
         for group in self.groups.values():

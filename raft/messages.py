@@ -133,6 +133,12 @@ class Hello(msgspec.Struct, frozen=True, gc=False):
     incarnation: int
 
 
+class OpenStream(msgspec.Struct, frozen=True, gc=False):
+    """First frame of a connection that carries no Raft but another protocol, once the other node has sent its hello."""
+
+    hello: Hello
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """Instead of a hello: why this node will not talk to the one that dialled."""
 
@@ -156,4 +162,4 @@ RaftMessage = (
     | VoteReply
     | TimeoutNow
 )
-Message = RaftMessage | Call | Reply | Hello | Refusal | Ping
+Message = RaftMessage | Call | Reply | Hello | OpenStream | Refusal | Ping

@@ -340,7 +340,7 @@ def _leader(leader: LeaderInfo) -> str:
     help="Folder for the nodes' data.",
 )
 @click.option("--no-restart", is_flag=True, help="Do not restart a node that ended.")
-@click.option("--tls", is_flag=True, help="Encrypt traffic between nodes, with certificates made in DATA/certs.")
+@click.option("--tls", is_flag=True, help="TLS between nodes and with clients, with certificates made in DATA/certs.")
 @click.pass_context
 def cluster(context: click.Context, nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) -> None:
     """Run a cluster on this machine until Ctrl-C; or, with a command, manage any running cluster.
@@ -366,7 +366,7 @@ def _run(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) ->
     def tell(line: str) -> None:
         console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False, soft_wrap=True)
 
-    local = LocalCluster(data, nodes, port_base, restart=not no_restart, tls=tls, tell=tell)
+    local = LocalCluster(data, nodes, port_base, restart=not no_restart, tls=tls, https=tls, tell=tell)
     try:
         with console.status(f"starting {nodes} nodes"):
             local.start()

@@ -1,5 +1,6 @@
 """One node as a front (HTTP today) sees it: what it answers itself, and where it sends callers otherwise."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ from ...partition.errors import (
 )
 from ...partition.version import VERSION
 from ...raft.host import RaftHost
+from ...raft.net.streams import AcceptStream
 from ...raft.wal.errors import DiskRefused
 from ..condition import Condition
 from ..config import NodeConfig
@@ -101,6 +103,19 @@ class NodeService:
         leader = self.controller()
         likely = self._view.urls.get(next(iter(self._view.controllers), None))
         raise NotLeaderOrFollower(leader.url or likely, leader.term or None)
+
+    def node_at(self, url: str) -> str | None:
+        """The id of the other member of the cluster that has this base URL."""
+        found = (entry.node_id for entry in self._view.members() if entry.url.rstrip("/") == url.rstrip("/"))
+        return next((node_id for node_id in found if node_id != self.node_id), None)
+
+    async def open_stream(self, node_id: str, protocol: asyncio.Protocol) -> None:
+        """Give ``protocol`` an authenticated connection to the front of another node. Raises OSError."""
+        await self._host.open_stream(node_id, protocol)
+
+    def accept_streams(self, accept: AcceptStream) -> None:
+        """Have the connections that other nodes open to this front served by these protocols."""
+        self._host.accept_streams(accept)
 
     def controller(self) -> Leader:
         """Who leads the controller group, as far as this node knows."""

@@ -18,13 +18,14 @@ from ..request.call import Call
 _WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are sent in one piece
 _RECORD_ENDS = {media.NDJSON: b"\n", media.EVENTS: b"\n\n"}
 _STOCKADE = "stockade-"
-_REQUEST_HEADERS = ("accept", "authorization", "content-type", "last-event-id")
+_OF_NODES = (peers.CLIENT_CERTIFICATE.lower(), peers.FORWARDED_BY.lower())
+_REQUEST_HEADERS = ("accept", "content-type", "last-event-id")
 _ANSWER_HEADERS = ("content-type", "location", "retry-after", "allow", "cache-control")
 
 
 async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
     """The answer of the leader that ``moved`` names."""
-    headers = _picked(call.request.headers.items(), _REQUEST_HEADERS)
+    headers = _picked(call.request.headers.items(), _REQUEST_HEADERS) | call.credentials()
     message = peers.Message(call.request.method, call.request.rel_url.raw_path_qs, headers, call.body)
     deadline_s = call.route.deadline_s + call.wait_s
     reaching = call.context.peers.reach(moved.fields["leader"], message, deadline_s)
@@ -74,5 +75,6 @@ def _picked(headers: Iterable[tuple[str, str]], names: tuple[str, ...]) -> dict[
     return {
         name: value
         for name, value in headers
-        if name.lower().startswith(_STOCKADE) or (name.lower() in names and value.isascii())
+        if (name.lower().startswith(_STOCKADE) and name.lower() not in _OF_NODES)
+        or (name.lower() in names and value.isascii())
     }

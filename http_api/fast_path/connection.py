@@ -204,7 +204,8 @@ class FastConnection(web.RequestHandler):
 
     __slots__ = (
         *("_began", "_ended", "_held_back", "_idle_s", "_in_flight", "_is_fresh"),
-        *("_is_in_step", "_last", "_missing_bytes", "_routes", "_work", "certificate", "is_encrypted"),
+        *("_is_in_step", "_last", "_missing_bytes", "_routes", "_work"),
+        *("_certificate", "peer_node"),
     )
 
     def __init__(self, routes: FastRoutes, manager: web.Server, **options: Any) -> None:
@@ -220,16 +221,21 @@ class FastConnection(web.RequestHandler):
         self._began = 0.0
         self._work: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
-        self.is_encrypted: bool = False
-        """Whether the client speaks TLS with this node."""
-        self.certificate: ClientCertificate | None = None
-        """The verified certificate that the client has shown."""
+        self._certificate: tuple[ClientCertificate | None] | None = None  # as it was found
+        self.peer_node: str | None = None
+        """The node at the other end, if it is one: it speaks for the clients whose requests it forwards."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop, after the handshake of TLS if there is one."""
-        connection = transport.get_extra_info("ssl_object")
-        self.is_encrypted, self.certificate = connection is not None, client_certificate(connection)
-        super().connection_made(transport)
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the client speaks TLS with this node."""
+        return self.transport is not None and self.transport.get_extra_info("ssl_object") is not None
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """The verified certificate that the client has shown."""
+        if self._certificate is None and self.transport is not None:
+            self._certificate = (client_certificate(self.transport.get_extra_info("ssl_object")),)
+        return None if self._certificate is None else self._certificate[0]
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop, and with no bytes by aiohttp when it can read on."""

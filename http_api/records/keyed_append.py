@@ -83,7 +83,7 @@ class Appender:
         try:
             document = json_codec.parse(await peers.whole_body(upstream, DEADLINE_S))
         except json_codec.NotJson as error:
-            raise peers.lost(message.method, str(upstream.url.origin())) from error
+            raise peers.lost(message.method, peers.name_of(upstream)) from error
         headers = upstream.headers
         term = headers.get("Stockade-Leader-Term", "0")
         leader = Leader(None, headers.get("Stockade-Leader") or None, int(term) if term.isdecimal() else 0)

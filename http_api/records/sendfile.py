@@ -47,7 +47,7 @@ async def send(call: Call, parts: Sequence[_Part]) -> None:
     transport = call.request.transport
     if transport is None:
         raise ConnectionResetError("the client is gone")
-    if call.is_encrypted:
+    if call.is_encrypted or call.peer_node is not None:  # the connection between nodes may be encrypted, too
         for piece in pieces(parts):
             await call.write(piece)
         return

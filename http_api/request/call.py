@@ -25,7 +25,7 @@ from ...partition.errors import InvalidRequest, MessageTooLarge, NotLeaderOrFoll
 from ..codec import json_codec, media
 from ..codec.parameters import Parameters
 from .context import Context
-from .peers import FORWARDED_BY
+from .peers import CLIENT_CERTIFICATE, FORWARDED_BY
 
 DEADLINE_S = 10.0
 """Time to reach a leader that answers, on top of the time that the request itself asks to wait."""
@@ -131,8 +131,17 @@ class Call:
         return bool(getattr(self.request.protocol, "is_encrypted", False))
 
     @property
+    def peer_node(self) -> str | None:
+        """The node that forwarded this, over an authenticated connection; None: it came from a client."""
+        found: str | None = getattr(self.request.protocol, "peer_node", None)
+        return found
+
+    @property
     def certificate(self) -> ClientCertificate | None:
-        """The verified certificate that the client has shown to this node."""
+        """The verified certificate of the client: it has shown it to this node, or to the node that forwarded this."""
+        if self.peer_node is not None:
+            told = self.request.headers.get(CLIENT_CERTIFICATE)
+            return None if told is None else json_codec.read(told.encode(), ClientCertificate)
         found: ClientCertificate | None = getattr(self.request.protocol, "certificate", None)
         return found
 
@@ -146,9 +155,10 @@ class Call:
         self.front.rights.check(self.request.headers.get("Authorization"), needed)
 
     def credentials(self) -> dict[str, str]:
-        """The header that a node must send along when it asks another node on behalf of this call."""
-        authorization = self.request.headers.get("Authorization")
-        return {} if authorization is None else {"Authorization": authorization}
+        """What a node must send along when it asks another node on behalf of this call: who the client is."""
+        authorization, certificate = self.request.headers.get("Authorization"), self.certificate
+        told = {} if authorization is None else {"Authorization": authorization}
+        return told if certificate is None else told | {CLIENT_CERTIFICATE: json_codec.dump(certificate).decode()}
 
     def leader_headers(self) -> dict[str, str]:
         """Stockade-Leader and Stockade-Leader-Term of the group that decides this, as far as this node knows; nothing

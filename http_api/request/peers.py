@@ -1,4 +1,7 @@
-"""Connections of a node to the HTTP ports of the others, by which it reaches leaders.
+"""Connections of a node to the HTTP interfaces of the others, by which it reaches leaders.
+
+They are connections between nodes, authenticated and encrypted as those of Raft are, and lead to members of the cluster
+only: an address that an answer names is looked up in the node's own list of members, and never dialled.
 
 A request that was surely not sent is LEADER_NOT_AVAILABLE. A mutating request that was sent and not answered has an
 unknown outcome, and never another.
@@ -6,11 +9,14 @@ unknown outcome, and never another.
 
 import asyncio
 import io
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
+from ...cluster.api import Service
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
 from ..codec import json_codec
 
@@ -22,6 +28,8 @@ CONNECTIONS_MAX = 4096
 """Connections to other nodes, followed streams included."""
 
 FORWARDED_BY = "Stockade-Forwarded-By"
+CLIENT_CERTIFICATE = "Stockade-Client-Certificate"
+"""Whose certificate a client has shown to the node that forwards its request. Only a node's word counts."""
 _HINT_BYTES_MAX = 64 * 1024
 _MUTATING = ("POST", "PUT", "PATCH", "DELETE")
 
@@ -38,14 +46,14 @@ class Message(NamedTuple):
 class Peers:
     """``open`` it on the event loop. Each request that it sends names the node that forwards it."""
 
-    def __init__(self, node_id: str) -> None:
-        self._node_id = node_id
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
         """Must come before the first request."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
+            connector=_NodeConnector(self._service.open_stream),
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
@@ -64,23 +72,24 @@ class Peers:
         """
         deadline = asyncio.get_running_loop().time() + deadline_s
         for _ in range(HOPS_MAX):
-            if leader is None:
+            node_id = None if leader is None else self._service.node_at(leader)
+            if leader is None or node_id is None:
                 break
-            upstream = await self._send(leader, message, deadline)
+            upstream = await self._send(node_id, leader, message, deadline)
             if upstream.status != NotLeaderOrFollower.http_status:
                 return upstream
             hint = await _hint(upstream, deadline)
             leader = hint if hint != leader else None
         raise LeaderNotAvailable("no node is known to lead here")
 
-    async def _send(self, leader: str, message: Message, deadline: float) -> aiohttp.ClientResponse:
+    async def _send(self, node_id: str, leader: str, message: Message, deadline: float) -> aiohttp.ClientResponse:
         assert self._session is not None, "the peers are not open"
         try:
             async with asyncio.timeout_at(deadline):
                 return await self._session.request(
                     message.method,
-                    URL(leader.rstrip("/") + message.path, encoded=True),
-                    headers={**message.headers, FORWARDED_BY: self._node_id},
+                    URL(f"http://{_host_of(node_id)}{message.path}", encoded=True),
+                    headers={**message.headers, FORWARDED_BY: self._service.node_id},
                     data=io.BytesIO(message.body) if message.body else None,
                     allow_redirects=False,
                 )
@@ -90,13 +99,44 @@ class Peers:
             raise lost(message.method, leader) from error
 
 
+class _NodeConnector(aiohttp.BaseConnector):
+    """Opens connections between nodes. The host of a URL stands for a node's id, see _host_of."""
+
+    def __init__(self, open_stream: Callable[[str, asyncio.Protocol], Awaitable[None]]) -> None:
+        super().__init__(limit=CONNECTIONS_MAX)
+        self._open_stream = open_stream
+
+    async def _create_connection(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: object,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # as aiohttp calls it
+    ) -> ResponseHandler:
+        protocol = self._factory()
+        try:
+            await self._open_stream(bytes.fromhex(req.host).decode(), protocol)
+        except OSError as error:
+            raise aiohttp.ClientConnectorError(req.connection_key, error) from error
+        return protocol
+
+
+def _host_of(node_id: str) -> str:
+    """A host that no name server knows: an id may have characters, and capitals, that no host has."""
+    return node_id.encode().hex()
+
+
 async def whole_body(upstream: aiohttp.ClientResponse, timeout_s: float) -> bytes:
     """The body of an answer. An answer whose body does not come whole counts as not received."""
     try:
         async with asyncio.timeout(timeout_s):
             return await upstream.read()
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise lost(upstream.method, str(upstream.url.origin())) from error
+        raise lost(upstream.method, name_of(upstream)) from error
+
+
+def name_of(upstream: aiohttp.ClientResponse) -> str:
+    """The node that answers, for people."""
+    return f"node {bytes.fromhex(upstream.url.host or '').decode()}"
 
 
 def lost(method: str, leader: str) -> LeaderNotAvailable | RequestTimedOut:

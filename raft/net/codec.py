@@ -22,6 +22,7 @@ from ..messages import (
     Hello,
     Message,
     Offer,
+    OpenStream,
     Ping,
     PreVote,
     PreVoteReply,
@@ -128,6 +129,14 @@ def _decode_hello(body: bytes) -> Hello:
     return Hello(version, body[_HELLO.size : split].decode(), body[split:].decode(), incarnation)
 
 
+def _encode_open_stream(message: OpenStream) -> bytes:
+    return _encode_hello(message.hello)
+
+
+def _decode_open_stream(body: bytes) -> OpenStream:
+    return OpenStream(_decode_hello(body))
+
+
 def _encode_refusal(message: Refusal) -> bytes:
     return message.reason.encode()
 
@@ -172,6 +181,7 @@ _ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
     Reply: (9, _encode_reply),
     Hello: (10, _encode_hello),
     Refusal: (11, _encode_refusal),
+    OpenStream: (17, _encode_open_stream),
     **{message_class: (kind, codec.encode) for message_class, (kind, codec) in _FIXED.items()},
 }
 _DECODERS: dict[int, Callable[[bytes], Message]] = {
@@ -180,6 +190,7 @@ _DECODERS: dict[int, Callable[[bytes], Message]] = {
     9: _decode_reply,
     10: _decode_hello,
     11: _decode_refusal,
+    17: _decode_open_stream,
     **{kind: codec.decode for kind, codec in _FIXED.values()},
 }
 assert _DECODERS.keys() == {kind for kind, _ in _ENCODERS.values()}

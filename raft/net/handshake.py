@@ -14,11 +14,13 @@ STRANGER_CHARS_MAX = 300
 """Characters of a stranger's text that get into a log."""
 
 
-def hello_fault(hello: Hello, mine: Hello, dialled: str | None, peers: Container[str]) -> str | None:
+def hello_fault(
+    hello: Hello, mine: Hello, dialled: str | None, peers: Container[str], *, is_stream: bool = False
+) -> str | None:
     """Why the sender of ``hello`` must not be at the other end of a connection; None if it may be.
 
     ``mine`` is this node's own hello, ``dialled`` the id of the node that this node dialled (None: it was dialled),
-    ``peers`` the ids of the nodes that it knows. Of a pair, the node with the larger id dials.
+    ``peers`` the ids of the nodes that it knows. Of a pair, the node with the larger id dials; a stream, either.
     """
     if hello.version != mine.version:
         return f"it speaks version {hello.version} of the protocol, {mine.node_id} speaks {mine.version}"
@@ -28,7 +30,7 @@ def hello_fault(hello: Hello, mine: Hello, dialled: str | None, peers: Container
         return f"it is node {hello.node_id!r}, not {dialled!r}"
     if hello.node_id not in peers:
         return f"{mine.node_id} knows no node {hello.node_id!r}"
-    if dialled is None and hello.node_id <= mine.node_id:
+    if dialled is None and not is_stream and hello.node_id <= mine.node_id:
         return f"{hello.node_id!r} must not dial {mine.node_id!r}: of two nodes, the one with the larger id dials"
     return None
 

@@ -7,21 +7,21 @@ other nodes and makes those of this one, outside Raft (rpc.py).
 
 import asyncio
 import logging
-import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from itertools import count
 from typing import Protocol, cast, get_args
 
 from msgspec import structs
 
-from ..messages import Call, Hello, Message, Ping, RaftMessage, Refusal, Reply
-from .codec import FRAME_BYTES_MAX, PROTOCOL_VERSION, FrameReader, InvalidFrame, encode
-from .dialer import Address, Dialer, Dialled
+from ..messages import Call, Hello, Message, OpenStream, Ping, RaftMessage, Refusal, Reply
+from .codec import FRAME_BYTES_MAX, PROTOCOL_VERSION, InvalidFrame, encode
+from .connection import Connection
+from .dialer import Address, Dialer
 from .handshake import RejectionLog, hello_fault, is_loopback, printable
 from .liveness import DEFAULT_TIMES, Liveness, LivenessTimeouts
 from .rpc import CallFailed, CallRefused, CallUnknown
-from .tls import NotTls, Tls, TlsFault, TlsSession, certificate_fault, looks_like_tls
+from .streams import STREAMS_MAX, AcceptStream, StreamWanted
+from .tls import Tls, certificate_fault
 
 __all__ = ["Address", "CallFailed", "CallUnknown", "Transport"]
 
@@ -29,14 +29,10 @@ _log = logging.getLogger(__name__)
 
 STRANGERS_MAX = 64
 """Connections at a time whose other end has not sent its hello."""
-HELLO_BYTES_MAX = 4096
-"""Longest frame of a peer that has not been admitted."""
 FAILURE_CHARS_MAX = 1000
 """Longest text of a failure that goes back to the caller."""
 _OF_GROUPS = frozenset(get_args(RaftMessage))
 """The kinds of messages that groups take."""
-_PING = encode(0, Ping())
-_TLS_ONLY = encode(0, Refusal("it speaks TLS only, and this node's configuration has no [raft.tls]"))
 
 
 class Receiver(Protocol):
@@ -45,173 +41,6 @@ class Receiver(Protocol):
     def receive(self, node_id: str, message: RaftMessage) -> None:
         """A message of another node arrived."""
         ...
-
-
-class Connection(Dialled):
-    """One TCP connection between two nodes: bytes to messages, frames to bytes, calls, heartbeats. Its owner decides
-    whose connection it is, and handles the messages.
-
-    ``dialled`` is the id of the node that this node dialled; None if the other node dialled.
-
-    With ``tls``, nothing is sent or accepted before the other end's certificate is verified.
-    """
-
-    def __init__(
-        self,
-        owner: "Transport",
-        dialled: str | None,
-        buffer_bytes_max: int,
-        tls: TlsSession | None = None,
-    ) -> None:
-        self.dialled = dialled
-        self.peer: str | None = None
-        """The id of the other node, once it is admitted."""
-        self.closed: asyncio.Event = asyncio.Event()
-        self.call_ids: count[int] = count(1)
-        self.answers: dict[int, asyncio.Future[bytes]] = {}
-        """The calls sent on this connection that wait for their answers, by id."""
-        self._owner = owner
-        self._buffer_bytes_max = buffer_bytes_max
-        self._tls = tls
-        self._loop = asyncio.get_running_loop()
-        self.heard_at_s: float = self._loop.time()
-        """When bytes of the other end arrived last."""
-        self._reader = FrameReader(HELLO_BYTES_MAX)
-        self._queue: list[bytes] = []
-        self._queue_bytes = 0
-
-    @property
-    def other_end(self) -> str:
-        """The node that is, or claims to be, at the other end, and its host: for logs."""
-        host, *_ = self._transport.get_extra_info("peername") or ("unknown address",)
-        return f"{self.peer or self.dialled or 'a stranger'} at {host}"
-
-    @property
-    def names(self) -> frozenset[str] | None:
-        """URIs in the certificate of the other end; None without TLS."""
-        return None if self._tls is None else self._tls.names
-
-    def admit(self, peer: str, frame_bytes_max: int) -> None:
-        """The other end is ``peer``, and may send frames of ``frame_bytes_max`` bytes from its next message on."""
-        self.peer = peer
-        self.heard_at_s = self._loop.time()
-        self._reader.frame_bytes_max = frame_bytes_max
-
-    def send(self, frame: bytes) -> bool:
-        """Queue a frame. False if it is dropped: too many bytes wait already, or the connection is closing.
-
-        Frames go out together at the end of this turn of the loop.
-        """
-        if self._transport.is_closing():
-            return False
-        waiting_bytes = self._queue_bytes + self._transport.get_write_buffer_size()
-        if waiting_bytes + len(frame) > self._buffer_bytes_max:
-            return False
-        if not self._queue:
-            self._loop.call_soon(self._flush)
-        self._queue.append(frame)
-        self._queue_bytes += len(frame)
-        return True
-
-    def keep_alive(self, dead_s: float, awake_at_s: float) -> None:
-        """Send a heartbeat, unless other frames are about to go out; drop the connection if nothing arrived for
-        ``dead_s``, or no hello in that time, however many other bytes did. Time before ``awake_at_s`` does not count.
-        """
-        silent_s = self._loop.time() - max(self.heard_at_s, awake_at_s)
-        if silent_s >= dead_s:
-            self._drop(f"silent for {silent_s:.1f} s" if self.peer else f"not introduced after {dead_s:g} s")
-        elif self.peer is not None and not self._queue:
-            self.send(_PING)
-
-    def settle(self, reply: Reply) -> None:
-        """An answer came. It is dropped if its call has ended meanwhile."""
-        answer = self.answers.get(reply.call_id)
-        if answer is None or answer.done():
-            return
-        if reply.ok:
-            answer.set_result(reply.payload)
-        else:
-            answer.set_exception(CallFailed(reply.payload.decode(errors="replace")))
-
-    def abandon_calls(self, why: str) -> None:
-        """End all waiting calls as CallUnknown: no answer will come, or none in time."""
-        for answer in self.answers.values():
-            if not answer.done():
-                answer.set_exception(CallUnknown(why))
-
-    def close(self) -> None:
-        """Send the queued frames, then close. ``keep_alive`` drops a peer that does not read."""
-        self._flush()
-        self._transport.close()
-
-    def abort(self) -> None:
-        """Close now; queued frames are dropped."""
-        self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._owner.opened(self)
-
-    def data_received(self, data: bytes) -> None:
-        if self.peer is not None:
-            self.heard_at_s = self._loop.time()
-        try:
-            for group_id, message in self._reader.feed(self._decrypt(data)):
-                if self._transport.is_closing():
-                    return
-                self._owner.received(self, group_id, message)
-        except TlsFault as fault:
-            self._refuse(fault)
-        except InvalidFrame as error:
-            speaks_tls = self.peer is None and looks_like_tls(data)
-            self._drop("it speaks TLS, and this node has no [raft.tls]" if speaks_tls else str(error))
-
-    def eof_received(self) -> None:
-        if self._tls is not None and not self._tls.established and self.dialled is not None:
-            self._owner.faulty(self, "it ended the connection before it was encrypted: has it no [raft.tls]?")
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.closed.is_set():
-            return
-        self._queue.clear()
-        self._owner.lost(self)
-        self.abandon_calls("the connection was lost before the answer came")
-        self.closed.set()
-
-    def _flush(self) -> None:
-        if self._tls is not None and not self._tls.established and not self._transport.is_closing():
-            self._transport.write(self._tls.outgoing())
-            return  # queued frames wait until the other end is verified
-        if self._queue and not self._transport.is_closing():
-            self._write(self._queue)
-        self._queue, self._queue_bytes = [], 0
-
-    def _write(self, frames: list[bytes]) -> None:
-        if self._tls is None:
-            self._transport.writelines(frames)
-        else:
-            self._transport.write(self._tls.seal(b"".join(frames)))
-
-    def _decrypt(self, data: bytes) -> bytes:
-        if self._tls is None:
-            return data
-        was_established = self._tls.established
-        plain = self._tls.receive(data)
-        if not was_established:
-            self._flush()  # this end's part of the handshake, then the frames that waited for its end
-        return plain
-
-    def _drop(self, fault: str) -> None:
-        self._owner.faulty(self, fault)
-        self.abort()
-
-    def _refuse(self, fault: TlsFault) -> None:
-        """Close the connection after a refusal that the other end can read: plain text to a node without TLS."""
-        assert self._tls is not None
-        self._owner.faulty(self, str(fault))
-        self._transport.write(_TLS_ONLY if isinstance(fault, NotTls) else self._tls.outgoing())
-        self._transport.close()
 
 
 class Transport:
@@ -244,6 +73,8 @@ class Transport:
     """What answers other nodes' calls, by their kind: (node id, payload) to answer. An exception of a handler becomes
     the caller's CallFailed.
     """
+    accept_stream: AcceptStream
+    """Makes the protocol of each stream that another node opens to this one."""
     liveness: Liveness
     """Heartbeats to the other nodes, and which of them are silent. Exists once started."""
     incarnations: dict[str, int]
@@ -268,10 +99,9 @@ class Transport:
         self.incarnations = {}
         self.groups = {}
         self.on_up = lambda node_id, incarnation: None
-        self.on_down = lambda node_id: None
-        self.on_silent = lambda node_id: None
-        self.on_heard = lambda node_id: None
+        self.on_down = self.on_silent = self.on_heard = lambda node_id: None
         self.handlers = {}
+        self.accept_stream = lambda node_id: None
         self._listen = listen
         self._peers = dict(peers)
         self._times = times
@@ -284,10 +114,10 @@ class Transport:
         self._open: set[Connection] = set()
         self._admitted: dict[str, Connection] = {}
         self._serving: Counter[str] = Counter()
+        self._streams: Counter[str] = Counter()
         self._answering: set[asyncio.Task[None]] = set()
         self._rejections = RejectionLog()
-        self._encoded: tuple[int, RaftMessage, bytes] | None = None
-        """Group, message and frame of the last ``send``: a message to several nodes is encoded once."""
+        self._encoded: tuple[int, RaftMessage, bytes] | None = None  # what ``send`` sent last: its group, it, its frame
         self._is_halted = False
 
     @property
@@ -401,6 +231,26 @@ class Transport:
         finally:
             del connection.answers[call_id]
 
+    async def open_stream(self, node_id: str, protocol: asyncio.Protocol) -> None:
+        """Give ``protocol`` a connection of its own to another node. Raises OSError: nothing was sent to its protocol
+        there.
+        """
+        address = self._peers.get(node_id)
+        if address is None:
+            raise ConnectionError(f"node {node_id} is not known")
+        wanted = StreamWanted(protocol)
+        tls = None if self._tls is None else self._tls.session(dialled=True)
+        connection = Connection(self, node_id, self._peer_buffer_bytes_max, tls, wanted)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: connection, *address)
+            await wanted.opened
+        except BaseException:
+            wanted.opened.cancel()
+            if connection in self._open:
+                connection.abort()
+                connection.connection_lost(None)  # uvloop does not call it for a dial that is cancelled
+            raise
+
     def _serve(self, connection: Connection, peer: str, call: Call) -> None:
         """Start the handler of a call; its reply is dropped if the connection is closed by then."""
         if self._serving[peer] >= self._calls_max:
@@ -436,7 +286,8 @@ class Transport:
         if not self._server.is_serving():  # accepted just before stop
             connection.abort()
         elif connection.dialled is not None:
-            connection.send(self._hello_frame)
+            is_stream = connection.wanted is not None
+            connection.send(encode(0, OpenStream(self._hello)) if is_stream else self._hello_frame)
         elif sum(stranger.peer is None for stranger in self._open) > STRANGERS_MAX:
             connection.abort()
 
@@ -472,27 +323,52 @@ class Transport:
     def lost(self, connection: Connection) -> None:
         """A connection is closed."""
         self._open.discard(connection)
+        if connection.stream is not None and connection.peer is not None and connection.wanted is None:
+            self._streams[connection.peer] -= 1
         self._down(connection)
 
     # Which node is admitted
 
     def _introduce(self, connection: Connection, message: Message) -> None:
         if isinstance(message, Refusal):
-            self._rejections.add(f"{connection.other_end} refuses this node: {printable(message.reason)}")
+            self._rejected(connection, f"refuses this node: {printable(message.reason)}")
             connection.abort()
             return
-        if not isinstance(message, Hello):
+        is_opening = isinstance(message, OpenStream) and connection.dialled is None
+        hello = message.hello if isinstance(message, OpenStream) and is_opening else message
+        if not isinstance(hello, Hello):
             raise InvalidFrame("it sent something else before its hello")
-        fault = hello_fault(message, self._hello, connection.dialled, self._peers)
-        fault = fault or certificate_fault(connection.names, message.cluster_id, message.node_id)
+        fault = hello_fault(hello, self._hello, connection.dialled, self._peers, is_stream=is_opening)
+        fault = fault or certificate_fault(connection.names, hello.cluster_id, hello.node_id)
+        stream = self._accepted(hello.node_id) if is_opening and fault is None else None
+        if is_opening and stream is None:
+            fault = fault or "it takes no streams now"
         if fault is not None:
-            self._rejections.add(f"refusing {connection.other_end}: {fault}")
+            self._rejected(connection, f"is refused: {fault}")
             connection.send(encode(0, Refusal(fault)))
             connection.close()
             return
         if connection.dialled is None:
             connection.send(self._hello_frame)
-        self._up(connection, message.node_id, message.incarnation)
+        self._admit(connection, hello, stream)
+
+    def _rejected(self, connection: Connection, rejection: str) -> None:
+        self._rejections.add(f"{connection.other_end} {rejection}")
+        if connection.wanted is not None:
+            connection.wanted.refuse(rejection)
+
+    def _accepted(self, node_id: str) -> asyncio.Protocol | None:
+        return self.accept_stream(node_id) if self._streams[node_id] < STREAMS_MAX else None
+
+    def _admit(self, connection: Connection, hello: Hello, stream: asyncio.Protocol | None) -> None:
+        if connection.wanted is not None:
+            connection.carry(hello.node_id, connection.wanted.protocol)
+            connection.wanted.open()
+        elif stream is not None:
+            self._streams[hello.node_id] += 1
+            connection.carry(hello.node_id, stream)
+        else:
+            self._up(connection, hello.node_id, hello.incarnation)
 
     # Which connection of a pair counts
 

@@ -1,15 +1,29 @@
 """Three real nodes whose traffic is encrypted."""
 
+import asyncio
+import os
 import signal
 import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import aiohttp
+import pytest
+
 from stockade.cli.local_cluster.cluster import LocalCluster
+from stockade.cli.node.authority import Authority
+from stockade.client.api.client import Client
+from stockade.client.config import ClientConfig
+from stockade.client.producer.producer import Producer
 from stockade.raft.messages import Hello, Refusal
 from stockade.raft.net.codec import PROTOCOL_VERSION, FrameReader, encode
 
-from .api import Topic, eventually, expect
+from .api import Topic, call, eventually, expect
 
 
 def test_a_cluster_with_certificates_appends_reads_fails_over_and_starts_again(tmp_path: Path) -> None:
@@ -26,6 +40,65 @@ def test_a_cluster_with_certificates_appends_reads_fails_over_and_starts_again(t
         topic = Topic(cluster.nodes[2].url, "secret")
         eventually(lambda: topic.values() == ["first", "second"])
     assert {path: path.read_bytes() for path in (tmp_path / "certs").iterdir()} == certificates
+
+
+def test_https_clients_reach_any_node_and_nodes_pass_requests_on_between_themselves(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, port_base=0, tls=True, https=True) as cluster:
+        asyncio.run(_use(cluster))
+        stockade = partial(_stockade, cluster)
+        assert "speaks-tls" in stockade("topics", "list")
+        with pytest.raises(urllib.error.URLError, match=r".+"):
+            call("GET", cluster.nodes[0].url + "/healthz")  # this machine's authorities do not know the cluster's
+        with pytest.raises(OSError, match=r".+"):
+            call("GET", f"http://{cluster.nodes[0].http}/healthz")
+        _renew(cluster)
+        assert "speaks-tls" in stockade("topics", "list")
+
+
+async def _use(cluster: LocalCluster) -> None:
+    certificate, key = map(str, cluster.client_files)
+    config = ClientConfig(
+        bootstrap=[node.url for node in cluster.nodes],
+        ca=str(cluster.certs / "ca.crt"),
+        certificate=certificate,
+        key=key,
+    )
+    async with Client(config) as client:
+        await client.create_topic("speaks-tls", partitions=1)
+    async with Producer(config) as producer:
+        await (await producer.send("speaks-tls", b"first", partition=0))
+    context = config.credentials().context()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        for node in cluster.nodes:  # two of them do not lead: the request goes over their connection to the leader
+            records = f"{node.url}/v1/topics/speaks-tls/partitions/0/records"
+            async with session.post(records, json={"records": [{"value": node.name}]}) as stored:
+                assert stored.status == 200, await stored.text()
+            async with session.get(f"{records}?max_wait_ms=0") as found:
+                assert node.name in [record["value"] for record in (await found.json())["records"]]
+
+
+def _renew(cluster: LocalCluster) -> None:
+    """Replace n1's certificate, and wait until the running node shows the new one."""
+    node = cluster.nodes[0]
+    host, port = node.http.split(":")
+    fresh = cluster.certs / "fresh"
+    fresh.mkdir()
+    authority = Authority.load(cluster.certs)
+    until = datetime.now(UTC) + timedelta(days=1)
+    made = authority.issue(fresh, cluster.cluster_id, node.name, [node.name], until, [host])
+    wanted = made[0].read_text()
+    for path in made:
+        path.replace(cluster.certs / path.name)
+    eventually(lambda: ssl.get_server_certificate((host, int(port))) == wanted)
+
+
+def _stockade(cluster: LocalCluster, *words: str) -> str:
+    """What the command prints, with what `stockade cluster --tls` says that clients need."""
+    given = {"STOCKADE_URL": cluster.nodes[0].url, "STOCKADE_CA": str(cluster.certs / "ca.crt")}
+    command = [sys.executable, "-m", "stockade", *words]
+    done = subprocess.run(command, env=os.environ | given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _appends(topic: Topic, value: str) -> bool:

@@ -7,13 +7,14 @@ the one that does.
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from yarl import URL
 
 from stockade.cluster.model import CommittedPosition, Conditions, Leader, ReadGuard
 from stockade.partition.api.cluster import Cluster, Node
@@ -294,6 +295,20 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
 
     def controller(self) -> Leader:
         return self.shared.leader(self.shared.controller)
+
+    def node_at(self, url: str) -> str | None:
+        found = (node_id for node_id, known in self.shared.urls.items() if known == url)
+        return next((node_id for node_id in found if node_id != self.node_id), None)
+
+    async def open_stream(self, node_id: str, protocol: asyncio.Protocol) -> None:
+        """Where nodes have no connections of their own: to the port of the other node's front."""
+        url = URL(self.shared.urls[node_id])
+        assert url.host is not None
+        assert url.port is not None
+        await asyncio.get_running_loop().create_connection(lambda: protocol, url.host, url.port)
+
+    def accept_streams(self, accept: Callable[[str], asyncio.Protocol | None]) -> None:
+        self.accept = accept
 
     def held(self, topic: str, partition: int) -> FakePartition | None:
         found = self.shared.topics.get(topic)

@@ -364,7 +364,7 @@ def test_no_header_of_an_answer_says_what_follows() -> None:
 
 def test_only_frequent_routes_have_a_short_way() -> None:
     async def test(node: Conversation) -> None:
-        found = FastRoutes([], Context(node.server.front, Peers("n1"), node.server.metrics))
+        found = FastRoutes([], Context(node.server.front, Peers(node.service), node.server.metrics))
         head = read_head(append(b""))
         assert head is not None
         assert found.find(head.template) is None

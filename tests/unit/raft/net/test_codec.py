@@ -13,6 +13,7 @@ from stockade.raft.messages import (
     Hello,
     Message,
     Offer,
+    OpenStream,
     Ping,
     PreVote,
     PreVoteReply,
@@ -55,6 +56,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Reply, U64, st.binary(), st.booleans()),
     st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64),
     st.builds(Refusal, st.text()),
+    st.builds(OpenStream, st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64)),
     st.just(Ping()),
 )
 
@@ -105,7 +107,8 @@ def test_a_body_of_random_bytes_is_what_encode_produces_or_a_frame_error(kind: i
 def is_foreign_hello(received: list[tuple[int, Message]]) -> bool:
     """Of a hello of another version, only the version is read."""
     [(_, message)] = received
-    return isinstance(message, Hello) and message.version != codec.PROTOCOL_VERSION
+    hello = message.hello if isinstance(message, OpenStream) else message
+    return isinstance(hello, Hello) and hello.version != codec.PROTOCOL_VERSION
 
 
 @given(st.binary(max_size=200))

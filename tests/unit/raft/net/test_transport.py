@@ -8,8 +8,9 @@ import pytest
 
 from stockade.raft.messages import AppendAck, AppendEntries, Hello, Message, Ping, RaftMessage, Refusal, TimeoutNow
 from stockade.raft.net.codec import PROTOCOL_VERSION, InvalidFrame, encode
+from stockade.raft.net.connection import HELLO_BYTES_MAX
 from stockade.raft.net.liveness import LivenessTimeouts
-from stockade.raft.net.transport import HELLO_BYTES_MAX, Address, Transport
+from stockade.raft.net.transport import Address, Transport
 
 from ..transports import UNSET, Node, Peer, Run, hello
 

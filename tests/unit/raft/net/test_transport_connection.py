@@ -5,7 +5,8 @@ from typing import Any, cast
 
 from stockade.raft.messages import Message, TimeoutNow
 from stockade.raft.net.codec import encode
-from stockade.raft.net.transport import Connection, Transport
+from stockade.raft.net.connection import Connection
+from stockade.raft.net.transport import Transport
 
 
 class Wire(asyncio.Transport):

@@ -10,9 +10,10 @@ import pytest
 
 from stockade.raft.messages import AppendEntries, Hello, Message, Ping, RaftMessage, Refusal, TimeoutNow
 from stockade.raft.net.codec import encode
+from stockade.raft.net.connection import Connection
 from stockade.raft.net.liveness import LivenessTimeouts
 from stockade.raft.net.tls import TlsFiles
-from stockade.raft.net.transport import Address, Connection, Transport
+from stockade.raft.net.transport import Address, Transport
 
 from ..transports import KIND, UNSET, Node, Peer, Run, hello
 from .certificates import Issuer, trusting_context

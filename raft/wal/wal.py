@@ -210,7 +210,7 @@ Flushed = Callable[[BaseException | None], None]
 
 class FlushThread:
     """The thread that writes, one flush at a time. The loop hands it a flush through an eventfd. With the queues and
-    locks of an executor, for which both threads wait, an append to an idle node takes a tenth longer.
+    locks of an executor, for which both threads wait, it takes several system calls more.
     """
 
     def __init__(self, write: Callable[[Sequence[Run]], None], loop: asyncio.AbstractEventLoop) -> None:

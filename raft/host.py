@@ -83,9 +83,11 @@ class NodeRuntime:
         self._apply_began = self.time()
         return self._apply_began + self._slice_left_s
 
-    def applied(self) -> None:
-        """A group has stopped applying."""
-        self._slice_left_s -= self.time() - self._apply_began
+    def applied(self) -> float:
+        """A group has stopped applying. Returns the time."""
+        now = self.time()
+        self._slice_left_s -= now - self._apply_began
+        return now
 
     def _end_slice(self) -> None:
         self._is_sliced = False

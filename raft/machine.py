@@ -21,6 +21,10 @@ class Machine(Protocol):
     """Equal on every replica. True: commands that were proposed together may share an entry of the log, and then they
     have one index. False: each command has an index of its own."""
 
+    may_lag: bool = False
+    """True: a replica that does not lead may apply what is committed in longer runs, a moment later (raft_node.py says
+    how much). False: it applies at once."""
+
     def start(self, directory: Path) -> None:
         """Begin with no state in a fresh, empty directory. Called once, or else ``restore``, before anything else."""
         ...

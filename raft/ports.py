@@ -52,8 +52,8 @@ class NodePorts(Protocol):
         """A group begins to apply: when it has to stop. All groups of a node share a slice of each turn of its loop."""
         ...
 
-    def applied(self) -> None:
-        """The group that began to apply has stopped."""
+    def applied(self) -> float:
+        """The group that began to apply has stopped. Returns the time."""
         ...
 
     def heard_at(self, node_id: str) -> float:

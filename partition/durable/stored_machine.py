@@ -22,14 +22,17 @@ class StoredMachine:
     bundles: bool = True
     """No command of a partition looks at its index."""
 
+    may_lag: bool = True
+    """Clients read and write at the leader; a local read of another replica is stale by its contract."""
+
     def __init__(self, machine: PartitionMachine, log: SegmentLog) -> None:
         assert machine.log is log
         self.machine = machine
         self.log = log
         self.apply: Callable[[int, int, bytes], object] = machine.apply
         """Apply one committed command."""
-        self.flush: Callable[[], None] = log.flush
-        """Write the batches that were applied to their file."""
+        self.flush: Callable[[], None] = log.settle
+        """Write the batches that were applied to their file, unless they are few and small."""
         self.begin_sync: Callable[[], Callable[[], None] | None] = log.begin_sync
         """Begin to sync what was written."""
         self._stage_files = DiskStageFiles()

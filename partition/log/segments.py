@@ -70,7 +70,11 @@ __all__ = ["SEGMENT_BYTES_MAX", "SegmentLog", "Slice", "StoredBatch"]
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 """Bytes beyond which a segment does not grow, unless its only batch is larger."""
 UNWRITTEN_BYTES_MAX = 1024 * 1024
-"""Bytes of appended batches at which they are written without a call of ``flush``."""
+"""Bytes of appended batches at which they are written at once, during a run of applies."""
+UNWRITTEN_REST_BYTES_MAX = 16 * 1024
+"""Bytes of appended batches that may stay unwritten after a run of applies. With many partitions a run applies one
+small batch, and a write costs more than all else that is done with it.
+"""
 
 
 class SegmentLog:
@@ -146,9 +150,14 @@ class SegmentLog:
             self.flush()
         return base_offset
 
+    def settle(self) -> None:
+        """A run of applies is over: at most UNWRITTEN_REST_BYTES_MAX stay unwritten. An OSError stops the node."""
+        if self._unwritten_bytes > UNWRITTEN_REST_BYTES_MAX:
+            self.flush()
+
     def flush(self) -> None:
-        """Write the appended batches to their file; every read does it too. A group calls this after a run of applies,
-        before it answers their proposals, and an OSError stops the node.
+        """Write the appended batches to their file. Every read and every checkpoint does it first, and until then the
+        write-ahead log has them.
         """
         messages, size, self._unwritten, self._unwritten_bytes = self._unwritten, self._unwritten_bytes, [], 0
         if messages:

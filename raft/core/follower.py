@@ -24,6 +24,7 @@ from ..messages import (
 )
 from ..ports import NodePorts
 from ..settings import RaftSettings
+from .apply_lag import ApplyLag
 from .membership import Membership
 
 Send = Callable[[str, RaftMessage], bool]
@@ -93,6 +94,7 @@ class FollowerState:
         self._log = log
         self._gate = gate
         self._ports = ports
+        self.lag: ApplyLag = ApplyLag(ports.time())
         self.handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
             AppendEntries: self.on_append,
             Commit: self.on_commit,
@@ -119,7 +121,10 @@ class FollowerState:
             return
         self._node.heard_leader(node_id)
         log, commit_index = self._log, self._node.commit_index
-        retry_index = log.conflict(message.prev_index, message.prev_term)
+        prev_index = message.prev_index
+        retry_index = None
+        if prev_index != log.last_index or message.prev_term != log.last_term:
+            retry_index = log.conflict(prev_index, message.prev_term)
         if retry_index is not None:
             if message.prev_index <= commit_index:
                 raise InvariantBroken(f"{node_id} contradicts the committed entry {message.prev_index}")
@@ -127,6 +132,7 @@ class FollowerState:
             return
         if message.entries and self._ports.log_is_full():
             return
+        size = 0
         for due, (index, term, payload) in enumerate(message.entries, message.prev_index + 1):
             if index != due:
                 raise InvariantBroken(f"entry {index} where {due} was due")
@@ -137,6 +143,8 @@ class FollowerState:
                     raise InvariantBroken(f"the leader contradicts entry {index}, committed up to {commit_index}")
                 log.truncate(index)
             log.add(payload, index, term)
+            size += len(payload)
+        self.lag.add(len(message.entries), size)
         self.verified_index = max(self.verified_index, log.base_index, message.prev_index + len(message.entries))
         self._round = max(self._round, message.round)
         self._owes = True
@@ -205,6 +213,7 @@ class Election:
         self._lease_end = float("-inf")
         self._pre_votes: set[str] | None = None
         self._votes: set[str] | None = None
+        self._spread_s = self._timeout_s_spread * rng()
         self.deadline: float = clock() + self.draw_timeout_s()
 
     def draw_timeout_s(self) -> float:
@@ -245,11 +254,12 @@ class Election:
         """The leader of the current term spoke at this time: its lease began anew."""
         self._lease_end = lease_end = at + self._timeout_s_min
         self._pre_votes = self._votes = None
-        self.deadline = lease_end + self._timeout_s_spread * self._rng()
+        self.deadline = lease_end + self._spread_s
 
     def void(self) -> None:
-        """Count no answer to any earlier question."""
+        """Count no answer to any earlier question, and draw anew how long the next leader may be silent."""
         self._pre_votes = self._votes = None
+        self._spread_s = self._timeout_s_spread * self._rng()
 
     def begin_prevote(self) -> None:
         """Count pre-votes from now on. Votes of this term still count, too.

@@ -65,6 +65,7 @@ class Group:
         self._proposals = Proposals(settings)
         self._barriers = ReadBarriers()
         self._transfers = LeadershipTransfers()
+        self._queues = (self._proposals, self._barriers, self._transfers)
         self._known_role = self._node.role
         self._known_applied = self._node.applied_index
         self._is_scheduled = False
@@ -134,19 +135,18 @@ class Group:
         """
         if self._is_stopped:
             return
-        node = self._node
+        node, kind = self._node, type(message)
         try:
             node.receive(node_id, message)
         except Exception as error:
             self._fail(error)
             return
-        kind = type(message)
         if kind is AppendEntries and node.log.unsynced and self._known_role == node.role:
             self._ports.wake_when_durable(self._disk_has_synced)
         elif (
             kind is not AppendAck
-            or self._barriers.waiting
             or (leading := node.leading) is None
+            or self._barriers.waiting
             or leading.has_news(node.commit_index)
         ):
             self._schedule()
@@ -173,15 +173,15 @@ class Group:
         """What this group had appended is on disk: a follower acks that first, and then applies what is committed."""
         if self._is_stopped:
             return
-        node = self._node
-        if node.leading is None:
-            try:
-                node.following.acknowledge(beat=False)
-            except Exception as error:
-                self._fail(error)
-            else:
-                self._schedule()
-        elif node.leading.has_news(node.commit_index):
+        node, leading = self._node, self._node.leading
+        try:
+            must_go_on = node.acknowledge() if leading is None else leading.has_news(node.commit_index)
+        except Exception as error:
+            self._fail(error)
+            return
+        if must_go_on and leading is None:
+            self._schedule()
+        elif must_go_on:
             self.progress()
         elif node.log.unsynced:
             self._ports.wake_when_durable(self._disk_has_synced)
@@ -219,14 +219,12 @@ class Group:
         if self._transfers.waiting:
             self._transfers.check(node.node_id, node.leader, node.term)
         role, applied_index = node.role, node.applied_index
-        news = (self._known_role != role, self.on_role_change), (self._known_applied != applied_index, self.on_applied)
-        self._known_role, self._known_applied = role, applied_index
-        for is_news, hook in news:
-            if is_news and hook is not None:
-                try:
-                    hook(self)
-                except Exception:
-                    _log.exception("a hook of group %d failed", self.group_id)
+        if self._known_role != role:
+            self._known_role = role
+            self._tell(self.on_role_change)
+        if self._known_applied != applied_index:
+            self._known_applied = applied_index
+            self._tell(self.on_applied)
         if self._is_stopped:  # by one of the callbacks above
             return
         if node.log.unsynced:
@@ -234,6 +232,13 @@ class Group:
         if is_left:
             self._schedule()
         self._arm()
+
+    def _tell(self, hook: Callable[["Group"], None] | None) -> None:
+        if hook is not None:
+            try:
+                hook(self)
+            except Exception:
+                _log.exception("a hook of group %d failed", self.group_id)
 
     def _run(self, event: Callable[[], None]) -> None:
         if self._is_stopped:
@@ -257,9 +262,9 @@ class Group:
 
     def _arm(self) -> None:
         """Keep one timer. It is moved only to fire earlier; when it fires too early, it is set again."""
-        when = min(self._node.next_tick, self._proposals.next_deadline, self._barriers.next_deadline)
-        if self._transfers.waiting:
-            when = min(when, self._transfers.next_deadline)
+        when = self._node.next_tick
+        for queue in self._queues:
+            when = min(when, queue.next_deadline)
         if self._timer is None or when < self._timer_at:
             if self._timer is not None:
                 self._timer.cancel()
@@ -275,17 +280,27 @@ class Group:
             self._timer, self._timer_at = self._ports.call_at(now + WAKING_S, self._on_time), now + WAKING_S
             return
         self._is_waking = False
-        self._proposals.expire(now)
-        self._barriers.expire(now)
-        if self._transfers.waiting:
-            self._transfers.expire(now)
-            if not self._transfers.waiting:
-                self._run(self._node.keep_leading)
+        transfers = len(self._transfers.waiting)
+        for queue in self._queues:
+            queue.expire(now)
+        if transfers and not self._transfers.waiting:
+            self._run(self._node.keep_leading)
         leading = self._node.leading
         if leading is not None and now >= leading.notice_at:
             leading.tell_commit(self.commit_index, now)
         if now >= self._node.next_tick:
-            self._run(self._node.tick)
+            self._tick()
+        else:
+            self._arm()
+
+    def _tick(self) -> None:
+        try:
+            must_go_on = self._node.tick()
+        except Exception as error:
+            self._fail(error)
+            return
+        if must_go_on:
+            self._schedule()
         else:
             self._arm()
 
@@ -306,8 +321,7 @@ class Group:
         if len(command) > self._settings.entry_bytes_max:
             raise ValueError(f"a command of {len(command)} bytes exceeds {self._settings.entry_bytes_max}")
         proposal = self._admit(len(command), timeout_s, settle)
-        if proposal is not None:
-            self._node.queue.append((command, proposal))
+        if proposal is not None and self._node.enqueue(command, proposal):
             self._schedule()
 
     def _admit(self, size: int, timeout_s: float, settle: Callable[[Outcome], None]) -> PendingProposal | None:

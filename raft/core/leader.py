@@ -6,7 +6,6 @@ learned in one term counts in another.
 """
 
 import logging
-import sys
 from collections import deque
 from collections.abc import Callable
 
@@ -22,7 +21,9 @@ Send = Callable[[str, AppendEntries | Commit | Offer], bool]
 Shared = dict[tuple[int, bool], AppendEntries | Offer]
 
 COMMIT_NOTICE_S = 0.02
-"""An idle leader tells its followers of a commit after this time; a busy one with its next entries."""
+"""A leader tells its followers of a commit after this time. In a stream of entries the next ones tell it, or a
+heartbeat: a stream are entries that follow the ones before within half a heartbeat's period.
+"""
 FEW_ENTRIES, FEW_BYTES = 8, 16 << 10
 """Fewer entries, and fewer bytes in flight, get no message of their own while another is not answered."""
 
@@ -68,14 +69,17 @@ class Progress:
         """Whether what it has and answers counts as a voter's."""
         return self.is_voter and self.incarnation == self.member_incarnation
 
-    def has_room(self, settings: RaftSettings, *, little: bool) -> bool:
-        """Whether another message may be sent before an answer; ``little``: it would be one of few small entries.
+    def may_be_sent(self, settings: RaftSettings, is_little: Callable[[int], bool]) -> bool:
+        """Whether another message with entries may be sent before an answer; ``is_little``: whether those from an index
+        on are few, and small altogether.
 
         Few small ones wait until the message before them is answered, and go together: with many groups on a node
         messages cost more than entries.
         """
-        if self.probing or (little and self._window_bytes < FEW_BYTES):
-            return not self._window
+        if not self._window:
+            return True
+        if self.probing or (self._window_bytes < FEW_BYTES and is_little(self.next_index)):
+            return False
         return self._window_bytes < settings.window_bytes_max and len(self._window) < settings.window_messages_max
 
     def sent(self, last_index: int, size: int) -> None:
@@ -139,6 +143,9 @@ class LeaderState:
         self._membership = membership
         self._settings = settings
         self._heartbeat_s = settings.heartbeat_ms / 1000
+        self._newest_sent = 0  # the newest entry that any follower was sent
+        self._entries_at = float("-inf")  # when one was sent it first
+        self._notice_s = COMMIT_NOTICE_S
         self._send = send
         self.reconfigure(now)
 
@@ -168,24 +175,20 @@ class LeaderState:
         known = all(each.incarnation in {None, each.member_incarnation} for each in followers)
         self.is_settled = self._is_voter and known and len(self._voters) == len(followers)
 
-    def broadcast(self, commit_index: int, now: float, *, may_hold: bool = False) -> bool:
+    def broadcast(self, commit_index: int, now: float) -> None:
         """Send every follower the entries it lacks, as far as its window allows; an empty message, too, if a heartbeat
-        is wanted. Returns whether all of it is held back: if ``may_hold``, and no follower lacks more than a few.
+        is wanted.
 
         An empty message is answered at once, one with entries only after the follower's disk sync. To a follower that
         lacks entries which are gone, the empty message is the offer of a checkpoint.
         """
         last_index, base_index = self._log.last_index, self._log.base_index
-        followers = [follower for follower in self.followers.values() if follower.connected]
-        if may_hold:
-            first = min((follower.next_index for follower in followers), default=sys.maxsize)
-            if first <= last_index and self._is_little(first):
-                return True
         beat, self.beat_is_wanted = self.beat_is_wanted, False
         shared: Shared = {}
+        followers = [follower for follower in self.followers.values() if follower.connected]
         for follower in followers:
-            while base_index < follower.next_index <= last_index and follower.has_room(
-                self._settings, little=self._is_little(follower.next_index)
+            while base_index < follower.next_index <= last_index and follower.may_be_sent(
+                self._settings, self._is_little
             ):
                 if not self._put(follower, commit_index, now, shared, empty=False):
                     break
@@ -194,14 +197,16 @@ class LeaderState:
                 self._put(follower, commit_index, now, shared, empty=True)
             self.beat_at = now + self._heartbeat_s
         is_known = all(follower.sent_commit >= commit_index for follower in followers)
-        self.notice_at = float("inf") if is_known else min(self.notice_at, now + COMMIT_NOTICE_S)
-        return False
+        self.notice_at = float("inf") if is_known else min(self.notice_at, now + self._notice_s)
 
-    def look_at_clock(self, now: float) -> None:
-        """Want a heartbeat if one is due: for followers that were sent nothing, or answered nothing, for a period."""
+    def look_at_clock(self, now: float) -> bool:
+        """Want a heartbeat if one is due: for followers that were sent nothing, or answered nothing, for a period.
+        Returns whether one is wanted.
+        """
         if now >= self.beat_at:
             self.beat_at = self.quiet_at(self._heartbeat_s)
-            self.beat_is_wanted = now >= self.beat_at
+            self.beat_is_wanted = self.beat_is_wanted or now >= self.beat_at
+        return self.beat_is_wanted
 
     def tell_commit(self, commit_index: int, now: float) -> None:
         """Send the commit index to the followers that lack it. One that is being probed learns it
@@ -236,6 +241,10 @@ class LeaderState:
                 message = Offer(self.term, commit_index, log.origin.index, log.origin.term, self.round)
             else:
                 entries = [] if empty else log.read(next_index, self._settings.message_bytes_max)
+                if entries and entries[-1][0] > self._newest_sent:
+                    is_stream = now - self._entries_at <= self._heartbeat_s / 2
+                    self._notice_s = float("inf") if is_stream else COMMIT_NOTICE_S
+                    self._newest_sent, self._entries_at = entries[-1][0], now
                 prev = next_index - 1
                 message = AppendEntries(self.term, commit_index, prev, log.term_at(prev), self.round, entries)
             shared[next_index, empty] = message
@@ -326,6 +335,14 @@ class LeaderState:
         """The highest index that a majority has on disk, ourselves included up to our own durable index."""
         return int(self._of_majority([each.match_index for each in self._counting], self._log.durable_index, 0))
 
+    def committed(self, commit_index: int) -> int:
+        """The commit index by what a majority has, at least ``commit_index``.
+
+        Only an entry of our own term is committed by counting copies; those before it are committed with it.
+        """
+        index = self.majority_index()
+        return index if index > commit_index and self._log.term_at(index) == self.term else commit_index
+
     def majority_round(self) -> float:
         """The latest round that a majority, ourselves counted, has answered."""
         return self._of_majority([each.round for each in self._counting], float("inf"), 0)
@@ -347,13 +364,13 @@ class LeaderState:
 
         With many groups on a node, most acks change nothing: the first of a majority did.
         """
-        if self.beat_is_wanted:
+        if self.beat_is_wanted or not self.is_settled or self.heir is not None:
             return True
         last_index = self._log.last_index
         for follower in self.followers.values():
             if follower.next_index <= last_index:
                 return True
-        return self.majority_index() > commit_index or not self.is_settled or self.heir is not None
+        return commit_index < last_index and self.majority_index() > commit_index
 
     def forgive(self, seconds: float) -> None:
         """Count so many seconds less of the followers' silence."""

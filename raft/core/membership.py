@@ -1,4 +1,10 @@
-"""Which nodes count as voters: the configuration in force, compared with the disks that the nodes really have."""
+"""Which nodes count as voters: the configuration in force, compared with the disks that the nodes really have.
+
+Membership changes are single-server changes (Ongaro's thesis, chapter 4). A configuration is in force as soon as it is
+in a log. Two in a row differ by one voter at most, so their majorities meet. The next one begins only when the last one
+is committed, so no leader holds two that are open; and only when the leader has committed an entry of its own term, so
+that any change which an earlier leader had begun is settled: it is in our log, or can no longer be committed.
+"""
 
 from ..log.configuration import Configuration
 from ..log.group_log import GroupLog

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from ..log.group_log import NO_OP
 from ..outcomes import NotLeader, Outcome, Unknown
 from ..settings import RaftSettings
-from .leader import LeaderState
+from .leader import FEW_BYTES, LeaderState
 
 _log = logging.getLogger(__name__)
 
@@ -140,6 +140,37 @@ class Proposals(DeadlineQueue[PendingProposal]):
         proposal = PendingProposal(self, deadline, settle, size=size)
         self.add(proposal)
         return proposal
+
+
+class ProposalQueue:
+    """Proposals that are not in the leader's log yet. ``Proposals`` bounds them.
+
+    While the last entry of the log is not committed, a small queue waits for that. It then becomes one entry, with one
+    record in each log, one message to each follower and one ack. No follower hears of these commands later for it, as
+    messages with few entries wait for each other (``Progress.may_be_sent``); and what a deposed leader has not appended
+    it can reject, where it would have to call an entry's outcome unknown. After a commit clients propose again, so the
+    queue is held for one more turn of the loop: what they propose by then goes with it.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[bytes, PendingProposal]] = []
+        """The commands and their proposals, in their order. Only this class changes it."""
+        self._bytes = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all of it fits in one entry, and is few bytes for a message."""
+        return len(self.waiting) < COMMANDS_MAX and self._bytes < FEW_BYTES
+
+    def add(self, command: bytes, proposal: PendingProposal) -> None:
+        """Queue one more."""
+        self.waiting.append((command, proposal))
+        self._bytes += len(command)
+
+    def take(self) -> list[tuple[bytes, PendingProposal]]:
+        """All of them, in their order; the queue is empty then."""
+        proposals, self.waiting, self._bytes = self.waiting, [], 0
+        return proposals
 
 
 Entry = tuple[bytes, list[PendingProposal]]

@@ -10,11 +10,6 @@ role), ``__onBecomeLeader`` (appends the no-op of a new leader) and ``__getCurre
 of its fields hold our state: term, commit index, applied index, and the proposals that wait for their commit. The
 methods of ``SyncObj`` that send, receive, tick, apply, dump or unpickle refuse to be called. Its transport and timers
 are constructed and never used. docs/defects.md measures this, and names the defect behind each replacement.
-
-Membership changes are single-server changes (Ongaro's thesis, chapter 4). A configuration is in force as soon as it is
-in a log. Two in a row differ by one voter at most, so their majorities meet. The next one begins only when the last one
-is committed, so no leader holds two that are open; and only when the leader has committed an entry of its own term, so
-that any change which an earlier leader had begun is settled: it is in our log, or can no longer be committed.
 """
 
 from collections.abc import Callable
@@ -41,7 +36,7 @@ from .follower import Election, FollowerState, InvariantBroken, VoteGate, Voting
 from .leader import LeaderState
 from .library import check_library
 from .membership import Membership
-from .pending import PendingProposal, commands_of, entries_of
+from .pending import PendingProposal, ProposalQueue, commands_of, entries_of
 from .quiescence import Quiescence
 
 if TYPE_CHECKING:
@@ -88,15 +83,14 @@ class RaftNode(SyncObj):
         self._gate = VoteGate(log, send)
         self._election = Election(lambda: self.membership.majority, settings, ports.time, ports.rng)
         self._voting = Voting(self, self.membership, log, self._election, self._gate, send)
-        self.following: FollowerState = FollowerState(self, group_id, log, self._gate, ports)
-        self.queue: list[tuple[bytes, PendingProposal]] = []  # for the next ``progress``; Group bounds it
-        self._holds = False
+        self._following = FollowerState(self, group_id, log, self._gate, ports)
+        self._queue, self._holds = ProposalQueue(), False
         self._ready_index: int | None = None
         self._handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
             AppendAck: self._on_ack,
             Quiesce: self._on_quiesce,
             Wake: self._on_wake,
-            **self.following.handlers,
+            **self._following.handlers,
             **self._voting.handlers,
         }
         configuration = SyncObjConf(autoTick=False, useFork=False, commandsWaitLeader=False, journalFile=log)
@@ -136,21 +130,24 @@ class RaftNode(SyncObj):
     # What follows from the events.
 
     def progress(self) -> bool:
-        """Do what has become possible: send what waited for the disk; append, send, commit and apply.
-
-        Returns whether it must be called again, because entries are left to send or to apply.
+        """Do what has become possible: send what waited for the disk; commit, append, send and apply. Returns whether
+        it must be called again, because proposals are left to append or entries to apply.
         """
         if self._gate.withheld:
             self._gate.release()
         if self.leading is None and self.leader is None:
             self._voting.count_own_vote()
         if self.leading is None:
-            self.following.acknowledge(beat=False)
-        if self.queue:
+            self._following.acknowledge(beat=False)
+        before = self.commit_index
+        if self.leading is not None and before < self.log.last_index:
+            self._SyncObj__raftCommitIndex = self.leading.committed(before)
+        self._holds = before < self.commit_index and bool(self._queue.waiting) and not self._holds
+        if self._queue.waiting and not self._holds and not self._queue_waits:
             self._take_queue()
         if self.leading is not None:
             self._replicate(self.leading)
-        is_left = self._apply_committed() or (self._holds and self.leading is not None)
+        is_left = self._apply_committed() or self._holds
         if self.leading is not None and not self.leading.is_settled and not self.membership.is_voter:
             self._leave()
         if self.leading is not None and self.leading.heir is not None:
@@ -160,6 +157,27 @@ class RaftNode(SyncObj):
             self.wake()
         return is_left
 
+    def enqueue(self, command: bytes, proposal: PendingProposal) -> bool:
+        """Take in a proposal. Returns whether ``progress`` has to be called for it."""
+        self._queue.add(command, proposal)
+        return not self._queue_waits
+
+    @property
+    def _queue_waits(self) -> bool:
+        """Whether the queue waits for the commit of the last entry, since it is small (pending.py says why)."""
+        is_open = self.leading is not None and self._SyncObj__raftCommitIndex < self.log.last_index
+        return is_open and self._queue.is_small
+
+    def acknowledge(self) -> bool:
+        """A disk sync has ended on a follower: ack what is durable now. Returns whether ``progress`` must be called:
+        not if all that is left to do is to apply, and that may wait.
+        """
+        if self.leading is not None or self.leader is None or self._gate.withheld or self._queue.waiting:
+            return True
+        self._following.acknowledge(beat=False)
+        may_wait = self._machine.may_lag and self.ready and not self._following.lag.is_enough(self._ports.time())
+        return self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex and not may_wait
+
     def _take_queue(self) -> None:
         """Append the queue if we lead. Otherwise reject it: a deposed leader forwards nothing (D20).
 
@@ -168,7 +186,7 @@ class RaftNode(SyncObj):
         leading = self.leading
         if leading is not None and leading.heir is not None and leading.heir_is_near():
             return
-        queue, self.queue = self.queue, []
+        queue = self._queue.take()
         if leading is None:
             for _, proposal in queue:
                 proposal.settle(Rejected(self.leader, self.term))
@@ -186,22 +204,12 @@ class RaftNode(SyncObj):
             self._SyncObj__commandsWaitingCommit[index] = proposals
 
     def _replicate(self, leading: LeaderState) -> None:
-        """Commit what a majority has, begin the change of members that the leader decides itself, if any, and send.
-
-        Only an entry of our own term is committed by counting copies; those before it are committed with it. After a
-        commit proposals are answered, and their clients propose again: the few entries that wait to be sent are sent
-        one turn later, together with the new ones. Otherwise the two would alternate, in twice as many messages.
-        """
-        index = leading.majority_index()
-        commits = index > self.commit_index and self.log.term_at(index) == leading.term
-        if commits:
-            self._SyncObj__raftCommitIndex = index
+        """Begin the change of members that the leader decides itself, if any, and send."""
         change = None if leading.is_settled or self.changing else leading.next_change()
         if change is not None:
             with suppress(InvalidChange):  # not yet, then: it is looked at again after every event
                 self.change(change)
-        may_hold = commits and not leading.beat_is_wanted and not self._holds
-        self._holds = leading.broadcast(self.commit_index, self._ports.time(), may_hold=may_hold)
+        leading.broadcast(self.commit_index, self._ports.time())
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802  # the library's __onBecomeLeader calls it, too
         assert self.leading is not None
@@ -238,7 +246,7 @@ class RaftNode(SyncObj):
         finally:
             self._machine.flush()
             self._count_applied(entries, size)
-            self._ports.applied()
+            self._following.lag.end(self._ports.applied())
             for proposal, outcome in decided:
                 proposal.settle(outcome)
         return self.applied_index < self.commit_index
@@ -253,11 +261,13 @@ class RaftNode(SyncObj):
         """
         kind = type(message)
         was_resting = self.quiescence.is_resting
+        is_usual = (kind is AppendEntries or kind is AppendAck) and message.term == self._SyncObj__raftCurrentTerm
+        if is_usual and not was_resting:
+            self._handlers[kind](node_id, message)
+            return
         if was_resting and kind is not Quiesce:
             self.wake()
-        if (kind is AppendAck or kind is AppendEntries) and message.term == self._SyncObj__raftCurrentTerm:
-            self._handlers[kind](node_id, message)
-        elif not self._voting.is_unwelcome(message):
+        if not self._voting.is_unwelcome(message):
             self._compare_terms(message)
             self._handlers[kind](node_id, message)
         if was_resting and not self.quiescence.is_resting and node_id != self.leader:
@@ -294,7 +304,7 @@ class RaftNode(SyncObj):
     def _enter_term(self, term: int, voted_for: str | None) -> None:
         if term != self.term:
             self._gate.withheld.clear()
-            self.following.new_term()
+            self._following.new_term()
         self._SyncObj__setCurrentTerm(term, voted_for)
 
     def _follow(self, term: int, leader: str | None) -> None:
@@ -394,8 +404,11 @@ class RaftNode(SyncObj):
             return self._election.deadline
         return min(self.leading.beat_at, self.leading.notice_at)
 
-    def tick(self) -> None:
-        """Time has passed: rest, renew or end the rest, ask for votes, step down or send heartbeats, as due."""
+    def tick(self) -> bool:
+        """Time has passed: rest, renew or end the rest, ask for votes, step down or send heartbeats, as due.
+
+        Returns whether ``progress`` must be called: not if a leader's followers were sent something anyhow.
+        """
         now, leading = self._ports.time(), self.leading
         if self.quiescence.is_resting:
             if leading is None or not self._begin_rest(leading):
@@ -408,7 +421,8 @@ class RaftNode(SyncObj):
             if leading.majority_contact() < now - self._election_timeout_s:
                 self._follow(self.term, None)
             else:
-                leading.look_at_clock(now)
+                return leading.look_at_clock(now)
+        return True
 
     def stood_still(self, seconds: float) -> None:
         """Nothing ran here for so long: followers were asked nothing, so their silence of that time is forgiven."""
@@ -445,7 +459,7 @@ class RaftNode(SyncObj):
     def _wake_leader(self) -> None:
         """An ack of a follower wakes the leader, whose heartbeat wakes the others."""
         if self.leading is None:
-            self.following.acknowledge(beat=True)
+            self._following.acknowledge(beat=True)
 
     def _rests(self, leading: LeaderState) -> bool:
         """Let the group rest, if it may. Returns whether it rests now."""
@@ -467,12 +481,12 @@ class RaftNode(SyncObj):
             self._gate.post(node_id, AppendAck(self.term, False, self.log.last_index + 1, 0))
             return
         self.heard_leader(node_id)
-        self.learn_commit(min(message.commit_index, self.following.verified_index), message.commit_index)
+        self.learn_commit(min(message.commit_index, self._following.verified_index), message.commit_index)
         if self.commit_index == message.commit_index == self.log.last_index:
             self.quiescence.begin(is_leader=False)
         else:
             self.wake()
-            self.following.acknowledge(beat=True)
+            self._following.acknowledge(beat=True)
 
     def _on_wake(self, node_id: str, message: Wake) -> None:
         """Our leader leads no more."""
@@ -535,9 +549,8 @@ class RaftNode(SyncObj):
             self.leading.heir = None
 
     def _push_heir(self, leading: LeaderState) -> None:
-        """Ask the heir, once it has every entry, to campaign; again after a heartbeat, as messages can be lost.
-
-        All entries must be applied here, too: this leader's proposals end as unknown with its leadership.
+        """Ask the heir, once it has every entry, to campaign; again after a heartbeat, as messages can be lost. All
+        entries must be applied here, too: this leader's proposals end as unknown with its leadership.
         """
         now = self._ports.time()
         if now < leading.pushed_at + self.settings.heartbeat_ms / 1000:

@@ -332,13 +332,16 @@ class GroupLog:
 
     def add(self, command: bytes, idx: int, term: int) -> None:
         """Append an entry."""
-        self._check_order(idx, term)
+        last_term = self._terms.last
+        if idx != self.last_index + 1 or term < last_term:
+            raise ValueError(f"group {self._group_id}: entry {(term, idx)} cannot follow {self.end}")
         self._last_lsn, location = self._log.append(self._group_id, idx, term, command)
         self._locations.append(location)
         self.last_index = idx
-        self._terms.add(idx, term)
+        if term != last_term:
+            self._terms.add(idx, term)
         self._unsynced.append((self._last_lsn, idx))
-        if command.startswith(CONFIGURATION):
+        if command[:1] == CONFIGURATION:
             self._configurations.add(idx, Configuration.of_entry(command))
 
     def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802

@@ -129,10 +129,14 @@ def decode_file_header(data: bytes | memoryview) -> FileHeader | None:
     return FileHeader(marker, number, previous_end, version)
 
 
-def encode_record(header: FileHeader, record: Record, payload: bytes) -> bytes:
-    """The bytes before the payload: marker, CRC-32 of all that follows, fields."""
-    fields = _FIELDS.pack(record.length, record.group_id, record.index, record.term, record.synced, record.kind)
-    return _PREFIX.pack(header.marker, crc32(payload, crc32(fields, header.seed))) + fields
+def encode_record(
+    marker: int, seed: int, kind: int, group_id: int, index: int, term: int, synced: int, payload: bytes
+) -> tuple[bytes, bytes]:
+    """The bytes before the payload, in two parts: marker and CRC-32 of all that follows; fields. ``marker`` and
+    ``seed`` are the file's; the fields are those of Record. It is called once for each entry: it makes no objects.
+    """
+    fields = _FIELDS.pack(len(payload), group_id, index, term, synced, kind)
+    return _PREFIX.pack(marker, crc32(payload, crc32(fields, seed))), fields
 
 
 def decode_record(view: memoryview, position: int, header: FileHeader) -> Record | None:
@@ -181,7 +185,7 @@ class Tail:
         self.number: int = number
         """The file of the last record."""
         self._end = end
-        self._header = FileHeader(0, 0, 0)
+        self._marker = self._seed = 0  # of the file that records go to
         self.runs: list[Run] = []
         """To be written, in this order. The one who writes them puts an empty list here."""
         self.lsn: int = 0
@@ -199,8 +203,7 @@ class Tail:
             self.runs.append(Run(self.number, self._end, self._file_bytes, None, []))
         run = self.runs[-1]
         # The writer syncs the run before this one before it writes this one.
-        record = Record(kind, group_id, index, term, run.start, len(payload))
-        run.parts.append(encode_record(self._header, record, payload))
+        run.parts += encode_record(self._marker, self._seed, kind, group_id, index, term, run.start, payload)
         run.parts.append(payload)
         location = locate(self.number, self._end, len(payload))
         self._end += record_bytes
@@ -216,9 +219,10 @@ class Tail:
     def _begin_file(self, record_bytes: int) -> None:
         marker = 1 + secrets.randbelow((1 << 32) - 1)  # never zero: unwritten space holds zeros
         self.number += 1
-        self._header = FileHeader(marker, self.number, self._end)
+        header = FileHeader(marker, self.number, self._end)
+        self._marker, self._seed = marker, header.seed
         self._end = FILE_HEADER_BYTES
         self._file_bytes = max(self._file_bytes_min, self._end + record_bytes)
-        self.runs.append(Run(self.number, self._end, self._file_bytes, self._header, []))
+        self.runs.append(Run(self.number, self._end, self._file_bytes, header, []))
         self._file_sizes[self.number] = self._file_bytes
         self.disk_bytes += self._file_bytes

@@ -226,7 +226,8 @@ def test_d13_a_divergent_tail_is_repaired_in_a_message_or_two_a_term() -> None:
     world.heal()
     world.run_until(lambda: world.group(leader).applied_index == world.group(second).applied_index, 1.0)
     refusals = [message for _, _, message in seen if isinstance(message, AppendAck) and not message.success]
-    assert len(refusals) <= 4
+    of_logs = [message for message in refusals if message.round]  # the others refuse the leader of an older term
+    assert len(of_logs) <= 2
 
 
 def test_d15_what_waits_is_answered_when_the_leader_steps_down() -> None:

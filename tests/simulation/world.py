@@ -49,7 +49,7 @@ class Remembering(Machine):
 
     def __init__(self, process: "Process") -> None:
         self.applied: list[tuple[int, int, bytes]] = []
-        self.bundles = process.world.bundles
+        self.bundles = self.may_lag = process.world.bundles
         self._process = process
         self._images = process.world.images
 
@@ -169,8 +169,9 @@ class Process:
     def apply_until(self) -> float:
         return self.time() + 0.005
 
-    def applied(self) -> None:
+    def applied(self) -> float:
         """Each group has a slice of its own here."""
+        return self.time()
 
     def heard_at(self, node_id: str) -> float:
         return self.liveness.heard_at(node_id)

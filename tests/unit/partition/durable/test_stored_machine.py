@@ -288,10 +288,10 @@ def test_segments_stay_readable_for_arrow_while_they_are_captured_cut_and_contin
     image, applied = partition.checkpoint(), len(partition.commands)
     partition.apply(ClearFence(grant(1), 1, 41))
     partition.append(Stamp(NAMED, 0, 7), b"7")
-    partition.stored.flush()
+    partition.stored.log.flush()
     assert values(partition.directory) == [b"%d" % number for number in range(8)]
     again = partition.restarted(image, applied)
-    again.flush()
+    again.log.flush()
     assert values(partition.directory) == [b"%d" % number for number in range(8)]
     again.log.close()
 
@@ -321,7 +321,7 @@ def test_a_running_machine_can_be_replaced_by_an_image(partition: Partition, tmp
     assert (follower.machine.log_end, follower.stored.log.read(6, 1 << 20).next_offset) == (7, 7)
     follower.apply(ClearFence(grant(1), 1, 41))
     follower.append(None)
-    follower.stored.flush()
+    follower.stored.log.flush()
     assert values(tmp_path / "received") == [*(b"%d" % number for number in range(7)), b"v"]
     assert follower.machine.log_end == 8
     follower.stored.log.close()

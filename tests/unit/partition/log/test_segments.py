@@ -17,7 +17,7 @@ from stockade.partition.log import segments
 from stockade.partition.log.fsutil import PIECES_MAX, write_all
 from stockade.partition.log.index import ENTRY, SegmentIndex
 from stockade.partition.log.interface import MemoryLog, Slice, StoredBatch
-from stockade.partition.log.segments import SegmentLog
+from stockade.partition.log.segments import UNWRITTEN_REST_BYTES_MAX, SegmentLog
 from stockade.partition.records.batch import STREAM_START, batch_from_columns, stream
 
 from ..driver import NAMED, Driver, state
@@ -63,6 +63,26 @@ def test_a_segment_is_an_arrow_stream_on_disk(log: SegmentLog, tmp_path: Path) -
     whole = (tmp_path / "log" / f"{0:020d}.arrow").read_bytes()
     assert whole == STREAM_START + b"".join(one.message for one in messages)
     assert pa.ipc.open_stream(whole).read_all().column("value").to_pylist() == [b"0", b"1", b"2"]
+
+
+def test_a_run_of_applies_leaves_at_most_its_bound_unwritten(tmp_path: Path) -> None:
+    log, batch = begun(tmp_path / "log", 1 << 20), command([1])
+    fit = UNWRITTEN_REST_BYTES_MAX // SIZE
+    for _ in range(fit):
+        log.append(batch, 0)
+    log.settle()
+    (file,) = (tmp_path / "log").glob("*.arrow")
+    assert file.stat().st_size == len(STREAM_START)
+    log.append(batch, 0)
+    log.settle()
+    assert file.stat().st_size == len(STREAM_START) + (fit + 1) * SIZE
+    log.close()
+
+
+def test_a_read_meets_what_a_run_of_applies_left_unwritten(log: SegmentLog) -> None:
+    log.append(command([1]), 0)
+    log.settle()
+    assert [len(message) for message in log.read(0, 1 << 20).messages()] == [SIZE]
 
 
 def test_a_segment_that_is_full_is_followed_by_the_next(log: SegmentLog, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_a_follower_that_missed_it_learns_the_commit_from_the_next_heartbeat() -
 def test_a_follower_commits_no_more_than_its_leader_has_verified() -> None:
     world, leader, (follower, _) = started()
     group = world.group(follower)
+    world.network.hold(leader, follower)  # no heartbeat comes that has to be answered
     sent = listen(world)
     before = group.commit_index
     group.receive(leader, Commit(group.term, before + 5))

@@ -309,17 +309,6 @@ def test_a_learner_is_promoted_only_when_it_knows_that_it_is_one() -> None:
     assert leader.leading.next_change() == Promote("f")
 
 
-@pytest.mark.parametrize(("count", "few"), [(0, False), (1, True), (FEW_ENTRIES - 1, True), (FEW_ENTRIES, False)])
-def test_few_entries_may_wait_for_those_that_will_be_proposed_next(count: int, few: bool) -> None:
-    leader = Leader(settings=RaftSettings())
-    leader.append(1)
-    leader.broadcast()
-    for node in "fg":
-        leader.ack(3, node=node)
-    leader.append(count)
-    assert leader.leading.broadcast(1, 0.0, may_hold=True) == few
-
-
 @pytest.mark.parametrize(("size", "few"), [(FEW_BYTES - 1, True), (FEW_BYTES, False)])
 def test_an_entry_of_many_bytes_is_not_little(size: int, few: bool) -> None:
     leader = Leader(settings=RaftSettings())
@@ -331,14 +320,3 @@ def test_an_entry_of_many_bytes_is_not_little(size: int, few: bool) -> None:
     leader.broadcast()
     leader.journal.add(bytes(size), 4, 1)
     assert len(leader.broadcast()) == (0 if few else 1), "little waits for the answer to what went before"
-
-
-@pytest.mark.parametrize(("size", "few"), [(FEW_BYTES - 1, True), (FEW_BYTES, False)])
-def test_an_entry_of_many_bytes_waits_for_none_that_will_be_proposed_next(size: int, few: bool) -> None:
-    leader = Leader(settings=RaftSettings())
-    leader.append(1)
-    leader.broadcast()
-    for node in "fg":
-        leader.ack(3, node=node)
-    leader.journal.add(bytes(size), 3, 1)
-    assert leader.leading.broadcast(1, 0.0, may_hold=True) == few

@@ -204,11 +204,17 @@ def a_log_of_two_files(directory: Path) -> dict[str, bytes]:
     return files
 
 
+def encoded(header: FileHeader, record: Record, payload: bytes = b"") -> bytes:
+    """The bytes of a record of this file."""
+    place = (record.kind, record.group_id, record.index, record.term, record.synced)
+    return b"".join(encode_record(header.marker, header.seed, *place, payload)) + payload
+
+
 def a_log_of(directory: Path, *records: Record) -> None:
     """A file with these records, which no Wal would write."""
     header = FileHeader(MARK, 1, 0)
     data = encode_file_header(header)
-    data += b"".join(encode_record(header, record, b"") for record in records)
+    data += b"".join(encoded(header, record) for record in records)
     directory.mkdir()
     recover(directory).identity.grow(1, 0)
     restore(directory, {FIRST: data})

@@ -17,12 +17,11 @@ from stockade.raft.wal.records import (
     Record,
     Run,
     encode_file_header,
-    encode_record,
 )
 from stockade.raft.wal.recovery import recover
 from stockade.raft.wal.wal import Wal, WalWriter
 
-from .model import FIRST, MARK, SECOND, a_log_of, a_log_of_two_files, contents, remembered, restore
+from .model import FIRST, MARK, SECOND, a_log_of, a_log_of_two_files, contents, encoded, remembered, restore
 from .test_wal_release import FILE_BYTES, PER_FILE, append, fail, indexes, numbers, opened, released
 
 
@@ -154,7 +153,7 @@ def test_a_file_the_identity_does_not_count_is_dropped_with_what_its_room_held_b
 ) -> None:
     files = a_log_of_two_files(tmp_path / "wal")
     header = FileHeader(MARK, 3, len(files[SECOND]))
-    used = encode_record(header, Record(ENTRY, 1, 15, 1, 44, 0), b"") * records
+    used = encoded(header, Record(ENTRY, 1, 15, 1, 44, 0)) * records
     stale = files[FIRST][FILE_HEADER_BYTES + len(used) :]
     restore(tmp_path / "wal", files | {"0000000003.wal": encode_file_header(header) + used + stale})
     if records:
@@ -168,7 +167,7 @@ def test_a_file_the_identity_does_not_count_is_dropped_with_what_its_room_held_b
 def test_a_record_of_the_file_whose_room_this_was_is_none_of_its_own_even_under_the_same_marker(tmp_path: Path) -> None:
     old, new = FileHeader(MARK, 1, 0), FileHeader(MARK, 2, FILE_HEADER_BYTES)
     first, second = Record(ENTRY, 1, 1, 1, 44, 0), Record(ENTRY, 1, 2, 1, 44, 0)
-    data = encode_file_header(new) + encode_record(new, first, b"") + encode_record(old, second, b"")
+    data = encode_file_header(new) + encoded(new, first) + encoded(old, second)
     a_log_of(tmp_path / "wal")
     WalIdentity.read(tmp_path / "wal").grow(2, 0)  # type: ignore[union-attr]
     restore(tmp_path / "wal", contents(tmp_path / "wal") | {SECOND: data})
@@ -177,7 +176,7 @@ def test_a_record_of_the_file_whose_room_this_was_is_none_of_its_own_even_under_
 
 def test_a_file_of_the_version_before_room_was_used_again_is_read(tmp_path: Path) -> None:
     header = FileHeader(MARK, 1, 0, version=1)
-    record = encode_record(header, Record(ENTRY, 1, 1, 1, 44, 3), b"old") + b"old"
+    record = encoded(header, Record(ENTRY, 1, 1, 1, 44, 3), b"old")
     (tmp_path / "wal").mkdir()
     recover(tmp_path / "wal").identity.grow(1, 0)
     restore(tmp_path / "wal", {FIRST: encode_file_header(header) + record})

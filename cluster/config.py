@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from ..raft.net.tls import Tls, TlsFault, TlsFiles
+from ..raft.net.tls import Mode, Tls, TlsFault, TlsFiles
 from . import machines
 from .controller.topology import placement
 from .controller.topology.nodes import NODES_MAX
@@ -21,15 +21,21 @@ from .machines import Member
 
 
 class TlsSection(msgspec.Struct, frozen=True):
-    """[raft.tls]: encrypt the traffic between nodes. PEM files; relative paths are relative to the configuration."""
+    """[raft.tls]: encrypt the traffic between nodes. PEM files; relative paths are relative to the configuration.
+
+    ``revoked``: a file that names nodes that are shut out, by id or fingerprint, one a line. ``mode``: what is allowed
+    while a running cluster changes over to TLS.
+    """
 
     ca: str
     certificate: str
     key: str
+    revoked: str | None = None
+    mode: Mode = "require"
 
     def load(self, cluster_id: str, node_id: str) -> Tls:
         """Read the files. Raises TlsFault."""
-        return Tls(TlsFiles(self.ca, self.certificate, self.key), cluster_id, node_id)
+        return Tls(TlsFiles(self.ca, self.certificate, self.key, self.revoked), cluster_id, node_id, self.mode)
 
 
 class RaftSection(msgspec.Struct, frozen=True):
@@ -156,7 +162,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
         return section.load(self.cluster_id, self.node_id) if section is not None else None
 
 
-_FILES = ("ca", "certificate", "key", "client_ca")
+_FILES = ("ca", "certificate", "key", "client_ca", "revoked")
 """The settings of sections for TLS that name files."""
 
 

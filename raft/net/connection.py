@@ -88,6 +88,11 @@ class Connection(Dialled):
         """URIs in the certificate of the other end; None without TLS."""
         return None if self._tls is None else self._tls.names
 
+    @property
+    def fingerprint(self) -> str | None:
+        """Of the certificate of the other end; None without TLS."""
+        return None if self._tls is None else self._tls.fingerprint
+
     def admit(self, peer: str, frame_bytes_max: int) -> None:
         """The other end is ``peer``, and may send frames of ``frame_bytes_max`` bytes from its next message on."""
         self.peer = peer
@@ -225,7 +230,13 @@ class Connection(Dialled):
         if self._tls is None:
             return data
         was_established = self._tls.established
-        plain = self._tls.receive(data)
+        try:
+            plain = self._tls.receive(data)
+        except NotTls:
+            if not self._tls.may_be_plain:
+                raise
+            self._tls = None
+            return data
         if not was_established:
             self._flush()  # this end's part of the handshake, then the frames that waited for its end
         return plain

@@ -4,16 +4,22 @@ Neither the operating system's authorities nor host names count: a certificate s
 this cluster signed the node's URI in it. Nothing here touches a socket or a clock.
 """
 
+import hashlib
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 _FIRST_BYTES, _SECOND_BYTES = (b"", b"\x16", b"\x15"), (b"", b"\x03")
 """TLS begins with a record of the handshake or an alert, and the major version."""
 _READ_BYTES = 1 << 14
 
 
+Mode = Literal["accept", "dial", "require"]
+"""While the nodes of a running cluster change over, one after the other: ``accept`` takes connections with and without
+TLS, and dials without; ``dial`` takes both, and dials with TLS; ``require`` does neither without.
+"""
 Stamp = tuple[int, int, int]
 
 
@@ -46,21 +52,29 @@ class NotTls(TlsFault):
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files: certificates of the authorities that count, this node's certificate (with its chain) and its key."""
+    """PEM files: certificates of the authorities that count, this node's certificate (with its chain) and its key.
+
+    ``revoked``: a text file that names a node that is shut out in each line, by its id or by the SHA-256 fingerprint of
+    its certificate (hexadecimal digits, perhaps with colons). What follows a # is for people.
+    """
 
     ca: str
     certificate: str
     key: str
+    revoked: str | None = None
 
 
 class Tls:
     """The TLS settings of a node's connections: TLS 1.3 only, certificates of both ends required."""
 
-    def __init__(self, files: TlsFiles, cluster_id: str, node_id: str) -> None:
+    def __init__(self, files: TlsFiles, cluster_id: str, node_id: str, mode: Mode = "require") -> None:
         """Read the files, and try a handshake: a node that no other node would accept does not start.
 
-        Raises TlsFault with the name of the file that is wrong (``ca``, ``certificate`` or ``key``).
+        Raises TlsFault with the name of the file that is wrong (``ca``, ``certificate``, ``key`` or ``revoked``).
         """
+        self.on_reload: Callable[[], None] = lambda: None
+        """Called when the files were read again."""
+        self._mode = mode
         self._files = files
         self._uri = node_uri(cluster_id, node_id)
         self.reload()
@@ -80,13 +94,27 @@ class Tls:
         names = found.names_seen_by_others()
         if self._uri not in names:
             raise TlsFault(f"certificate: {_list(names)}, not {self._uri}")
+        self._revoked = _revoked(self._files.revoked)
         self._contexts = found
+        self.on_reload()
 
     def _stamps(self) -> list[Stamp | None]:
-        return [stamp(path) for path in (self._files.ca, self._files.certificate, self._files.key)]
+        files = self._files
+        return [stamp(path) for path in (files.ca, files.certificate, files.key, files.revoked) if path is not None]
 
     def session(self, *, dialled: bool) -> "TlsSession":
-        return self._contexts.session(dialled=dialled)
+        session = self._contexts.session(dialled=dialled)
+        session.may_be_plain = not dialled and self._mode != "require"
+        return session
+
+    @property
+    def dials_plain(self) -> bool:
+        """Whether this node dials without TLS, while the others change over."""
+        return self._mode == "accept"
+
+    def is_revoked(self, node_id: str, fingerprint: str | None) -> bool:
+        """Whether the node, or the certificate with this fingerprint, is shut out."""
+        return node_id in self._revoked or fingerprint in self._revoked
 
 
 class _Contexts(NamedTuple):
@@ -113,6 +141,10 @@ class TlsSession:
         """Whether the other end's certificate is verified and frames may be sealed."""
         self.names: frozenset[str] = frozenset()
         """URIs that the other end's certificate names."""
+        self.fingerprint: str | None = None
+        """SHA-256 of that certificate, in lower-case hexadecimal digits."""
+        self.may_be_plain: bool = False
+        """Whether the other end may speak without TLS."""
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._to_send, server_side=not dialled)
         self._is_first = True
@@ -147,6 +179,8 @@ class TlsSession:
             return False
         self.established = True
         self.names = _uris(self._tls.getpeercert())
+        shown = self._tls.getpeercert(binary_form=True)
+        self.fingerprint = None if shown is None else hashlib.sha256(shown).hexdigest()
         return True
 
     def _read(self) -> bytes:
@@ -189,6 +223,16 @@ def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
     except (OSError, ValueError) as error:
         raise TlsFault(f"key: {files.key} is not the key of {files.certificate}: {explained(error)}") from error
     return context
+
+
+def _revoked(path: str | None) -> frozenset[str]:
+    if path is None:
+        return frozenset()
+    try:
+        lines = [line.partition("#")[0].strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise TlsFault(f"revoked: {path} cannot be read: {error}") from error
+    return frozenset(found for line in lines if line for found in (line, line.replace(":", "").lower()))
 
 
 def _uris(certificate: dict[str, Any] | None) -> frozenset[str]:

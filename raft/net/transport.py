@@ -161,6 +161,8 @@ class Transport:
         self._hello_frame = encode(0, self._hello)
         loop = asyncio.get_running_loop()
         self.liveness = Liveness(self, loop.time, loop.call_at, self._times)
+        if self._tls is not None:
+            self._tls.on_reload = self._cut_revoked
         self._server = await loop.create_server(lambda: self._connection(None), *self._listen, start_serving=False)
         await self._server.start_serving()  # not before ``opened`` can ask whether it is serving
         for peer, address in self._peers.items():
@@ -239,8 +241,7 @@ class Transport:
         if address is None:
             raise ConnectionError(f"node {node_id} is not known")
         wanted = StreamWanted(protocol)
-        tls = None if self._tls is None else self._tls.session(dialled=True)
-        connection = Connection(self, node_id, self._peer_buffer_bytes_max, tls, wanted)
+        connection = self._connection(node_id, wanted)
         try:
             await asyncio.get_running_loop().create_connection(lambda: connection, *address)
             await wanted.opened
@@ -340,6 +341,8 @@ class Transport:
             raise InvalidFrame("it sent something else before its hello")
         fault = hello_fault(hello, self._hello, connection.dialled, self._peers, is_stream=is_opening)
         fault = fault or certificate_fault(connection.names, hello.cluster_id, hello.node_id)
+        if self._is_revoked(connection, hello.node_id):
+            fault = fault or f"{hello.node_id!r} or its certificate is revoked"
         stream = self._accepted(hello.node_id) if is_opening and fault is None else None
         if is_opening and stream is None:
             fault = fault or "it takes no streams now"
@@ -351,6 +354,16 @@ class Transport:
         if connection.dialled is None:
             connection.send(self._hello_frame)
         self._admit(connection, hello, stream)
+
+    def _is_revoked(self, connection: Connection, node_id: str) -> bool:
+        return self._tls is not None and self._tls.is_revoked(node_id, connection.fingerprint)
+
+    def _cut_revoked(self) -> None:
+        """The files of TLS were read again: close the connections of nodes that are revoked now."""
+        for connection in list(self._open):
+            if connection.peer is not None and self._is_revoked(connection, connection.peer):
+                self.faulty(connection, "it is revoked")
+                connection.abort()
 
     def _rejected(self, connection: Connection, rejection: str) -> None:
         self._rejections.add(f"{connection.other_end} {rejection}")
@@ -415,9 +428,10 @@ class Transport:
         """A silent node was heard again."""
         self.on_heard(node_id)
 
-    def _connection(self, dialled: str | None) -> Connection:
-        tls = None if self._tls is None else self._tls.session(dialled=dialled is not None)
-        return Connection(self, dialled, self._peer_buffer_bytes_max, tls)
+    def _connection(self, dialled: str | None, wanted: StreamWanted | None = None) -> Connection:
+        is_plain = self._tls is None or (dialled is not None and self._tls.dials_plain)
+        tls = None if self._tls is None or is_plain else self._tls.session(dialled=dialled is not None)
+        return Connection(self, dialled, self._peer_buffer_bytes_max, tls, wanted)
 
 
 def _failure(call: Call, text: str) -> bytes:

@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.error
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,8 +16,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from stockade.cli.local_cluster.cluster import LocalCluster
-from stockade.cli.node.authority import Authority
+from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
+from stockade.cli.node.authority import Authority, Wanted, make_certificates, tls_section
 from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
 from stockade.client.producer.producer import Producer
@@ -53,6 +54,67 @@ def test_https_clients_reach_any_node_and_nodes_pass_requests_on_between_themsel
             call("GET", f"http://{cluster.nodes[0].http}/healthz")
         _renew(cluster)
         assert "speaks-tls" in stockade("topics", "list")
+
+
+@pytest.mark.timeout(600)  # nine restarts
+def test_a_running_cluster_changes_over_to_tls_between_nodes_and_loses_no_append(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path / "data", port_base=0) as cluster:
+        topic = Topic(cluster.nodes[0].url, "moves")
+        topic.create()
+        names = [node.name for node in cluster.nodes]
+        make_certificates(tmp_path / "certs", cluster.cluster_id, [Wanted(name) for name in names], 1)
+        plain = {node.name: (node.data / "node.toml").read_text() for node in cluster.nodes}
+        load = Load([node.url for node in cluster.nodes], "moves")
+        with load:
+            for mode in ("accept", "dial", "require"):
+                for node in cluster.nodes:
+                    section = f'{tls_section(tmp_path / "certs", node.name)}\nmode = "{mode}"\n[[members]]'
+                    (node.data / "node.toml").write_text(plain[node.name].replace("[[members]]", section, 1))
+                    _restart(cluster, node)
+                    load.goes_on()
+        assert "speaks TLS only" in _answer_to_plaintext(cluster.nodes[0].raft)
+        stored = topic.values()
+        assert [value for value in load.acknowledged if value not in stored] == []
+        assert len(set(stored)) == len(stored)
+
+
+class Load:
+    """Appends numbered records, one after the other, in a thread; a client repeats each until it has its outcome."""
+
+    def __init__(self, bootstrap: list[str], topic: str) -> None:
+        self.acknowledged: list[str] = []
+        self._config = ClientConfig(bootstrap=bootstrap)
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._append()))
+
+    def goes_on(self) -> None:
+        """Wait until more is acknowledged."""
+        before = len(self.acknowledged)
+        eventually(lambda: len(self.acknowledged) > before)
+
+    async def _append(self) -> None:
+        async with Producer(self._config) as producer:
+            while not self._stopping.is_set():
+                value = f"{len(self.acknowledged)}"
+                await (await producer.send(self._topic, value.encode(), partition=0))
+                self.acknowledged.append(value)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+
+def _restart(cluster: LocalCluster, node: LocalNode) -> None:
+    """Let a node end; its supervisor starts it with the configuration that is there now."""
+    before = node.pid
+    cluster.kill(node, signal.SIGTERM)
+    eventually(lambda: node.pid not in {None, before})
+    cluster.wait_ready()
 
 
 async def _use(cluster: LocalCluster) -> None:

@@ -9,6 +9,7 @@ from ..cluster.front.front import Front, Rights
 from ..cluster.https import HttpTls
 from .endpoint.dispatch import endpoint, observer
 from .fast_path.connection import FastRoutes
+from .reading.reader import BodyReader
 from .request.context import Context
 from .request.metrics import Metrics
 from .request.peers import Peers
@@ -75,6 +76,7 @@ def make_app(context: Context) -> web.Application:
         yield
         await context.front.unacked.close(DRAIN_S)
         await context.peers.close()
+        await context.reader.close()
 
     async def stop(_: web.Application) -> None:
         context.front.stop()
@@ -98,7 +100,7 @@ async def start_http(
     Raises OSError.
     """
     front = Front(service, tokens)
-    context = Context(front, Peers(service), Metrics(front.writes))
+    context = Context(front, Peers(service), Metrics(front.writes), BodyReader())
     runner = HttpRunner(make_app(context), DRAIN_S, FastRoutes(routes(), context))
     await runner.setup()
     try:

@@ -13,10 +13,13 @@ import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
 
-from ...partition.errors import InvalidRequest
+from ...partition.errors import InvalidRequest, MessageTooLarge
 
 NESTING_MAX = 64
 """Deepest nesting of arrays and objects in a JSON body."""
+
+VALUES_MAX = 2_000_000
+"""Most values in a JSON body, names not counted: each becomes an object of some 50 bytes or more."""
 
 _UINT64_MAX = (1 << 64) - 1
 _INT64_MIN = -(1 << 63)
@@ -24,7 +27,7 @@ _LONGEST_INTEGER = 20  # characters of both bounds
 
 _struct_encoder = msgspec.json.Encoder()
 _TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
-_NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{},"'))
 _TEXT = re.compile(rb'"[^"]*"')
 _SHOWN_MAX = 200  # characters of a text from outside
 _PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
@@ -44,9 +47,11 @@ def parse(body: bytes) -> Any:
     """The value of a JSON text in UTF-8.
 
     Refused (NotJson) beside what is no JSON: NaN and infinities, a name twice in one object, half surrogates,
-    nesting deeper than NESTING_MAX. A number that is no 64-bit integer comes back as an opaque value that
-    only ``dump`` understands.
+    nesting deeper than NESTING_MAX. A number that is no 64-bit integer comes back as an opaque value that only ``dump``
+    understands. Raises MessageTooLarge for more than VALUES_MAX values.
     """
+    if body.count(b",") >= VALUES_MAX and _skeleton(body).count(b",") >= VALUES_MAX:
+        raise MessageTooLarge(limit=VALUES_MAX, unit="values")
     if not is_nested_at_most(body, NESTING_MAX):
         raise NotJson(f"nested more than {NESTING_MAX} deep")
     try:
@@ -108,11 +113,16 @@ def is_nested_at_most(body: bytes, depth: int) -> bool:
     """
     if body.count(b"[") + body.count(b"{") <= depth:
         return True
-    skeleton = body.replace(rb"\\", b"").replace(rb"\"", b"").translate(_TO_BRACKETS, _NO_STRUCTURE)
-    skeleton = _TEXT.sub(b"", skeleton)
+    skeleton = _skeleton(body).replace(b",", b"")
     for _ in range(depth):
         skeleton = skeleton.replace(b"[]", b"")  # takes the innermost level away
     return not skeleton
+
+
+def _skeleton(body: bytes) -> bytes:
+    """Brackets, all of them square, and commas of a JSON text, those inside strings left out."""
+    skeleton = body.replace(rb"\\", b"").replace(rb"\"", b"").translate(_TO_BRACKETS, _NO_STRUCTURE)
+    return _TEXT.sub(b"", skeleton.replace(b'""', b""))  # most strings are empty by now
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:

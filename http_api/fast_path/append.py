@@ -21,8 +21,9 @@ from ...partition.records.batch import Batch
 from ..codec import json_codec, media
 from ..codec.parameters import Parameters
 from ..endpoint.dispatch import conclude
+from ..reading.decode import FORMS, read_batch
+from ..reading.work import INLINE_BYTES_MAX
 from ..records.append import BASE_OFFSET, CONDITION_HEADERS, conditions_of
-from ..records.decode import FORMS, read_batch
 from ..request.call import Call, RequestHandler, Route
 from ..request.context import Context
 from .connection import PLAIN_HEADERS, FastRequest, FastResponse, head_led_by, is_plain
@@ -65,7 +66,8 @@ class FastAppends:
                 return False
             config, conditions, first_seq = partition.config, target.conditions, int(sequence or 0)
             refuses_id = conditions.message_id is not None and not config.dedupe_window_ms
-            if len(body) > config.max_batch_bytes or refuses_id or first_seq >= SEQUENCE_MODULUS:
+            is_large = len(body) > min(INLINE_BYTES_MAX, config.max_batch_bytes) and target.form != media.ARROW
+            if is_large or len(body) > config.max_batch_bytes or refuses_id or first_seq >= SEQUENCE_MODULUS:
                 return False
             if sequence is not None and conditions.stamp is not None:
                 stamp = structs.replace(conditions.stamp, first_seq=first_seq)

@@ -20,8 +20,9 @@ from ...partition.commands import (
 from ...partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeError
 from ...partition.records.batch import Batch
 from ..codec.parameters import INT64_MAX, UINT64_MAX, Parameters
-from ..request.call import Call, json_answer, leader_named_by
-from .decode import BATCH_BYTES_MAX, FORMS, body_bytes_max, read_batch
+from ..reading.decode import BATCH_BYTES_MAX, FORMS, body_bytes_max
+from ..reading.work import INLINE_BYTES_MAX
+from ..request.call import Call, json_answer
 
 _PRODUCER = ("Stockade-Producer-Id", "Stockade-Producer-Epoch", "Stockade-Producer-Seq")
 _FENCE = ("Stockade-Fence-Grant", "Stockade-Fence-Epoch", "Stockade-Session")
@@ -106,25 +107,24 @@ def _read_stamp(parameters: Parameters) -> Stamp | None:
 
 
 async def receive_batch(call: Call, topic_id: int | None) -> tuple[Partition, Batch]:
-    """The partition of a request and the batch in its body. The body is judged first, and a refusal of the partition is
-    raised after that, except that a request for another leader is forwarded with its body as it is.
+    """The partition of a request and the batch in its body.
+
+    A small body is judged before the partition is, so that a client learns first what is wrong with its request. One
+    that may be large is not read at a node that would refuse it whatever it holds; one for another leader is forwarded
+    as it is.
     """
     topic, number = call.parameters.topic(), call.parameters.partition()
-    form = call.body_type(FORMS)
-    refusal: StockadeError | None = None
-    batch_bytes_max = BATCH_BYTES_MAX
+    form, reader = call.body_type(FORMS), call.context.reader
     try:
         call.partition = await leading_partition(call.service, topic, number, topic_id)
-        batch_bytes_max = call.partition.config.max_batch_bytes
-    except NotLeaderOrFollower as moved:
-        refusal, call.decided_by = moved, leader_named_by(moved)
-    except StockadeError as error:
-        refusal = error
+    except StockadeError as refusal:
+        is_forwarded = isinstance(refusal, NotLeaderOrFollower) and not call.is_forwarded
+        if is_forwarded:
+            await call.read(body_bytes_max(BATCH_BYTES_MAX))
+        elif call.has_small_body:
+            body = await call.read(INLINE_BYTES_MAX)
+            await reader.batch(form, body, now_ms=now_ms(), batch_bytes_max=BATCH_BYTES_MAX)
+        raise
+    batch_bytes_max = call.partition.config.max_batch_bytes
     body = await call.read(body_bytes_max(batch_bytes_max))
-    if isinstance(refusal, NotLeaderOrFollower) and not call.is_forwarded:
-        raise refusal
-    batch = read_batch(form, body, now_ms=now_ms(), batch_bytes_max=batch_bytes_max)
-    if refusal is not None:
-        raise refusal
-    assert call.partition is not None
-    return call.partition, batch
+    return call.partition, await reader.batch(form, body, now_ms=now_ms(), batch_bytes_max=batch_bytes_max)

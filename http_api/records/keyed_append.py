@@ -18,13 +18,13 @@ from ...cluster.front.front import retry_at_leader
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
 from ...cluster.model import Conditions, Leader
 from ...partition.errors import InconsistentTopicId, NotLeaderOrFollower, RequestTimedOut, StockadeError, revive
-from ...partition.partitioner import partition_for_key
-from ...partition.records.batch import Batch, batch_from_columns, stream
+from ...partition.records.batch import Batch, stream
 from ..codec import json_codec, media, problems
+from ..reading.decode import BATCH_BYTES_MAX, FORMS, body_bytes_max
+from ..reading.work import INLINE_BYTES_MAX, SplitBatches, SplitPart
 from ..request import peers
 from ..request.call import DEADLINE_S, UNKNOWN_LEADER, Call, json_answer, leader_named_by
 from .append import read_conditions, refuse_headers, waits_for_verdict
-from .decode import BATCH_BYTES_MAX, FORMS, Columns, body_bytes_max, positions, read_columns
 
 _NOT_OF_A_PART = ("topic", "partition")
 
@@ -48,13 +48,14 @@ class Appender:
     call: Call
     topic: str
     conditions: Conditions
-    received_ms: int
-    batch_bytes_max: int
 
-    async def append(self, partition: int, columns: Columns) -> Part:
+    async def append(self, part: SplitPart) -> Part:
         """Append one part. Never raises a refusal: it is the part's answer."""
+        partition, batch = part.partition, part.batch
         try:
-            batch = batch_from_columns(*columns, now_ms=self.received_ms, batch_bytes_max=self.batch_bytes_max)
+            if part.refusal is not None:
+                raise part.refusal.error()
+            assert batch is not None
             return await retry_at_leader(
                 self.call,
                 lambda: self._store(partition, batch),
@@ -131,13 +132,16 @@ class SpreadTurns:
         self._last: OrderedDict[int, int] = OrderedDict()
 
     def next(self, layout: Layout) -> int:
-        """The partition for the keyless records of this request."""
-        last = self._last.pop(layout.topic_id, None)
-        turn = random.randrange(layout.partitions) if last is None else (last + 1) % layout.partitions  # noqa: S311
+        """The partition for the keyless records of a request, if it has any."""
+        last = self._last.get(layout.topic_id)
+        return random.randrange(layout.partitions) if last is None else (last + 1) % layout.partitions  # noqa: S311
+
+    def took(self, layout: Layout, turn: int) -> None:
+        """A request had keyless records, and they go there."""
+        self._last.pop(layout.topic_id, None)
         self._last[layout.topic_id] = turn
         if len(self._last) > TOPICS_REMEMBERED_MAX:
             self._last.popitem(last=False)
-        return turn
 
 
 class AppendByKey:
@@ -153,44 +157,54 @@ class AppendByKey:
         refuse_headers(parameters, "the server chooses the partition, so there can be no")
         conditions, waits = read_conditions(parameters), waits_for_verdict(parameters)
         form = call.body_type(FORMS)
-        layout = await _find_layout(call, topic)
-        batch_bytes_max = BATCH_BYTES_MAX if isinstance(layout, StockadeError) else layout.batch_bytes_max
-        bytes_max = body_bytes_max(batch_bytes_max)
-        body = await call.read(bytes_max)
-        received_ms = now_ms()
-        columns = read_columns(form, body, now_ms=received_ms, bytes_max=bytes_max)
-        if isinstance(layout, StockadeError):
-            raise layout
-        if conditions.topic_id not in (None, layout.topic_id):
-            raise InconsistentTopicId(topic_id=layout.topic_id)
-        parts = self._split(layout, columns)
-        work = _append_parts(Appender(call, topic, conditions, received_ms, batch_bytes_max), columns, parts)
+        layout = await self._layout(call, topic, form, conditions.topic_id)
+        body = await call.read(body_bytes_max(layout.batch_bytes_max))
+        parts = await self._split(call, layout, form, body)
+        work = _append_parts(Appender(call, topic, conditions), parts)
         if not waits:
             call.finish_later(work)
             return json_answer({"topic": topic, "partition": None, "accepted": True}, 202)
         return _answer(call, topic, parts, await work)
 
-    def _split(self, layout: Layout, columns: Columns) -> dict[int, list[int]]:
-        count = layout.partitions
-        keyless = self._turns.next(layout) if None in columns.keys else 0
-        return positions(keyless if key is None else partition_for_key(key, count) for key in columns.keys)
+    async def _layout(self, call: Call, topic: str, form: str, topic_id: int | None) -> Layout:
+        """As this node knows it, or the leader that it names. A small body is judged first."""
+        try:
+            layout = await retry_at_leader(
+                call, lambda: _known_layout(call, topic), lambda moved: _ask_layout(call, topic, moved)
+            )
+            if topic_id not in (None, layout.topic_id):
+                raise InconsistentTopicId(topic_id=layout.topic_id)
+        except StockadeError:
+            if call.has_small_body:
+                body = await call.read(INLINE_BYTES_MAX)
+                await call.context.reader.split(SplitBatches(form, now_ms(), BATCH_BYTES_MAX, 1, 0), body)
+            raise
+        return layout
+
+    async def _split(self, call: Call, layout: Layout, form: str, body: bytes) -> list[SplitPart]:
+        turn = self._turns.next(layout)
+        order = SplitBatches(form, now_ms(), layout.batch_bytes_max, layout.partitions, turn)
+        found = await call.context.reader.split(order, body)
+        if found.has_keyless:
+            self._turns.took(layout, turn)
+        return found.parts
 
 
-async def _append_parts(appender: Appender, columns: Columns, parts: dict[int, list[int]]) -> list[Part]:
+async def _append_parts(appender: Appender, parts: list[SplitPart]) -> list[Part]:
     places = asyncio.Semaphore(PARTS_AT_ONCE)
 
-    async def append(partition: int, records: list[int]) -> Part:
+    async def append(part: SplitPart) -> Part:
         async with places:
-            return await appender.append(partition, columns.pick(records))
+            return await appender.append(part)
 
-    return await asyncio.gather(*(append(partition, records) for partition, records in parts.items()))
+    return await asyncio.gather(*map(append, parts))
 
 
-def _answer(call: Call, topic: str, places: dict[int, list[int]], parts: Sequence[Part]) -> web.Response:
+def _answer(call: Call, topic: str, split: list[SplitPart], parts: Sequence[Part]) -> web.Response:
     call.decided_by = parts[0].leader
     results = [
-        {"partition": partition, "records": records} | part.fields
-        for (partition, records), part in zip(places.items(), parts, strict=True)
+        {"partition": place.partition, "records": place.records} | part.fields
+        for place, part in zip(split, parts, strict=True)
     ]
     refused = [part.problem for part in parts if part.problem is not None]
     if len(refused) < len(parts):
@@ -200,18 +214,6 @@ def _answer(call: Call, topic: str, places: dict[int, list[int]], parts: Sequenc
         problem = problems.document(RequestTimedOut("the outcome of some parts is unknown"))
     call.context.metrics.refused(problem["code"])
     return problems.answer(problem | {"instance": call.id, "results": results})
-
-
-async def _find_layout(call: Call, topic: str) -> Layout | StockadeError:
-    """From the service, or from the leader that it names. A refusal is returned: it must wait until the shape of the
-    body was judged.
-    """
-    try:
-        return await retry_at_leader(
-            call, lambda: _known_layout(call, topic), lambda moved: _ask_layout(call, topic, moved)
-        )
-    except StockadeError as refusal:
-        return refusal
 
 
 async def _known_layout(call: Call, topic: str) -> Layout:

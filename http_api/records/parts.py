@@ -22,7 +22,7 @@ from ..codec import json_codec
 from ..codec.json_codec import or_none
 from ..codec.parameters import INT64_MAX
 from ..codec.schemas import Name, Partition
-from .decode import BATCH_BYTES_MAX, body_bytes_max
+from ..reading.decode import BATCH_BYTES_MAX, body_bytes_max
 
 LIST_BYTES_MAX = 256 * 1024
 """Longest first line, its end included: 1 KiB a part."""

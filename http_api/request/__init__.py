@@ -2,5 +2,5 @@
 
 In: a request of aiohttp, or of the fast path.
 Out: a `Call` for a handler.
-May import: cluster, cluster.front, http_api.codec, partition.
+May import: cluster, cluster.front, http_api.codec, http_api.reading, partition.
 """

@@ -24,6 +24,7 @@ from ...cluster.model import Leader
 from ...partition.errors import InvalidRequest, MessageTooLarge, NotLeaderOrFollower
 from ..codec import json_codec, media
 from ..codec.parameters import Parameters
+from ..reading.work import INLINE_BYTES_MAX
 from .context import Context
 from .peers import CLIENT_CERTIFICATE, FORWARDED_BY
 
@@ -160,6 +161,12 @@ class Call:
         told = {} if authorization is None else {"Authorization": authorization}
         return told if certificate is None else told | {CLIENT_CERTIFICATE: json_codec.dump(certificate).decode()}
 
+    @property
+    def has_small_body(self) -> bool:
+        """Whether the body, as its Content-Length says, may be read on the event loop whatever it holds."""
+        size = self.request.content_length
+        return size is not None and size <= INLINE_BYTES_MAX
+
     def leader_headers(self) -> dict[str, str]:
         """Stockade-Leader and Stockade-Leader-Term of the group that decides this, as far as this node knows; nothing
         on routes that no group decides.
@@ -181,7 +188,7 @@ class Call:
     async def read_json(self, shape: type[_Shape]) -> _Shape:
         """The JSON body as ``shape``. Raises UnsupportedMediaType, and as ``read`` does."""
         self.body_type((media.JSON,))
-        return json_codec.read(await self.read(JSON_BYTES_MAX), shape)
+        return await self.context.reader.json(await self.read(JSON_BYTES_MAX), shape)
 
     async def read(self, bytes_max: int) -> bytes:
         """The body, kept in ``body`` for forwarding and for further reads. Raises MessageTooLarge, InvalidRequest,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ...cluster.front.front import Front
+from ..reading.reader import BodyReader
 from .metrics import Metrics
 from .peers import Peers
 
@@ -14,3 +15,4 @@ class Context:
     front: Front
     peers: Peers
     metrics: Metrics
+    reader: BodyReader

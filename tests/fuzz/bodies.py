@@ -12,7 +12,7 @@ import atheris
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
 with atheris.instrument_imports(include=["stockade"]):
-    from stockade.http_api.records.decode import FORMS, read_batch, read_columns
+    from stockade.http_api.reading.decode import FORMS, read_batch, read_columns
     from stockade.partition.errors import StockadeError
 
 BATCH_BYTES_MAX = 4096

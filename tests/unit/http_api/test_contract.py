@@ -15,8 +15,8 @@ from stockade.http_api.codec.parameters import INT64_MAX
 from stockade.http_api.contract import served
 from stockade.http_api.handlers.stages import StageChanges
 from stockade.http_api.handlers.system import ASSETS
+from stockade.http_api.reading.decode import body_bytes_max
 from stockade.http_api.records import parts
-from stockade.http_api.records.decode import body_bytes_max
 from stockade.partition.api import cluster, ownership, producers, records, topics
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import LeaderNotAvailable, NotEnoughReplicas, RequestTimedOut, ThrottlingQuotaExceeded

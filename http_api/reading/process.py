@@ -1,0 +1,65 @@
+"""The process beside a node that reads large bodies: ``python -m stockade.http_api.reading.process``.
+
+It answers one order after the other, from its stdin to its stdout, and ends when its stdin does: with its node. It
+opens nothing else, and its memory is bounded, so a body can harm nothing but this process.
+"""
+
+import os
+import resource
+import signal
+import struct
+import sys
+import traceback
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from ...partition.errors import InvalidRequest, StockadeError
+from .work import Answer, Failed, Order, do, refused
+
+MEMORY_BYTES_MAX = 1 << 30
+"""Of what it reads and makes of it, beside what it holds when it begins. A body that takes more is refused."""
+HEAD = struct.Struct("<IQ")
+"""Before an order: the lengths of its MessagePack and of the body, which follow. Before an answer: zero, and its
+length.
+"""
+
+_decode = msgspec.msgpack.Decoder(Order).decode
+
+
+def serve(orders: BinaryIO, answers: BinaryIO) -> None:
+    """Answer every order. Returns at the end of ``orders``."""
+    while len(head := orders.read(HEAD.size)) == HEAD.size:
+        order_bytes, body_bytes = HEAD.unpack(head)
+        order = _decode(orders.read(order_bytes))
+        answer = msgspec.msgpack.encode(_answer(order, orders.read(body_bytes)))
+        answers.write(HEAD.pack(0, len(answer)))
+        answers.write(answer)
+        answers.flush()
+
+
+def _answer(order: Order, body: bytes) -> Answer:
+    try:
+        return do(order, body)
+    except StockadeError as error:
+        return refused(error)
+    except MemoryError:
+        return refused(InvalidRequest(f"body: takes more than {MEMORY_BYTES_MAX} bytes of memory to read"))
+    except Exception:
+        return Failed(traceback.format_exc())
+
+
+def main() -> None:
+    """Serve stdin and stdout, out of reach of the terminal's Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    held_kib = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0])
+    limit = held_kib * 1024 + MEMORY_BYTES_MAX
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no answer
+    serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,6 @@ import msgspec
 
 from ...partition.errors import InternalError, InvalidRequest, ThrottlingQuotaExceeded
 from ...partition.records.batch import Batch
-from ..codec import json_codec
 from .process import HEAD
 from .work import (
     INLINE_BYTES_MAX,
@@ -71,8 +70,6 @@ class BodyReader:
 
     async def json(self, body: bytes, shape: type[_Shape]) -> _Shape:
         """A JSON text as ``shape``. Raises InvalidRequest, ThrottlingQuotaExceeded."""
-        if len(body) <= INLINE_BYTES_MAX:
-            return json_codec.read(body, shape)
         answer = cast(JsonRead, await self._do(ReadJson(name_of(shape)), body))
         return msgspec.msgpack.decode(answer.value, type=shape)
 

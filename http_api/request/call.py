@@ -188,7 +188,9 @@ class Call:
     async def read_json(self, shape: type[_Shape]) -> _Shape:
         """The JSON body as ``shape``. Raises UnsupportedMediaType, and as ``read`` does."""
         self.body_type((media.JSON,))
-        return await self.context.reader.json(await self.read(JSON_BYTES_MAX), shape)
+        body = await self.read(JSON_BYTES_MAX)
+        is_small = len(body) <= INLINE_BYTES_MAX
+        return json_codec.read(body, shape) if is_small else await self.context.reader.json(body, shape)
 
     async def read(self, bytes_max: int) -> bytes:
         """The body, kept in ``body`` for forwarding and for further reads. Raises MessageTooLarge, InvalidRequest,

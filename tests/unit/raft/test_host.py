@@ -120,6 +120,7 @@ def test_groups_rest_over_real_connections_and_wake_when_something_is_proposed(t
 def test_a_disk_that_fails_stops_the_node_and_acks_nothing_more(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
+            await cluster.commit(b"on disk")  # a proposal behind an entry that is not committed would wait for that
             leader = await cluster.led()
             with patch("os.fdatasync", side_effect=OSError(28, "No space left on device")):
                 outcome = await cluster.group(leader).propose(b"not on disk", 60.0)

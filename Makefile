@@ -3,7 +3,7 @@ PYTHON ?= python3
 TOX := .tools/tox/bin/tox
 STOCKADE := .venv/bin/stockade
 
-.PHONY: cluster demo test simulate chaos chaos-mutants spark-zip spark-kill bench fuzz docs lint types format clean
+.PHONY: cluster demo test attacks simulate chaos chaos-mutants spark-zip spark-kill bench fuzz docs lint types format clean
 
 # NODES nodes with their data in DATA: HTTP ports count up from PORT, Raft ports from PORT + 100. For a second cluster beside
 # the first: make cluster PORT=7501 DATA=/tmp/other
@@ -18,6 +18,10 @@ demo: .venv/.ready
 
 test: $(TOX)
 	@$(TOX) run
+
+# The attacks of the tests with as much as the promises of docs/deploying.md are about; needs 30,000 open files.
+attacks: $(TOX)
+	@ATTACK_SOCKETS=5000 $(TOX) run -qq -e attacks
 
 # SEEDS schedules of simulated faults, beginning at seed FROM, on all cores. A failure is one line that replays it.
 SEEDS ?= 10000

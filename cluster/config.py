@@ -53,7 +53,8 @@ class RaftSection(msgspec.Struct, frozen=True):
 class LimitsSection(msgspec.Struct, frozen=True):
     """[limits]: when the outcome of a request is called unknown; sizes of files; the size of the log beyond which
     groups take checkpoints to shorten it, and the bytes of commands after which a group takes one anyway; how fast old
-    segments are read again to see whether they are as they were written (0: never).
+    segments are read again to see whether they are as they were written (0: never); how many connections of clients
+    are open at a time, all together and of one address (an IPv4 address, or a /64 network of IPv6).
     """
 
     request_timeout_ms: int = 10_000
@@ -62,6 +63,8 @@ class LimitsSection(msgspec.Struct, frozen=True):
     wal_bytes_max: int = 512 * 1024 * 1024
     checkpoint_bytes: int = 64 * 1024 * 1024
     inspection_bytes_per_s: int = 1024 * 1024
+    http_connections_max: int = 10_000
+    http_address_connections_max: int = 5_000
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -86,6 +89,8 @@ LIMITS = {
     "wal_bytes_max": (1 << 22, 1 << 40),
     "checkpoint_bytes": (1 << 20, 1 << 40),
     "inspection_bytes_per_s": (0, 1 << 40),
+    "http_connections_max": (16, 1_000_000),
+    "http_address_connections_max": (16, 1_000_000),
 }
 _Section = TypeVar("_Section", bound=msgspec.Struct)
 Address = tuple[str, int]

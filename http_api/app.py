@@ -1,5 +1,6 @@
 """The HTTP interface of a node: puts routes, metrics and the server together, and starts and ends them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from aiohttp import web
@@ -10,6 +11,7 @@ from ..cluster.https import HttpTls
 from .endpoint.dispatch import endpoint, observer
 from .fast_path.connection import FastRoutes
 from .reading.reader import BodyReader
+from .request.connections import ConnectionBounds, Connections
 from .request.context import Context
 from .request.metrics import Metrics
 from .request.peers import Peers
@@ -19,6 +21,8 @@ from .server import HttpRunner
 DRAIN_S = 10.0
 """Time that requests under way have to finish when the interface is closed."""
 NO_TOKENS = Rights({})
+DEFAULT_BOUNDS = ConnectionBounds(connections_max=10_000, address_connections_max=5_000, descriptors_max=1 << 30)
+"""Those of a node whose configuration says nothing, without a bound of the system."""
 LINGER_S = 0.2
 """Time that a node without a leadership goes on answering: until the other nodes have heard of the new leaders."""
 
@@ -86,6 +90,12 @@ def make_app(context: Context) -> web.Application:
     return app
 
 
+async def _sweeping(connections: Connections) -> AsyncIterator[None]:
+    sweeping = asyncio.ensure_future(connections.keep_swept())
+    yield
+    sweeping.cancel()
+
+
 async def start_http(
     service: Service,
     host: str,
@@ -94,14 +104,19 @@ async def start_http(
     *,
     tls: HttpTls | None = None,
     plain: tuple[str, int] | None = None,
+    bounds: ConnectionBounds = DEFAULT_BOUNDS,
 ) -> HttpServer:
     """Listen on ``host`` and ``port`` (0: any free one), with ``tls`` by HTTPS; on ``plain`` the same without TLS.
+    ``bounds``: how many connections it takes.
 
     Raises OSError.
     """
     front = Front(service, tokens)
-    context = Context(front, Peers(service), Metrics(front.writes), BodyReader())
-    runner = HttpRunner(make_app(context), DRAIN_S, FastRoutes(routes(), context))
+    connections = Connections(bounds)
+    context = Context(front, Peers(service), Metrics(front.writes, connections), BodyReader())
+    app = make_app(context)
+    app.cleanup_ctx.append(lambda _: _sweeping(connections))
+    runner = HttpRunner(app, DRAIN_S, FastRoutes(routes(), context), connections)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, ssl_context=None if tls is None else tls.context).start()

@@ -1,22 +1,33 @@
 """The HTTP server under the application: its settings, its connections, and problems for bytes that are no request."""
 
+import asyncio
 import logging
+from typing import cast
 
 import aiohttp
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
-from ..partition.errors import HeadersTooLarge, InternalError, InvalidRequest, StockadeError
+from ..partition.errors import (
+    HeadersTooLarge,
+    InternalError,
+    InvalidRequest,
+    StockadeError,
+    ThrottlingQuotaExceeded,
+)
 from .codec import problems
 from .codec.parameters import printable
 from .endpoint.dispatch import HEADER_BYTES_MAX
-from .fast_path.connection import FastConnection, FastRoutes
+from .fast_path.connection import FastConnection, FastRoutes, serialized
 from .fast_path.parser import HEADERS_MAX
 from .library import check_library
+from .request.connections import FIRST_BYTE_S, HEAD_S, Connections
 from .request.metrics import AccessLogger, access_log
 
 IDLE_S = 75.0
-"""A connection without a request for so long is closed; also one whose request's headers do not end."""
+"""A connection without a request for so long after its last answer is closed."""
+REFUSED_RETRY_MS = 1000
+"""When a client whose connection was refused may try again."""
 
 _TOO_MANY = "Too many headers"
 _log = logging.getLogger(__name__)
@@ -26,7 +37,7 @@ check_library(aiohttp.__version__)
 class HttpRunner(web.AppRunner):
     """Runs the application with connections that have a fast path."""
 
-    def __init__(self, app: web.Application, drain_s: float, routes: FastRoutes) -> None:
+    def __init__(self, app: web.Application, drain_s: float, routes: FastRoutes, connections: Connections) -> None:
         """``drain_s`` bounds how long requests under way may take to finish when the server is closed."""
         super().__init__(
             app,
@@ -40,6 +51,7 @@ class HttpRunner(web.AppRunner):
             auto_decompress=False,
         )
         self._routes = routes
+        self._connections = connections
 
     def connection_of(self, node_id: str) -> web.RequestHandler | None:
         """Serves a connection that another node has opened, and whose other end is surely that node; None: stopped."""
@@ -52,27 +64,75 @@ class HttpRunner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
-        return _HttpConnections(made, self._routes, self._kwargs)
+        return _HttpConnections(made, self._routes, self._connections, self._kwargs)
 
 
 class _HttpConnections(web.Server):
     """The factory of connections that aiohttp makes for an application, with another class of connections."""
 
-    def __init__(self, made: web.Server, routes: FastRoutes, options: dict[str, object]) -> None:
+    def __init__(
+        self, made: web.Server, routes: FastRoutes, connections: Connections, options: dict[str, object]
+    ) -> None:
         super().__init__(made.request_handler, request_factory=made.request_factory)
         self._routes = routes
+        self._open = connections
         self._options = options
 
     def __call__(self) -> web.RequestHandler:
-        return HttpConnection(self._routes, self, loop=self._loop, **self._options)
+        return HttpConnection(self._open, self._routes, self, loop=self._loop, **self._options)
 
 
 class HttpConnection(FastConnection):
     """A connection that answers bytes that are no request, and errors outside every handler, with a problem
-    document.
+    document. It is counted among the connections of clients, unless another node has opened it.
     """
 
-    __slots__ = ()
+    __slots__ = ("_open",)
+
+    def __init__(self, connections: Connections, routes: FastRoutes, manager: web.Server, **options: object) -> None:
+        super().__init__(routes, manager, **options)
+        self._open = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop; with TLS, after the handshake."""
+        super().connection_made(transport)
+        if self.peer_node is not None:
+            return
+        host, *_ = transport.get_extra_info("peername") or ("unknown address",)
+        if not self._open.opened(self, host, transport.get_extra_info("socket").fileno()):
+            cast(asyncio.Transport, transport).write(_too_many())
+            self.force_close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Called by the loop."""
+        self._open.closed(self)
+        super().connection_lost(exc)
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a request has come whole."""
+        return self._began > 0 or self._request_count > 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self._in_flight is None and self._turn() == "idle"
+
+    def overdue(self, now_s: float) -> str | None:
+        """Which time is over: ``silent``, ``head`` or ``idle``."""
+        if not self.is_idle:
+            return None
+        if self._head_since_s > self._rested_s:
+            return "head" if now_s - self._head_since_s >= HEAD_S else None
+        waited_s = now_s - self._rested_s
+        if waited_s >= FIRST_BYTE_S and not self.has_asked:
+            return "silent"
+        return "idle" if waited_s >= IDLE_S else None
+
+    def evict(self) -> None:
+        """Close it now, with what has not been sent."""
+        if self.transport is not None:
+            self.transport.abort()
 
     def handle_error(
         self,
@@ -89,6 +149,14 @@ class HttpConnection(FastConnection):
         response = problems.answer(problems.document(_refusal(exc)))
         response.force_close()
         return response
+
+
+def _too_many() -> bytes:
+    """The answer on a connection that is refused: surely nothing was done."""
+    refusal = ThrottlingQuotaExceeded("this node has as many connections as it takes", retry_after_ms=REFUSED_RETRY_MS)
+    response = problems.answer(problems.document(refusal))
+    response.force_close()
+    return serialized(response)
 
 
 def _refusal(error: BaseException | None) -> StockadeError:

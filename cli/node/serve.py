@@ -32,6 +32,7 @@ from ...raft.wal.errors import DiskRefused, WalLocked
 from ..ui.exits import LOCAL, REFUSED
 from ..ui.manual import Manual
 from ..ui.parameters import WholeNumber
+from .descriptors import allowed, bounds, raise_limit, said
 from .machine import Machine, check_data, listed
 from .reload import Reloader
 
@@ -114,7 +115,9 @@ def serve(config: Path, check: bool, processes: int | None, with_parent: bool, n
     """
     settings = _settings(config, processes)
     if check:
+        limit = allowed()
         click.echo(f"{config} is fine: {_summary(settings)}")
+        click.echo(f"A node takes {said(bounds(settings.limits, limit), limit)}")
         return
     nodes = settings.nodes()
     if number is not None and number > len(nodes):
@@ -135,6 +138,7 @@ def _settings(config: Path, processes: int | None) -> NodeConfig:
     try:
         settings = load(config, processes)
         check_data(settings)
+        bounds(settings.limits, allowed())
     except ConfigError as error:
         raise click.ClickException(f"{config} cannot be used:\n{listed(error.faults)}") from error
     return settings
@@ -155,6 +159,7 @@ def _command(config: Path, processes: int | None) -> list[str]:
 
 
 def _run_node(settings: NodeConfig, with_parent: bool) -> None:
+    raise_limit()
     try:
         sys.exit(uvloop.run(run(settings, with_parent)))
     except (ConfigError, ClusterViewDamaged, DiskRefused, TlsFault, WalLocked) as error:
@@ -201,7 +206,10 @@ async def _listen(settings: NodeConfig, node: Node, tokens: Rights) -> tuple[Htt
     section = settings.http_tls
     tls = None if section is None else HttpTls(section)
     plain = None if section is None or section.plain_listen is None else parse_address(section.plain_listen)
-    http = await start_http(node.service, *parse_address(settings.http), tokens, tls=tls, plain=plain)
+    limit = allowed()
+    found = bounds(settings.limits, limit)
+    http = await start_http(node.service, *parse_address(settings.http), tokens, tls=tls, plain=plain, bounds=found)
+    _log.info("node %s takes %s", settings.node_id, said(found, limit))
     _log.info("node %s listens on %s://%s", settings.node_id, "http" if tls is None else "https", settings.http)
     if section is not None and plain is not None:
         _log.warning("node %s also listens on http://%s, without TLS", settings.node_id, section.plain_listen)

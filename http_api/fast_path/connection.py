@@ -205,7 +205,7 @@ class FastConnection(web.RequestHandler):
     __slots__ = (
         *("_began", "_ended", "_held_back", "_idle_s", "_in_flight", "_is_fresh"),
         *("_is_in_step", "_last", "_missing_bytes", "_routes", "_work"),
-        *("_certificate", "peer_node"),
+        *("_certificate", "_head_since_s", "peer_node"),
     )
 
     def __init__(self, routes: FastRoutes, manager: web.Server, **options: Any) -> None:
@@ -219,6 +219,7 @@ class FastConnection(web.RequestHandler):
         self._held_back = b""  # bytes that came while a request was in flight
         self._in_flight: Route | None = None
         self._began = 0.0
+        self._head_since_s = 0.0  # when aiohttp got the first bytes of a head whose end it has not seen
         self._work: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
         self._certificate: tuple[ClientCertificate | None] | None = None  # as it was found
@@ -247,6 +248,13 @@ class FastConnection(web.RequestHandler):
         elif not data or not self._is_in_step or not self._take(data):
             self._is_fresh = False
             super().data_received(data)
+            if data and not self._messages and not self._request_in_progress and self._head_since_s <= self._rested_s:
+                self._head_since_s = self._loop.time()
+
+    @property
+    def _rested_s(self) -> float:
+        """When the last request was answered, or begun on the fast path, or the connection was opened."""
+        return self._next_keepalive_close_time - self._idle_s
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109  # as aiohttp calls it
         """Answer the request in flight first, if that takes no longer than ``timeout`` seconds."""

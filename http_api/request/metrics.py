@@ -6,7 +6,7 @@ Labels have few values: a route's template, never a path. Neither labels nor lin
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import accumulate
@@ -15,12 +15,13 @@ from typing import Any
 import prometheus_client
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from ...cluster.front.writes import Writes
+from .connections import Connections
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LONG_S = 5.0
@@ -40,15 +41,17 @@ class Metrics(Collector):
     They are plain numbers, which ``collect`` turns into samples: a counter of the library takes a lock at each count.
     """
 
-    def __init__(self, writes: Writes) -> None:
+    def __init__(self, writes: Writes, connections: Connections) -> None:
         self.fast_path_bugs: int = 0
         """Requests on the fast path that met a bug, and that their route's handler answered."""
         self._writes = writes
+        self._connections = connections
         self._answers: Counter[tuple[str, str, str]] = Counter()
         self._buckets: dict[tuple[str, str], list[int]] = {}
         self._sums: dict[tuple[str, str], float] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        ProcessCollector(registry=self._registry)
         self._refusals = prometheus_client.Counter(
             "stockade_http_refusals", "Problems answered.", ["code"], registry=self._registry
         )
@@ -97,6 +100,11 @@ class Metrics(Collector):
             "Requests whose fast path met a bug; the handler of their route answered them.",
             self.fast_path_bugs,
         )
+        yield GaugeMetricFamily(
+            "stockade_http_connections", "Connections of clients that are open.", len(self._connections)
+        )
+        ended = {(reason,): count for reason, count in self._connections.ended.items()}
+        yield _counted("stockade_http_ended_connections", "Connections that the node ended.", ["reason"], ended)
 
     def _seconds(self) -> Metric:
         found = HistogramMetricFamily(
@@ -150,7 +158,7 @@ def log_answer(method: str, route: str, status: int, seconds: float, size: int, 
         access_log.log(level, "%s %s %d %.1f ms %d bytes", method, route, status, seconds * 1000, size)
 
 
-def _counted(name: str, meaning: str, labels: list[str], counts: Counter[Any]) -> Metric:
+def _counted(name: str, meaning: str, labels: list[str], counts: Mapping[Any, int]) -> Metric:
     """A counter with labels; each key of ``counts`` has a value for each of ``labels``."""
     found = CounterMetricFamily(name, meaning, labels=labels)
     for values, count in counts.items():

@@ -17,8 +17,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from stockade.cluster.front.front import Rights
-from stockade.http_api.app import NO_TOKENS, HttpServer, start_http
+from stockade.http_api.app import DEFAULT_BOUNDS, NO_TOKENS, HttpServer, start_http
 from stockade.http_api.handlers.system import asset
+from stockade.http_api.request.connections import ConnectionBounds
 
 from .fake_cluster import FakeCluster, FakeService
 
@@ -84,7 +85,9 @@ class Conversation:
 
 
 @asynccontextmanager
-async def nodes(count: int, tokens: Rights = NO_TOKENS) -> AsyncIterator[list[Conversation]]:
+async def nodes(
+    count: int, tokens: Rights = NO_TOKENS, bounds: ConnectionBounds = DEFAULT_BOUNDS
+) -> AsyncIterator[list[Conversation]]:
     """A cluster of ``count`` nodes n1, n2, …; n1 leads the controller."""
     cluster = FakeCluster()
     async with AsyncExitStack() as stack:
@@ -92,7 +95,7 @@ async def nodes(count: int, tokens: Rights = NO_TOKENS) -> AsyncIterator[list[Co
         found = []
         for number in range(count):
             service = FakeService(cluster, f"n{number + 1}")
-            server = await start_http(service, "127.0.0.1", 0, tokens)
+            server = await start_http(service, "127.0.0.1", 0, tokens, bounds=bounds)
             server.front.leader_wait_s = 0
             stack.push_async_callback(server.close)
             session = await stack.enter_async_context(_session())

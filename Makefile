@@ -21,7 +21,7 @@ test: $(TOX)
 
 # The attacks of the tests with as much as the promises of docs/deploying.md are about; needs 30,000 open files.
 attacks: $(TOX)
-	@ATTACK_SOCKETS=5000 $(TOX) run -qq -e attacks
+	@ATTACK_SOCKETS=5000 ATTACK_FRAMES=100000 $(TOX) run -qq -e attacks
 
 # SEEDS schedules of simulated faults, beginning at seed FROM, on all cores. A failure is one line that replays it.
 SEEDS ?= 10000

@@ -78,10 +78,20 @@ class Connection(Dialled):
         self._queue_bytes = 0
 
     @property
+    def host(self) -> str:
+        """Where the other end is."""
+        host, *_ = self._transport.get_extra_info("peername") or ("unknown address",)
+        return str(host)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._transport.is_closing()
+
+    @property
     def other_end(self) -> str:
         """The node that is, or claims to be, at the other end, and its host: for logs."""
-        host, *_ = self._transport.get_extra_info("peername") or ("unknown address",)
-        return f"{self.peer or self.dialled or 'a stranger'} at {host}"
+        return f"{self.peer or self.dialled or 'a stranger'} at {self.host}"
 
     @property
     def names(self) -> frozenset[str] | None:

@@ -2,7 +2,8 @@
 
 import ipaddress
 import logging
-from collections.abc import Container
+from collections import Counter
+from collections.abc import Container, Sequence
 
 from ..messages import Hello
 
@@ -33,6 +34,17 @@ def hello_fault(
     if dialled is None and not is_stream and hello.node_id <= mine.node_id:
         return f"{hello.node_id!r} must not dial {mine.node_id!r}: of two nodes, the one with the larger id dials"
     return None
+
+
+def stranger_to_drop(hosts: Sequence[str], peers: Container[str]) -> int:
+    """Which of too many connections without a hello is closed, as a number in ``hosts``: where each comes from, oldest
+    first.
+
+    The oldest of the host with the most goes, so that a newcomer with a hello to send is heard. Hosts of ``peers``, at
+    which nodes of the cluster are known to be, lose one only if there are no others.
+    """
+    counts = Counter(host for host in hosts if host not in peers) or Counter(hosts)
+    return hosts.index(max(counts, key=counts.__getitem__))
 
 
 def is_loopback(host: str) -> bool:

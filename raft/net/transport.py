@@ -17,7 +17,7 @@ from ..messages import Call, Hello, Message, OpenStream, Ping, RaftMessage, Refu
 from .codec import FRAME_BYTES_MAX, PROTOCOL_VERSION, InvalidFrame, encode
 from .connection import Connection
 from .dialer import Address, Dialer
-from .handshake import RejectionLog, hello_fault, is_loopback, printable
+from .handshake import RejectionLog, hello_fault, is_loopback, printable, stranger_to_drop
 from .liveness import DEFAULT_TIMES, Liveness, LivenessTimeouts
 from .rpc import CallFailed, CallRefused, CallUnknown
 from .streams import STREAMS_MAX, AcceptStream, StreamWanted
@@ -28,7 +28,7 @@ __all__ = ["Address", "CallFailed", "CallUnknown", "Transport"]
 _log = logging.getLogger(__name__)
 
 STRANGERS_MAX = 64
-"""Connections at a time whose other end has not sent its hello."""
+"""Connections at a time that others have opened and that have not sent their hello; beyond it, one is closed."""
 FAILURE_CHARS_MAX = 1000
 """Longest text of a failure that goes back to the caller."""
 _OF_GROUPS = frozenset(get_args(RaftMessage))
@@ -111,7 +111,7 @@ class Transport:
         self._hello_frame = encode(0, self._hello)
         self._server: asyncio.Server | None = None
         self._dialer = Dialer(self._connection, times.dead_s, times.reconnect_s)
-        self._open: set[Connection] = set()
+        self._open: dict[Connection, None] = {}  # in the order in which they were opened
         self._admitted: dict[str, Connection] = {}
         self._serving: Counter[str] = Counter()
         self._streams: Counter[str] = Counter()
@@ -282,15 +282,21 @@ class Transport:
 
     def opened(self, connection: Connection) -> None:
         """A connection exists: the node that dialled sends its hello first."""
-        self._open.add(connection)
+        self._open[connection] = None
         assert self._server is not None
         if not self._server.is_serving():  # accepted just before stop
             connection.abort()
         elif connection.dialled is not None:
             is_stream = connection.wanted is not None
             connection.send(encode(0, OpenStream(self._hello)) if is_stream else self._hello_frame)
-        elif sum(stranger.peer is None for stranger in self._open) > STRANGERS_MAX:
-            connection.abort()
+        else:
+            self._bound_strangers()
+
+    def _bound_strangers(self) -> None:
+        strangers = [each for each in self._open if each.peer is None and each.dialled is None and not each.is_closing]
+        if len(strangers) > STRANGERS_MAX:
+            peers = {host for host, _ in self._peers.values()}
+            strangers[stranger_to_drop([stranger.host for stranger in strangers], peers)].abort()
 
     def received(self, connection: Connection, group_id: int, message: Message) -> None:
         """A message arrived: the first one decides whether its sender is admitted."""
@@ -323,7 +329,7 @@ class Transport:
 
     def lost(self, connection: Connection) -> None:
         """A connection is closed."""
-        self._open.discard(connection)
+        self._open.pop(connection, None)
         if connection.stream is not None and connection.peer is not None and connection.wanted is None:
             self._streams[connection.peer] -= 1
         self._down(connection)

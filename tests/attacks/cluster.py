@@ -12,6 +12,8 @@ from integration.api import Answer, call, expect
 from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.cluster.config import parse_address
 
+DESCRIPTORS = 1024
+"""Open files that a node is allowed: what many systems give a process."""
 FIVE_HUNDREDS = re.compile(r'^stockade_http_requests_total\{.*status="5.*$', re.MULTILINE)
 
 
@@ -76,3 +78,8 @@ def value(url: str, name: str) -> float:
     """The value of a metric of a node; 0 if it has none."""
     found = re.search(rf"^{re.escape(name)} (\S+)$", metrics(url), re.MULTILINE)
     return float(found[1]) if found else 0.0
+
+
+def log(cluster: LocalCluster) -> str:
+    """What all nodes have logged."""
+    return "".join((node.data / "node.log").read_text() for node in cluster.nodes)

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from integration.api import Topic, call, expect
 
-from .cluster import Watch, running, silent_sockets, value
+from .cluster import DESCRIPTORS, Watch, running, silent_sockets, value
 
-DESCRIPTORS = 1024
 SOCKETS = int(os.environ.get("ATTACK_SOCKETS", "1500"))
 """Idle connections to each node."""
 APPENDS = 50

@@ -9,6 +9,7 @@ import pytest
 from stockade.raft.messages import AppendAck, AppendEntries, Hello, Message, Ping, RaftMessage, Refusal, TimeoutNow
 from stockade.raft.net.codec import PROTOCOL_VERSION, InvalidFrame, encode
 from stockade.raft.net.connection import HELLO_BYTES_MAX
+from stockade.raft.net.handshake import stranger_to_drop
 from stockade.raft.net.liveness import LivenessTimeouts
 from stockade.raft.net.transport import Address, Transport
 
@@ -336,11 +337,26 @@ def test_strangers_are_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
             await Peer.dial(n1),
             await Peer.dial(n1) as third,
         ):
-            assert await third.hear() is None
-            first.say(hello("n2"))
-            assert await first.hear() == hello("n1")
+            assert await first.hear() is None
+            third.say(hello("n2"))
+            assert await third.hear() == hello("n1")
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "peers", "goes"),
+    [
+        (["a", "a", "a"], [], 0),
+        (["a", "b", "b"], [], 1),
+        (["peer", "peer", "b"], ["peer"], 2),
+        (["peer", "peer"], ["peer"], 0),
+    ],
+)
+def test_the_oldest_stranger_of_the_host_with_the_most_goes_and_those_of_peers_last(
+    hosts: list[str], peers: list[str], goes: int
+) -> None:
+    assert stranger_to_drop(hosts, peers) == goes
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::", "node7.example"])

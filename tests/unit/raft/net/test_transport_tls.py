@@ -289,13 +289,13 @@ def test_handshakes_under_way_count_as_strangers(run: Run, issuer: Issuer, monke
     async def scenario() -> None:
         async with (
             Node("n1", {"n2": UNSET}, tls=issuer.tls("n1")) as n1,
-            await Peer.dial(n1, None, trusting_context(issuer.files("n2"))) as first,
+            await Peer.dial(n1) as first,
             await Peer.dial(n1),
-            await Peer.dial(n1) as third,
+            await Peer.dial(n1, None, trusting_context(issuer.files("n2"))) as third,
         ):
-            assert await third.hear() is None
-            first.say(hello("n2"))
-            assert await first.hear() == hello("n1")
+            assert await first.hear() is None
+            third.say(hello("n2"))
+            assert await third.hear() == hello("n1")
 
     run(scenario)
 

@@ -11,10 +11,12 @@ from ..cluster.https import HttpTls
 from .endpoint.dispatch import endpoint, observer
 from .fast_path.connection import FastRoutes
 from .reading.reader import BodyReader
+from .request.call import request_of
 from .request.connections import ConnectionBounds, Connections
 from .request.context import Context
 from .request.metrics import Metrics
 from .request.peers import Peers
+from .request.stalls import Stalls
 from .routes import routes
 from .server import HttpRunner
 
@@ -81,6 +83,7 @@ def make_app(context: Context) -> web.Application:
         await context.front.unacked.close(DRAIN_S)
         await context.peers.close()
         await context.reader.close()
+        context.stalls.close()
 
     async def stop(_: web.Application) -> None:
         context.front.stop()
@@ -113,7 +116,8 @@ async def start_http(
     """
     front = Front(service, tokens)
     connections = Connections(bounds)
-    context = Context(front, Peers(service), Metrics(front.writes, connections), BodyReader())
+    stalls = Stalls(request_of)
+    context = Context(front, Peers(service), Metrics(front.writes, connections, stalls), BodyReader(), stalls)
     app = make_app(context)
     app.cleanup_ctx.append(lambda _: _sweeping(connections))
     runner = HttpRunner(app, DRAIN_S, FastRoutes(routes(), context), connections)

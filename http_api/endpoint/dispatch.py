@@ -102,6 +102,7 @@ def observer(context: Context) -> Middleware:
 
     @web.middleware
     async def observe(request: web.Request, handler: RequestHandler) -> web.StreamResponse:
+        context.stalls.touch()
         resource = request.match_info.route.resource
         request[OBSERVATION] = Observation(context.metrics, resource.canonical if resource is not None else NO_ROUTE)
         if request.version not in _VERSIONS:

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import cached_property
+from types import FrameType
 from typing import Any, Literal, Protocol, TypeVar
 
 from aiohttp import HttpVersion11, web
@@ -298,6 +299,14 @@ class Call:
             with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as own:
                 own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
             transport.abort()
+
+
+def request_of(frame: FrameType) -> str | None:
+    """The request that a frame works on, for logs: the route's template, the body's size, the request's id."""
+    for value in list(frame.f_locals.values()):
+        if isinstance(value, Call):
+            return f"{value.route.method} {value.route.path}, {len(value.body)} bytes, request {value.id}"
+    return None
 
 
 def leader_named_by(moved: NotLeaderOrFollower) -> Leader:

@@ -6,6 +6,7 @@ from ...cluster.front.front import Front
 from ..reading.reader import BodyReader
 from .metrics import Metrics
 from .peers import Peers
+from .stalls import Stalls
 
 
 @dataclass
@@ -16,3 +17,4 @@ class Context:
     peers: Peers
     metrics: Metrics
     reader: BodyReader
+    stalls: Stalls

@@ -6,7 +6,7 @@ Labels have few values: a route's template, never a path. Neither labels nor lin
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import accumulate
@@ -22,6 +22,8 @@ from prometheus_client.utils import floatToGoString
 
 from ...cluster.front.writes import Writes
 from .connections import Connections
+from .stalls import SECONDS as STALL_SECONDS
+from .stalls import Stalls
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LONG_S = 5.0
@@ -41,11 +43,12 @@ class Metrics(Collector):
     They are plain numbers, which ``collect`` turns into samples: a counter of the library takes a lock at each count.
     """
 
-    def __init__(self, writes: Writes, connections: Connections) -> None:
+    def __init__(self, writes: Writes, connections: Connections, stalls: Stalls) -> None:
         self.fast_path_bugs: int = 0
         """Requests on the fast path that met a bug, and that their route's handler answered."""
         self._writes = writes
         self._connections = connections
+        self._stalls = stalls
         self._answers: Counter[tuple[str, str, str]] = Counter()
         self._buckets: dict[tuple[str, str], list[int]] = {}
         self._sums: dict[tuple[str, str], float] = {}
@@ -87,6 +90,7 @@ class Metrics(Collector):
         """Called by the registry when it is read."""
         yield _counted("stockade_http_requests", "Requests answered.", ["method", "route", "status"], self._answers)
         yield self._seconds()
+        yield self._stalled()
         writes = self._writes
         yield CounterMetricFamily("stockade_appended_records", "Records stored by appends here.", writes.records)
         yield CounterMetricFamily(
@@ -106,6 +110,17 @@ class Metrics(Collector):
         ended = {(reason,): count for reason, count in self._connections.ended.items()}
         yield _counted("stockade_http_ended_connections", "Connections that the node ended.", ["reason"], ended)
 
+    def _stalled(self) -> Metric:
+        found = HistogramMetricFamily(
+            "stockade_loop_stall_seconds",
+            "Times for which the event loop stood still: held by what ran on it, or waiting for processor or disk.",
+            labels=["cause"],
+        )
+        stalls = self._stalls
+        for cause, counts, total in (("held", stalls.held, stalls.held_s), ("waited", stalls.waited, stalls.waited_s)):
+            found.add_metric([cause], _ends(STALL_SECONDS, counts), total)
+        return found
+
     def _seconds(self) -> Metric:
         found = HistogramMetricFamily(
             "stockade_http_request_seconds",
@@ -113,9 +128,13 @@ class Metrics(Collector):
             labels=["method", "route"],
         )
         for labels, buckets in self._buckets.items():
-            ends = zip([*map(floatToGoString, _SECONDS), "+Inf"], accumulate(buckets), strict=True)
-            found.add_metric(labels, list(ends), self._sums[labels])
+            found.add_metric(labels, _ends(_SECONDS, buckets), self._sums[labels])
         return found
+
+
+def _ends(upper: Sequence[float], counts: Sequence[int]) -> list[tuple[str, int]]:
+    """The buckets of a histogram as Prometheus has them: each with all that is in those below."""
+    return list(zip([*map(floatToGoString, upper), "+Inf"], accumulate(counts), strict=True))
 
 
 @dataclass

@@ -1,0 +1,128 @@
+"""When the event loop stands still, and why: everything on a node waits then, and Raft with it.
+
+While requests come, a timer of the loop shows every BEAT_S that it turns, and a thread looks whether it does. The loop
+is *held* by what runs on it if its thread computes meanwhile; otherwise the machine has let the process wait, which no
+request is to blame for. A node without requests has neither timer nor waking thread.
+"""
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from bisect import bisect_left
+from collections.abc import Callable
+from types import FrameType
+
+BEAT_S = 0.01
+STALL_S = 0.02
+"""A loop that turns this much later than it was due has stood still."""
+AWAKE_S = 1.0
+"""So long after a request the loop is watched."""
+LOG_EVERY_S = 10.0
+"""At most one line is logged in this time; it says how many stalls had none."""
+FRAMES_MAX = 12
+"""Innermost frames of a stack that are logged."""
+SECONDS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Upper ends of the buckets that stalls are counted in."""
+
+_log = logging.getLogger(__name__)
+
+
+class Stalls:
+    """The stalls of one event loop. ``request_of`` says of a frame which request it works on; None: of none.
+
+    ``held`` and ``waited`` count stalls by SECONDS, and those beyond; ``held_s`` and ``waited_s`` are their sums.
+    """
+
+    def __init__(self, request_of: Callable[[FrameType], str | None]) -> None:
+        self.held: list[int] = [0] * (len(SECONDS) + 1)
+        self.waited: list[int] = [0] * (len(SECONDS) + 1)
+        self.held_s: float = 0.0
+        self.waited_s: float = 0.0
+        self._request_of = request_of
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._is_closed = False
+        self._is_awake = False
+        self._until = 0.0
+        self._beat_at = 0.0
+        self._cpu_s = 0.0
+        self._seen: str | None = None
+        self._logged_at = float("-inf")
+        self._unlogged = 0
+
+    def touch(self) -> None:
+        """A request came: watch the loop, which calls this."""
+        self._until = time.monotonic() + AWAKE_S
+        if not self._is_awake and not self._is_closed:
+            self._is_awake = True
+            if self._thread is None:
+                self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
+                self._thread = threading.Thread(target=self._watch, name="stalls", daemon=True)
+                self._thread.start()
+            self._begin_beat()
+            self._wake.set()
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._is_closed, self._is_awake = True, False
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _begin_beat(self) -> None:
+        assert self._loop is not None
+        self._seen = None
+        self._beat_at, self._cpu_s = time.monotonic(), time.thread_time()
+        self._loop.call_later(BEAT_S, self._beat)
+
+    def _beat(self) -> None:
+        """On the loop: it turns. Its thread's clock says whether it worked all the while."""
+        now = time.monotonic()
+        late_s = now - self._beat_at - BEAT_S
+        if late_s >= STALL_S:
+            self._note(late_s, time.thread_time() - self._cpu_s)
+        self._is_awake = self._is_awake and now < self._until
+        if self._is_awake:
+            self._begin_beat()
+
+    def _note(self, late_s: float, cpu_s: float) -> None:
+        where = bisect_left(SECONDS, late_s)
+        if cpu_s < STALL_S:
+            self.waited[where] += 1
+            self.waited_s += late_s
+            return
+        self.held[where] += 1
+        self.held_s += late_s
+        now = time.monotonic()
+        if now < self._logged_at + LOG_EVERY_S:
+            self._unlogged += 1
+            return
+        more = f"; {self._unlogged} stalls before this one were not logged" if self._unlogged else ""
+        seen = self._seen or "what ran was over before its stack was looked at"
+        _log.warning("the event loop stood still for %.0f ms%s: %s", late_s * 1000, more, seen)
+        self._logged_at, self._unlogged = now, 0
+
+    def _watch(self) -> None:
+        """In the thread: look at the stack of a loop that is late, once for each stall."""
+        while not self._is_closed:
+            self._wake.wait()
+            self._wake.clear()
+            while self._is_awake:
+                time.sleep(STALL_S)
+                if self._seen is None and time.monotonic() - self._beat_at > BEAT_S + STALL_S:
+                    self._seen = self._look()
+
+    def _look(self) -> str:
+        frame = sys._current_frames().get(self._loop_thread)
+        if frame is None:
+            return "its thread is gone"
+        stack = traceback.extract_stack(frame)[-FRAMES_MAX:]
+        request, here = None, frame
+        while request is None and here is not None:
+            request, here = self._request_of(here), here.f_back  # type: ignore[assignment]
+        places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in reversed(stack))
+        return f"{request or 'no request'}; {places}"

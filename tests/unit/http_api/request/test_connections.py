@@ -135,5 +135,33 @@ def test_a_node_takes_a_new_client_when_idle_connections_fill_it() -> None:
     asyncio.run(test())
 
 
+@pytest.mark.parametrize(
+    ("bound", "sent", "reason"),
+    [
+        ("FIRST_BYTE_S", b"", "silent"),
+        ("HEAD_S", b"GET /healthz HTTP/1.1\r\nHost: ", "head"),
+        ("IDLE_S", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "idle"),
+    ],
+)
+def test_a_connection_that_takes_too_long_is_closed(
+    monkeypatch: pytest.MonkeyPatch, bound: str, sent: bytes, reason: str
+) -> None:
+    monkeypatch.setattr("stockade.http_api.request.connections.SWEEP_S", 0.01)
+    for name in ("FIRST_BYTE_S", "HEAD_S", "IDLE_S"):
+        monkeypatch.setattr(f"stockade.http_api.server.{name}", 0.01 if name == bound else 3600.0)
+
+    async def test() -> None:
+        async with nodes(1) as (node,):
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+            writer.write(sent)
+            answer = await reader.read()
+            assert answer.startswith(b"HTTP/1.1 200") == sent.endswith(b"\r\n\r\n")
+            writer.close()
+            if reason != "idle":  # aiohttp's own clock may close that one first
+                assert f'stockade_http_ended_connections_total{{reason="{reason}"}} 1.0' in await metrics(node)
+
+    asyncio.run(test())
+
+
 async def metrics(node: Conversation) -> str:
     return (await node.call("GET", "/metrics")).body.decode()

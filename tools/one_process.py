@@ -279,6 +279,10 @@ class _Socket:
     def setsockopt(self, *_: int) -> None:
         """A pipe has no delays to turn off."""
 
+    def fileno(self) -> int:
+        """A descriptor that leaves room for every reserve."""
+        return 0
+
 
 def run(main: Callable[[CausalLoop], Coroutine[Any, Any, None]]) -> None:
     """Run this on a loop of its own, with everything in its place that reaches below the loop."""

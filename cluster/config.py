@@ -74,7 +74,7 @@ class Token(msgspec.Struct, frozen=True):
 
     name: str
     sha256: str
-    may: Literal["read", "own", "write", "admin"]
+    may: Literal["read", "write", "admin"]
 
 
 CONTROLLERS_MAX = 5

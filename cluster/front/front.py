@@ -30,10 +30,9 @@ from ...partition.errors import (
 from ..api import Service
 from .writes import Writes
 
-Right = Literal["read", "own", "write", "admin"]
-"""Each includes those before it. ``read``: read records and states, and change nothing. ``own``: be a reader in a
-group, which has a session, owns resources and stores positions. ``write``: be a writer. ``admin``: change topics and
-the cluster, and evict other clients.
+Right = Literal["read", "write", "admin"]
+"""Each includes those before it. ``read``: read records and states, and be a reader in a group. ``write``: be a
+writer. ``admin``: change topics and the cluster, and evict other clients.
 """
 _RANK = {right: rank for rank, right in enumerate(get_args(Right))}
 _SCHEME = "bearer "

@@ -25,7 +25,7 @@ async def own(call: Call) -> web.StreamResponse:
 
 
 async def _check_may_own(call: Call, group: str, resources: list[str]) -> None:
-    """A client with the right ``own`` may own resources that guard reads, also those that another reader owns: that is
+    """A client with the right ``read`` may own resources that guard reads, also those that another reader owns: that is
     how readers share partitions. Partitions of a topic whose writer_group this is guard writes, and need ``write``.
     Raises PermissionDenied.
     """

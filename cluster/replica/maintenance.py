@@ -1,4 +1,6 @@
-"""What leaders of partitions do by themselves: put a changed configuration in force, drop what is past retention."""
+"""What replicas do by themselves: write small batches to their segments. What leaders do besides: put a changed
+configuration in force, drop what is past retention.
+"""
 
 import asyncio
 import logging
@@ -11,6 +13,8 @@ from .replica_manager import ReplicaManager
 
 PERIOD_S = 1.0
 """Between two looks at all replicas of this node."""
+WRITES_A_TURN = 100
+"""Most replicas that write their batches in one turn of the loop, some 10 us each."""
 RETENTION_LOOKS = 10
 """Retention is looked at in every so many."""
 
@@ -18,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """Looks after the replicas that this node leads. What fails is tried again at a later look."""
+    """Looks after the replicas of this node. What a partition refuses is tried again at a later look."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
@@ -33,8 +37,17 @@ class Maintenance:
                 now_ms = int(time.time() * 1000)
                 steps += [_try(replica, replica.retain(now_ms)) for replica in led if replica.has_due(now_ms)]
             await asyncio.gather(*steps)
+            await self._write_out()
             looks += 1
             await asyncio.sleep(PERIOD_S)
+
+    async def _write_out(self) -> None:
+        """So that a segment on disk is never older than PERIOD_S. An OSError goes up, and stops the node."""
+        behind = [replica for replica in self._replicas.all() if replica.has_unwritten]
+        for number, replica in enumerate(behind, 1):
+            replica.write_out()
+            if number % WRITES_A_TURN == 0:
+                await asyncio.sleep(0)
 
 
 async def _try(replica: Replica, step: Awaitable[None]) -> None:

@@ -145,6 +145,15 @@ class Replica(ServedGroup):
         self._log.close()
 
     @property
+    def has_unwritten(self) -> bool:
+        """Whether applied batches wait in memory to be written to their segment."""
+        return self._log.has_unwritten
+
+    def write_out(self) -> None:
+        """Write them."""
+        self._log.flush()
+
+    @property
     def replicated_ms(self) -> int:
         """The lease clock as the machine has it."""
         return self.machine.clock_ms

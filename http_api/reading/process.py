@@ -1,4 +1,4 @@
-"""The process beside a node that reads large bodies: ``python -m stockade.http_api.reading.process``.
+"""The process beside a node that reads large bodies.
 
 It answers one order after the other, from its stdin to its stdout, and ends when its stdin does: with its node. It
 opens nothing else, and its memory is bounded, so a body can harm nothing but this process.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+import pyarrow as pa
 
 from ...partition.errors import InvalidRequest, StockadeError
 from .work import Answer, Failed, Order, do, refused
@@ -52,6 +53,7 @@ def _answer(order: Order, body: bytes) -> Answer:
 
 def main() -> None:
     """Serve stdin and stdout, out of reach of the terminal's Ctrl-C."""
+    pa.set_memory_pool(pa.system_memory_pool())  # the others reserve more than they use
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     held_kib = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0])
     limit = held_kib * 1024 + MEMORY_BYTES_MAX
@@ -59,7 +61,3 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no answer
     serve(sys.stdin.buffer, answers)
-
-
-if __name__ == "__main__":
-    main()

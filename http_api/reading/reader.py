@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -169,15 +168,7 @@ class _Process:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve more than they use
-    }
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {_MODULE} import main; main()"
     return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", _MODULE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-        start_new_session=True,
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )

@@ -150,6 +150,11 @@ class SegmentLog:
             self.flush()
         return base_offset
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether appended batches are not in their file yet."""
+        return bool(self._unwritten)
+
     def settle(self) -> None:
         """A run of applies is over: at most UNWRITTEN_REST_BYTES_MAX stay unwritten. An OSError stops the node."""
         if self._unwritten_bytes > UNWRITTEN_REST_BYTES_MAX:

@@ -31,23 +31,24 @@ class Maintenance:
         """Runs until cancelled."""
         looks = 0
         while True:
-            led = [replica for replica in self._replicas.all() if replica.group.is_leader]
+            held = list(self._replicas.all())
+            led = [replica for replica in held if replica.group.is_leader]
             steps = [_try(replica, replica.configure()) for replica in led if not replica.is_configured]
             if looks % RETENTION_LOOKS == 0:
                 now_ms = int(time.time() * 1000)
                 steps += [_try(replica, replica.retain(now_ms)) for replica in led if replica.has_due(now_ms)]
             await asyncio.gather(*steps)
-            await self._write_out()
+            await _write_out([replica for replica in held if replica.has_unwritten])
             looks += 1
             await asyncio.sleep(PERIOD_S)
 
-    async def _write_out(self) -> None:
-        """So that a segment on disk is never older than PERIOD_S. An OSError goes up, and stops the node."""
-        behind = [replica for replica in self._replicas.all() if replica.has_unwritten]
-        for number, replica in enumerate(behind, 1):
-            replica.write_out()
-            if number % WRITES_A_TURN == 0:
-                await asyncio.sleep(0)
+
+async def _write_out(replicas: list[Replica]) -> None:
+    """So that a segment on disk is never older than PERIOD_S. An OSError goes up, and stops the node."""
+    for number, replica in enumerate(replicas, 1):
+        replica.write_out()
+        if number % WRITES_A_TURN == 0:
+            await asyncio.sleep(0)
 
 
 async def _try(replica: Replica, step: Awaitable[None]) -> None:

@@ -15,7 +15,8 @@ class Partition:
 
     topic, partition = "t", 0
 
-    def __init__(self, *, leads: bool = True, refusals: int = 0) -> None:
+    def __init__(self, *, leads: bool = True, refusals: int = 0, has_unwritten: bool = False) -> None:
+        self.has_unwritten = has_unwritten
         self.group = SimpleNamespace(is_leader=leads)
         self.is_configured = False
         self.is_old = True
@@ -31,6 +32,9 @@ class Partition:
     async def retain(self, wall_ms: int) -> None:
         self._refuse()
         self.is_old = False
+
+    def write_out(self) -> None:
+        self.has_unwritten = False
 
     def _refuse(self) -> None:
         if self.refusals:
@@ -90,3 +94,9 @@ def test_what_failed_is_tried_again_and_keeps_nobody_else_waiting() -> None:
     assert (failing.is_configured, other.is_configured, other.is_old) == (False, True, False)
     look(2 * maintenance.RETENTION_LOOKS, failing, other)
     assert (failing.is_configured, failing.is_old) == (True, False)
+
+
+def test_every_replica_writes_its_small_batches_of_a_follower_too() -> None:
+    replicas = [Partition(leads=False, has_unwritten=True) for _ in range(maintenance.WRITES_A_TURN + 1)]
+    look(1, *replicas)
+    assert [replica.has_unwritten for replica in replicas] == [False] * len(replicas)

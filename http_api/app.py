@@ -19,6 +19,7 @@ from .request.peers import Peers
 from .request.stalls import Stalls
 from .routes import routes
 from .server import HttpRunner
+from .tls_site import TlsSite
 
 DRAIN_S = 10.0
 """Time that requests under way have to finish when the interface is closed."""
@@ -123,7 +124,8 @@ async def start_http(
     runner = HttpRunner(app, DRAIN_S, FastRoutes(routes(), context), connections)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port, ssl_context=None if tls is None else tls.context).start()
+        site = web.TCPSite(runner, host, port) if tls is None else TlsSite(runner, host, port, tls.context)
+        await site.start()
         if plain is not None:
             await web.TCPSite(runner, *plain).start()
     except OSError:

@@ -22,6 +22,7 @@ PRIVATE: dict[type, frozenset[str]] = {
             *("_request_in_progress", "_waiter"),
         }
     ),
+    web.BaseSite: frozenset({"_server"}),
     web.AppRunner: frozenset({"_kwargs", "_make_server"}),
     web.Server: frozenset({"_loop"}),
     web.StreamResponse: frozenset({"_length_check"}),

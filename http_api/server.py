@@ -21,7 +21,7 @@ from .endpoint.dispatch import HEADER_BYTES_MAX
 from .fast_path.connection import FastConnection, FastRoutes, serialized
 from .fast_path.parser import HEADERS_MAX
 from .library import check_library
-from .request.connections import FIRST_BYTE_S, HEAD_S, Connections
+from .request.connections import FIRST_BYTE_S, HEAD_S, Connections, Guest
 from .request.metrics import AccessLogger, access_log
 
 IDLE_S = 75.0
@@ -50,21 +50,27 @@ class HttpRunner(web.AppRunner):
             max_headers=HEADERS_MAX,
             auto_decompress=False,
         )
+        self.connections: Connections = connections
         self._routes = routes
-        self._connections = connections
 
     def connection_of(self, node_id: str) -> web.RequestHandler | None:
         """Serves a connection that another node has opened, and whose other end is surely that node; None: stopped."""
         if self.server is None:
             return None
-        connection = self.server()
-        assert isinstance(connection, FastConnection)
+        connection = self.new_connection()
         connection.peer_node = node_id
+        return connection
+
+    def new_connection(self) -> "HttpConnection":
+        """Serves a connection that is about to be made, while the server runs."""
+        assert self.server is not None, "the server runs"
+        connection = self.server()
+        assert isinstance(connection, HttpConnection)
         return connection
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
-        return _HttpConnections(made, self._routes, self._connections, self._kwargs)
+        return _HttpConnections(made, self._routes, self.connections, self._kwargs)
 
 
 class _HttpConnections(web.Server):
@@ -87,16 +93,22 @@ class HttpConnection(FastConnection):
     document. It is counted among the connections of clients, unless another node has opened it.
     """
 
-    __slots__ = ("_open",)
+    __slots__ = ("_open", "door")
 
     def __init__(self, connections: Connections, routes: FastRoutes, manager: web.Server, **options: object) -> None:
         super().__init__(routes, manager, **options)
         self._open = connections
+        self.door: Guest | None = None
+        """What was counted for this connection until its TLS handshake ended."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop; with TLS, after the handshake."""
         super().connection_made(transport)
         if self.peer_node is not None:
+            return
+        if self.door is not None:
+            if not self._open.replaced(self.door, self):
+                self.evict()
             return
         host, *_ = transport.get_extra_info("peername") or ("unknown address",)
         if not self._open.opened(self, host, transport.get_extra_info("socket").fileno()):

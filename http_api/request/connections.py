@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol
 
 FIRST_BYTE_S = 10.0
 """A connection that has sent nothing for so long after it was opened is closed."""
+HANDSHAKE_S = 10.0
+"""An HTTPS connection whose TLS handshake has not ended so long after it was accepted is closed."""
 HEAD_S = 10.0
 """A request whose headers have not ended so long after their first byte ends its connection."""
 SWEEP_S = 1.0
@@ -50,7 +52,7 @@ class Guest(Protocol):
         ...
 
     def overdue(self, now_s: float) -> str | None:
-        """Which time is over: ``silent``, ``head`` or ``idle``."""
+        """Which time is over: ``silent``, ``handshake``, ``head`` or ``idle``."""
         ...
 
     def evict(self) -> None:
@@ -121,6 +123,20 @@ class Connections:
             self.closed(guest)
             return False
         self._evict(victim, f"evicted_{reason}")
+        return True
+
+    def replaced(self, guest: Guest, successor: Guest) -> bool:
+        """Count ``successor`` as the newest connection of its address in place of ``guest``, whose descriptor it has.
+        False: ``guest`` is counted no more, because it was evicted, and neither is its successor.
+        """
+        address = self._where.pop(guest, None)
+        if address is None:
+            return False
+        crowd = self._crowds[address]
+        crowd.fresh.pop(guest, None)
+        crowd.asked.pop(guest, None)
+        crowd.fresh[successor] = None
+        self._where[successor] = address
         return True
 
     def closed(self, guest: Guest) -> None:

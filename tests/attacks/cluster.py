@@ -23,9 +23,10 @@ def limited(descriptors: int) -> Sequence[str]:
 
 
 @contextmanager
-def running(folder: Path, descriptors: int) -> Iterator[LocalCluster]:
+def running(folder: Path, descriptors: int, *, https: bool = False) -> Iterator[LocalCluster]:
     """Three nodes that are allowed so many descriptors each; a node that ends is not started again."""
-    with LocalCluster(folder, port_base=0, restart=False, prefix=lambda _: limited(descriptors)) as cluster:
+    prefix = limited(descriptors)
+    with LocalCluster(folder, port_base=0, restart=False, prefix=lambda _: prefix, https=https) as cluster:
         yield cluster
 
 

@@ -16,8 +16,14 @@ APPENDS = 50
 
 @pytest.mark.timeout(600)
 @pytest.mark.processes
-def test_appends_go_through_nodes_that_idle_connections_fill(tmp_path: Path) -> None:
-    with running(tmp_path, DESCRIPTORS) as cluster, ExitStack() as attack:
+@pytest.mark.parametrize("https", [False, True], ids=["http", "https"])
+def test_appends_go_through_nodes_that_idle_connections_fill(
+    tmp_path: Path, https: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With HTTPS none of the idle connections begins its handshake."""
+    with running(tmp_path, DESCRIPTORS, https=https) as cluster, ExitStack() as attack:
+        if https:
+            monkeypatch.setenv("SSL_CERT_FILE", str(cluster.certs / "ca.crt"))
         urls = [node.url for node in cluster.nodes]
         topic = Topic(urls[0], "orders")
         topic.create(partitions=3)

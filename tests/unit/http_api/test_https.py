@@ -15,8 +15,9 @@ import uvloop
 
 from stockade.cli.node.authority import Authority, client_uri, node_files
 from stockade.cluster.https import ClientCertificate, ClientCertificates, HttpTls, HttpTlsSection
-from stockade.http_api.app import HttpServer, start_http
+from stockade.http_api.app import DEFAULT_BOUNDS, HttpServer, start_http
 from stockade.http_api.fast_path.connection import FastConnection
+from stockade.http_api.request.connections import ConnectionBounds
 from stockade.raft.net.tls import TlsFault
 
 from .conversation import RECORDS
@@ -72,10 +73,10 @@ def house(tmp_path: Path) -> House:
 
 
 @asynccontextmanager
-async def listening(tls: HttpTls) -> AsyncIterator[HttpServer]:
+async def listening(tls: HttpTls, bounds: ConnectionBounds = DEFAULT_BOUNDS) -> AsyncIterator[HttpServer]:
     cluster = FakeCluster()
     service = FakeService(cluster, "n1")
-    server = await start_http(service, "127.0.0.1", 0, tls=tls, plain=("127.0.0.1", 0))
+    server = await start_http(service, "127.0.0.1", 0, tls=tls, plain=("127.0.0.1", 0), bounds=bounds)
     cluster.urls["n1"] = f"https://127.0.0.1:{server.port}"
     try:
         yield server

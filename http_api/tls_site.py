@@ -1,0 +1,174 @@
+"""The HTTPS listener: its connections count from the moment when they are accepted, before the TLS handshake.
+
+The servers of asyncio and uvloop tell a protocol of a connection when the handshake has ended. A client that never
+begins it would hold a descriptor that no bound knows of. So this listener accepts for itself, counts, and hands the
+socket to the loop for the handshake.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import cast
+
+from aiohttp import web
+
+from .request.connections import HANDSHAKE_S
+from .server import HttpConnection, HttpRunner
+
+BACKLOG = 128
+"""Connections that the kernel completes before the node takes them."""
+ACCEPTS_MAX = 100
+"""Connections that are accepted in one turn of the event loop."""
+PAUSE_S = 1.0
+"""How long a listener accepts nothing after the system had no descriptor or memory for a connection."""
+_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_log = logging.getLogger(__name__)
+
+
+class TlsSite(web.BaseSite):
+    """Listens on one address for HTTPS, and on all addresses that its name has."""
+
+    def __init__(self, runner: HttpRunner, host: str, port: int, context: ssl.SSLContext) -> None:
+        super().__init__(runner, ssl_context=context, backlog=BACKLOG)
+        self._http = runner
+        self._address = host, port
+        self._context = context
+
+    @property
+    def name(self) -> str:
+        """The URL of the listener."""
+        host, port = self._address
+        return f"https://{f'[{host}]' if ':' in host else host}:{port}"
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        await super().start()
+        sockets = await _listening(*self._address)
+        self._server = cast(asyncio.AbstractServer, _Listener(sockets, self._http, self._context))
+
+
+async def _listening(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of a host. Raises OSError, and leaves none open then."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+            sockets.append(socket.create_server(address[:2], family=family, backlog=BACKLOG))
+            sockets[-1].setblocking(False)
+    except OSError:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets
+
+
+class _Listener:
+    """Sockets that are listened on, and the connections of them that shake hands. aiohttp asks a site's server for
+    ``sockets`` and ``close`` only.
+    """
+
+    def __init__(self, sockets: list[socket.socket], runner: HttpRunner, context: ssl.SSLContext) -> None:
+        self.sockets: list[socket.socket] = sockets
+        self._runner = runner
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._doors: set[_Door] = set()
+        for each in sockets:
+            self._loop.add_reader(each, self._accept, each)
+
+    def close(self) -> None:
+        """Stop accepting, and end what shakes hands."""
+        for each in self.sockets:
+            self._loop.remove_reader(each)
+            each.close()
+        self.sockets = []
+        for door in list(self._doors):
+            door.evict()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTS_MAX):
+            try:
+                connection, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    raise
+                _log.warning("no connection is accepted for %.0f s: %s", PAUSE_S, error)
+                self._loop.remove_reader(listening)
+                self._loop.call_later(PAUSE_S, self._go_on, listening)
+                return
+            connection.setblocking(False)
+            self._enter(connection, address[0])
+
+    def _go_on(self, listening: socket.socket) -> None:
+        if listening in self.sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _enter(self, connection: socket.socket, host: str) -> None:
+        door = _Door(self._runner, connection, self._context, self._doors.discard)
+        if self._runner.connections.opened(door, host, connection.fileno()):
+            self._doors.add(door)
+            door.shake_hands()
+        else:
+            connection.close()  # without a handshake there is no way to say 429
+
+
+class _Door:
+    """A connection that shakes hands. Afterwards the HTTP connection counts in its place."""
+
+    has_asked = False
+    is_idle = True
+
+    def __init__(
+        self,
+        runner: HttpRunner,
+        connection: socket.socket,
+        context: ssl.SSLContext,
+        forget: "Callable[[_Door], None]",
+    ) -> None:
+        self._runner = runner
+        self._socket = connection
+        self._context = context
+        self._forget = forget
+        self._loop = asyncio.get_running_loop()
+        self._since_s = self._loop.time()
+        self._task: asyncio.Task[None] | None = None
+        self._has_begun = False
+
+    def shake_hands(self) -> None:
+        """Begin."""
+        self._task = asyncio.ensure_future(self._handshake())
+        self._task.add_done_callback(self._ended)
+
+    def overdue(self, now_s: float) -> str | None:
+        """``handshake`` when it takes too long."""
+        return "handshake" if now_s - self._since_s >= HANDSHAKE_S else None
+
+    def evict(self) -> None:
+        """Close it now."""
+        assert self._task is not None, "only what shakes hands is counted for longer than its first turn"
+        self._task.cancel()
+        if not self._has_begun:  # otherwise the loop owns the descriptor, which may have another meaning soon
+            self._socket.close()
+
+    async def _handshake(self) -> None:
+        self._has_begun = True
+        # What fails here is a client: it speaks no TLS, shows no certificate, or is gone. The sweep ends a handshake
+        # after HANDSHAKE_S, long before the loop would.
+        with suppress(OSError):
+            await self._loop.connect_accepted_socket(self._entered, self._socket, ssl=self._context)
+
+    def _entered(self) -> HttpConnection:
+        connection = self._runner.new_connection()
+        connection.door = self
+        return connection
+
+    def _ended(self, _: "asyncio.Task[None]") -> None:
+        self._runner.connections.closed(self)
+        self._forget(self)

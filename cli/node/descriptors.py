@@ -10,7 +10,8 @@ DESCRIPTORS_MIN = 512
 RESERVED_MIN = 256
 """Descriptors that connections of clients never get, at least: for the files of the log and of segments, checkpoints,
 the other nodes, and the connections that the kernel hands over at once before one of them is judged. Of a larger limit
-a quarter is reserved: a node with many partitions holds two files open for each.
+a quarter is reserved: a node with many partitions holds two files open for each. DESCRIPTORS_KEPT of them are held
+back even from the node itself, so that its log opens files when all others are in use.
 """
 
 

@@ -27,6 +27,7 @@ from ...cluster.node.node import Node
 from ...http_api.app import LINGER_S, HttpServer, start_http
 from ...partition.api.cluster import Cluster
 from ...partition.errors import StockadeError
+from ...partition.log.fsutil import keep_descriptors
 from ...raft.net.tls import TlsFault
 from ...raft.wal.errors import DiskRefused, WalLocked
 from ..ui.exits import LOCAL, REFUSED
@@ -160,6 +161,7 @@ def _command(config: Path, processes: int | None) -> list[str]:
 
 def _run_node(settings: NodeConfig, with_parent: bool) -> None:
     raise_limit()
+    keep_descriptors()
     try:
         sys.exit(uvloop.run(run(settings, with_parent)))
     except (ConfigError, ClusterViewDamaged, DiskRefused, TlsFault, WalLocked) as error:

@@ -1,14 +1,91 @@
 """Bytes that reach the disk whole: writes that never stop half-way, folders and small files that survive a power cut.
 
 Everything here blocks.
+
+The log's files are opened by ``open_file``. A process that has no descriptor left has no broken disk: open(2) takes the
+descriptor first (Linux, do_sys_openat2), so with EMFILE or ENFILE it has created, truncated and written nothing, and
+another attempt is the first one. The descriptor for it comes from those that ``keep_descriptors`` holds back. A write
+or a sync, which may have reached the disk in part, is never repeated.
 """
 
+import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 PIECES_MAX = 1024
 """The kernel takes so many pieces in one write (IOV_MAX)."""
+
+DESCRIPTORS_KEPT = 64
+"""Descriptors that ``keep_descriptors`` holds back: for the files that the log, segments and checkpoints open while the
+process has no others.
+"""
+_T = TypeVar("_T")
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+_kept: list[int] = []
+_kept_max = [0]
+
+
+def keep_descriptors(count: int = DESCRIPTORS_KEPT) -> None:
+    """Hold back so many descriptors of this process for ``open_file`` from now on, and as many again when it has used
+    some. 0: none. Descriptors are the process's, and so is this.
+    """
+    _kept_max[0] = count
+    while len(_kept) > count:
+        os.close(_kept.pop())
+    _keep()
+
+
+def kept_descriptors() -> int:
+    """How many descriptors are held back now."""
+    return len(_kept)
+
+
+def open_file(path: Path | str, flags: int, mode: int = 0o644) -> int:
+    """As ``os.open``; with a descriptor that was held back if the process or the system has no other. Raises OSError,
+    with EMFILE or ENFILE when those are used up, too.
+    """
+    return _with_a_descriptor(partial(os.open, path, flags | os.O_CLOEXEC, mode))
+
+
+def names_in(directory: Path) -> list[str]:
+    """The names of the files in ``directory``; its descriptor is one as of ``open_file``. Raises OSError."""
+    return _with_a_descriptor(partial(os.listdir, directory))
+
+
+def _with_a_descriptor(opening: Callable[[], _T]) -> _T:
+    """What ``opening`` returns. It changes nothing before it has a descriptor."""
+    while True:
+        try:
+            found = opening()
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTOR or not _give_up():
+                raise
+        else:
+            if len(_kept) < _kept_max[0]:
+                _keep()
+            return found
+
+
+def _give_up() -> bool:
+    """Close a descriptor that is held back; False: there is none. Threads may call it at the same time."""
+    try:
+        os.close(_kept.pop())
+    except IndexError:
+        return False
+    return True
+
+
+def _keep() -> None:
+    """Hold back as many as are wanted, as far as there are any."""
+    try:
+        while len(_kept) < _kept_max[0]:
+            _kept.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno not in _NO_DESCRIPTOR:
+            raise
 
 
 def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
@@ -36,7 +113,7 @@ def write_all_at(descriptor: int, data: bytes, position: int) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Make the creation, renaming and removal of files in ``directory`` durable."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    fd = open_file(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
     finally:
@@ -65,7 +142,7 @@ def write_durably(path: Path, content: bytes) -> None:
     """
     make_directory(path.parent)
     scratch = path.with_name(path.name + ".new")
-    with scratch.open("wb") as file:
+    with os.fdopen(open_file(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -18,15 +18,15 @@ from typing import NamedTuple
 from ..commands import Offset
 from ..records.batch import STREAM_START
 from ..records.checksum import crc32
-from .fsutil import write_all
+from .fsutil import open_file, write_all
 from .image import FileExtent, ImageDamaged
 from .index import IndexDamaged, SegmentIndex
 from .interface import StoredBatch
 
 _DATA, _INDEX = ".arrow", ".index"
 _NAME = re.compile(r"[0-9]{20}\.arrow")
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_EXTEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_EXTEND = os.O_WRONLY | os.O_APPEND
 
 
 class Writers(NamedTuple):
@@ -44,8 +44,12 @@ class Writers(NamedTuple):
 def create(directory: Path, base_offset: Offset) -> tuple[SegmentIndex, Writers]:
     """A new, empty segment. Raises OSError when there is one already."""
     path = directory / f"{base_offset:020d}{_DATA}"
-    data = os.open(path, _CREATE, 0o644)
-    writers = Writers(data, os.open(path.with_suffix(_INDEX), _CREATE, 0o644))
+    data = open_file(path, _CREATE)
+    try:
+        writers = Writers(data, open_file(path.with_suffix(_INDEX), _CREATE))
+    except OSError:
+        os.close(data)
+        raise
     write_all(data, [STREAM_START])
     return SegmentIndex(str(path), base_offset, len(STREAM_START)), writers
 
@@ -53,8 +57,12 @@ def create(directory: Path, base_offset: Offset) -> tuple[SegmentIndex, Writers]
 def extend(segment: SegmentIndex) -> Writers:
     """Open the files of a segment to append to them."""
     data, index = files_of(segment)
-    descriptor = os.open(data, _EXTEND)
-    return Writers(descriptor, os.open(index, _EXTEND))
+    descriptor = open_file(data, _EXTEND)
+    try:
+        return Writers(descriptor, open_file(index, _EXTEND))
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 class LoadedIndexes:
@@ -170,7 +178,7 @@ class Unsynced:
         self._descriptors: list[int] = []
         files = [path for segment, _ in self._sizes for path in files_of(segment)]
         for path in [*files, *{path.parent for path in files}]:  # the folder has their names
-            self._descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            self._descriptors.append(open_file(path, os.O_RDONLY))
 
     def __call__(self) -> None:
         """Return when the bytes are on disk. Raises OSError."""
@@ -222,7 +230,7 @@ def read_messages(batches: Sequence[StoredBatch]) -> list[bytes]:
     """Messages of stored batches, in order. One file is open at a time. Raises OSError."""
     messages = []
     for segment, group in groupby(batches, attrgetter("segment")):
-        descriptor = os.open(segment, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_file(segment, os.O_RDONLY)
         try:
             messages += [_read(descriptor, batch) for batch in group]
         finally:
@@ -257,7 +265,7 @@ def _size(path: Path) -> int:
 
 def _read_file(path: Path, size: int) -> bytes:
     """The first ``size`` bytes of a file."""
-    with path.open("rb") as file:
+    with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
         return file.read(size)
 
 

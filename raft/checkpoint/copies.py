@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...partition.log.fsutil import sync_directory, write_all_at
+from ...partition.log.fsutil import open_file, sync_directory, write_all_at
 from ..core.group import Group
 from ..machine import FileExtent, ImageDamaged
 from ..net.rpc import CallFailed, CallRefused, CallUnknown
@@ -360,7 +360,7 @@ class CheckpointCopy:
             theirs = await self._ask(FetchDigest(checkpoint.group_id, checkpoint.index, extent.name))
             if await self._storage.run(partial(_link_if_same, here, extent.size, theirs, directory / extent.name)):
                 return
-        fd = os.open(directory / extent.name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        fd = open_file(directory / extent.name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             await self._fetch_pieces(checkpoint.index, extent, fd)
         finally:
@@ -391,7 +391,7 @@ class CheckpointCopy:
         """Verify all bytes, and make them durable. Raises ImageDamaged or OSError."""
         self._machine.inspect(directory, checkpoint.state, checkpoint.files)
         for extent in checkpoint.files:
-            fd = os.open(directory / extent.name, os.O_RDONLY)
+            fd = open_file(directory / extent.name, os.O_RDONLY)
             try:
                 os.fsync(fd)
             finally:

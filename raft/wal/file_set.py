@@ -14,7 +14,7 @@ import struct
 from pathlib import Path
 from threading import Lock
 
-from ...partition.log.fsutil import sync_directory, write_durably
+from ...partition.log.fsutil import names_in, open_file, sync_directory, write_durably
 from ...partition.records.checksum import crc32
 from .errors import DiskRefused
 from .files import OpenFile, create_file, first_unwritten, numbers_in, path_of, prepare
@@ -100,7 +100,8 @@ def identity_path(directory: Path) -> Path:
 
 def spares_in(directory: Path) -> list[Path]:
     """The spare files, ascending by the number that each had in the log."""
-    return sorted(path for path in directory.glob("*.spare") if path.stem.isdecimal())
+    names = [name for name in names_in(directory) if name.endswith(".spare")]
+    return sorted(directory / name for name in names if name.removesuffix(".spare").isdecimal())
 
 
 class SpareFiles:
@@ -123,7 +124,7 @@ class SpareFiles:
         path, spares = path_of(self._directory, header.number), spares_in(self._directory)
         if not spares or file_bytes != self._file_bytes:
             return create_file(path, file_bytes, header)
-        fd = os.open(spares[0], os.O_RDWR)
+        fd = open_file(spares[0], os.O_RDWR)
         try:
             prepare(fd, file_bytes, header)
             written_end = first_unwritten(fd)  # a copy from a backup may have holes

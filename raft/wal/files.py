@@ -6,7 +6,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import NamedTuple
 
-from ...partition.log.fsutil import sync_directory, write_all_at
+from ...partition.log.fsutil import names_in, open_file, sync_directory, write_all_at
 from .errors import WalCorrupt, WalLocked
 from .records import (
     FILE_HEADER_BYTES,
@@ -31,7 +31,8 @@ def path_of(directory: Path, number: int) -> Path:
 
 def numbers_in(directory: Path) -> list[int]:
     """The numbers of the log's files on disk, ascending."""
-    return sorted(int(path.stem) for path in directory.glob("*.wal") if path.stem.isdecimal())
+    stems = [name.removesuffix(".wal") for name in names_in(directory) if name.endswith(".wal")]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
 def remove_before(directory: Path, number: int) -> None:
@@ -72,7 +73,7 @@ class OpenFile(NamedTuple):
 
 def create_file(path: Path, file_bytes: int, header: FileHeader) -> OpenFile:
     """Create a file of ``file_bytes`` bytes, zeros after its header; it is durable when this returns."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    fd = open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         written_end = prepare(fd, file_bytes, header)
         sync_directory(path.parent)
@@ -138,7 +139,7 @@ class WalReader:
             self._open.move_to_end(number)
             return self._open[number]
         path = path_of(self._directory, number)
-        fd = os.open(path, os.O_RDONLY)
+        fd = open_file(path, os.O_RDONLY)
         header = decode_file_header(os.pread(fd, FILE_HEADER_BYTES, 0))
         if header is None:
             os.close(fd)

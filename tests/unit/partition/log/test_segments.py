@@ -21,6 +21,7 @@ from stockade.partition.log.segments import UNWRITTEN_REST_BYTES_MAX, SegmentLog
 from stockade.partition.records.batch import STREAM_START, batch_from_columns, stream
 
 from ..driver import NAMED, Driver, state
+from .test_descriptors import no_descriptor_left
 
 STAMP = Stamp(NAMED, 3, 17)
 
@@ -467,3 +468,16 @@ def test_without_a_descriptor_to_spare_the_early_sync_is_left_to_the_checkpoint(
     log.flush()
     monkeypatch.setattr(os, "dup", fail)
     assert log.begin_sync() is None
+
+
+def test_segments_begin_and_are_read_without_a_free_descriptor(tmp_path: Path) -> None:
+    segments_of = SegmentLog(SIZE * 3)
+    segments_of.restore(tmp_path, [], 0, 0)
+    with no_descriptor_left(16):
+        for number in range(12):
+            segments_of.append(command([number]), 1)
+        assert segments_of.find_timestamp(4) == (4, 4)
+        image = segments_of.capture(b"")
+    assert segments_of.log_end == 12
+    assert len(image.files) == 12  # with the schema before them, two batches fit a segment of two files
+    segments_of.close()

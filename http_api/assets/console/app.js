@@ -1,0 +1,172 @@
+// The console: its frame, and which view an address leads to.
+
+import { html, render, useEffect, useState } from "./vendor/preact.js";
+import { get, getToken, setToken } from "./parts/api.js";
+import { readAgain, tell, useConnection, useGet } from "./parts/live.js";
+import { may, setCaller } from "./parts/rights.js";
+import { go, link, useAddress } from "./parts/router.js";
+import { useClusterState } from "./parts/state.js";
+import { Dialog, Dot, Empty, Field, Page } from "./parts/ui.js";
+import { Finder } from "./parts/finder.js";
+import { Cluster } from "./views/cluster.js";
+import { Drill } from "./views/drill.js";
+import { Groups } from "./views/groups.js";
+import { Overview } from "./views/overview.js";
+import { Partition } from "./views/partition.js";
+import { Producers } from "./views/producers.js";
+import { RefusedWrites } from "./views/refused.js";
+import { Sessions } from "./views/sessions.js";
+import { Topic } from "./views/topic.js";
+import { Topics } from "./views/topics.js";
+
+/** Name in the address, name for people, view, the key that leads there after g, and the right that it needs. */
+const VIEWS = [
+  ["", "Overview", Overview, "o"],
+  ["topics", "Topics", Topics, "t"],
+  ["sessions", "Sessions", Sessions, "s", ["admin", "cluster"]],
+  ["groups", "Groups", Groups, "g", ["read", "cluster"]],
+  ["producers", "Producers", Producers, "p", ["read", "cluster"]],
+  ["refused", "Refused writes", RefusedWrites, "r", ["read", "cluster"]],
+  ["cluster", "Cluster", Cluster, "c"],
+  ["drill", "Fence drill", Drill, "d", ["acquire", "topic"]],
+];
+/** A principal's rights may change while the page is open. */
+const CALLER_MS = 15000;
+const offered = () => VIEWS.filter(([, , , , right]) => !right || may(...right));
+const THEMES = { auto: "light", light: "dark", dark: "auto" };
+
+function viewAt({ parts, query }) {
+  const [first = "", topic, partition] = parts;
+  if (first === "topics" && partition !== undefined) {
+    return html`<${Partition} key=${parts.join("/")} topic=${topic} partition=${Number(partition)} query=${query} />`;
+  }
+  if (first === "topics" && topic) return html`<${Topic} key=${topic} name=${topic} query=${query} />`;
+  const found = VIEWS.find(([name]) => name === first);
+  if (found) return html`<${found[2]} key=${parts.join("/")} query=${query} rest=${parts.slice(1)} />`;
+  return html`<${Page} title="Nothing here">
+    <${Empty} title="No view has this address" act=${html`<a class="button" href="#/">To the overview</a>`} />
+  <//>`;
+}
+
+/** Light and dark follow the system until a person says otherwise; the choice is no secret and stays in the browser. */
+function useTheme() {
+  const [theme, setTheme] = useState(localStorage.getItem("stockade-theme") || "auto");
+  useEffect(() => {
+    document.documentElement.dataset.theme = theme;
+    localStorage.setItem("stockade-theme", theme);
+  }, [theme]);
+  return [theme, setTheme];
+}
+
+function Login({ refusal }) {
+  const [typed, setTyped] = useState("");
+  const submit = (event) => {
+    event.preventDefault();
+    setToken(typed.trim());
+    readAgain();
+  };
+  return html`<main class="login">
+    <form class="card" onSubmit=${submit}>
+      <${Mark} />
+      <h1>Log in to this cluster</h1>
+      <p class="soft">It knows its callers by token. The token stays in this tab and is forgotten with it.</p>
+      ${getToken() && refusal && html`<div class="banner bad" role="alert">${refusal.message}</div>`}
+      <${Field} label="Token">
+        <input type="password" autocomplete="off" autofocus value=${typed} onInput=${(event) => setTyped(event.target.value)} />
+      <//>
+      <button class="primary" disabled=${!typed.trim()}>Log in</button>
+    </form>
+  </main>`;
+}
+
+const Mark = () => html`<svg class="mark" viewBox="0 0 24 24" aria-hidden="true">
+  <path d="M4 21V7l2.5-4L9 7v14zM9.5 21V7L12 3l2.5 4v14zM15 21V7l2.5-4L20 7v14z" /><path d="M2 15h20" />
+</svg>`;
+
+const STATES = {
+  live: ["good", "live"],
+  starting: ["", "connecting"],
+  silent: ["bad", "no answer"],
+  stranger: ["bad", "logged out"],
+};
+
+function Connection() {
+  const { state } = useConnection();
+  const [kind, text] = STATES[state];
+  return html`<span class="connection" role="status"><${Dot} kind=${kind} label=${text} />${text}</span>`;
+}
+
+function Keys({ onClose }) {
+  const lines = [["/", "find anything"], ...offered().map(([, text, , key]) => [`g ${key}`, text]), ["?", "this list"]];
+  return html`<${Dialog} title="Keys" act="Close" onDo=${async () => {}} onClose=${onClose}>
+    <dl class="keys">${lines.map(([key, text]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`)}</dl>
+  <//>`;
+}
+
+function useKeys(open) {
+  useEffect(() => {
+    let isGoing = false;
+    const pressed = (event) => {
+      const inField = event.target.closest?.("input, textarea, select, dialog");
+      if (inField || event.ctrlKey || event.metaKey || event.altKey) return;
+      const view = isGoing && VIEWS.find(([, , , key]) => key === event.key);
+      isGoing = event.key === "g";
+      if (view) go(view[0] ? [view[0]] : []);
+      else if (event.key === "/" || event.key === "?") {
+        event.preventDefault();
+        open(event.key === "/" ? "finder" : "keys");
+      }
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+}
+
+function App() {
+  const address = useAddress();
+  const [theme, setTheme] = useTheme();
+  const [opened, open] = useState("");
+  const state = useConnection();
+  const caller = useGet("/v1/caller", {}, CALLER_MS);
+  const cluster = useGet("/v1/cluster");
+  useKeys(open);
+  useClusterState();
+  useEffect(() => {
+    scrollTo(0, 0);
+  }, [address.parts.join("/")]);
+  if (state.state === "stranger") return html`<${Login} refusal=${state.refusal} />`;
+  if (!caller.data) return state.state === "silent" ? html`<main class="login"><p class="banner bad" role="alert">This node does not answer.</p></main>` : html`<main class="starting">Stockade</main>`;
+  setCaller(caller.data);
+  const first = address.parts[0] || "";
+  return html`
+    <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>To the content</a>
+    <aside class="side-bar">
+      <a class="brand" href="#/" aria-label="Stockade, to the overview"><${Mark} /><span>Stockade</span></a>
+      <nav aria-label="Views">
+        ${offered().map(([name, text]) => html`<a href=${link(name ? [name] : [])} aria-current=${name === first ? "page" : undefined}>${text}</a>`)}
+      </nav>
+      <div class="side-foot">
+        ${caller.data.principal && html`<span class="soft" title=${caller.data.rights.join(", ")}>${caller.data.principal}</span>`}
+        <a href="/docs">API</a>
+        <button class="plain" onClick=${() => setTheme(THEMES[theme])}>Theme: ${theme}</button>
+        ${getToken() && html`<button class="plain" onClick=${() => { setToken(""); location.reload(); }}>Log out</button>`}
+      </div>
+    </aside>
+    <div class="stage">
+      <header class="top-bar">
+        <button class="find" onClick=${() => open("finder")}><span>Find a topic, session, group or producer</span><kbd>/</kbd></button>
+        <span class="where">${cluster.data ? html`<b>${cluster.data.cluster_id}</b><span class="soft"> seen from ${cluster.data.node_id}</span>` : ""}</span>
+        <${Connection} />
+      </header>
+      ${state.state === "silent" &&
+      html`<div class="banner bad wide" role="alert">This node does not answer. What you see is from before; the page goes on trying.</div>`}
+      <main id="main" tabindex="-1">${viewAt(address)}</main>
+    </div>
+    ${opened === "finder" && html`<${Finder} onClose=${() => open("")} />`}
+    ${opened === "keys" && html`<${Keys} onClose=${() => open("")} />`}
+  `;
+}
+
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);

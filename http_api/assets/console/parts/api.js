@@ -1,0 +1,70 @@
+// Requests to the node that the page came from. The token lives in this tab alone (sessionStorage), and nowhere else.
+
+const TOKEN = "stockade-token";
+
+/** A refusal of the API: `problem` is the document as it came. */
+export class Refusal extends Error {
+  constructor(problem, status) {
+    super(problem.detail || problem.title || `status ${status}`);
+    this.problem = problem;
+    this.code = problem.code;
+    this.status = status;
+  }
+}
+
+export const getToken = () => sessionStorage.getItem(TOKEN) || "";
+
+export function setToken(token) {
+  if (token) sessionStorage.setItem(TOKEN, token);
+  else sessionStorage.removeItem(TOKEN);
+}
+
+/** `path` with what `query` has and is not empty. */
+export function withQuery(path, query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+}
+
+/** A path of encoded pieces: path`/v1/topics/${name}`. */
+export const path = (texts, ...values) =>
+  texts.reduce((made, text, place) => made + encodeURIComponent(values[place - 1]) + text);
+
+/** The answer as fetch has it. Throws a Refusal. */
+export async function send(method, url, { body, headers = {}, signal } = {}) {
+  const all = { Accept: "application/json", ...headers };
+  if (getToken()) all.Authorization = `Bearer ${getToken()}`;
+  if (body !== undefined && !all["Content-Type"]) all["Content-Type"] = "application/json";
+  const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+  let answer;
+  try {
+    answer = await fetch(url, { method, headers: all, body: text, signal, cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refusal({ code: "NO_ANSWER", detail: "This node does not answer." }, 0);
+  }
+  if (answer.ok) return answer;
+  let problem = {};
+  try {
+    problem = await answer.json();
+  } catch {
+    problem = { code: "NO_ANSWER", detail: `Status ${answer.status} without a problem document.` };
+  }
+  throw new Refusal(problem, answer.status);
+}
+
+/** The JSON of an answer, null for an empty one. */
+export async function ask(method, url, options) {
+  const answer = await send(method, url, options);
+  return answer.status === 204 ? null : answer.json();
+}
+
+export const get = (url, query, options) => ask("GET", withQuery(url, query), options);
+
+/** Have the browser keep a file. */
+export function keep(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

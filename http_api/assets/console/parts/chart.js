@@ -1,0 +1,62 @@
+// A line over the last ten minutes.
+
+import { html, useEffect, useLayoutEffect, useRef } from "../vendor/preact.js";
+import uPlot from "../vendor/uplot.js";
+
+const HEIGHT = 104;
+const SPAN_S = 600;
+
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function optionsOf(width, lines, format, least) {
+  const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px Inter" };
+  return {
+    width,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { points: { size: 6 }, y: false, drag: { x: false } },
+    padding: [6, 4, 0, 0],
+    scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high * 1.1, least)] } },
+    axes: [
+      { ...axis, size: 20, gap: 2, space: 90, values: (_, times) => times.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })) },
+      { ...axis, size: 52, gap: 4, space: 34, values: (_, values) => values.map((value) => format(value)) },
+    ],
+    series: [{}, ...lines.map((line) => ({ stroke: color(line.color), width: 1.5, fill: line.fill && `${color(line.fill)}`, points: { show: false }, spanGaps: true }))],
+  };
+}
+
+/**
+ * `lines`: [{ name, color, fill }], the names those of the points. `words`: what a reader who sees nothing is told;
+ * `least`: what the axis reaches at least.
+ */
+export function Chart({ points, lines, format, words, least = 1 }) {
+  const box = useRef(null);
+  const plot = useRef(null);
+  const shown = useRef("");
+  useLayoutEffect(() => {
+    const draw = () => {
+      plot.current?.destroy();
+      plot.current = new uPlot(optionsOf(box.current.clientWidth, lines, format, least), [[], ...lines.map(() => [])], box.current);
+      shown.current = "";
+    };
+    draw();
+    const sized = new ResizeObserver(() => plot.current.setSize({ width: box.current.clientWidth, height: HEIGHT }));
+    sized.observe(box.current);
+    const themed = new MutationObserver(draw);
+    themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    return () => {
+      sized.disconnect();
+      themed.disconnect();
+      plot.current.destroy();
+    };
+  }, []);
+  useEffect(() => {
+    const now = Date.now() / 1000;
+    const first = Math.max(points[0]?.at ?? now - 60, now - SPAN_S);
+    plot.current.setData([points.map((each) => each.at), ...lines.map((line) => points.map((each) => each[line.name]))], false);
+    plot.current.batch(() => {
+      plot.current.setScale("x", { min: Math.min(first, now - 60), max: now });
+    });
+  });
+  return html`<div class="chart" ref=${box} role="img" aria-label=${words}></div>`;
+}

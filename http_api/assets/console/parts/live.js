@@ -1,0 +1,97 @@
+// What the page shows is read again while it is looked at: when the node says that something changed, and on a timer.
+
+import { useEffect, useReducer, useRef, useState } from "../vendor/preact.js";
+import { get } from "./api.js";
+
+const EVERY_MS = 2000;
+/** While the event stream says what changes, there is less to ask for. */
+const STREAMED_MS = 4000;
+
+/** What the whole page knows of the connection: "live", or why it is not; and who refused us. */
+export const connection = { state: "starting", refusal: null, since: Date.now(), isStreamed: false };
+const watchers = new Set();
+
+export function tell(state, refusal = null) {
+  if (connection.state === state && connection.refusal?.code === refusal?.code) return;
+  Object.assign(connection, { state, refusal, since: Date.now() });
+  watchers.forEach((watch) => watch());
+}
+
+export function useConnection() {
+  const [, again] = useReducer((turn) => turn + 1, 0);
+  useEffect(() => {
+    watchers.add(again);
+    return () => watchers.delete(again);
+  }, []);
+  return connection;
+}
+
+/** All readers of the page read again now: after an act of its own, and after a login. */
+const readers = new Set();
+export const readAgain = () => readers.forEach((reader) => reader());
+
+/**
+ * What `read` answers, again and again: { data, error, refresh }. `keys`: begin anew when one changes. The last answer
+ * stays while the node does not answer, so that a page at night shows what was there.
+ */
+export function useLive(read, keys, everyMs = EVERY_MS) {
+  const [state, setState] = useState({ data: null, error: null });
+  const latest = useRef(read);
+  const refresh = useRef(() => {});
+  latest.current = read;
+  useEffect(() => {
+    const stop = new AbortController();
+    let timer = 0;
+    let turn = 0;
+    const once = async () => {
+      clearTimeout(timer);
+      const mine = ++turn;
+      try {
+        const data = await latest.current(stop.signal);
+        if (mine !== turn) return;
+        tell("live");
+        setState({ data, error: null });
+      } catch (error) {
+        if (error.name === "AbortError" || mine !== turn) return;
+        if (!error.problem) console.error(error);
+        if (error.status === 401) tell("stranger", error);
+        else if (error.status === 0) tell("silent", error);
+        else tell("live");
+        setState((before) => ({ data: error.status === 404 ? null : before.data, error }));
+      }
+      if (everyMs && !stop.signal.aborted) timer = setTimeout(whenSeen, connection.isStreamed && everyMs === EVERY_MS ? STREAMED_MS : everyMs);
+    };
+    const whenSeen = () => (document.hidden ? undefined : once());
+    const seen = () => (document.hidden ? undefined : once());
+    refresh.current = once;
+    setState((before) => ({ ...before, error: null }));
+    once();
+    readers.add(once);
+    document.addEventListener("visibilitychange", seen);
+    return () => {
+      turn = -1;
+      stop.abort();
+      clearTimeout(timer);
+      readers.delete(once);
+      document.removeEventListener("visibilitychange", seen);
+    };
+  }, [...keys, everyMs]);
+  return { ...state, refresh: () => refresh.current() };
+}
+
+/** The answer to a GET, live. A null path asks nothing. */
+export const useGet = (path, query = {}, everyMs = EVERY_MS) =>
+  useLive((signal) => (path ? get(path, query, { signal }) : null), [path, JSON.stringify(query)], path ? everyMs : 0);
+
+/** Numbers of a moment ago, to make rates of: the last `seconds` of { at, values }. */
+export function useRates(values, seconds = 600) {
+  const past = useRef([]);
+  const key = JSON.stringify(values);
+  useEffect(() => {
+    if (!values) return;
+    past.current.push({ at: Date.now(), values });
+    const oldest = Date.now() - seconds * 1000;
+    while (past.current[0].at < oldest) past.current.shift();
+  }, [key]);
+  return past.current;
+}

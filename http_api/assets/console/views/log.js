@@ -1,0 +1,156 @@
+// The log of a partition: its newest records, from an offset, from a time, or by key; live, pretty, raw, as a file.
+
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { get, keep, path, send, withQuery } from "../parts/api.js";
+import { bytes, count, exact, moment, plural, pretty } from "../parts/format.js";
+import { useLive } from "../parts/live.js";
+import { change } from "../parts/router.js";
+import { Card, Chip, Empty, Field, Loading, Refused } from "../parts/ui.js";
+
+const SHOWN = 50;
+const PAGE_BYTES = 256 * 1024;
+/** Records of one search by key: the log has no index by key, so the page reads them. */
+const SCANNED_MAX = 20000;
+const SCAN_BYTES = 1024 * 1024;
+const FILE_BYTES_MAX = 8 * 1024 * 1024;
+const LIVE_MS = 1000;
+
+const keyOf = (record) => record.key ?? (record.key_base64 ? `base64:${record.key_base64}` : null);
+const valueOf = (record) => record.value ?? (record.value_base64 ? `base64:${record.value_base64}` : null);
+
+/** What `query` asks for: { records, log_start, log_end, note }. The newest record comes first when `newest`. */
+async function read(base, query, signal) {
+  if (query.key) return byKey(base, query, signal);
+  let { offset } = query;
+  if (query.at) {
+    const found = await get(`${base}/offsets`, { at: new Date(query.at).getTime() }, { signal });
+    if (found.offset < 0) return { records: [], ...found, note: "No record is so young." };
+    offset = found.offset;
+  }
+  if (offset === undefined || offset === "") {
+    const tail = await get(`${base}/tail`, { n: SHOWN }, { signal });
+    return { ...tail, records: tail.records.reverse(), newest: true };
+  }
+  const page = await get(`${base}/records`, { offset, max_bytes: PAGE_BYTES, meta: "true" }, { signal });
+  return { ...page, records: page.records.slice(0, SHOWN) };
+}
+
+async function byKey(base, { key, offset }, signal) {
+  const found = [];
+  let scanned = 0;
+  let at = offset || "earliest";
+  let page;
+  do {
+    page = await get(`${base}/records`, { offset: at, max_bytes: SCAN_BYTES, meta: "true" }, { signal });
+    scanned += page.records.length;
+    found.push(...page.records.filter((record) => keyOf(record) === key));
+    at = page.next_offset;
+  } while (at < page.log_end && scanned < SCANNED_MAX && page.records.length);
+  const rest = at < page.log_end ? `; go on from offset ${at}` : "";
+  return { ...page, records: found.slice(-SHOWN).reverse(), newest: true, note: `${plural(found.length, "record")} with this key among ${count(scanned)} read${rest}.` };
+}
+
+export function Log({ topic, partition, query }) {
+  const base = path`/v1/topics/${topic}/partitions/${partition}`;
+  const [isLive, setLive] = useState(false);
+  const [isRaw, setRaw] = useState(false);
+  const asked = { offset: query.offset, at: query.at, key: query.key };
+  const isTail = !query.offset && !query.at && !query.key;
+  const log = useLive((signal) => read(base, asked, signal), [base, JSON.stringify(asked)], isLive && isTail ? LIVE_MS : 0);
+  return html`<${Card} flush>
+    <${Controls} key=${JSON.stringify(asked)} ...${{ query, isLive: isLive && isTail, setLive, isTail, isRaw, setRaw }} />
+    ${log.error && html`<${Refused} error=${log.error} />`}
+    ${!log.data && !log.error && html`<${Loading} />`}
+    ${log.data && html`<${Records} log=${log.data} isRaw=${isRaw} isLive=${isLive && isTail} />
+      <${Foot} base=${base} log=${log.data} name=${`${topic}-${partition}`} isTail=${isTail} />`}
+  <//>`;
+}
+
+function Controls({ query, isLive, setLive, isTail, isRaw, setRaw }) {
+  const [form, setForm] = useState({ offset: query.offset || "", at: query.at || "", key: query.key || "" });
+  const set = (name) => (event) => setForm({ offset: "", at: "", key: "", [name]: event.target.value });
+  const submit = (event) => {
+    event.preventDefault();
+    change(form);
+  };
+  return html`<form class="log-controls" onSubmit=${submit}>
+    <${Field} label="Offset"><input type="number" min="0" value=${form.offset} onInput=${set("offset")} /><//>
+    <${Field} label="Time"><input type="datetime-local" step="1" value=${form.at} onInput=${set("at")} /><//>
+    <${Field} label="Key"><input value=${form.key} onInput=${set("key")} /><//>
+    <button class="primary">Seek</button>
+    <button type="button" onClick=${() => change({ offset: "", at: "", key: "" })} disabled=${isTail}>Newest</button>
+    <span class="gap"></span>
+    <button type="button" aria-pressed=${isLive} disabled=${!isTail} onClick=${() => setLive(!isLive)}>${isLive ? "Live" : "Go live"}</button>
+    <button type="button" aria-pressed=${isRaw} onClick=${() => setRaw(!isRaw)}>Raw</button>
+  </form>`;
+}
+
+function Records({ log, isRaw, isLive }) {
+  const [open, setOpen] = useState(null);
+  const seen = useRef(log.log_end);
+  const fresh = seen.current;
+  useEffect(() => {
+    seen.current = log.log_end;
+  }, [log.log_end]);
+  if (!log.records.length) {
+    return html`<${Empty} title=${log.note || "The log has no records here"}>${!log.note && `It goes from ${count(log.log_start)} to ${count(log.log_end)}.`}<//>`;
+  }
+  return html`${log.note && html`<p class="log-note">${log.note}</p>`}
+    <ol class="records" aria-label="Records">
+      ${log.records.map(
+        (record) => html`<${Row} key=${record.offset} record=${record} isRaw=${isRaw} isNew=${isLive && record.offset >= fresh}
+          isOpen=${open === record.offset} onToggle=${() => setOpen(open === record.offset ? null : record.offset)} />`,
+      )}
+    </ol>`;
+}
+
+function Row({ record, isOpen, isRaw, isNew, onToggle }) {
+  const value = valueOf(record);
+  return html`<li class=${isNew ? "fresh" : ""}>
+    <button class="record" aria-expanded=${isOpen} onClick=${onToggle}>
+      <span class="offset">${count(record.offset)}</span>
+      <span class="at">${moment(record.timestamp_ms)}</span>
+      <span class="epoch" title="Epoch of the writer">e${record.writer_epoch}</span>
+      <span class="key">${keyOf(record) ?? html`<i>no key</i>`}</span>
+      <span class="value">${value === null ? html`<i>null</i>` : value.slice(0, 400)}</span>
+    </button>
+    ${isOpen &&
+    html`<div class="record-body">
+      <dl class="facts">
+        <div><dt>Offset</dt><dd>${count(record.offset)}</dd></div>
+        <div><dt>Received</dt><dd>${exact(record.timestamp_ms)}</dd></div>
+        <div><dt>Writer's epoch</dt><dd>${record.writer_epoch}</dd></div>
+        <div><dt>Producer, epoch, sequence</dt><dd>${record.producer_id ?? "–"}, ${record.producer_epoch ?? "–"}, ${record.sequence ?? "–"}</dd></div>
+        <div><dt>Size of the value</dt><dd>${value === null ? "–" : bytes(new Blob([value]).size)}</dd></div>
+      </dl>
+      ${record.headers?.length > 0 && html`<p class="chips">${record.headers.map((header) => html`<${Chip}>${header.key}: ${header.value ?? header.value_base64 ?? "null"}<//>`)}</p>`}
+      <pre tabindex="0" aria-label="Value">${value === null ? "null" : isRaw ? value : pretty(value)}</pre>
+    </div>`}
+  </li>`;
+}
+
+/** Older and newer records, and the ones shown as a file. */
+function Foot({ base, log, name, isTail }) {
+  const [error, setError] = useState(null);
+  const first = Math.min(...log.records.map((record) => record.offset));
+  const last = Math.max(...log.records.map((record) => record.offset));
+  const from = log.records.length ? first : log.log_start;
+  const download = async (type, ending) => {
+    try {
+      const answer = await send("GET", withQuery(`${base}/records`, { offset: from, max_bytes: FILE_BYTES_MAX }), { headers: { Accept: type } });
+      keep(await answer.blob(), `${name}-from-${from}.${ending}`);
+    } catch (refusal) {
+      setError(refusal);
+    }
+  };
+  return html`<footer class="log-foot">
+    <span class="soft">${count(log.log_start)} to ${count(log.log_end)}</span>
+    <button class="small" disabled=${!log.records.length || first <= log.log_start} onClick=${() => change({ offset: Math.max(log.log_start, first - SHOWN), at: "", key: "" })}>Older</button>
+    <button class="small" disabled=${isTail || !log.records.length || last + 1 >= log.log_end} onClick=${() => change({ offset: last + 1, at: "", key: "" })}>Newer</button>
+    <span class="gap"></span>
+    <span class="soft">From ${count(from)}, up to ${bytes(FILE_BYTES_MAX)}:</span>
+    <button class="small" onClick=${() => download("application/vnd.apache.arrow.stream", "arrows")}>Arrow</button>
+    <button class="small" onClick=${() => download("application/x-ndjson", "ndjson")}>JSON lines</button>
+    ${error && html`<${Refused} error=${error} />`}
+  </footer>`;
+}

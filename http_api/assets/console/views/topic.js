@@ -1,0 +1,174 @@
+// A topic: its partitions, its configuration, and what can be done to it.
+
+import { html, useState } from "../vendor/preact.js";
+import { ask, path } from "../parts/api.js";
+import { bytes, count, plural, span } from "../parts/format.js";
+import { readAgain, useGet } from "../parts/live.js";
+import { may } from "../parts/rights.js";
+import { change, go, link } from "../parts/router.js";
+import { Answer, Blast, Card, Chip, Dialog, Empty, Facts, Field, Holder, Page, Pager, Search, Table, When } from "../parts/ui.js";
+
+const SIZE = 100;
+
+export function Topic({ name, query }) {
+  const find = query.find || "";
+  const first = Number(query.first || 0);
+  const topic = useGet(path`/v1/topics/${name}/partitions`, { first, n: SIZE, find });
+  const [opened, open] = useState("");
+  const acts = topic.data && html`
+    ${may("admin", "topic", name) && html`<button onClick=${() => open("change")}>Change</button>`}
+    ${may("evict", "topic", name) && html`<button onClick=${() => open("evict")}>Evict writers</button>`}
+    ${may("admin", "topic", name) && html`<button class="danger" onClick=${() => open("delete")}>Delete</button>`}`;
+  return html`<${Page} title=${name} crumbs=${[["Topics", ["topics"]]]} acts=${acts}>
+    <${Answer} of=${topic}>
+      ${(seen) => html`
+        <${Summary} topic=${seen} isWhole=${!find} />
+        <${Partitions} topic=${seen} find=${find} first=${first} />
+        <${Configuration} topic=${seen} />
+        ${opened && html`<${Asked} name=${name} what=${opened} onClose=${() => open("")} />`}
+      `}
+    <//>
+  <//>`;
+}
+
+/** A question about all of the topic: the nodes are asked for the state of each partition, once. */
+function Asked({ name, what, onClose }) {
+  const topic = useGet(path`/v1/topics/${name}`, {}, 0);
+  if (!topic.data) return null;
+  if (what === "change") return html`<${Change} topic=${topic.data} onClose=${onClose} />`;
+  if (what === "evict") return html`<${Evict} topic=${topic.data} partitions=${null} onClose=${onClose} />`;
+  return html`<${Delete} topic=${topic.data} onClose=${onClose} />`;
+}
+
+function Summary({ topic, isWhole }) {
+  const leaders = new Map();
+  for (const each of topic.partitions) leaders.set(each.leader_node, (leaders.get(each.leader_node) || 0) + 1);
+  const held = topic.partitions.filter((each) => each.slot_mode).length;
+  return html`<div class="figures">
+    ${isWhole && html`<div><b>${count(topic.total)}</b><span>${topic.total === 1 ? "partition" : "partitions"}</span></div>`}
+    <div><b>${count(topic.replication_factor)}</b><span>replicas each</span></div>
+    <div><b>${topic.config.require_fence ? "yes" : "no"}</b><span>token required</span></div>
+    <div><b>${count(held)}</b><span>${held === 1 ? "slot held" : "slots held"}${topic.partitions.length < topic.total ? ", on this page" : ""}</span></div>
+    <div class="wide"><b class="chips">${[...leaders].sort().map(([node, led]) => html`<${Chip} kind=${node ? "" : "bad"}>${node || "no leader"} ${count(led)}<//>`)}</b><span>leaders${topic.partitions.length < topic.total ? ", on this page" : ""}</span></div>
+    ${topic.sealed && html`<div><b><${Chip} kind="warn">sealed<//></b><span>takes no more records</span></div>`}
+  </div>`;
+}
+
+function Partitions({ topic, find, first }) {
+  return html`
+    <div class="filters">
+      <${Search} label="Filter partitions" placeholder="Number, leader, writer, client or “free”" value=${find} onInput=${(text) => change({ find: text, first: "" })} />
+    </div>
+    <${Card} flush>
+      <${Table} label="Partitions" heads=${["Partition", "Holder", { text: "Epoch", end: true }, "Since", "Leader", { text: "Term", end: true }, "Replicas"]}
+        rows=${topic.partitions.map((each) => ({
+          key: each.partition,
+          cells: [
+            html`<a class="strong" href=${link(["topics", topic.name, each.partition])}>${topic.name}/${each.partition}</a>`,
+            html`<${Holder} partition=${each} />`,
+            each.topic_epoch ?? "–",
+            html`<${When} at=${each.holder?.since_unix_ms} />`,
+            each.leader_node || html`<${Chip} kind="bad">none<//>`,
+            each.leader_term || "–",
+            html`<span class="chips">${each.replicas.map((node) => html`<${Chip} kind=${node === each.leader_node ? "accent" : ""}>${node}<//>`)}</span>`,
+          ],
+        }))}
+        empty=${html`<${Empty} title="No partition is like this" />`} />
+      <${Pager} first=${first} size=${SIZE} total=${topic.total} onMove=${(to) => change({ first: to || "" })} />
+    <//>`;
+}
+
+const limit = (value, words) => (value < 0 ? "no limit" : words(value));
+
+function Configuration({ topic }) {
+  const config = topic.config;
+  return html`<${Card} title="Configuration">
+    <${Facts} facts=${[
+      ["Topic id", topic.topic_id],
+      ["Fencing token", config.require_fence ? "required" : "not required"],
+      ["Writer group", config.writer_group || "none"],
+      ["Kept for", limit(config.retention_ms, span)],
+      ["Kept up to", limit(config.retention_bytes, bytes)],
+      ["Largest batch", bytes(config.max_batch_bytes)],
+      ["Message ids remembered for", config.dedupe_window_ms ? span(config.dedupe_window_ms) : "not at all"],
+      ["Idle producers forgotten after", span(config.producer_ttl_ms)],
+      ["Producers at most", count(config.max_producers)],
+      ["Repeated old batches", config.strict_sequence ? "refused" : "answered as duplicates"],
+    ]} />
+  <//>`;
+}
+
+function Change({ topic, onClose }) {
+  const { config } = topic;
+  const [form, setForm] = useState({
+    partitions: topic.partitions.length,
+    fence: config.require_fence,
+    hours: config.retention_ms < 0 ? "" : config.retention_ms / 3600e3,
+    size: config.retention_bytes < 0 ? "" : config.retention_bytes / 2 ** 20,
+    sealed: topic.sealed,
+  });
+  const set = (name) => (event) => setForm({ ...form, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value });
+  const change = async () => {
+    const wanted = {
+      require_fence: form.fence,
+      retention_ms: form.hours === "" ? -1 : Math.round(Number(form.hours) * 3600e3),
+      retention_bytes: form.size === "" ? -1 : Math.round(Number(form.size) * 2 ** 20),
+    };
+    const changed = Object.fromEntries(Object.entries(wanted).filter(([key, value]) => config[key] !== value));
+    const body = {};
+    if (Object.keys(changed).length) body.config = changed;
+    if (Number(form.partitions) !== topic.partitions.length) body.partitions = Number(form.partitions);
+    if (form.sealed && !topic.sealed) body.sealed = true;
+    if (Object.keys(body).length) await ask("PATCH", `${path`/v1/topics/${topic.name}`}?topic_id=${topic.topic_id}`, { body });
+    readAgain();
+  };
+  return html`<${Dialog} title=${`Change ${topic.name}`} act="Change" onDo=${change} onClose=${onClose}>
+    <${Field} label="Partitions" hint="Records with a key go to other partitions from then on"><input type="number" min=${topic.partitions.length} required value=${form.partitions} onInput=${set("partitions")} /><//>
+    <div class="two">
+      <${Field} label="Keep for (hours)" hint="Empty: for ever"><input type="number" min="0" step="any" value=${form.hours} onInput=${set("hours")} /><//>
+      <${Field} label="Keep up to (MiB a partition)" hint="Empty: no limit"><input type="number" min="0" step="any" value=${form.size} onInput=${set("size")} /><//>
+    </div>
+    <label class="check"><input type="checkbox" checked=${form.fence} onChange=${set("fence")} />Refuse every write that carries no fencing token</label>
+    <label class="check"><input type="checkbox" checked=${form.sealed} disabled=${topic.sealed} onChange=${set("sealed")} />Sealed: no more records, for ever</label>
+    ${form.sealed && !topic.sealed && html`<${Blast}><p>Every write to ${plural(topic.partitions.length, "partition")} is refused from now on. This cannot be undone.</p><//>`}
+    ${(form.hours !== "" || form.size !== "") && html`<${Blast}><p>Records beyond these limits are dropped from all ${plural(topic.partitions.length, "partition")}, for good.</p><//>`}
+  <//>`;
+}
+
+/** End the grants on some partitions (null: all of the topic), as an operator. */
+export function Evict({ topic, partitions, onClose }) {
+  const [reason, setReason] = useState("");
+  const hit = topic.partitions.filter((each) => each.slot_mode && (partitions === null || partitions.includes(each.partition)));
+  const names = [...new Set(hit.map((each) => each.holder?.producer_name || "shared writers"))];
+  const evict = async () => {
+    const body = { partitions: partitions === null ? "all" : partitions };
+    if (reason.trim()) body.reason = reason.trim();
+    await ask("POST", `${path`/v1/topics/${topic.name}/fence`}?topic_id=${topic.topic_id}`, { body });
+    readAgain();
+  };
+  const where = partitions === null ? topic.name : partitions.map((each) => `${topic.name}/${each}`).join(", ");
+  return html`<${Dialog} title=${`Evict the writers of ${where}`} act="Evict" kind="danger" onDo=${evict} onClose=${onClose}>
+    <${Blast}>
+      ${hit.length
+        ? html`<p>${plural(hit.length, "slot")} held by ${names.slice(0, 5).map((name, place) => html`${place ? ", " : ""}<b>${name}</b>`)}${names.length > 5 ? ` and ${names.length - 5} more` : ""}: every write under their tokens is refused from now on.</p>
+            <p>A writer that waits in line takes over at once; otherwise the slot is free.</p>`
+        : html`<p>No writer holds a slot here. The epochs rise, and older tokens are refused.</p>`}
+    <//>
+    <${Field} label="Reason" hint="Shown in the slot's history"><input autofocus maxlength="200" value=${reason} onInput=${(event) => setReason(event.target.value)} /><//>
+  <//>`;
+}
+
+function Delete({ topic, onClose }) {
+  const held = topic.partitions.filter((each) => each.slot_mode).length;
+  const drop = async () => {
+    await ask("DELETE", `${path`/v1/topics/${topic.name}`}?topic_id=${topic.topic_id}`);
+    go(["topics"]);
+    readAgain();
+  };
+  return html`<${Dialog} title=${`Delete ${topic.name}`} act="Delete for good" kind="danger" confirm=${topic.name} onDo=${drop} onClose=${onClose}>
+    <${Blast}>
+      <p>All records of ${plural(topic.partitions.length, "partition")} on ${topic.replication_factor} replicas, their epochs and their histories. There is no way back.</p>
+      <p>${held ? `${plural(held, "writer")} that ${held === 1 ? "holds a slot loses it" : "hold slots lose them"} now.` : "No writer holds a slot."}</p>
+    <//>
+  <//>`;
+}

@@ -1,0 +1,63 @@
+// All topics, and a form for another one.
+
+import { html, useState } from "../vendor/preact.js";
+import { ask } from "../parts/api.js";
+import { count } from "../parts/format.js";
+import { useGet } from "../parts/live.js";
+import { may } from "../parts/rights.js";
+import { change, go, link } from "../parts/router.js";
+import { Answer, Card, Dialog, Empty, Field, Page, Pager, Search, Table } from "../parts/ui.js";
+
+const SIZE = 100;
+
+export function Topics({ query }) {
+  const [creating, setCreating] = useState(query.create === "1");
+  const internal = query.internal === "1";
+  const topics = useGet("/v1/topics", { internal: internal ? "true" : "" });
+  const find = query.find || "";
+  const first = Number(query.first || 0);
+  const create = may("admin", "topic") && html`<button class="primary" onClick=${() => setCreating(true)}>Create a topic</button>`;
+  return html`<${Page} title="Topics" acts=${create}>
+    <div class="filters">
+      <${Search} label="Name" placeholder="Part of a name" value=${find} onInput=${(text) => change({ find: text, first: "" })} />
+      <label class="check"><input type="checkbox" checked=${internal} onChange=${() => change({ internal: internal ? "" : "1" })} />Stockade's own</label>
+    </div>
+    <${Card} flush>
+      <${Answer} of=${topics}>
+        ${(answer) => {
+          const found = answer.topics.filter((topic) => topic.name.toLowerCase().includes(find.toLowerCase()));
+          return html`<${Table} label="Topics" heads=${["Name", { text: "Partitions", end: true }, { text: "Id", end: true }]}
+              rows=${found.slice(first, first + SIZE).map((topic) => ({
+                key: topic.topic_id,
+                cells: [html`<a class="strong" href=${link(["topics", topic.name])}>${topic.name}</a>`, count(topic.partitions), html`<span class="soft">${topic.topic_id}</span>`],
+              }))}
+              empty=${find ? html`<${Empty} title="No topic has this in its name" />` : html`<${Empty} title="There is no topic yet" act=${create}>A topic is a set of logs. Each has one writer at a time, if you want that.<//>`} />
+            <${Pager} first=${first} size=${SIZE} total=${found.length} onMove=${(to) => change({ first: to || "" })} />`;
+        }}
+      <//>
+    <//>
+    ${creating && create && html`<${NewTopic} onClose=${() => setCreating(false)} />`}
+  <//>`;
+}
+
+function NewTopic({ onClose }) {
+  const [form, setForm] = useState({ name: "", partitions: 1, replicas: "", fence: true, hours: "" });
+  const set = (name) => (event) => setForm({ ...form, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value });
+  const create = async () => {
+    const config = { require_fence: form.fence };
+    if (form.hours) config.retention_ms = Math.round(Number(form.hours) * 3600e3);
+    const body = { name: form.name.trim(), partitions: Number(form.partitions), config };
+    if (form.replicas) body.replication_factor = Number(form.replicas);
+    await ask("POST", "/v1/topics", { body });
+    go(["topics", body.name]);
+  };
+  return html`<${Dialog} title="Create a topic" act="Create" onDo=${create} onClose=${onClose}>
+    <${Field} label="Name" hint="Letters, digits, dot, underscore, hyphen"><input required autofocus pattern="[A-Za-z0-9._\\-]{1,249}" value=${form.name} onInput=${set("name")} /><//>
+    <div class="two">
+      <${Field} label="Partitions" hint="More can be added later"><input type="number" min="1" required value=${form.partitions} onInput=${set("partitions")} /><//>
+      <${Field} label="Replicas" hint="Empty: 3, or the nodes there are"><input type="number" min="1" value=${form.replicas} onInput=${set("replicas")} /><//>
+    </div>
+    <${Field} label="Keep records for (hours)" hint="Empty: for ever"><input type="number" min="0" step="any" value=${form.hours} onInput=${set("hours")} /><//>
+    <label class="check"><input type="checkbox" checked=${form.fence} onChange=${set("fence")} />Refuse every write that carries no fencing token</label>
+  <//>`;
+}

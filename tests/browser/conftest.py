@@ -1,0 +1,53 @@
+"""A cluster with writers, zombies and waiters, and a Chromium that looks at its console."""
+
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from selenium import webdriver
+
+from stockade.cli.local_cluster.cluster import LocalCluster
+
+from .looking import TOOLS, Console
+from .scene import Scene
+
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
+    # Every other host fails: the page must need none.
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Three nodes, and what the console has to show."""
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), port_base=0) as cluster:
+        yield Scene(cluster).played()
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[webdriver.Chrome]:
+    """Skips where Chromium cannot be had: it comes from apt, which only root may ask."""
+    if not all((TOOLS / "bin" / name).exists() for name in ("chromium", "chromedriver")):
+        pytest.skip("no Chromium with its driver here: `python tools/setup_tools.py chromium` as root installs them")
+    if not (TOOLS / "npm" / "node_modules" / "axe-core").exists():
+        pytest.skip("no axe here: `python tools/setup_tools.py axe` installs it by npm")
+    with tempfile.TemporaryDirectory() as profile:
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(TOOLS / "bin" / "chromium")
+        for flag in (*FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = webdriver.ChromeService(executable_path=str(TOOLS / "bin" / "chromedriver"))
+        with webdriver.Chrome(options=options, service=service) as found:
+            yield found
+
+
+@pytest.fixture
+def console(driver: webdriver.Chrome, scene: Scene) -> Iterator[Console]:
+    """A tab as a person opens it: light, wide, with nothing stored. Each test ends without an error in its log."""
+    seen = Console(driver, scene.url)
+    seen.reset()
+    yield seen
+    seen.check_log()

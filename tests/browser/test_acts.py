@@ -1,0 +1,187 @@
+"""Every act is done in the browser, and the cluster has done it: each shows what it hits before, and can be left."""
+
+from typing import Any
+
+import pytest
+
+from .looking import Console
+from .scene import Scene, Writer
+
+DIALOG = "dialog[open]"
+
+
+@pytest.fixture
+def topic(scene: Scene, request: pytest.FixtureRequest) -> str:
+    """A topic of the test's own."""
+    name = f"t-{request.node.name}"[:60].replace("[", "-").replace("]", "")
+    scene.topic(name)
+    return name
+
+
+def closed(console: Console) -> None:
+    console.until(lambda: not console.find(DIALOG), "the dialog is gone", lambda: console.text(DIALOG))
+
+
+def partition(scene: Scene, topic: str) -> Any:
+    return scene.get(f"/v1/topics/{topic}")["partitions"][0]
+
+
+def test_a_topic_is_created(console: Console, scene: Scene) -> None:
+    console.open("topics", "Topics")
+    console.press("Create a topic", "main")
+    console.fill("Name", "made-here", DIALOG)
+    console.fill("Partitions", "4", DIALOG)
+    console.fill("Keep records for", "48", DIALOG)
+    console.picture("act-create")
+    assert console.findings() == []
+    console.press("Create", DIALOG)
+    console.until(lambda: console.text("h1") == "made-here", "the new topic", lambda: console.text(DIALOG))
+    made = scene.get("/v1/topics/made-here")
+    assert len(made["partitions"]) == 4
+    assert (made["config"]["retention_ms"], made["config"]["require_fence"]) == (48 * 3600 * 1000, True)
+
+
+def test_a_name_that_is_taken_is_refused_in_the_dialog(console: Console) -> None:
+    console.open("topics?create=1", "Topics")
+    console.fill("Name", "orders", DIALOG)
+    console.fill("Partitions", "9", DIALOG)
+    console.press("Create", DIALOG)
+    console.sees("TOPIC_ALREADY_EXISTS", DIALOG)
+    console.press("Cancel", DIALOG)
+    closed(console)
+
+
+def test_a_topic_is_changed_and_what_cannot_be_undone_says_so(console: Console, scene: Scene, topic: str) -> None:
+    console.open(f"topics/{topic}", topic)
+    console.press("Change")
+    console.fill("Partitions", "3", DIALOG)
+    console.field("Sealed", DIALOG).click()
+    console.sees("This cannot be undone.", DIALOG)
+    console.picture("act-change")
+    console.press("Change", DIALOG)
+    closed(console)
+    changed = scene.get(f"/v1/topics/{topic}")
+    assert (len(changed["partitions"]), changed["sealed"]) == (3, True)
+    console.sees("takes no more records")
+
+
+def test_a_topic_is_deleted_when_its_name_is_typed(console: Console, scene: Scene, topic: str) -> None:
+    console.open(f"topics/{topic}", topic)
+    console.press("Delete")
+    console.sees("There is no way back.", DIALOG)
+    assert not console.button("Delete for good", DIALOG).is_enabled()
+    console.fill("Type", topic, DIALOG)
+    console.picture("act-delete")
+    assert console.findings() == []
+    console.press("Delete for good", DIALOG)
+    console.until(lambda: console.text("h1") == "Topics", "the list of topics")
+    assert topic not in [each["name"] for each in scene.get("/v1/topics")["topics"]]
+
+
+def test_a_writer_is_evicted_and_its_name_is_shown_before(console: Console, scene: Scene, topic: str) -> None:
+    writer = Writer(scene.url, "pod-e").acquire(topic, "erin")
+    console.open(f"topics/{topic}/0", f"{topic}/0")
+    console.sees("erin", ".pen")
+    console.press("Evict the writer")
+    console.sees("1 slot held by erin", DIALOG)
+    console.fill("Reason", "night shift", DIALOG)
+    console.picture("act-evict")
+    console.press("Evict", DIALOG)
+    closed(console)
+    console.sees("Nobody", ".pen")
+    console.sees("an operator fenced it: night shift")
+    assert writer.write("late", topic=topic) == 403
+
+
+def test_the_log_is_trimmed(console: Console, scene: Scene, topic: str) -> None:
+    scene.call("PATCH", f"/v1/topics/{topic}", {"config": {"require_fence": False}})
+    records = {"records": [{"value": str(number)} for number in range(10)]}
+    scene.call("POST", f"/v1/topics/{topic}/partitions/0/records", records)
+    console.open(f"topics/{topic}/0", f"{topic}/0")
+    console.press("Trim")
+    console.fill("Drop records before offset", "4", DIALOG)
+    console.sees("4 records of 10", DIALOG)
+    console.press("Drop them for good", DIALOG)
+    closed(console)
+    assert scene.get(f"/v1/topics/{topic}/partitions/0/offsets?at=earliest")["log_start"] == 4
+
+
+def test_a_grant_is_ended_from_the_list_of_sessions(console: Console, scene: Scene, topic: str) -> None:
+    Writer(scene.url, "pod-g").acquire(topic, "greta")
+    console.open("sessions?find=pod-g", "Sessions and grants")
+    console.press("End")
+    console.sees(f"greta of pod-g holds 1 partition of {topic}", DIALOG)
+    console.sees(f"{topic}/0", f"{DIALOG} .chips")
+    console.press("End it", DIALOG)
+    closed(console)
+    console.sees("no grant")
+    assert partition(scene, topic)["holder"] is None
+
+
+def test_a_producer_is_fenced(console: Console, scene: Scene, topic: str) -> None:
+    writer = Writer(scene.url, "pod-f").acquire(topic, "frida")
+    assert writer.write("stored", topic=topic) == 200
+    console.open("producers/frida", "frida")
+    console.press("Fence")
+    console.sees("1 partition and everywhere else", DIALOG)
+    console.press("Fence it", DIALOG)
+    closed(console)
+    assert writer.write("late", topic=topic) == 403
+    assert scene.get("/v1/producers/frida")["producer_epoch"] == 1
+
+
+def test_a_node_is_added_and_the_removal_of_one_shows_what_moves(console: Console, scene: Scene) -> None:
+    console.open("cluster", "Cluster")
+    console.press("Remove", "tbody tr:nth-child(3)")
+    console.sees("its replicas" if "All its replicas" in console.text(DIALOG) else "to other nodes", DIALOG)
+    console.picture("act-remove")
+    assert not console.button("Remove it", DIALOG).is_enabled()
+    console.press("Cancel", DIALOG)
+    closed(console)
+    console.press("Add a node")
+    for label, text in (("Node id", "n9"), ("Base URL", "http://127.0.0.1:9"), ("Raft address", "127.0.0.1:10")):
+        console.fill(label, text, DIALOG)
+    console.press("Add", DIALOG)
+    closed(console)
+    console.sees("n9")
+    scene.call("POST", "/v1/cluster/members", {"action": "remove", "node_id": "n9"})
+
+
+def test_a_dialog_is_left_by_escape_and_nothing_is_done(console: Console, scene: Scene, topic: str) -> None:
+    Writer(scene.url, "pod-h").acquire(topic, "henri")
+    console.open(f"topics/{topic}/0", f"{topic}/0")
+    console.press("Evict the writer")
+    console.until(lambda: console.find(DIALOG), "the question")
+    console.keys("\ue00c")
+    closed(console)
+    assert partition(scene, topic)["holder"]["producer_name"] == "henri"
+
+
+def test_the_drill_shows_a_zombie_refused_and_leaves_nothing_behind(console: Console, scene: Scene) -> None:
+    console.open("drill?start=1", "Fence drill")
+    console.sees("Refused: PRODUCER_FENCED")
+    console.sees("The certificate: absent.")
+    console.sees("Nothing of the drill runs any more.")
+    console.until(lambda: console.find(".cross"), "the zombie's write on the timeline")
+    console.picture("drill-played")
+    assert console.findings() == []
+    assert partition(scene, "fence-drill")["holder"] is None
+    assert not [each for each in scene.get("/v1/sessions")["sessions"] if each["client_id"].startswith("drill-")]
+
+
+def test_a_drill_on_a_partition_in_use_asks_first(console: Console, scene: Scene, topic: str) -> None:
+    Writer(scene.url, "pod-i").acquire(topic, "inga")
+    console.open(f"topics/{topic}/0", f"{topic}/0")
+    console.press("Fence drill", ".page-head")
+    console.until(lambda: console.text("h1") == "Fence drill", "the drill")
+    console.press("Start the drill")
+    console.sees("whoever holds it now is evicted", DIALOG)
+    assert not console.button("Take the slot over", DIALOG).is_enabled()
+    console.press("Cancel", DIALOG)
+    closed(console)
+    assert partition(scene, topic)["holder"]["producer_name"] == "inga"
+    console.press("Start the drill")
+    console.fill("Type", f"{topic}/0", DIALOG)
+    console.press("Take the slot over", DIALOG)
+    console.sees("Refused: PRODUCER_FENCED")
+    console.sees("Nothing of the drill runs any more.")

@@ -1,0 +1,78 @@
+"""What changes in the cluster shows on an open page, without a reload: also when a node is killed."""
+
+from collections.abc import Iterator
+
+import pytest
+from selenium import webdriver
+
+from stockade.cli.local_cluster.cluster import LocalCluster
+
+from .looking import Console
+from .scene import Scene, Writer
+
+
+def test_a_takeover_shows_while_the_page_is_open(console: Console, scene: Scene) -> None:
+    scene.topic("contested")
+    first = Writer(scene.url, "pod-1").acquire("contested", "first")
+    console.open("topics/contested/0", "contested/0")
+    console.sees("first", ".pen")
+    Writer(scene.url, "pod-2").acquire("contested", "second")
+    console.sees("second", ".pen")
+    assert first.write("late", topic="contested") == 403
+    console.until(lambda: console.find(".cross"), "the zombie's write")
+
+
+def test_records_show_as_they_are_stored(console: Console, scene: Scene) -> None:
+    scene.topic("stream")
+    writer = Writer(scene.url, "pod-s").acquire("stream", "sven")
+    console.open("topics/stream/0?tab=log", "stream/0")
+    console.press("Go live")
+    for number in range(3):
+        writer.write({"number": number}, topic="stream")
+        console.sees(f'{{"number": {number}}}')
+
+
+def test_a_page_of_a_cluster_without_a_topic_offers_the_drill(
+    driver: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with LocalCluster(tmp_path_factory.mktemp("empty"), nodes_count=1, port_base=0) as cluster:
+        console = Console(driver, f"http://{cluster.nodes[0].http}")
+        console.reset()
+        console.open("", "Overview")
+        console.sees("See a zombie refused")
+        console.picture("first-run")
+        assert console.findings() == []
+        console.press("Start the fence drill")
+        console.sees("Refused: PRODUCER_FENCED")
+        console.sees("Nothing of the drill runs any more.")
+        console.check_log()
+
+
+@pytest.fixture
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Nodes that stay dead."""
+    with LocalCluster(tmp_path_factory.mktemp("mortal"), port_base=0, restart=False) as cluster:
+        yield cluster
+
+
+def test_a_node_that_is_killed_shows_at_once_and_again_when_it_is_back(
+    driver: webdriver.Chrome, mortal: LocalCluster
+) -> None:
+    console = Console(driver, f"http://{mortal.nodes[0].http}")
+    console.reset()
+    console.open("", "Overview")
+    console.sees("All 3 nodes are up")
+    mortal.kill(mortal.nodes[2])
+    console.sees("2 of 3 nodes are up")
+    console.sees("n3 is away")
+    console.picture("node-away")
+    assert console.findings() == []
+    mortal.start_node(mortal.nodes[2])
+    console.sees("All 3 nodes are up")
+    mortal.kill(mortal.nodes[0])
+    console.sees("This node does not answer", "body")
+    console.sees("All 3 nodes are up")  # what was there stays
+    console.picture("no-answer")
+    mortal.start_node(mortal.nodes[0])
+    console.until(lambda: "does not answer" not in console.text("body"), "the node answers again")
+    driver.get_log("browser")

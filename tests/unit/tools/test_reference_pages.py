@@ -1,6 +1,17 @@
-"""docs/errors.md and docs/settings.md say what code and contract say; docs/api.md leaves no public name out."""
+"""The pages that tools make say what code and contract say; docs/api.md leaves no public name out."""
 
-from reference_pages import ERRORS, ROOT, SETTINGS, advice, client_only, contract, errors_page, settings_page
+from reference_pages import (
+    ERRORS,
+    METRICS,
+    ROOT,
+    SETTINGS,
+    advice,
+    client_only,
+    contract,
+    errors_page,
+    metrics_page,
+    settings_page,
+)
 
 import stockade
 from stockade.partition.api.topics import TopicConfig
@@ -12,6 +23,7 @@ AGAIN = "run `python tools/reference_pages.py`"
 def test_the_pages_are_what_the_tool_writes_now() -> None:
     assert ERRORS.read_text(encoding="utf-8") == errors_page(), AGAIN
     assert SETTINGS.read_text(encoding="utf-8") == settings_page(), AGAIN
+    assert METRICS.read_text(encoding="utf-8") == metrics_page(), AGAIN
 
 
 def test_every_code_has_advice_and_a_place_on_the_page() -> None:

@@ -100,3 +100,51 @@ def test_what_cannot_be_had_is_one_line_and_a_failure(
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("toxiproxy: CANNOT BE HAD")
     assert line.endswith("no network")
+
+
+def test_promtool_comes_out_of_the_package_and_nothing_else_stays(script: Script, tmp_path: Path) -> None:
+    script("path/apt-get", f"PATH={os.defpath}\necho $* > prometheus_2_amd64.deb")
+    script("path/dpkg-deb", f"PATH={os.defpath}\nmkdir -p $3/usr/bin; cat $2 > $3/usr/bin/promtool")
+    tools = tmp_path / "tools"
+    assert setup_tools.promtool(tools) == "unpacked: prometheus_2_amd64.deb"
+    assert (tools / "bin" / "promtool").read_text() == "download -qq prometheus\n"
+    assert [path.name for path in tools.iterdir()] == ["bin"]
+    assert setup_tools.promtool(tools) == "is there"
+
+
+def test_without_apt_promtool_cannot_be_had(script: Script, tmp_path: Path) -> None:
+    script("path/other", "exit 0")
+    with pytest.raises(setup_tools.CannotHave):
+        setup_tools.promtool(tmp_path / "tools")
+
+
+def test_a_browser_on_the_path_is_linked_with_its_driver(script: Script, tmp_path: Path) -> None:
+    programs = [script(f"path/{name}", "") for name in setup_tools.CHROMIUM]
+    tools = tmp_path / "tools"
+    assert setup_tools.chromium(tools) == f"found: {programs[0]}, {programs[1]}"
+    assert [(tools / "bin" / name).readlink() for name in setup_tools.CHROMIUM] == programs
+    assert setup_tools.chromium(tools) == "is there"
+
+
+def test_a_browser_without_its_driver_is_installed_by_root_alone(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script("path/chromium", "")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(setup_tools.CannotHave, match="only root can install them"):
+        setup_tools.chromium(tmp_path / "tools")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    driver = tmp_path / "path" / "chromedriver"
+    install = f"/bin/touch {driver} && /bin/chmod 755 {driver}"
+    script("path/apt-get", f'[ "$1" = update ] || {{ {install}; }}')
+    assert setup_tools.chromium(tmp_path / "tools") == f"found: {tmp_path}/path/chromium, {driver}"
+
+
+def test_axe_is_installed_once_for_each_lock(script: Script, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    script("path/npm", f"/bin/mkdir -p {tools}/npm/node_modules/axe-core; echo asked >> {tmp_path}/asked")
+    assert setup_tools.axe(tools) == "installed: npm ci"
+    assert setup_tools.axe(tools) == "is there"
+    (tools / "npm" / "package-lock.json").write_text("{}")
+    assert setup_tools.axe(tools) == "installed: npm ci"
+    assert (tmp_path / "asked").read_text().split() == ["asked", "asked"]

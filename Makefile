@@ -3,7 +3,7 @@ PYTHON ?= python3
 TOX := .tools/tox/bin/tox
 STOCKADE := .venv/bin/stockade
 
-.PHONY: cluster demo test attacks simulate chaos chaos-mutants spark-zip spark-kill bench fuzz docs lint types format clean
+.PHONY: cluster demo test attacks simulate chaos chaos-mutants spark-zip spark-kill bench fuzz docs lint types format lock audit dist clean
 
 # NODES nodes with their data in DATA: HTTP ports count up from PORT, Raft ports from PORT + 100. For a second cluster beside
 # the first: make cluster PORT=7501 DATA=/tmp/other
@@ -21,7 +21,7 @@ test: $(TOX)
 
 # The attacks of the tests with as much as the promises of docs/deploying.md are about; needs 30,000 open files.
 attacks: $(TOX)
-	@ATTACK_SOCKETS=5000 ATTACK_FRAMES=100000 $(TOX) run -qq -e attacks
+	@ATTACK_SOCKETS=5000 ATTACK_FRAMES=100000 ATTACK_REQUESTS=100000 ATTACK_APPENDS=3000 $(TOX) run -qq -e attacks
 
 # SEEDS schedules of simulated faults, beginning at seed FROM, on all cores. A failure is one line that replays it.
 SEEDS ?= 10000
@@ -57,11 +57,19 @@ bench: $(TOX)
 	    $(if $(PEERS),--peers $(PEERS)) $(if $(ONLY),--only $(ONLY)) $(if $(PARTITIONS),--partitions $(PARTITIONS)) \
 	    $(if $(BASE),--base $(BASE)) $(if $(AGAIN),--again $(AGAIN))
 
-fuzz docs lint types format: $(TOX)
+# requirements/*.txt: what a container and CI install, with hashes. UPGRADE=1 takes the newest versions that are allowed.
+lock: $(TOX)
+	@$(TOX) run -qq -e lock -- $(if $(UPGRADE),--upgrade)
+
+# SERVICE=osv asks OSV instead of the registry.
+audit: $(TOX)
+	@$(TOX) run -qq -e audit -- $(if $(SERVICE),-s $(SERVICE))
+
+fuzz docs lint types format dist: $(TOX)
 	@$(TOX) run -q -e $@
 
 # The environment that runs a cluster. tox makes it once; after that a start needs neither tox nor the network.
-.venv/.ready: pyproject.toml tox.ini | $(TOX)
+.venv/.ready: pyproject.toml tox.ini requirements/run.txt | $(TOX)
 	@echo "Setting up .venv (once)"
 	@$(TOX) run -qq --notest -e cluster
 	@touch $@
@@ -69,9 +77,9 @@ fuzz docs lint types format: $(TOX)
 $(TOX):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Stockade needs Python 3.11 or newer: make PYTHON=...")'
 	@$(PYTHON) -m venv .tools/tox
-	@.tools/tox/bin/pip install --quiet --disable-pip-version-check 'tox>=4.25,<5'
+	@.tools/tox/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tox.txt
 
 # Leaves ./data, the clusters' own data, alone.
 clean:
-	@rm -rf .venv .tox .tools build site src/stockade.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .tox .tools build dist site src/stockade.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -prune -exec rm -rf {} +

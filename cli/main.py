@@ -24,8 +24,10 @@ COMMANDS = {
     "refused": ".commands.observe:refused",
     "metrics": ".commands.observe:metrics",
     "cluster": ".commands.cluster:cluster",
+    "backup": ".backup.commands:backup",
     "doctor": ".commands.doctor:doctor",
     "serve": ".node.serve:serve",
+    "principals": ".commands.principals:principals",
     "certs": ".node.certs:certs",
     "rebuild": ".node.rebuild:rebuild",
     "demo": ".commands.demo:demo",
@@ -35,7 +37,10 @@ COMMANDS = {
 }
 """Name of a subcommand -> module and attribute, in the order of the help text."""
 
-ALIASES = {"topic": "topics", "group": "groups", "session": "sessions", "grant": "grants", "producer": "producers"}
+ALIASES = {
+    **{"topic": "topics", "group": "groups", "session": "sessions", "grant": "grants", "producer": "producers"},
+    "principal": "principals",
+}
 """The singular of a command's name works too."""
 
 

@@ -21,6 +21,7 @@ from .producer.delivery import Delivery
 from .producer.producer import Producer
 from .producer.queue.batch import Receipt, Record
 from .producer.results import Failure
+from .transport.trace import TRACEPARENT, carrying
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Buckets of the histograms in seconds, from the conventions; the SDK's defaults are for milliseconds."""
@@ -102,6 +103,17 @@ def processing(record: ConsumedRecord, *, group: str | None = None) -> Iterator[
 def sent_in(record: ConsumedRecord) -> context.Context:
     """The trace that the record carries, as an OpenTelemetry context."""
     return propagate.extract({name: value.decode("ascii", "replace") for name, value in record.headers})
+
+
+@contextmanager
+def requests() -> Iterator[None]:
+    """The requests that this task makes in the block, with `Client` or `Session`, carry the current trace: nodes that
+    trace continue it. A `Producer` needs no block: its requests carry the trace of the records in them.
+    """
+    carried: dict[str, str] = {}
+    propagate.inject(carried)
+    with carrying(carried.get(TRACEPARENT)):
+        yield
 
 
 def measure(producer: Producer | BlockingProducer) -> None:

@@ -5,19 +5,35 @@ leader's base URL when known) where this node does not lead: the front then forw
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from ..partition.api.cluster import Cluster, Reassignment
-from ..partition.api.ownership import Evicted, Grant, GroupList, OwnResult, Resource, SessionInfo, SessionList, Ticket
-from ..partition.api.producers import ProducerList, ProducerPair, ProducerStatus
+from ..partition.api.cluster import Cluster, PartitionCounts, Reassignment, Unready
+from ..partition.api.ownership import (
+    Evicted,
+    Grant,
+    GroupList,
+    OwnResult,
+    Resource,
+    SessionInfo,
+    SessionList,
+    Ticket,
+    TicketList,
+)
+from ..partition.api.principals import IssuedToken, PrincipalInfo, PrincipalList
+from ..partition.api.producers import PartitionProducer, ProducerList, ProducerPair, ProducerStatus
 from ..partition.api.records import StageInfo
-from ..partition.api.topics import Mode, Topic, TopicConfig, TopicSummary
+from ..partition.api.topics import Mode, Topic, TopicConfig, TopicPage, TopicSummary
 from ..partition.commands import Appended, Offset, Token
 from ..partition.log.segments import Slice
 from ..partition.records.batch import Batch
 from ..partition.state.fence import Tenure
-from .model import Claim, CommittedPosition, Conditions, Leader, ReadGuard, Settle
+from .access.principals import Principal, PrincipalToken
+from .access.quotas import NO_QUOTA, Quota
+from .access.store import PrincipalTable
+from .measures import Measures
+from .model import NO_PRINCIPAL, By, Claim, CommittedPosition, Conditions, Leader, ReadGuard, Settle
 
 
 class Partition(Protocol):
@@ -81,7 +97,9 @@ class Partition(Protocol):
         """
         ...
 
-    async def trim(self, before: Offset | None, *, topic_id: int | None, token: Token | None) -> tuple[Offset, Offset]:
+    async def trim(
+        self, before: Offset | None, *, topic_id: int | None, token: Token | None, principal: str = ""
+    ) -> tuple[Offset, Offset]:
         """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
         ...
 
@@ -89,8 +107,10 @@ class Partition(Protocol):
         """The group's committed position; linearizable."""
         ...
 
-    async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
-        """Raises NotOwner, OffsetOutOfRange."""
+    async def commit_position(
+        self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None, principal: str = ""
+    ) -> None:
+        """Raises NotOwner, PermissionDenied, OffsetOutOfRange."""
         ...
 
     async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
@@ -102,7 +122,13 @@ class Partition(Protocol):
         ...
 
     async def change_stages(
-        self, keep: list[str], delete: list[str], *, producer: tuple[int, int], topic_id: int | None
+        self,
+        keep: list[str],
+        delete: list[str],
+        *,
+        producer: tuple[int, int],
+        topic_id: int | None,
+        principal: str = "",
     ) -> None:
         """All or nothing, for a producer in its present epoch. Raises NotFound, InvalidProducerEpoch."""
         ...
@@ -117,19 +143,25 @@ class Partition(Protocol):
         """Who holds the slot and who held it, the latest first; bounded. Linearizable."""
         ...
 
+    async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
+        """How many producers the partition knows, and the most recently used ones, the latest first; linearizable."""
+        ...
+
 
 class Sessions(Protocol):
-    """Sessions, and the grants and tickets that live with them (SEMANTICS 5.2, 6.3)."""
+    """Sessions, and the grants and tickets that live with them (SEMANTICS 5.2, 6.3). They belong to the principal that
+    opened the session: every method but the first raises PermissionDenied for another.
+    """
 
-    async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
+    async def open_session(self, client_id: str, ttl_ms: int, by: By = NO_PRINCIPAL) -> SessionInfo:
         """A new session; the ttl is moved into the range that the cluster allows."""
         ...
 
-    async def renew_session(self, session: str) -> SessionInfo:
+    async def renew_session(self, session: str, by: By = NO_PRINCIPAL) -> SessionInfo:
         """Full ttl from now. Raises UnknownSession, SessionExpired."""
         ...
 
-    async def close_session(self, session: str) -> None:
+    async def close_session(self, session: str, by: By = NO_PRINCIPAL) -> None:
         """Idempotent; answers when the slots are cleared."""
         ...
 
@@ -144,21 +176,22 @@ class Sessions(Protocol):
         resume_epoch: int | None,
         topic_id: int | None,
         ticket_ttl_ms: int | None = None,
+        by: By = NO_PRINCIPAL,
     ) -> Grant | Ticket:
         """All partitions of the set (None: all of the topic) or none. A ticket after 5 s of installing, or while the
         acquire waits in the queue (WaitForExclusive).
         """
         ...
 
-    async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> Ticket:
+    async def get_ticket(self, ticket: str, session: str, wait_ms: int, by: By = NO_PRINCIPAL) -> Ticket:
         """State of a ticket. Raises NotFound, ProducerFenced, UnknownSession, SessionExpired."""
         ...
 
-    async def cancel_ticket(self, ticket: str, session: str) -> Ticket:
+    async def cancel_ticket(self, ticket: str, session: str, by: By = NO_PRINCIPAL) -> Ticket:
         """Its last state: ``cancelled``, also when unknown, or what came first. Raises ProducerFenced (not_holder)."""
         ...
 
-    async def release(self, grant: str, session: str) -> None:
+    async def release(self, grant: str, session: str, by: By = NO_PRINCIPAL) -> None:
         """Idempotent; answers when the slots are cleared. Raises ProducerFenced (not_holder)."""
         ...
 
@@ -171,7 +204,12 @@ class Topics(Protocol):
         ...
 
     async def create_topic(
-        self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int | None,
+        config: TopicConfig,
+        by: By = NO_PRINCIPAL,
     ) -> tuple[Topic, bool]:
         """The topic, and whether it is new; answers when every partition has a leader."""
         ...
@@ -206,13 +244,16 @@ class Resources(Protocol):
         *,
         atomic: bool,
         sever: Literal["session", "resource"],
+        by: By = NO_PRINCIPAL,
     ) -> list[OwnResult]:
         """Verdicts in the order of ``claims``; answers when every partition that is a claimed resource knows its new
         fence_epoch. Raises GenerationFenced (atomic: with ``results``), UnknownSession, SessionExpired.
         """
         ...
 
-    async def disown(self, group: str, session: str, resources: Sequence[str]) -> list[OwnResult]:
+    async def disown(
+        self, group: str, session: str, resources: Sequence[str], by: By = NO_PRINCIPAL
+    ) -> list[OwnResult]:
         """Raises NotOwner when another session owns one of them; nothing changes then."""
         ...
 
@@ -233,7 +274,9 @@ class Resources(Protocol):
 class Producers(Protocol):
     """The registry of producers (SEMANTICS 6.5)."""
 
-    async def init_producer(self, name: str | None, pair: tuple[int, int] | None, nonce: str | None) -> ProducerPair:
+    async def init_producer(
+        self, name: str | None, pair: tuple[int, int] | None, nonce: str | None, by: By = NO_PRINCIPAL
+    ) -> ProducerPair:
         """InitProducerId. Answers when the epoch is installed on every partition where the name is enrolled."""
         ...
 
@@ -291,6 +334,55 @@ class Lists(Protocol):
         """Producers with names, by name; ``internal``: those with names that they drew themselves, too."""
         ...
 
+    async def list_tickets(self, topic: str, partition: int | None, most: int) -> TicketList:
+        """The wait queue of a topic; of one partition: the tickets that wait for it, among others. In the order of the
+        queue. Raises UnknownTopicOrPartition.
+        """
+        ...
+
+
+class Principals(Protocol):
+    """Who may do what, as the controller has it. A change is answered when every node that can be reached acts by it.
+    ``by``: who asks. Every change raises InvalidRequest when it would lock its caller out.
+    """
+
+    async def list_principals(self, prefix: str, most: int, configured: Iterable[Principal]) -> PrincipalList:
+        """The first ``most`` whose names begin so, ascending; ``configured`` are those of this node's configuration."""
+        ...
+
+    async def get_principal(self, name: str) -> PrincipalInfo:
+        """Raises NotFound."""
+        ...
+
+    async def put_principal(
+        self,
+        name: str,
+        rights: Sequence[str],
+        certificates: Sequence[str],
+        tokens: Sequence[PrincipalToken] | None,
+        *,
+        subjects: Sequence[str] = (),
+        quota: Quota = NO_QUOTA,
+        opens: bool,
+        by: By,
+    ) -> tuple[PrincipalInfo, bool]:
+        """The principal, and whether it is new. ``tokens`` None: those that it has. ``opens``: the cluster is open to
+        every caller, which this ends. Raises InvalidRequest, ThrottlingQuotaExceeded.
+        """
+        ...
+
+    async def delete_principal(self, name: str, by: By) -> None:
+        """What it made stays its own. Raises NotFound."""
+        ...
+
+    async def add_token(self, name: str, digest: str | None, expires: datetime | None, by: By) -> IssuedToken:
+        """``digest``: the hash of a token that the caller made; None: make one. Raises NotFound, InvalidRequest."""
+        ...
+
+    async def delete_token(self, name: str, token: str, by: By) -> None:
+        """By the token's id. Raises NotFound, InvalidRequest."""
+        ...
+
 
 class ControllerApi(Protocol):
     """The services of the controller group. Only its leader answers; other members raise NotLeaderOrFollower."""
@@ -313,6 +405,9 @@ class ControllerApi(Protocol):
     @property
     def lists(self) -> Lists: ...
 
+    @property
+    def principals(self) -> Principals: ...
+
 
 class Service(Protocol):
     """A node, as a front sees it."""
@@ -327,12 +422,27 @@ class Service(Protocol):
         """As this node sees it; asks no other node."""
         ...
 
-    def ready(self) -> str | None:
-        """None when the node knows a controller leader and its replicas are loaded; otherwise what is missing."""
+    def counts(self) -> PartitionCounts:
+        """Of the partitions that this node holds."""
+        ...
+
+    def unready(self) -> list[Unready]:
+        """For what the node is not ready, the weightiest first; nothing when it knows a controller leader and its
+        replicas are loaded.
+        """
+        ...
+
+    def measures(self) -> Measures:
+        """The node's own numbers as they are now, for a monitor."""
         ...
 
     def controller(self) -> Leader:
         """Who leads the controller group, as far as this node knows."""
+        ...
+
+    @property
+    def follow_principals(self) -> Callable[[Callable[[PrincipalTable], None]], None]:
+        """Calls a function with the principals that the controller told, now and when there are newer ones."""
         ...
 
     @property
@@ -370,6 +480,12 @@ class Service(Protocol):
 
     async def get_topic(self, name: str) -> Topic:
         """Definition and leaders."""
+        ...
+
+    async def get_topic_page(self, name: str, first: int, most: int, find: str) -> TopicPage:
+        """Definition, and ``most`` partitions from the ``first`` on, of those whose number, leader or writer has
+        ``find`` in it. Raises UnknownTopicOrPartition.
+        """
         ...
 
     async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:

@@ -8,16 +8,23 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from ..raft.net.tls import Mode, Tls, TlsFault, TlsFiles
 from . import machines
+from .access.issuers import Issuer, Issuers, KeyFile, KeysFault, issuer_faults
+from .access.principals import Principal, Token, principal_faults, token_faults
 from .controller.topology import placement
 from .controller.topology.nodes import NODES_MAX
 from .https import HttpTls, HttpTlsSection
 from .machines import Member
+
+STORED_NAMES = ("wal", "groups", "partitions", "founders.json", "members.json", "principals.json", "reserve")
+"""Files and folders in ``data_dir`` in which a node stores data. Others there (configuration, certificates, logs) are
+not its own.
+"""
 
 
 class TlsSection(msgspec.Struct, frozen=True):
@@ -54,7 +61,9 @@ class LimitsSection(msgspec.Struct, frozen=True):
     """[limits]: when the outcome of a request is called unknown; sizes of files; the size of the log beyond which
     groups take checkpoints to shorten it, and the bytes of commands after which a group takes one anyway; how fast old
     segments are read again to see whether they are as they were written (0: never); how many connections of clients
-    are open at a time, all together and of one address (an IPv4 address, or a /64 network of IPv6).
+    are open at a time, all together and of one address (an IPv4 address, or a /64 network of IPv6); with how many free
+    bytes on the disk of its data folder a node refuses appends (soft, 0: never), and takes no copies of partitions
+    (hard); and how many bytes it holds back there for the moment when the disk is full (0: none).
     """
 
     request_timeout_ms: int = 10_000
@@ -65,23 +74,20 @@ class LimitsSection(msgspec.Struct, frozen=True):
     inspection_bytes_per_s: int = 1024 * 1024
     http_connections_max: int = 10_000
     http_address_connections_max: int = 5_000
-
-
-class Token(msgspec.Struct, frozen=True):
-    """[[tokens]]: a request with the token of this SHA-256 (hexadecimal) has the right ``may``. If any token is
-    configured, requests without one are refused. ``name`` is for people.
-    """
-
-    name: str
-    sha256: str
-    may: Literal["read", "write", "admin"]
+    disk_soft_free_bytes: int = 2 * 1024 * 1024 * 1024
+    disk_hard_free_bytes: int = 1024 * 1024 * 1024
+    disk_reserve_bytes: int = 64 * 1024 * 1024
 
 
 CONTROLLERS_MAX = 5
 """The controller group has 1, 3 or 5 members; other nodes follow it."""
+HOSTS_MAX = 64
+"""Most names in ``allowed_hosts``."""
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?\Z")
+_PORT = re.compile(r":[0-9]+\Z")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 _URL = re.compile(r"https?://[^/\s]+\Z")
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 LIMITS = {
     "request_timeout_ms": (100, 300_000),
     "segment_bytes_max": (1 << 20, 1 << 31),
@@ -91,6 +97,9 @@ LIMITS = {
     "inspection_bytes_per_s": (0, 1 << 40),
     "http_connections_max": (16, 1_000_000),
     "http_address_connections_max": (16, 1_000_000),
+    "disk_soft_free_bytes": (0, 1 << 50),
+    "disk_hard_free_bytes": (0, 1 << 50),
+    "disk_reserve_bytes": (0, 1 << 40),
 }
 _Section = TypeVar("_Section", bound=msgspec.Struct)
 Address = tuple[str, int]
@@ -110,7 +119,9 @@ class NodeConfig(msgspec.Struct, frozen=True):
     ``http`` and ``raft_listen`` are host:port to listen on; ``members`` are the nodes that found the cluster, this one
     included, and are the same on every node but for the Raft addresses, which may differ (a proxy between two nodes,
     say). A node that joins a running cluster has itself there, and in ``join`` base URLs of nodes to ask. Members are
-    nodes, never machines: the nodes of a machine stand there in its place.
+    nodes, never machines: the nodes of a machine stand there in its place. ``allowed_hosts``: further names, host or
+    host:port, by which browsers and, in an open cluster, clients reach the node. Beyond loopback, ``http`` takes
+    [http_tls] or the word ``http_plaintext``, and principals, tokens, required certificates or ``open_to_all``.
     """
 
     node_id: str
@@ -123,8 +134,13 @@ class NodeConfig(msgspec.Struct, frozen=True):
     limits: LimitsSection = LimitsSection()
     join: list[str] = []
     tokens: list[Token] = []
+    principals: list[Principal] = []
+    issuers: list[Issuer] = []
     processes: int | None = None
     http_tls: HttpTlsSection | None = None
+    allowed_hosts: list[str] = []
+    http_plaintext: bool = False
+    open_to_all: bool = False
 
     def nodes(self) -> "list[NodeConfig]":
         """The configurations of the nodes that the machine runs; this one alone without ``processes``."""
@@ -153,6 +169,13 @@ class NodeConfig(msgspec.Struct, frozen=True):
     def me(self) -> Member:
         """This node among the members."""
         return next(member for member in self.members if member.node_id == self.node_id)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts by which clients reach this node, as host or, where the port counts in an Origin, host:port."""
+        scheme, _, host = self.me.url.partition("://")
+        port = "" if _PORT.search(host) else f":{_DEFAULT_PORTS[scheme]}"
+        return [self.http, host + port, *self.allowed_hosts]
 
     @property
     def controllers(self) -> list[str]:
@@ -220,7 +243,8 @@ def _with_files(config: NodeConfig, directory: Path) -> NodeConfig:
     faults: list[str] = []
     raft = msgspec.structs.replace(config.raft, tls=_found("raft.tls", config.raft.tls, directory, faults))
     http_tls = _found("http_tls", config.http_tls, directory, faults)
-    config = msgspec.structs.replace(config, raft=raft, http_tls=http_tls)
+    issuers = _with_keys(config.issuers, directory, faults)
+    config = msgspec.structs.replace(config, raft=raft, http_tls=http_tls, issuers=issuers)
     for node in () if faults else config.nodes():
         try:
             node.tls()
@@ -234,6 +258,19 @@ def _with_files(config: NodeConfig, directory: Path) -> NodeConfig:
     if faults:
         raise ConfigError(faults)
     return config
+
+
+def _with_keys(issuers: list[Issuer], directory: Path, faults: list[str]) -> list[Issuer]:
+    found = []
+    for each in issuers:
+        path = None if each.keys is None else str(directory / each.keys)
+        found.append(msgspec.structs.replace(each, keys=path))
+        try:
+            if path is not None:
+                KeyFile(Issuers(issuers), each.name, path)
+        except KeysFault as fault:
+            faults.append(f"issuers.{each.name}.keys: {fault}")
+    return found
 
 
 def _found(where: str, section: _Section | None, directory: Path, faults: list[str]) -> _Section | None:
@@ -265,11 +302,15 @@ def check(raw: Mapping[str, Any]) -> NodeConfig:
     _check_timing(raft, limits, faults)
     is_exposed = raft is not None and not raft.plaintext and "tls" not in raw.get("raft", {})
     _check_addresses(values, is_exposed, faults)
+    faults.extend(_exposure_faults(raw, values))
     if listed and values.get("node_id") not in (None, *(member.node_id for member in listed)):
         faults.append(f"members: this node ({values['node_id']}) is not among them")
     _check_members(members, faults)
-    faults.extend(_token_faults(values.get("tokens", [])))
+    faults.extend(token_faults(values.get("tokens", [])))
+    faults.extend(principal_faults(values.get("principals", [])))
+    faults.extend(issuer_faults(values.get("issuers", [])))
     faults.extend(f"join: {url!r} is not http://host:port" for url in values.get("join", []) if not _URL.match(url))
+    faults.extend(_host_faults(values.get("allowed_hosts", [])))
     if faults:
         raise ConfigError(faults)
     return NodeConfig(
@@ -290,14 +331,6 @@ def _http_tls(raw: object, faults: list[str]) -> HttpTlsSection | None:
     if section.client_ca is None and section.client_certificates == "required":
         faults.append('http_tls.client_ca: missing, and client_certificates is "required"')
     return section
-
-
-def _token_faults(tokens: list[Token]) -> Iterator[str]:
-    for number, token in enumerate(tokens):
-        if not _SHA256.match(token.sha256):
-            yield f"tokens[{number}].sha256: not 64 hexadecimal digits in lower case"
-    if len({token.sha256 for token in tokens}) < len(tokens):
-        yield "tokens: two of them have the same sha256"
 
 
 def _fields(
@@ -363,6 +396,8 @@ def _check_timing(raft: RaftSection | None, limits: LimitsSection | None, faults
     if limits is not None:
         sizes = [(name, getattr(limits, name), *bounds) for name, bounds in LIMITS.items()]
         faults.extend(f"limits.{name}: {low} to {high}" for name, size, low, high in sizes if not low <= size <= high)
+        if limits.disk_hard_free_bytes > limits.disk_soft_free_bytes > 0:
+            faults.append("limits.disk_hard_free_bytes: at most limits.disk_soft_free_bytes")
 
 
 def _check_addresses(values: dict[str, Any], is_exposed: bool, faults: list[str]) -> None:
@@ -380,6 +415,50 @@ def _check_addresses(values: dict[str, Any], is_exposed: bool, faults: list[str]
                 f"raft_listen: {host} is reachable from other machines and node traffic is not encrypted; "
                 "add [raft.tls], listen on loopback, or set raft.plaintext = true on a network you trust"
             )
+
+
+def _exposure_faults(raw: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[str]:
+    """What leaves the HTTP interface open to other machines by accident, and words that contradict the rest."""
+    tls = raw.get("http_tls")
+    is_closed = bool(raw.get("tokens") or raw.get("principals"))
+    if values.get("http_plaintext") and tls is not None:
+        yield "http_plaintext: not together with [http_tls]; http is either encrypted or plaintext"
+    if values.get("open_to_all") and is_closed:
+        yield "open_to_all: not together with [[principals]] or [[tokens]]; without these, everyone may do everything"
+    listeners = {"http": values.get("http"), "http_tls.plain_listen": _of(tls, "plain_listen")}
+    reachable = {name: host for name, address in listeners.items() if (host := _reachable(address)) is not None}
+    if "http" in reachable and tls is None and not values.get("http_plaintext"):
+        yield (
+            f"http: {reachable['http']} is reachable from other machines and HTTP is not encrypted; add [http_tls], "
+            "listen on loopback, or set http_plaintext = true on a network you trust"
+        )
+    if _of(tls, "client_certificates") == "required":
+        reachable.pop("http", None)
+    for name, host in () if is_closed or values.get("open_to_all") else reachable.items():
+        yield (
+            f"{name}: {host} is reachable from other machines and every client may do everything; add [[principals]], "
+            "listen on loopback, or set open_to_all = true on a network you trust"
+        )
+
+
+def _of(section: object, name: str) -> object:
+    return section.get(name) if isinstance(section, Mapping) else None
+
+
+def _reachable(address: object) -> str | None:
+    """The host of an address that other machines reach; None: they do not, or it is no address."""
+    if not isinstance(address, str) or not is_address(address):
+        return None
+    host, _ = parse_address(address)
+    return None if is_loopback(host) else host
+
+
+def _host_faults(hosts: list[str]) -> Iterator[str]:
+    if len(hosts) > HOSTS_MAX:
+        yield f"allowed_hosts: at most {HOSTS_MAX}"
+    for host in hosts:
+        if not _HOST.match(host):
+            yield f"allowed_hosts: {host!r} is not host or host:port"
 
 
 def _nodes_of(listed: list[Member], values: dict[str, Any], faults: list[str]) -> list[Member]:

@@ -19,7 +19,7 @@ from ..partition.errors import (
     StockadeError,
     ThrottlingQuotaExceeded,
 )
-from ..raft.core.group import Committed, Group, NotLeader, Overloaded, Rejected, Unknown
+from ..raft.core.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
 from ..raft.host import RaftHost
 from ..raft.net.rpc import CallFailed
 from . import rpc
@@ -27,6 +27,7 @@ from .controller import commands as controller_commands
 from .controller.topology.catalog import CONTROLLER_GROUP
 from .model import Leader
 from .rpc import Message
+from .stages import WATCH, Watch
 
 HANDOVER_MAX_S = 3.0
 """Writers may have to wait for so long, if the node that shall lead has died unnoticed."""
@@ -94,11 +95,29 @@ class ServedGroup:
 
         Raises the refusal that it answers, NotLeaderOrFollower, ThrottlingQuotaExceeded, RequestTimedOut.
         """
-        outcome = await self.group.propose(command, timeout_s)
+        watch = WATCH.get()
+        outcome = await (
+            self.group.propose(command, timeout_s) if watch is None else self._watched(command, timeout_s, watch)
+        )
         found = outcome.result if isinstance(outcome, Committed) else self.undecided(outcome)
         if isinstance(found, StockadeError):
             raise found
         return found
+
+    async def _watched(self, command: bytes, timeout_s: float, watch: Watch) -> Outcome:
+        """Propose a command, and tell ``watch`` when it was committed and applied, if it was."""
+        loop, group = asyncio.get_running_loop(), self.group
+        proposed_s, decided = loop.time(), loop.create_future()
+
+        def settle(outcome: Outcome) -> None:
+            if isinstance(outcome, Committed):
+                watch(proposed_s, group.apply_began, loop.time())
+            if not decided.done():
+                decided.set_result(outcome)
+
+        group.submit(command, timeout_s, settle)
+        outcome: Outcome = await decided
+        return outcome
 
     def undecided(self, outcome: Rejected | Unknown | Overloaded) -> StockadeError:
         """Of a command that the machine did not answer: that nothing was proposed, or that the outcome is unknown."""
@@ -147,6 +166,13 @@ async def transfer_all_leaderships(groups: Iterable[Group]) -> None:
     outcomes = await asyncio.gather(*(group.transfer(None, HANDOVER_MAX_S) for group in led), return_exceptions=True)
     kept = sum(isinstance(outcome, BaseException) for outcome in outcomes)
     _log.info("handed %d groups over, %d were not taken", len(led) - kept, kept)
+
+
+async def hand_over(leaving: Iterable[tuple[Group, str]]) -> None:
+    """Let these voters lead these groups. What fails is tried again when the caller finds that it is still wanted."""
+    transfers = (group.transfer(heir, HANDOVER_MAX_S) for group, heir in leaving)
+    outcomes = await asyncio.gather(*transfers, return_exceptions=True)
+    _log.info("handed %d groups over to nodes with more room", sum(outcome is None for outcome in outcomes))
 
 
 class Router:

@@ -73,7 +73,9 @@ class HttpTls:
         """Read the files, and try a handshake. Raises TlsFault with the name of the setting that is wrong."""
         self._section = section
         self.context: _Latest = _Latest(ssl.PROTOCOL_TLS_SERVER)
-        self.context.latest = _server_context(section)
+        self.expires_at: float | None = None
+        """When the certificate expires, in seconds since 1970."""
+        self.context.latest, self.expires_at = _server_context(section)
         self._seen = self._stamps()
 
     def has_changed(self) -> bool:
@@ -83,23 +85,23 @@ class HttpTls:
     def reload(self) -> None:
         """Read the files again, for connections that come from now on. Raises TlsFault, and changes nothing then."""
         self._seen = self._stamps()
-        self.context.latest = _server_context(self._section)
+        self.context.latest, self.expires_at = _server_context(self._section)
 
     def _stamps(self) -> list[Stamp | None]:
         section = self._section
         return [stamp(path) for path in (section.certificate, section.key, section.client_ca) if path is not None]
 
 
-def _server_context(section: HttpTlsSection) -> ssl.SSLContext:
+def _server_context(section: HttpTlsSection) -> tuple[ssl.SSLContext, float | None]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(ALPN)
     try:
-        context.load_cert_chain(section.certificate, section.key, password="")  # never ask on a terminal
+        context.load_cert_chain(section.certificate, section.key, password="")  # never ask on a terminal  # nosec B106
     except (OSError, ValueError) as error:
         raise TlsFault(f"key: {section.key} is not the key of {section.certificate}: {explained(error)}") from error
-    _try(context, section)
+    expires_at = _try(context, section)
     if section.client_ca is not None:
         context.verify_mode = ssl.CERT_REQUIRED if section.client_certificates == "required" else ssl.CERT_OPTIONAL
         context.num_tickets = 0  # a session that is resumed would not show its certificate again
@@ -108,16 +110,20 @@ def _server_context(section: HttpTlsSection) -> ssl.SSLContext:
             context.load_verify_locations(section.client_ca)
         except (OSError, ValueError) as error:
             raise TlsFault(f"client_ca: {section.client_ca} holds no certificate: {explained(error)}") from error
-    return context
+    return context, expires_at
 
 
-def _try(context: ssl.SSLContext, section: HttpTlsSection) -> None:
-    """Raises TlsFault for a certificate that no client would accept at any address: one that has expired, say."""
+def _try(context: ssl.SSLContext, section: HttpTlsSection) -> float | None:
+    """When the certificate expires, in seconds since 1970. Raises TlsFault for one that no client would accept at any
+    address: one that has expired, say.
+    """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is the authority
     client.load_verify_locations(section.certificate)
+    dialler = TlsSession(client, dialled=True)
     try:
-        shake_hands(TlsSession(client, dialled=True), TlsSession(context, dialled=False))
+        shake_hands(dialler, TlsSession(context, dialled=False))
     except TlsFault as fault:
         raise TlsFault(f"certificate: clients would not accept it: {fault}") from fault
+    return dialler.expires_at

@@ -11,7 +11,7 @@ import msgspec
 PROCESSES_MAX = 64
 """Node processes of one machine."""
 PORT_MAX = 65535
-_WILDCARDS = {"0.0.0.0", "::", "[::]"}  # noqa: S104 (compared, not listened on)
+_WILDCARDS = {"0.0.0.0", "::", "[::]"}  # compared, not listened on  # noqa: S104  # nosec B104
 
 
 class Member(msgspec.Struct, frozen=True):

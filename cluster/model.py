@@ -25,7 +25,9 @@ class Leader(msgspec.Struct, frozen=True):
 
 
 class Conditions(msgspec.Struct, frozen=True, gc=False):
-    """The conditions of an append, and the identity of its producer (SEMANTICS 5.8)."""
+    """The conditions of an append, and the identity of its producer (SEMANTICS 5.8); ``principal`` is the caller's
+    ("": none).
+    """
 
     topic_id: int | None = None
     token: Token | None = None
@@ -33,6 +35,7 @@ class Conditions(msgspec.Struct, frozen=True, gc=False):
     if_log_end: int | None = None
     message_id: str | None = None
     fence_epoch: int | None = None
+    principal: str = ""
 
 
 Settle = Callable[[Appended | StockadeError | None], None]
@@ -40,10 +43,13 @@ Settle = Callable[[Appended | StockadeError | None], None]
 
 
 class ReadGuard(msgspec.Struct, frozen=True):
-    """A read under ownership: the reader owns the partition in ``group`` with this fence_epoch, or gets NotOwner."""
+    """A read under ownership: the reader owns the partition in ``group`` with this fence_epoch, or gets NotOwner.
+    ``principal`` is the caller's.
+    """
 
     group: str
     fence_epoch: int
+    principal: str = ""
 
 
 class CommittedPosition(msgspec.Struct, frozen=True):
@@ -51,6 +57,20 @@ class CommittedPosition(msgspec.Struct, frozen=True):
 
     offset: int | None
     metadata: str | None
+
+
+class By(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who asks: the caller's principal ("": none), and whether it has the right to take over (``evict``) what this
+    request names and another principal has. ``most``: so many of what the command makes may be its principal's (None:
+    no bound).
+    """
+
+    principal: str = ""
+    evicts: bool = False
+    most: int | None = None
+
+
+NO_PRINCIPAL = By()
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ import msgspec
 
 from ..partition.api.producers import ProducerOnPartition
 from ..partition.api.topics import SlotHolder, TopicConfig
+from .access.store import PrincipalTable
 from .controller.topology.moves import Move
 from .controller.topology.nodes import NodeEntry
 
@@ -36,10 +37,13 @@ class OutcomeUnknown(msgspec.Struct, frozen=True, tag="outcome_unknown"):
 
 
 class FollowCatalog(msgspec.Struct, frozen=True, tag="follow_catalog"):
-    """Ask a controller for the catalog as soon as it is newer than ``after``; after ``wait_ms`` as it is."""
+    """Ask a controller for the catalog as soon as it is newer than ``after``, or for the principals as soon as they are
+    newer than ``principals_after``; after ``wait_ms`` for neither.
+    """
 
     after: int
     wait_ms: int
+    principals_after: int = 0
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -61,6 +65,7 @@ class Placement(msgspec.Struct, frozen=True):
 class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
     """All topics and nodes at one index of the controller's log, and who leads the controller group as far as the
     teller knows. ``removed``: nodes of the past; ``controllers``: who holds, or is to hold, the controller group.
+    ``index`` 0: nothing new of these. ``principals`` None: nothing new of those.
     """
 
     index: int
@@ -71,6 +76,7 @@ class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
     removed: list[str] = []
     controllers: list[str] = []
     moves: list[Move] = []
+    principals: PrincipalTable | None = None
 
 
 class DescribeController(msgspec.Struct, frozen=True, tag="ask_standing"):
@@ -123,10 +129,13 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):
-    """Answer to DescribeGroup: the catalog index the node acts on, and the asked groups that it holds."""
+    """Answer to DescribeGroup: the catalog index the node acts on, and the asked groups that it holds; and the index of
+    the principals that it acts on.
+    """
 
     catalog_index: int
     groups: list[GroupStatus]
+    principals_index: int = 0
 
 
 Message = (

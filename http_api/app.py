@@ -1,21 +1,24 @@
 """The HTTP interface of a node: puts routes, metrics and the server together, and starts and ends them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from aiohttp import web
 
+from ..cluster.access.principals import Access
 from ..cluster.api import Service
-from ..cluster.front.front import Front, Rights
+from ..cluster.front.front import Front
 from ..cluster.https import HttpTls
 from .endpoint.dispatch import endpoint, observer
 from .fast_path.connection import FastRoutes
 from .reading.reader import BodyReader
+from .request.boundary import Boundary
 from .request.call import request_of
 from .request.connections import ConnectionBounds, Connections
 from .request.context import Context
 from .request.metrics import Metrics
 from .request.peers import Peers
+from .request.pulse import Pulse
 from .request.stalls import Stalls
 from .routes import routes
 from .server import HttpRunner
@@ -23,7 +26,6 @@ from .tls_site import TlsSite
 
 DRAIN_S = 10.0
 """Time that requests under way have to finish when the interface is closed."""
-NO_TOKENS = Rights({})
 DEFAULT_BOUNDS = ConnectionBounds(connections_max=10_000, address_connections_max=5_000, descriptors_max=1 << 30)
 """Those of a node whose configuration says nothing, without a bound of the system."""
 LINGER_S = 0.2
@@ -33,9 +35,10 @@ LINGER_S = 0.2
 class HttpServer:
     """A running interface."""
 
-    def __init__(self, runner: web.AppRunner, front: Front, metrics: Metrics) -> None:
+    def __init__(self, runner: web.AppRunner, front: Front, metrics: Metrics, stalls: Stalls) -> None:
         self.front: Front = front
         self.metrics: Metrics = metrics
+        self.stalls: Stalls = stalls
         self._runner = runner
         self._closed = False
 
@@ -104,21 +107,26 @@ async def start_http(
     service: Service,
     host: str,
     port: int,
-    tokens: Rights = NO_TOKENS,
+    access: Access | None = None,
     *,
     tls: HttpTls | None = None,
     plain: tuple[str, int] | None = None,
     bounds: ConnectionBounds = DEFAULT_BOUNDS,
+    hosts: Iterable[str] = (),
 ) -> HttpServer:
     """Listen on ``host`` and ``port`` (0: any free one), with ``tls`` by HTTPS; on ``plain`` the same without TLS.
-    ``bounds``: how many connections it takes.
+    ``access`` None: nothing is configured, so the principals are those that the controller told. ``bounds``: how many
+    connections it takes. ``hosts``: host or host:port by which clients reach it (boundary.py).
 
     Raises OSError.
     """
-    front = Front(service, tokens)
+    access = Access() if access is None else access
+    front = Front(service, access)
+    service.follow_principals(lambda table: access.replicate(table.index, table.rows))
     connections = Connections(bounds)
     stalls = Stalls(request_of)
-    context = Context(front, Peers(service), Metrics(front.writes, connections, stalls), BodyReader(), stalls)
+    metrics = Metrics(front, connections, stalls, tls)
+    context = Context(front, Peers(service), metrics, BodyReader(), stalls, Boundary(hosts), Pulse())
     app = make_app(context)
     app.cleanup_ctx.append(lambda _: _sweeping(connections))
     runner = HttpRunner(app, DRAIN_S, FastRoutes(routes(), context), connections)
@@ -132,4 +140,4 @@ async def start_http(
         await runner.cleanup()
         raise
     service.accept_streams(runner.connection_of)
-    return HttpServer(runner, front, context.metrics)
+    return HttpServer(runner, front, context.metrics, stalls)

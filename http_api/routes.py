@@ -1,18 +1,21 @@
 """Every route; a request for any other path is NOT_FOUND.
 
 ``assets/openapi.json`` documents the same set; contract.py makes it, and a test compares the two.
-``/docs/problems`` belongs to ``/docs`` and is not an operation of its own.
+``/docs/problems`` belongs to ``/docs``, ``/console/…`` to ``/``; they are no operations of their own.
 """
+
+from functools import partial
 
 from .fast_path.append import FastAppends
 from .fast_path.renew import FastRenewals
-from .handlers import cluster, grants, groups, lists, producers, stages, system, topics
+from .handlers import cluster, console, grants, groups, lists, nodes, principals, producers, stages, system, topics
 from .records import handlers
 from .records.append_parts import append_parts
 from .records.keyed_append import AppendByKey
-from .request.call import Route
+from .request.call import Need, Route
 
-UNDOCUMENTED = ("/docs/problems",)
+_CONSOLE = ("/console/{build}/{file}", "/console/{build}/{folder}/{file}")
+UNDOCUMENTED = ("/docs/problems", *_CONSOLE)
 """Paths that the contract knows only as part of another."""
 
 _TOPIC = "/v1/topics/{topic}"
@@ -25,21 +28,42 @@ _STAGES = _PARTITION + "/stages"
 _GUARD = ("group", "fence_epoch")
 _FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "origins", "local", *_GUARD, "topic_id")
 _LIST = ("prefix", "n")
+_REFUSED = ("n", "everywhere", "topic", "partition")
 _TRANSFER_S = 15.0  # a node gives up a leadership transfer sooner
 _PLACING_S = 30.0  # until every partition of a new topic has a leader
 
 
+_READ = (Need("read", "topic", "topic"),)
+_READ_GROUP = (Need("read", "group", "group"),)
+_PRODUCE = (Need("produce", "topic", "topic"),)
+_ADMIN_TOPIC = (Need("admin", "topic", "topic"),)
+_ADMIN = (Need("admin", "cluster"),)
+_SEE = (Need("read", "cluster"),)
+_EVICT = (Need("evict", "topic", "topic"),)
+_HOLD = (Need("acquire", "topic"),)
+
+
 def routes() -> list[Route]:
     """The routes of one application."""
-    return [*_topics(), *_records(), *_owners(), *_cluster(), *_node()]
+    return [*_topics(), *_records(), *_owners(), *_unmetered(), *_principals(), *_cluster(), *_node()]
 
 
 def _topics() -> list[Route]:
     return [
-        Route("GET", "/v1/topics", topics.list_topics, "controller", ("internal",), needs="read"),
-        Route("POST", "/v1/topics", topics.create_topic, "controller", deadline_s=_PLACING_S),
-        Route("GET", _TOPIC, topics.get_topic, "controller", needs="read"),
-        Route("PATCH", _TOPIC, topics.change_topic, "controller", ("topic_id",), deadline_s=_PLACING_S),
+        Route("GET", "/v1/topics", topics.list_topics, "controller", ("internal",), needs=()),
+        Route(
+            "POST",
+            "/v1/topics",
+            topics.create_topic,
+            "controller",
+            deadline_s=_PLACING_S,
+            needs=(Need("admin", "topic"),),
+        ),
+        Route("GET", _TOPIC, topics.get_topic, "controller", needs=()),
+        Route("GET", _TOPIC + "/partitions", topics.list_partitions, "controller", ("first", "n", "find"), needs=()),
+        Route(
+            "PATCH", _TOPIC, topics.change_topic, "controller", ("topic_id",), deadline_s=_PLACING_S, needs=_ADMIN_TOPIC
+        ),
         Route(
             "DELETE",
             _TOPIC,
@@ -48,6 +72,7 @@ def _topics() -> list[Route]:
             ("topic_id",),
             answers_json=False,
             deadline_s=_PLACING_S,
+            needs=_ADMIN_TOPIC,
         ),
     ]
 
@@ -62,78 +87,116 @@ def _records() -> list[Route]:
             "partition",
             ("fence_epoch", "topic_id", "acks"),
             fast=FastAppends,
-            needs="write",
+            needs=_PRODUCE,
         ),
-        Route("POST", "/v1/append", append_parts, "node", answers_json=False, needs="write"),
-        Route("GET", _RECORDS, handlers.fetch, "partition", _FETCH, answers_json=False, needs="read"),
-        Route("POST", _TOPIC + "/records", by_key.append_by_key, "partition", ("topic_id", "acks"), needs="write"),
-        Route("GET", _PARTITION + "/offsets", handlers.get_offset, "partition", ("at", "topic_id"), needs="read"),
-        Route("GET", _PARTITION + "/tail", handlers.read_tail, "partition", ("n", "topic_id"), needs="read"),
-        Route("POST", _PARTITION + "/trim", handlers.trim, "partition", ("topic_id",), needs="write"),
-        Route("PUT", _STAGES + "/{stage}", stages.put_stage, "partition", ("ttl_ms", "topic_id"), needs="write"),
-        Route("GET", _STAGES, stages.list_stages, "partition", ("prefix", "topic_id"), needs="read"),
-        Route("PATCH", _STAGES, stages.change_stages, "partition", ("topic_id",), needs="write"),
+        Route("POST", "/v1/append", append_parts, "node", answers_json=False, needs=(Need("produce", "topic"),)),
+        Route("GET", _RECORDS, handlers.fetch, "partition", _FETCH, answers_json=False, needs=_READ),
+        Route("POST", _TOPIC + "/records", by_key.append_by_key, "partition", ("topic_id", "acks"), needs=_PRODUCE),
+        Route("GET", _PARTITION + "/offsets", handlers.get_offset, "partition", ("at", "topic_id"), needs=_READ),
+        Route("GET", _PARTITION + "/tail", handlers.read_tail, "partition", ("n", "topic_id"), needs=_READ),
+        Route(
+            "POST",
+            _PARTITION + "/trim",
+            handlers.trim,
+            "partition",
+            ("topic_id",),
+            needs=(Need("trim", "topic", "topic"),),
+        ),
+        Route("PUT", _STAGES + "/{stage}", stages.put_stage, "partition", ("ttl_ms", "topic_id"), needs=_PRODUCE),
+        Route("GET", _STAGES, stages.list_stages, "partition", ("prefix", "topic_id"), needs=_READ),
+        Route("PATCH", _STAGES, stages.change_stages, "partition", ("topic_id",), needs=_PRODUCE),
         Route(
             "POST",
             _STAGES + "/{stage}/append",
             stages.append_stage,
             "partition",
             ("fence_epoch", "topic_id"),
-            needs="write",
+            needs=_PRODUCE,
         ),
-        Route("GET", _PARTITION + "/fences", handlers.list_fences, "partition", ("topic_id",), needs="read"),
+        Route("GET", _PARTITION + "/fences", handlers.list_fences, "partition", ("topic_id",), needs=_READ),
+        Route("GET", _PARTITION + "/producers", handlers.list_producers, "partition", ("n", "topic_id"), needs=_READ),
     ]
 
 
 def _owners() -> list[Route]:
     return [
-        # A session id is a credential, so its list is for admins.
-        Route("GET", "/v1/sessions", lists.list_sessions, "controller", _LIST),
-        Route("GET", "/v1/groups", lists.list_groups, "controller", _LIST, needs="read"),
-        Route("GET", "/v1/producers", lists.list_producers, "controller", (*_LIST, "internal"), needs="read"),
-        Route("POST", "/v1/sessions", grants.open_session, "controller", needs="read"),
+        Route("GET", "/v1/sessions", lists.list_sessions, "controller", _LIST, needs=_ADMIN),
+        Route("GET", "/v1/groups", lists.list_groups, "controller", _LIST, needs=_SEE),
+        Route("GET", "/v1/producers", lists.list_producers, "controller", (*_LIST, "internal"), needs=_SEE),
+        Route("POST", "/v1/sessions", grants.open_session, "controller", needs=()),
+        Route("POST", _TOPIC + "/grants", grants.acquire, "controller", needs=(Need("acquire", "topic", "topic"),)),
+        Route("GET", _TOPIC + "/tickets", lists.list_tickets, "controller", ("partition", "n"), needs=_READ),
+        Route("POST", _TOPIC + "/fence", grants.fence_topic, "controller", ("topic_id",), needs=_EVICT),
+        Route("GET", "/v1/tickets/{ticket}", grants.get_ticket, "controller", ("wait_ms",), needs=()),
+        Route("POST", _GROUP + "/own", groups.own, "controller", needs=()),
+        Route("GET", _GROUP + "/resources", groups.list_resources, "controller", needs=_READ_GROUP),
+        Route("GET", _POSITION, groups.get_position, "partition", needs=_READ_GROUP),
+        Route("PUT", _POSITION, groups.commit_position, "partition", needs=(Need("own", "group", "group"), *_READ)),
+        Route("POST", "/v1/producers", producers.init_producer, "controller", needs=(Need("produce", "topic"),)),
+        Route("GET", "/v1/producers/{producer}", producers.get_producer, "controller", needs=()),
         Route(
-            "PUT",
-            "/v1/sessions/{session}",
-            grants.renew_session,
+            "POST",
+            "/v1/cluster/producer_fences",
+            producers.fence_producer,
             "controller",
-            fast=FastRenewals,
-            needs="read",
+            needs=(Need("evict", "producer"),),
         ),
-        Route("DELETE", "/v1/sessions/{session}", grants.close_session, "controller", answers_json=False, needs="read"),
-        Route("POST", _TOPIC + "/grants", grants.acquire, "controller", needs="write"),
-        Route("POST", _TOPIC + "/fence", grants.fence_topic, "controller", ("topic_id",)),
-        Route("GET", "/v1/tickets/{ticket}", grants.get_ticket, "controller", ("wait_ms",), needs="read"),
-        Route("DELETE", "/v1/tickets/{ticket}", grants.cancel_ticket, "controller", needs="write"),
-        Route("DELETE", "/v1/grants/{grant}", grants.release, "controller", answers_json=False, needs="write"),
-        Route("POST", _GROUP + "/own", groups.own, "controller", needs="read"),
-        Route("DELETE", _GROUP + "/own", groups.disown, "controller", repeated=("resource",), needs="read"),
-        Route("GET", _GROUP + "/resources", groups.list_resources, "controller", needs="read"),
-        Route("GET", _POSITION, groups.get_position, "partition", needs="read"),
-        Route("PUT", _POSITION, groups.commit_position, "partition", needs="read"),
-        Route("POST", "/v1/producers", producers.init_producer, "controller", needs="write"),
-        Route("GET", "/v1/producers/{producer}", producers.get_producer, "controller", needs="read"),
-        Route("POST", "/v1/cluster/producer_fences", producers.fence_producer, "controller"),
+    ]
+
+
+def _unmetered() -> list[Route]:
+    """What keeps alive, or gives up, what a caller has."""
+    route = partial(Route, group="controller", is_metered=False)
+    return [
+        route("PUT", "/v1/sessions/{session}", grants.renew_session, fast=FastRenewals, needs=()),
+        route("DELETE", "/v1/sessions/{session}", grants.close_session, answers_json=False, needs=()),
+        route("DELETE", "/v1/tickets/{ticket}", grants.cancel_ticket, needs=_HOLD),
+        route("DELETE", "/v1/grants/{grant}", grants.release, answers_json=False, needs=_HOLD),
+        route("DELETE", _GROUP + "/own", groups.disown, repeated=("resource",), needs=()),
+    ]
+
+
+def _principals() -> list[Route]:
+    one = "/v1/principals/{principal}"
+    tokens = one + "/tokens"
+    return [
+        Route("GET", "/v1/caller", principals.get_caller, "node", needs=()),
+        Route("GET", "/v1/principals", principals.list_principals, "controller", _LIST, needs=_ADMIN),
+        Route("GET", one, principals.get_principal, "controller", needs=_ADMIN),
+        Route("PUT", one, principals.put_principal, "controller", needs=_ADMIN),
+        Route("DELETE", one, principals.delete_principal, "controller", answers_json=False, needs=_ADMIN),
+        Route("POST", tokens, principals.add_token, "controller", needs=_ADMIN),
+        Route("DELETE", tokens + "/{token}", principals.delete_token, "controller", answers_json=False, needs=_ADMIN),
     ]
 
 
 def _cluster() -> list[Route]:
     return [
-        Route("GET", "/v1/cluster", cluster.get_cluster, "controller", needs="read"),
-        Route("POST", "/v1/cluster/members", cluster.change_members, "controller"),
-        Route("POST", "/v1/cluster/reassignments", cluster.reassign, "controller"),
-        Route("POST", "/v1/cluster/leaders", cluster.transfer_leader, "controller", deadline_s=_TRANSFER_S),
+        Route("GET", "/v1/cluster", cluster.get_cluster, "controller", needs=()),
+        Route("POST", "/v1/cluster/members", cluster.change_members, "controller", needs=_ADMIN),
+        Route("POST", "/v1/cluster/reassignments", cluster.reassign, "controller", needs=_ADMIN),
+        Route(
+            "POST", "/v1/cluster/leaders", cluster.transfer_leader, "controller", deadline_s=_TRANSFER_S, needs=_ADMIN
+        ),
     ]
 
 
 def _node() -> list[Route]:
     return [
-        Route("GET", "/v1/refused_writes", system.list_refused_writes, "node", ("n",), needs="read"),
-        Route("GET", "/healthz", system.healthz, "node", answers_json=False, needs=None),
-        Route("GET", "/readyz", system.readyz, "node", answers_json=False, needs=None),
+        Route("GET", "/v1/nodes", nodes.list_nodes, "node", ("everywhere",), needs=_SEE),
+        Route("GET", "/v1/refused_writes", nodes.list_refused_writes, "node", _REFUSED, needs=_SEE),
+        Route("GET", "/v1/events", nodes.follow_events, "node", ("n",), answers_json=False, needs=_SEE),
+        Route("GET", "/v1/stalls", system.list_stalls, "node", ("n",), needs=_ADMIN),
+        Route("GET", "/healthz", system.healthz, "node", answers_json=False, checks_page=False, needs=None),
+        Route("GET", "/readyz", system.readyz, "node", answers_json=False, checks_page=False, needs=None),
+        Route("GET", "/readyz/data", system.readyz_data, "node", answers_json=False, checks_page=False, needs=None),
+        Route(
+            "GET", "/readyz/control", system.readyz_control, "node", answers_json=False, checks_page=False, needs=None
+        ),
         Route("GET", "/metrics", system.metrics, "node", answers_json=False, needs=None),
         Route("GET", "/openapi.json", system.openapi, "node", answers_json=False, needs=None),
         Route("GET", "/docs", system.docs, "node", answers_json=False, needs=None),
         Route("GET", "/docs/problems", system.problem_docs, "node", answers_json=False, needs=None),
-        Route("GET", "/", system.console, "node", answers_json=False, needs=None),
+        Route("GET", "/", console.console, "node", answers_json=False, needs=None),
+        *(Route("GET", path, console.console_file, "node", answers_json=False, needs=None) for path in _CONSOLE),
     ]

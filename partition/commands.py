@@ -60,7 +60,7 @@ class InstallFence(msgspec.Struct, frozen=True, tag="install_fence"):
     otherwise nothing changes. ``operation`` says how the grant got the slot (acquire, resume, promotion, eviction), and
     ``ends`` why the tenure of the holder before it ended, if that holder is still here. ``now_ms`` and ``wall_ms`` say
     since when, on the controller's lease clock and on its leader's wall clock (0: not known); ``ttl_ms`` is the
-    session's. Nothing is decided by these three.
+    session's. Nothing is decided by these three. ``principal`` is the session's: no other may write with the token.
     """
 
     grant_id: str
@@ -75,6 +75,7 @@ class InstallFence(msgspec.Struct, frozen=True, tag="install_fence"):
     ends: str = "superseded"
     wall_ms: int = 0
     ttl_ms: int = 0
+    principal: str = ""
 
 
 class SharedHolder(msgspec.Struct, frozen=True):
@@ -88,6 +89,7 @@ class SharedHolder(msgspec.Struct, frozen=True):
     client_id: str | None = None
     now_ms: int = 0
     wall_ms: int = 0
+    principal: str = ""
 
 
 class InstallSeats(msgspec.Struct, frozen=True, tag="install_seats"):
@@ -155,6 +157,11 @@ SEQUENCE_MODULUS = 1 << 31
 """Sequence numbers are int32 without sign: 0 follows 2147483647."""
 
 
+def belongs_to_another(owner: str, principal: str) -> bool:
+    """Whether what belongs to principal ``owner`` is not for ``principal``. What belongs to none ("") is for all."""
+    return owner not in ("", principal)
+
+
 def is_named(pid: ProducerId) -> bool:
     """Named producers have odd ids, anonymous ones even ids, so a zombie of a forgotten name never passes as
     anonymous.
@@ -184,7 +191,7 @@ class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True, gc=F
     ``message`` is one encapsulated Arrow IPC RecordBatch message of ``count`` rows (batch.py), ``crc`` its CRC-32.
     ``timestamp_ms`` is the moment of receipt, ``max_timestamp_ms`` the greatest timestamp of a record in it; ``now_ms``
     is the lease clock, as in every command that has one. ``fence_epoch`` is the guard of a topic with a writer_group,
-    ``message_id`` names the batch on a topic with a dedupe_window_ms.
+    ``message_id`` names the batch on a topic with a dedupe_window_ms. ``principal`` is the caller's ("": none).
     """
 
     message: bytes
@@ -199,6 +206,7 @@ class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True, gc=F
     now_ms: int = 0
     fence_epoch: int | None = None
     message_id: str | None = None
+    principal: str = ""
 
 
 class InstallProducer(msgspec.Struct, frozen=True, tag="install_producer"):
@@ -206,13 +214,14 @@ class InstallProducer(msgspec.Struct, frozen=True, tag="install_producer"):
 
     ``order`` is the index in the controller's log of the command that gave out the epoch. An install of an unknown
     producer that was decided before a producer was forgotten here is ignored: its epoch may be older than the forgotten
-    one. Answers ProducerInstalled.
+    one. ``principal`` has the epoch ("": none, or not known). Answers ProducerInstalled.
     """
 
     pid: ProducerId
     epoch: int
     order: int = 0
     now_ms: int = 0
+    principal: str = ""
 
 
 class Trim(msgspec.Struct, frozen=True, tag="trim"):
@@ -222,6 +231,7 @@ class Trim(msgspec.Struct, frozen=True, tag="trim"):
     topic_id: int | None = None
     token: Token | None = None
     now_ms: int = 0
+    principal: str = ""
 
 
 class Retain(msgspec.Struct, frozen=True, tag="retain"):
@@ -272,6 +282,7 @@ class ChangeStages(msgspec.Struct, frozen=True, tag="change_stages"):
     epoch: int
     topic_id: int | None = None
     now_ms: int = 0
+    principal: str = ""
 
 
 class AppendStage(msgspec.Struct, frozen=True, tag="append_stage", omit_defaults=True):
@@ -289,10 +300,11 @@ class AppendStage(msgspec.Struct, frozen=True, tag="append_stage", omit_defaults
     now_ms: int = 0
     fence_epoch: int | None = None
     message_id: str | None = None
+    principal: str = ""
 
 
 class InstallReader(msgspec.Struct, frozen=True, tag="install_reader"):
-    """This partition as a resource of ``group`` has this fence_epoch now; ``owned``: it has an owner.
+    """This partition as a resource of ``group`` has this fence_epoch now; ``owned``: it has an owner, of ``principal``.
 
     Accepted unless a higher fence_epoch was installed, or the same one without an owner: the next owner has a higher
     one (SEMANTICS 6.4). Answers ReaderInstalled.
@@ -301,18 +313,20 @@ class InstallReader(msgspec.Struct, frozen=True, tag="install_reader"):
     group: str
     fence_epoch: int
     owned: bool = True
+    principal: str = ""
 
 
 class CommitPosition(msgspec.Struct, frozen=True, tag="commit_position"):
     """Remember where a group continues to read. ``fence_epoch`` is required once the group has owned the partition.
 
-    Answers PositionCommitted, NotOwner, OffsetOutOfRange, ThrottlingQuotaExceeded.
+    Answers PositionCommitted, NotOwner, PermissionDenied, OffsetOutOfRange, ThrottlingQuotaExceeded.
     """
 
     group: str
     offset: Offset
     metadata: str | None = None
     fence_epoch: int | None = None
+    principal: str = ""
 
 
 Command = (

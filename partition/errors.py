@@ -14,7 +14,8 @@ of leaders is out of date). One instance may differ from its class in ``no_side_
     ├── SessionExpired 410, OffsetMismatch 412, MessageTooLarge 413, UnsupportedMediaType 415, NotLeaderOrFollower 421
     ├── OffsetOutOfRange 410 or 416, ProducerBusy 423, FencingTokenRequired 428
     ├── ThrottlingQuotaExceeded and WaitQueueFull 429
-    └── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable and NotEnoughReplicas 503, RequestTimedOut 504
+    ├── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable and NotEnoughReplicas 503, RequestTimedOut 504
+    └── InsufficientStorage                                                                               507
 """
 
 from typing import Any, ClassVar, Self, TypedDict, Unpack
@@ -139,7 +140,9 @@ class Unauthenticated(StockadeError, code="UNAUTHENTICATED", http_status=401, ti
 
 
 class PermissionDenied(StockadeError, code="PERMISSION_DENIED", http_status=403, title="Not allowed"):
-    """The token is known but may not do this."""
+    """The principal may not do this. Fields, where a page in a browser is refused: reason (foreign_host,
+    foreign_page), host or origin.
+    """
 
 
 class MethodNotAllowed(
@@ -169,7 +172,7 @@ class HeadersTooLarge(
 
 
 class NotFound(StockadeError, code="NOT_FOUND", http_status=404, title="Not found"):
-    """Fields: what (route, ticket, producer, node, stage)."""
+    """Fields: what (route, ticket, producer, node, stage, principal, token)."""
 
     def __init__(self, detail: str | None = None, what: str | None = None) -> None:
         super().__init__(detail or (f"No such {what}" if what else None), what=what)
@@ -415,10 +418,12 @@ class LeaderNotAvailable(
     retriable=True,
     metadata_stale=True,
 ):
-    """No leader is known, or it cannot prove that it leads; nothing was proposed. Fields: retry_after_ms."""
+    """No leader is known, or it cannot prove that it leads; nothing was proposed. Fields: retry_after_ms; reasons, of
+    a node that says for what it is not ready.
+    """
 
-    def __init__(self, detail: str | None = None, retry_after_ms: int = 200) -> None:
-        super().__init__(detail, retry_after_ms=retry_after_ms)
+    def __init__(self, detail: str | None = None, retry_after_ms: int = 200, **reasons: Any) -> None:
+        super().__init__(detail, retry_after_ms=retry_after_ms, **reasons)
 
 
 class NotEnoughReplicas(
@@ -442,6 +447,18 @@ class RequestTimedOut(
 
     def __init__(self, detail: str | None = None, raft_index: int | None = None) -> None:
         super().__init__(detail, raft_index=raft_index)
+
+
+class InsufficientStorage(
+    StockadeError, code="INSUFFICIENT_STORAGE", http_status=507, title="Too little room on disk", retriable=True
+):
+    """The disks that would have to store the batch have less free than ``disk_soft_free_bytes``; nothing was proposed.
+    Fields: nodes (ids of the nodes with these disks), retry_after_ms.
+    """
+
+    def __init__(self, nodes: list[str], retry_after_ms: int = 1000) -> None:
+        text = f"too little room is left on the disk of {', '.join(nodes)}; nothing was proposed"
+        super().__init__(text, nodes=nodes, retry_after_ms=retry_after_ms)
 
 
 BY_CODE: dict[str, type[StockadeError]] = {cls.code: cls for cls in StockadeError.__subclasses__()}

@@ -64,7 +64,7 @@ BY_CODE: dict[str, Text] = {
     ),
     "PERMISSION_DENIED": Text(
         "",
-        "Use a token that has the right to do this.",
+        "Use credentials that have the right, or ask an administrator for it.",
     ),
     "METHOD_NOT_ALLOWED": Text(
         "this route takes the methods in the header Allow, and no other",
@@ -205,6 +205,11 @@ BY_CODE: dict[str, Text] = {
         "the request was proposed and not decided in time: it may still take effect",
         "Check what is stored before you repeat it. A batch with a producer's numbers may be sent again as it is.",
     ),
+    "INSUFFICIENT_STORAGE": Text(
+        "",
+        "Reads, trims and deletions go on: trim or delete what is not needed, lower the retention, or give the nodes "
+        "in `nodes` larger disks; then the same request succeeds.",
+    ),
     "UNREADABLE_ANSWER": Text(
         "",
         "Compare the address with the nodes' (`stockade cluster status`), and ask it by hand: `curl ADDRESS/readyz`. A "
@@ -233,6 +238,14 @@ BY_CODE: dict[str, Text] = {
 """Those of the client's own codes, too."""
 
 BY_REASON: dict[tuple[str, str], Text] = {
+    ("PERMISSION_DENIED", "foreign_host"): Text(
+        "the host {host} is not this node's, so a page in a browser may have sent the request (DNS rebinding)",
+        "If clients reach this node by that name, list it in `allowed_hosts` of node.toml.",
+    ),
+    ("PERMISSION_DENIED", "foreign_page"): Text(
+        "a page of the origin {origin} in a browser sent the request, and only this node's own pages may",
+        "If that is a proxy's name for this node, list it in `allowed_hosts` of node.toml. Programs send no Origin.",
+    ),
     ("PRODUCER_FENCED", "superseded"): Text(
         "a grant or a fence came later: the epoch is {current_epoch} here, above the token's",
         _LOST,

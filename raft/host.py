@@ -6,20 +6,24 @@ them together when one of them, or the log, fails.
 
 import asyncio
 import random
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from .checkpoint.copies import FOR_COPIES, CheckpointReceiver, CheckpointSender
 from .checkpoint.group_storage import CheckpointScheduler, GroupStorage
 from .core.group import Group
+from .histogram import Histogram
 from .machine import Machine
 from .messages import RaftMessage
 from .net.liveness import LivenessTimeouts
+from .net.promises import Promises
 from .net.streams import AcceptStream
 from .net.tls import Tls, TlsFault, TlsFiles
-from .net.transport import Address, Transport
+from .net.transport import NO_ROOM, Address, Transport
 from .ports import Timer
 from .settings import RaftSettings
+from .wal.errors import DiskRefused
 from .wal.wal import Wal
 
 __all__ = ["RaftHost", "RaftSettings", "Tls", "TlsFault", "TlsFiles"]
@@ -28,6 +32,8 @@ FOR_CLUSTER = b"\0"
 """The kind of the calls that ``serve`` names the handler of."""
 ELECTION_S = 0.001
 """Ample for the work of an election: as many as become due at once do not all begin at once."""
+REMEMBER_S = 60.0
+"""Between two times at which what other nodes told is written down."""
 APPLY_SLICE_S = 0.005
 """So much of a turn of the loop is spent on applies."""
 
@@ -50,18 +56,22 @@ class NodeRuntime:
         self.log = log
         self.failure: BaseException | None = None
         self.fail = fail
+        self.applies: Histogram = Histogram()
+        """Seconds of each run of applies."""
         self.time: Callable[[], float] = loop.time
         self.call_soon: Callable[..., object] = loop.call_soon
         self.call_at: Callable[..., Timer] = loop.call_at
         self.send: Callable[[int, str, RaftMessage], bool] = transport.send
-        self.rng: Callable[[], float] = random.Random(random.SystemRandom().getrandbits(128)).random  # noqa: S311  # spreads, hides nothing
+        # Chance that spreads, and hides nothing.
+        self.rng: Callable[[], float] = random.Random(random.SystemRandom().getrandbits(128)).random  # noqa: S311  # nosec B311
         self.wake_when_durable: Callable[[Callable[[], None]], None] = log.wake_when_durable
+        self.full_disks: set[str] = transport.full_disks
         self.fetch_checkpoint: Callable[[int, str, int], None] = lambda *_: None
         self._transport = transport
         self._unsynced_bytes_max = settings.unsynced_bytes_max
         self._is_sliced = False
         self._slice_left_s = 0.0
-        self._apply_began = 0.0
+        self.apply_began: float = 0.0
 
     def heard_at(self, node_id: str) -> float:
         """When a connected node gave its last sign of life."""
@@ -80,13 +90,15 @@ class NodeRuntime:
             self._is_sliced = True
             self._slice_left_s = APPLY_SLICE_S
             self.call_soon(self._end_slice)
-        self._apply_began = self.time()
-        return self._apply_began + self._slice_left_s
+        self.apply_began = self.time()
+        return self.apply_began + self._slice_left_s
 
     def applied(self) -> float:
         """A group has stopped applying. Returns the time."""
         now = self.time()
-        self._slice_left_s -= now - self._apply_began
+        took_s = now - self.apply_began
+        self._slice_left_s -= took_s
+        self.applies.add(took_s)
         return now
 
     def _end_slice(self) -> None:
@@ -122,11 +134,14 @@ class RaftHost:
         plaintext: bool = False,
     ) -> None:
         self.node_id = node_id
+        self.tls: Tls | None = tls
         self.groups = {}
         self.incarnation = 0
         self._data_dir = data_dir
         self._settings = settings
         self._on_fatal = on_fatal
+        self._began = 0
+        self._remembering: asyncio.Task[None] | None = None
         times = LivenessTimeouts(settings.heartbeat_ms / 1000, silent_s=settings.election_timeout_ms_min / 1000)
         self._transport = Transport(node_id, cluster_id, listen, peers, tls=tls, plaintext=plaintext, times=times)
         self._node: NodeRuntime | None = None
@@ -143,6 +158,28 @@ class RaftHost:
     def incarnations(self) -> Mapping[str, int]:
         """The nodes with a live connection, each with the incarnation of its disk."""
         return self._transport.incarnations
+
+    @property
+    def log(self) -> Wal:
+        """The write-ahead log of all groups. Once started."""
+        assert self._node is not None, "not started"
+        return self._node.log
+
+    @property
+    def applies(self) -> Histogram:
+        """Seconds of each run of applies of any group. Once started."""
+        assert self._node is not None, "not started"
+        return self._node.applies
+
+    @property
+    def disk(self) -> int:
+        """How full this node's disk is, as ``spare_disk`` said it: 0, 1 or 2."""
+        return self._transport.disk
+
+    @property
+    def disks(self) -> Mapping[str, int]:
+        """The connected nodes with little room on their disks (1), or none (2)."""
+        return self._transport.disks
 
     def set_peer(self, node_id: str, address: Address) -> None:
         """Know a node of the cluster, or its new address: that counts from the next dial on."""
@@ -168,9 +205,13 @@ class RaftHost:
         self._transport.on_down = self._on_down
         self._transport.on_silent = self._on_silent
         self._transport.on_heard = self._on_heard
+        self._transport.on_rolled_back = self._on_rolled_back
         try:
             self._storage = GroupStorage(self._data_dir, log, self._settings.checkpoint_bytes, self._checkpointer.due)
-            await self._transport.start(self.incarnation)
+            self._began = log.durable_position
+            self._transport.promises = Promises(self._data_dir / "promises.json")
+            self._transport.position = lambda: log.durable_position
+            await self._transport.start(self.incarnation, secrets.randbits(64), self._began)
         except BaseException:
             await log.close()
             raise
@@ -179,10 +220,14 @@ class RaftHost:
         self._installer = CheckpointReceiver(self._storage, self.groups, self._transport.call, self._fail)
         self._node.fetch_checkpoint = self._installer.fetch
         log.on_durable = self._checkpointer.log_grew
+        self._remembering = asyncio.create_task(self._remember())
 
     async def stop(self) -> None:
         """Close every group (what is under way ends as Unknown), the connections and the log. Idempotent."""
         await self._checkpointer.stop()
+        if self._remembering is not None:
+            self._remembering.cancel()
+            await asyncio.wait([self._remembering])
         if self._installer is not None:
             await self._installer.stop()
         for group in self.groups.values():
@@ -193,6 +238,20 @@ class RaftHost:
             await self._storage.close()
         if self._node is not None:
             await self._node.log.close()
+
+    def spare_disk(self, *, is_low: bool, is_full: bool) -> None:
+        """There is little room on disk (``is_low``): take checkpoints as soon as they would free any. Less than little:
+        also copy no other node's checkpoint. The other nodes learn it. May be called again and again.
+        """
+        assert self._node is not None, "not started"
+        assert self._installer is not None
+        self._transport.disk = NO_ROOM if is_full else int(is_low)
+        if is_full:
+            self._installer.give_up()
+        self._node.fetch_checkpoint = (lambda *_: None) if is_full else self._installer.fetch
+        self._checkpointer.frees_early = is_low
+        if is_low:
+            self._checkpointer.due()
 
     def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> Group:
         """Run a replica of a group here. Call it after ``start``.
@@ -272,6 +331,24 @@ class RaftHost:
     def _on_heard(self, node_id: str) -> None:
         for group in self.groups.values():
             group.peer_heard(node_id)
+
+    def _on_rolled_back(self, node_id: str, position: int) -> None:
+        if position > self._began:
+            fault = f"it is older than what this node told {node_id} before (a restored copy or snapshot of a disk?)"
+            self._fail(DiskRefused(self._data_dir, fault))
+
+    async def _remember(self) -> None:
+        """Write down what the other nodes have told: now and then, and when this node stops."""
+        promises = self._transport.promises
+        try:
+            try:
+                while True:
+                    await asyncio.sleep(REMEMBER_S)
+                    await asyncio.to_thread(promises.save)
+            finally:
+                promises.save()
+        except OSError as error:
+            self._fail(error)
 
     def _has_failed(self) -> bool:
         return self._node is None or self._node.failure is not None

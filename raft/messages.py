@@ -124,13 +124,16 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 class Hello(msgspec.Struct, frozen=True, gc=False):
     """First frame in each direction. Of another version, only ``version`` is read; the rest stays empty.
 
-    ``incarnation`` (u64) tells the sender's disk from any that it had before.
+    ``incarnation`` (u64) tells the sender's disk from any that it had before; ``session`` (u64), drawn at each start,
+    this run of its process from others; ``began`` (u64) is where its log ended at that start, as a position (Ping).
     """
 
     version: int
     cluster_id: str
     node_id: str
     incarnation: int
+    session: int = 0
+    began: int = 0
 
 
 class OpenStream(msgspec.Struct, frozen=True, gc=False):
@@ -146,7 +149,20 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ping(msgspec.Struct, frozen=True, gc=False):
-    """Nothing but a sign of life."""
+    """A sign of life, and how full the sender's disk is (u8): 0 it has room, 1 little, 2 none but for what is small;
+    and up to which ``position`` (u64) its log is on that disk. Positions grow as long as the disk keeps what it has.
+    """
+
+    disk: int = 0
+    position: int = 0
+
+
+class RolledBack(msgspec.Struct, frozen=True, gc=False):
+    """In place of everything else, after the hellos: your log was on your disk up to this position, and now it begins
+    below it. The disk has lost what you promised, and you must not go on with it.
+    """
+
+    position: int
 
 
 RaftMessage = (
@@ -162,4 +178,4 @@ RaftMessage = (
     | VoteReply
     | TimeoutNow
 )
-Message = RaftMessage | Call | Reply | Hello | OpenStream | Refusal | Ping
+Message = RaftMessage | Call | Reply | Hello | OpenStream | Refusal | Ping | RolledBack

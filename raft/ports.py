@@ -1,6 +1,6 @@
 """What a group needs of the node around it: its write-ahead log, its clock and timers, its connections. Types only."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Protocol
 
 from .messages import RaftMessage
@@ -32,6 +32,11 @@ class NodePorts(Protocol):
     def node_id(self) -> str: ...
     @property
     def incarnation(self) -> int: ...
+    @property
+    def full_disks(self) -> Set[str]:
+        """The connected nodes that should be sent no entries which they need not have: one set, kept up to date."""
+        ...
+
     def time(self) -> float: ...
     def call_soon(self, callback: Callable[[], None]) -> object: ...
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer: ...
@@ -50,6 +55,11 @@ class NodePorts(Protocol):
 
     def apply_until(self) -> float:
         """A group begins to apply: when it has to stop. All groups of a node share a slice of each turn of its loop."""
+        ...
+
+    @property
+    def apply_began(self) -> float:
+        """When the run of applies began that is under way, or was the last one."""
         ...
 
     def applied(self) -> float:

@@ -65,7 +65,8 @@ class GivenOptions:
 
 def credentials(given: GivenOptions) -> Credentials:
     """The options authToken, tlsCa, tlsCertificate and tlsKey."""
-    names = {"token": "authToken", "ca": "tlsCa", "certificate": "tlsCertificate", "key": "tlsKey"}
+    # Names of options, no passwords.
+    names = {"token": "authToken", "ca": "tlsCa", "certificate": "tlsCertificate", "key": "tlsKey"}  # nosec B105
     access = Credentials(**{field: given.take(text, name, None) for field, name in names.items()})
     if access.key and not access.certificate:
         given.faults.append("tlsKey needs tlsCertificate")

@@ -32,8 +32,9 @@ OWNERS = {
     "uvloop": ["cli/*"],
     "click": ["cli/*"],
     "rich": ["cli/*"],
-    "opentelemetry": ["client/telemetry.py"],
+    "opentelemetry": ["client/telemetry.py", "http_api/request/tracing.py"],
     "cryptography": ["cli/node/authority.py"],
+    "jwt": ["cluster/access/issuers.py"],
     "isal": ["partition/records/checksum.py"],
     "toxiproxy": ["chaos/system/toxiproxy_library.py"],
     "pyarrow": ["*/*"],
@@ -41,9 +42,15 @@ OWNERS = {
 }
 """Every dependency, and the files that may import it."""
 
-UNDECLARED = {"multidict", "yarl", "yaml", "atheris", "confluent_kafka", "opentelemetry", "toxiproxy"}
+UNDECLARED = {"multidict", "yarl", "yaml", "atheris", "confluent_kafka", "opentelemetry", "toxiproxy"} | {
+    "cyclonedx",
+    "packageurl",
+    "jwt",
+    "selenium",
+}
 """The first two come with aiohttp; the next three are for making the contract's document, for `make fuzz`, and a peer's
-client to measure beside ours; the last two are what opentelemetry-api and toxiproxy-python install.
+client to measure beside ours; the others are what opentelemetry-api, toxiproxy-python, cyclonedx-python-lib and pyjwt
+install. Selenium is for `make test`'s browser (tools/lock.py).
 """
 
 PURE = [

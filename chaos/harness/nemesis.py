@@ -56,7 +56,7 @@ class Nemesis:
 
     async def _strike(self, planned: Planned, start_s: float) -> None:
         await asyncio.sleep(max(0.0, start_s + planned.at_s - time.monotonic()))
-        chance = random.Random(planned.seed)  # noqa: S311
+        chance = random.Random(planned.seed)  # a seed replays it  # noqa: S311  # nosec B311
         try:
             broken = await self._faults[planned.fault].strike(self._arena, chance)
         except NothingToBreak as reason:

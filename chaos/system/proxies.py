@@ -54,7 +54,7 @@ class ProxyServer:
         """Start it. Raises ProxyError when it is missing or does not answer."""
         self._port = _free_port()
         command = [str(binary or find_server()), "-host", "127.0.0.1", "-port", str(self._port)]
-        self._process = subprocess.Popen(  # noqa: S603
+        self._process = subprocess.Popen(  # a list of words, no shell  # noqa: S603  # nosec B603
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:

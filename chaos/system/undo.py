@@ -19,7 +19,7 @@ class UndoShell:
 
     def __init__(self) -> None:
         # A session of its own: Ctrl-C and a terminal that closes must not take it along.
-        self._shell = subprocess.Popen(  # noqa: S603
+        self._shell = subprocess.Popen(  # a shell it is; words are quoted  # noqa: S603  # nosec B603
             ["/bin/sh", "-c", _SHELL],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

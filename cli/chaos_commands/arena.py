@@ -32,6 +32,8 @@ READY_TIMEOUT_S = 120.0
 """A node must be ready this long after its start."""
 STARTS_MAX = 3
 """Attempts to start a node that ends by itself."""
+OPEN_HTTP = "http_plaintext = true\nopen_to_all = true\n"
+"""For nodes beyond loopback, on a network of this machine."""
 SMALL_FILES = """
 [limits]
 request_timeout_ms = 5000
@@ -160,7 +162,7 @@ def local_arena(folder: Path, nodes: int, setups: Sequence[str], *, keep: bool =
 
 
 def _cluster(folder: Path, nodes: int, hosts: Hosts | None, *, clocks: bool) -> LocalCluster:
-    settings = SMALL_FILES + ("[raft]\nplaintext = true\n" if hosts is not None else "")
+    settings = SMALL_FILES if hosts is None else f"{OPEN_HTTP}{SMALL_FILES}[raft]\nplaintext = true\n"
 
     def prefix(name: str) -> list[str]:
         words = [] if hosts is None else [*hosts.prefix(name)]

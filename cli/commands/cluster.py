@@ -275,10 +275,7 @@ def _show(cluster: Cluster, output: str) -> None:
     if rows := machine_rows(cluster):
         show_table(["MACHINE", "UP", "CONTROLLERS", "NODES"], rows)
         click.echo()
-    rows = [
-        (node.node_id, _state(node.alive, node.draining), node.url, node.raft_address, node.zone or "-")
-        for node in cluster.nodes
-    ]
+    rows = [(node.node_id, _state(node), node.url, node.raft_address, node.zone or "-") for node in cluster.nodes]
     show_table(["NODE", "STATE", "URL", "RAFT", "ZONE"], rows)
     if cluster.reassignments:
         click.echo()
@@ -299,13 +296,15 @@ def machine_rows(cluster: Cluster) -> list[tuple[str, ...]]:
 
 def _machine_row(zone: str, nodes: Sequence[Node], controllers: Sequence[str]) -> tuple[str, ...]:
     leaders = [node.node_id for node in nodes if node.node_id in controllers]
-    states = [(node.node_id, _state(node.alive, node.draining)) for node in nodes]
+    states = [(node.node_id, _state(node)) for node in nodes]
     shown = [name if state == "up" else f"{name} ({state})" for name, state in states]
     return zone, f"{sum(node.alive for node in nodes)} of {len(nodes)}", ",".join(leaders) or "-", ", ".join(shown)
 
 
-def _state(alive: bool, draining: bool) -> str:
-    return f"{'up' if alive else 'away'}{', leaving' if draining else ''}"
+def _state(node: Node) -> str:
+    words = ["up" if node.alive else "away"]
+    words += ["leaving"] * node.draining + [f"disk {node.disk}"] * (node.disk != "ok")
+    return ", ".join(words)
 
 
 def _leader(leader: LeaderInfo) -> str:

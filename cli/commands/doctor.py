@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import ssl
+import stat
 import sys
 import time
 from collections import Counter
@@ -12,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Literal
 
 import click
 from rich.console import Console
@@ -27,10 +27,13 @@ from ...client.transport.http import Request, Transport
 from ...partition.api.cluster import Cluster
 from ...partition.api.topics import Topic
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
+from ...partition.log.modes import SECRET_MODE, open_to_others
 from ..ui.connection import with_config
 from ..ui.exits import CLIENT, REFUSED, UNREACHABLE
 from ..ui.manual import Manual
 from ..ui.output import output_option, show_json, show_table
+from .findings import Finding, Verdict
+from .what_if import judge_loss, losses
 
 PROBE_TIMEOUT_MS = 3_000
 TOPICS_TIMEOUT_MS = 10_000
@@ -38,18 +41,6 @@ LEADERLESS = "Start nodes until a majority of the controllers is back."
 ELECTING = "An election takes a moment: look again. If it lasts, read the logs of the nodes."
 """Advice for a state that ends by itself while a majority of the nodes is there."""
 LOOKS_MAX, LOOK_AGAIN_S = 5, 1.0
-
-Verdict = Literal["ok", "warning", "wrong"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check, and what to do if it is not ok."""
-
-    about: str
-    verdict: Verdict
-    found: str
-    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +115,7 @@ def _silence(error: StockadeError) -> tuple[str, str]:
     if isinstance(error, ClusterUnreachable) and isinstance(error.__cause__, ssl.SSLError | ssl.CertificateError):
         return f"does not answer: {_message(error)}", "Check the address, --ca and --certificate."
     if isinstance(error, ClusterUnreachable):
-        advice = "Read the end of its log (a full disk ends a node), then start it. Or is this not its address?"
+        advice = "Read the end of its log (a disk that fails ends a node), then start it. Or is this not its address?"
         return f"does not answer: {_message(error)}", advice
     if isinstance(error, UnreadableAnswer):
         return _message(error), error.hint_on("cli")
@@ -151,6 +142,7 @@ def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
             yield Finding(about, "wrong", f"not ready: {probe.error}", "Its log says what it waits for.")
         else:
             yield Finding(about, "ok", f"ready, answers in {probe.took_ms:.0f} ms")
+    yield from _judge_disks(probes)
     answers = [probe.cluster for probe in probes if probe.cluster is not None]
     versions = Counter(answer.version for answer in answers)
     if len(versions) > 1:
@@ -166,6 +158,16 @@ def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
         yield Finding("controller", "ok", f"led by {leaders.pop()}")
     for move in answers[0].reassignments if answers else ():
         yield Finding(f"{move.topic}/{move.partition}", "warning", f"is moving to {', '.join(move.replicas)}", "")
+
+
+def _judge_disks(probes: Sequence[Probe]) -> Iterator[Finding]:
+    """Does every node have room on its disk, by what it says itself?"""
+    advice = "Trim, delete topics or shorten their retention, or enlarge the disk."
+    for probe in probes:
+        for node in () if probe.cluster is None else probe.cluster.nodes:
+            if node.node_id == probe.node_id and node.disk != "ok":
+                verdict: Verdict = "warning" if node.disk == "low" else "wrong"
+                yield Finding(f"disk of {node.node_id}", verdict, f"{node.disk}: it takes no appends", advice)
 
 
 def _of_the_leaderless(silent: int, nodes: int) -> str:
@@ -199,6 +201,7 @@ def _some(numbers: Sequence[int], most: int = 8) -> str:
 FILES_MIN = 4_096
 """Open files that a node with some hundred partitions and clients needs at most."""
 FREE_BYTES_MIN = 2 << 30
+MODES_SHOWN = 3
 SYNCS = 50
 SYNC_SLOW_MS = 20.0
 """A disk that syncs more slowly than this makes every append wait."""
@@ -219,6 +222,8 @@ _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
     examples=[
         ("Is the cluster well?", "stockade doctor"),
         ("Is this machine fit for a node?", "stockade doctor --data /var/lib/stockade"),
+        ("What would stop without zone a?", "stockade doctor --what-if 'lose zone a'"),
+        ("Whose disk may be lost?", "stockade doctor --what-if disk"),
         ("For an alarm", "stockade doctor --output json | jq '.[] | select(.verdict == \"wrong\")'"),
     ],
 )
@@ -227,12 +232,21 @@ _STYLES = {"ok": "green", "warning": "yellow", "wrong": "bold red"}
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Also check this machine; the folder tells which disk to try.",
 )
+@click.option(
+    "--what-if",
+    metavar="LOSS",
+    help="Only say what would stop if this were lost: 'zone NAME', 'node NAME' or 'disk NODE'; without a name, each"
+    " of them in turn. Nothing is changed.",
+)
 @output_option
 @with_config
-async def doctor(config: ClientConfig, data: Path | None, output: str) -> None:
-    """Check every node and every topic of a cluster; with --data also the disk and the limits of this machine."""
+async def doctor(config: ClientConfig, data: Path | None, what_if: str | None, output: str) -> None:
+    """Check every node and every topic of a cluster; with --data also the disk and the limits of this machine.
+
+    With --what-if, tell from the catalog which partitions, controllers and grants a loss would stop.
+    """
     findings = list(look_at_machine(data)) if data is not None else []
-    seen, is_reached = await look_at_cluster(config)
+    seen, is_reached = (await suppose(config, what_if), True) if what_if else await look_at_cluster(config)
     findings += seen
     if output == "json":
         show_json(findings)
@@ -245,8 +259,20 @@ async def doctor(config: ClientConfig, data: Path | None, output: str) -> None:
     sys.exit(any(finding.verdict == "wrong" for finding in findings))
 
 
+async def suppose(config: ClientConfig, what_if: str) -> list[Finding]:
+    """What would stop. Raises click.BadParameter for a loss that this cluster cannot have."""
+    async with Client(config) as client:
+        cluster = await client.cluster()
+        try:
+            supposed = losses(what_if, cluster)
+        except ValueError as fault:
+            raise click.BadParameter(str(fault), param_hint="--what-if") from fault
+        topics = [await client.topic(each.name) for each in await client.topics(internal=True)]
+    return [finding for loss in supposed for finding in judge_loss(loss, cluster, topics)]
+
+
 def look_at_machine(data: Path) -> Iterator[Finding]:
-    """Is this machine fit for a node: room and speed of the disk, files that may be open?"""
+    """Is this machine fit for a node: room and speed of the disk, files that may be open, rights of others?"""
     free = shutil.disk_usage(data).free
     verdict: Verdict = "ok" if free >= FREE_BYTES_MIN else "warning"
     yield Finding("disk space", verdict, f"{free / (1 << 30):.1f} GiB free", "" if verdict == "ok" else "Make room.")
@@ -255,6 +281,24 @@ def look_at_machine(data: Path) -> Iterator[Finding]:
     few = files < FILES_MIN
     advice = f"Raise it to {FILES_MIN} or more (ulimit -n, LimitNOFILE=)." if few else ""
     yield Finding("open files", "warning" if few else "ok", f"{files:,} allowed", advice)
+    yield _look_at_modes(data)
+
+
+def _look_at_modes(data: Path) -> Finding:
+    """May other users read the folder, or its group the keys in it?"""
+    try:
+        found = {path: mode for path, mode in open_to_others(data) if path.suffix != ".crt"}  # those are public
+        for key in data.rglob("*.key"):
+            if (mode := stat.S_IMODE(key.stat().st_mode)) & ~SECRET_MODE:
+                found[key] = mode
+    except OSError as error:
+        return Finding("file modes", "warning", f"cannot be looked at: {error}", "Run this as the user of the node.")
+    if not found:
+        return Finding("file modes", "ok", "no other user reads them")
+    shown = ", ".join(f"{path} {mode:04o}" for path, mode in list(found.items())[:MODES_SHOWN])
+    more = f" and {len(found) - MODES_SHOWN} more" if len(found) > MODES_SHOWN else ""
+    advice = f"chmod -R g-w,o-rwx {data}; chmod 600 for keys. A node's next start mends what it wrote itself."
+    return Finding("file modes", "warning", f"others may use {shown}{more}", advice)
 
 
 def _look_at_speed(data: Path) -> Finding:

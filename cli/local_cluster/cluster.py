@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import BinaryIO
 
 from ...cluster.config import parse_address
-from ...partition.log.fsutil import write_durably
+from ...partition.log.fsutil import make_directory, open_file, write_durably
 from ..node.authority import NODE_DAYS, CannotMake, Wanted, https_section, make_certificates, node_files, tls_section
 from ..node.supervisor import NodeProcess, Supervisor, cannot_listen, ending, is_ready, probing
 from .ports import LOOPBACK, free_ports
@@ -56,6 +56,11 @@ def end_of_log(node: LocalNode, lines: int = 15) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
+def _opened(path: Path) -> BinaryIO:
+    """A file to write at the end of, for the user and the group alone."""
+    return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
+
+
 @dataclass
 class LocalCluster:
     """Nodes n1 to nN on loopback. HTTP ports count up from ``port_base``, Raft ports from ``port_base`` + 100; 0
@@ -88,7 +93,7 @@ class LocalCluster:
     nodes: list[LocalNode] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._claimed: TextIO | None = None
+        self._claimed: BinaryIO | None = None
         self._lock = threading.Lock()
         self._supervisor = Supervisor(
             self.nodes,
@@ -117,7 +122,6 @@ class LocalCluster:
     def start_all(self) -> None:
         """Write every node's configuration and start all of them; none may run."""
         for node in self.nodes:
-            node.data.mkdir(parents=True, exist_ok=True)
             write_durably(node.data / "node.toml", self._configuration(node, self.nodes).encode())
             self.start_node(node)
 
@@ -125,8 +129,8 @@ class LocalCluster:
         """Raise ClusterFailed if another cluster runs in this folder or on these ports: its nodes would answer for
         ours.
         """
-        self.data.mkdir(parents=True, exist_ok=True)
-        self._claimed = (self.data / "cluster.lock").open("a")
+        make_directory(self.data)
+        self._claimed = _opened(self.data / "cluster.lock")
         try:
             fcntl.flock(self._claimed, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -147,7 +151,6 @@ class LocalCluster:
         joined = [node.url for node in self.nodes]
         http, raft = _ports(self.port_base and self.port_base + len(self.nodes), 1)[0]
         node = self._node(len(self.nodes) + 1, http, raft)
-        node.data.mkdir(parents=True, exist_ok=True)
         write_durably(node.data / "node.toml", self._configuration(node, [node], joined).encode())
         self.nodes.append(node)
         self._make_certificates()
@@ -167,9 +170,9 @@ class LocalCluster:
             "--config",
             str(node.data / "node.toml"),
         ]
-        with (node.data / "node.log").open("ab") as log:
+        with _opened(node.data / "node.log") as log:
             # A session of its own: Ctrl-C in the terminal reaches only this process, which then stops the nodes.
-            return subprocess.Popen(  # noqa: S603
+            return subprocess.Popen(  # a list of words, no shell  # noqa: S603  # nosec B603
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
@@ -276,7 +279,4 @@ class LocalCluster:
             nodes = [
                 {"name": n.name, "pid": n.pid, "http": n.url, "raft": n.raft, "data": str(n.data)} for n in self.nodes
             ]
-            self.data.mkdir(parents=True, exist_ok=True)
-            scratch = self.data / "cluster.json.new"
-            scratch.write_text(json.dumps({"nodes": nodes}, indent=1) + "\n", encoding="utf-8")
-            os.replace(scratch, self.data / "cluster.json")  # noqa: PTH105
+            write_durably(self.data / "cluster.json", f"{json.dumps({'nodes': nodes}, indent=1)}\n".encode())

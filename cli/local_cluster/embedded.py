@@ -120,7 +120,7 @@ class Cluster:
         )
         self._node = await Node.start(config, self._failures.append)
         await self._open_http()
-        while self._node.service.ready() is not None:  # noqa: ASYNC110 (nothing else tells)
+        while self._node.service.unready():  # noqa: ASYNC110 (nothing else tells)
             await asyncio.sleep(_READY_POLL_S)
 
     async def _stop(self) -> None:

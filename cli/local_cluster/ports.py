@@ -23,7 +23,7 @@ def free_ports(count: int) -> list[int]:
         for _ in range(TRIES_MAX):
             if len(ports) == count:
                 return ports
-            port = random.randrange(LOWEST, end)  # noqa: S311  # spreads, hides nothing
+            port = random.randrange(LOWEST, end)  # spreads, hides nothing  # noqa: S311  # nosec B311
             try:
                 taken.enter_context(socket.create_server((LOOPBACK, port)))
             except OSError:

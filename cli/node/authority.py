@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ...cluster.machines import node_name
+from ...partition.log.fsutil import make_directory
+from ...partition.log.modes import SECRET_MODE
 from ...raft.net.tls import node_uri
 
 CA_NAME = "ca"
@@ -144,7 +146,7 @@ def make_certificates(
     there = [str(path) for name in names for path in node_files(directory, name) if path.exists()]
     if there:
         raise CannotMake(f"nothing is overwritten, and this exists: {', '.join(there)}")
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     made = []
     if any(path.exists() for path in node_files(directory, CA_NAME)):
         authority = Authority.load(directory)
@@ -240,7 +242,7 @@ def _save(directory: Path, name: str, certificate: x509.Certificate, key: ec.Ell
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     paths = node_files(directory, name)
-    texts = (certificate.public_bytes(serialization.Encoding.PEM), 0o644), (key_text, 0o600)
+    texts = (certificate.public_bytes(serialization.Encoding.PEM), 0o644), (key_text, SECRET_MODE)
     for path, (content, mode) in zip(paths, texts, strict=True):
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)

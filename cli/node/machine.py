@@ -67,7 +67,8 @@ class Machine:
         section = self._config.http_tls
         tls = None if section is None else probing(section.certificate, section.key)
         processes = [NodeProcess(node.node_id, node.http, tls=tls) for node in nodes]
-        signal.signal(signal.SIGHUP, lambda *_: _pass_on(signal.SIGHUP, processes))
+        for shared in (signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(shared, lambda number, _: _pass_on(signal.Signals(number), processes))
         supervisor = Supervisor(processes, self._spawn, _log.warning, give_up=self._give_up)
         try:
             for process in processes:
@@ -85,7 +86,8 @@ class Machine:
     def _spawn(self, process: NodeProcess) -> "subprocess.Popen[bytes]":
         words = [*self._command, process.name.rpartition(".")[2]]
         # A session of its own: Ctrl-C in the terminal reaches only this process, which then stops the nodes.
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+        # A list of words, no shell.
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603  # nosec B603
 
     def _give_up(self, reason: str) -> None:
         self._faults.append(reason)

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
+from ...cluster.config import STORED_NAMES
 from ...partition.log.fsutil import sync_directory
+from ...partition.log.modes import FOLDER_MODE
 from ...raft.wal.errors import WalLocked
 from ...raft.wal.files import lock_directory
 from ..ui.exits import LOCAL
 from ..ui.manual import Manual
-
-STORED_NAMES = ("wal", "groups", "partitions", "founders.json", "members.json")
-"""Files and folders in which a node stores data. Others (configuration, certificates, logs) stay in place."""
 
 
 @click.command(
@@ -47,7 +46,7 @@ def rebuild(data: Path, yes: bool) -> None:
             click.confirm(
                 f"Move {names} of {data} to {aside.name}? The node then copies its data from its peers", abort=True
             )
-        aside.mkdir()
+        aside.mkdir(FOLDER_MODE)
         for path in found:
             path.rename(aside / path.name)
         sync_directory(aside)

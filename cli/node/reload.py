@@ -1,13 +1,14 @@
-"""Certificates that a running node takes from their files again: when a file changes, and on SIGHUP.
+"""Certificates and keys of issuers that a running node takes from their files again: when one changes, on SIGHUP.
 
 Open connections go on. Files that cannot be used are refused with a line in the log, and those before them stay.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+from ...cluster.access.issuers import KeysFault
 from ...raft.net.tls import TlsFault
 
 RELOAD_CHECK_S = 2.0
@@ -24,25 +25,33 @@ class Reloadable(Protocol):
         ...
 
     def reload(self) -> None:
-        """Read the files again. Raises TlsFault, and changes nothing then."""
+        """Read the files again. Raises TlsFault or KeysFault, and changes nothing then."""
         ...
 
 
 class Reloader:
-    """Watches the files of a node's certificates, by the name of the section that names them."""
+    """Watches the files of a node's certificates and keys, by the name of the section that names them, and runs what
+    asks elsewhere for such (``following``).
+    """
 
-    def __init__(self, sections: Mapping[str, Reloadable]) -> None:
+    def __init__(
+        self, sections: Mapping[str, Reloadable], following: Sequence[Callable[[], Awaitable[None]]] = ()
+    ) -> None:
         self._sections = dict(sections)
+        self._following = following
 
     def reload(self) -> None:
         """Read the files of all sections."""
         if not self._sections:
-            _log.info("SIGHUP: the configuration names no certificates, so there is nothing to read again")
+            _log.info("SIGHUP: the configuration names no files of certificates or keys, so nothing is read again")
         for name in self._sections:
             self._reload(name)
 
     async def watch(self) -> None:
         """Read the files of a section when one of them changes, until cancelled."""
+        await asyncio.gather(self._watch_files(), *(follow() for follow in self._following))
+
+    async def _watch_files(self) -> None:
         while self._sections:
             await asyncio.sleep(RELOAD_CHECK_S)
             self.look()
@@ -56,7 +65,7 @@ class Reloader:
     def _reload(self, name: str) -> None:
         try:
             self._sections[name].reload()
-        except TlsFault as fault:
+        except (KeysFault, TlsFault) as fault:
             _log.error("[%s]: the new files are refused, and those before stay in use: %s", name, fault)
         else:
-            _log.info("[%s]: new connections use the files as they are now", name)
+            _log.info("[%s]: new connections and requests use the files as they are now", name)

@@ -10,17 +10,21 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
+import pyarrow as pa
 import uvloop
 from msgspec import structs
 
 from ...client.api.client import Client
 from ...client.config import ClientConfig
+from ...cluster.access.issuers import Issuers, KeyFile
+from ...cluster.access.principals import Access
+from ...cluster.access.store import PrincipalsDamaged
 from ...cluster.config import ConfigError, NodeConfig, load, parse_address
 from ...cluster.discovery.cluster_view import ClusterViewDamaged, is_member
-from ...cluster.front.front import Rights
 from ...cluster.https import HttpTls
 from ...cluster.machines import PROCESSES_MAX, Member
 from ...cluster.node.node import Node
@@ -33,9 +37,11 @@ from ...raft.wal.errors import DiskRefused, WalLocked
 from ..ui.exits import LOCAL, REFUSED
 from ..ui.manual import Manual
 from ..ui.parameters import WholeNumber
+from . import logs
 from .descriptors import allowed, bounds, raise_limit, said
+from .issuer_keys import follow
 from .machine import Machine, check_data, listed
-from .reload import Reloader
+from .reload import Reloadable, Reloader
 
 ASK_AGAIN_S = 1.0
 """Time between two attempts to join, when no node answered."""
@@ -96,6 +102,7 @@ _log = logging.getLogger("stockade")
     examples=[
         ("Run a node", "stockade serve --config node.toml"),
         ("Every fault of a configuration at once", "stockade serve --config node.toml --check"),
+        ("Lines for a program that reads logs", "stockade serve --config node.toml --log-format json"),
         ("Four nodes on this machine", "stockade serve --config node.toml --processes 4"),
     ],
 )
@@ -106,9 +113,31 @@ _log = logging.getLogger("stockade")
     type=WholeNumber(1, PROCESSES_MAX),
     help="Run so many nodes on this machine, each in a process of its own. Default: `processes` of the file.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(logs.FORMATS),
+    default="text",
+    show_default=True,
+    help="How a line of the log looks: for people, or one JSON object.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(logs.LEVELS),
+    default="info",
+    show_default=True,
+    help="The least that is logged. SIGUSR1 turns debug on, and off again.",
+)
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when the process that started this one is gone.")
 @click.option("--process", "number", type=WholeNumber(1), hidden=True, help="Run this node of the machine.")
-def serve(config: Path, check: bool, processes: int | None, with_parent: bool, number: int | None) -> None:
+def serve(
+    config: Path,
+    check: bool,
+    processes: int | None,
+    log_format: logs.Format,
+    log_level: str,
+    with_parent: bool,
+    number: int | None,
+) -> None:
     """Run one node until SIGTERM or Ctrl-C.
 
     With `processes`, run so many nodes on this machine, and start again what ends. When one of them cannot start, all
@@ -123,14 +152,13 @@ def serve(config: Path, check: bool, processes: int | None, with_parent: bool, n
     nodes = settings.nodes()
     if number is not None and number > len(nodes):
         raise click.ClickException(f"{config} has no node {number} any more: it has {len(nodes)}")
-    name = "" if number is None else f" {nodes[number - 1].node_id}"
-    form = f"%(asctime)s %(levelname)s{name} %(name)s: %(message)s"
-    logging.basicConfig(level=logging.INFO, format=form, stream=sys.stderr)
+    name = settings.node_id if number is None else nodes[number - 1].node_id
+    logs.start(log_level, log_format, name, is_one_of_many=number is not None)
     if number is not None:
         _run_node(nodes[number - 1], with_parent)
     elif settings.processes is None:
         _run_node(settings, with_parent)
-    elif faults := Machine(settings, _command(config, processes)).run(with_parent=with_parent):
+    elif faults := Machine(settings, _command(config, processes, log_format, log_level)).run(with_parent=with_parent):
         raise click.ClickException(f"machine {settings.node_id} stopped:\n{listed(faults)}")
 
 
@@ -153,19 +181,28 @@ def _summary(settings: NodeConfig) -> str:
     return f"machine {settings.node_id} of {nodes}; {place}"
 
 
-def _command(config: Path, processes: int | None) -> list[str]:
+def _command(config: Path, processes: int | None, log_format: str, log_level: str) -> list[str]:
     """The words that run a node of this machine, but for its number."""
-    given = [] if processes is None else ["--processes", str(processes)]
+    given = ["--log-format", log_format, "--log-level", log_level]
+    given += [] if processes is None else ["--processes", str(processes)]
     return [sys.executable, "-m", "stockade", "serve", "--with-parent", "--config", str(config), *given, "--process"]
 
 
 def _run_node(settings: NodeConfig, with_parent: bool) -> None:
     raise_limit()
     keep_descriptors()
+    make_first_array()
     try:
         sys.exit(uvloop.run(run(settings, with_parent)))
-    except (ConfigError, ClusterViewDamaged, DiskRefused, TlsFault, WalLocked) as error:
+    except (ConfigError, ClusterViewDamaged, PrincipalsDamaged, DiskRefused, TlsFault, WalLocked) as error:
         raise click.ClickException(str(error)) from error
+
+
+def make_first_array() -> None:
+    """pyarrow looks for pandas when it makes its first array of Python objects, and imports it where it is installed,
+    in half a second: before the event loop turns, and not with the first record that has headers.
+    """
+    pa.array([b""])
 
 
 async def run(settings: NodeConfig, with_parent: bool) -> int:
@@ -185,8 +222,7 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     node = await Node.start(joining.result(), on_failure=lambda _: stopping.set())
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
-    tokens = Rights({token.sha256: token.may for token in settings.tokens})
-    http, reloader = await _listen(settings, node, tokens)
+    http, reloader = await _listen(settings, node)
     loop.add_signal_handler(signal.SIGHUP, reloader.reload)
     reloading = asyncio.ensure_future(reloader.watch())
     await stopped
@@ -203,20 +239,34 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     return 1 if node.failure is not None else 0
 
 
-async def _listen(settings: NodeConfig, node: Node, tokens: Rights) -> tuple[HttpServer, Reloader]:
+async def _listen(settings: NodeConfig, node: Node) -> tuple[HttpServer, Reloader]:
     """Listen to clients; and what reads the node's certificates again."""
     section = settings.http_tls
     tls = None if section is None else HttpTls(section)
     plain = None if section is None or section.plain_listen is None else parse_address(section.plain_listen)
     limit = allowed()
     found = bounds(settings.limits, limit)
-    http = await start_http(node.service, *parse_address(settings.http), tokens, tls=tls, plain=plain, bounds=found)
+    issuers = Issuers(settings.issuers)
+    access = Access(settings.tokens, settings.principals, issuers=issuers)
+    http = await start_http(
+        node.service,
+        *parse_address(settings.http),
+        access,
+        tls=tls,
+        plain=plain,
+        bounds=found,
+        hosts=settings.hosts,
+    )
     _log.info("node %s takes %s", settings.node_id, said(found, limit))
     _log.info("node %s listens on %s://%s", settings.node_id, "http" if tls is None else "https", settings.http)
+    if settings.open_to_all:
+        _log.warning("every client that reaches node %s may do everything: open_to_all", settings.node_id)
     if section is not None and plain is not None:
         _log.warning("node %s also listens on http://%s, without TLS", settings.node_id, section.plain_listen)
     sections = {"http_tls": tls, "raft.tls": node.tls}
-    return http, Reloader({name: found for name, found in sections.items() if found is not None})
+    files: dict[str, Reloadable] = {name: found for name, found in sections.items() if found is not None}
+    files |= {f"issuers.{each.name}": KeyFile(issuers, each.name, each.keys) for each in issuers.all if each.keys}
+    return http, Reloader(files, [partial(follow, issuers, each) for each in issuers.all if each.keys_url])
 
 
 async def _watch_parent(stopping: asyncio.Event) -> None:

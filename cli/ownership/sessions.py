@@ -19,7 +19,8 @@ def sessions() -> None:
     """Sessions: each stands for a running program; its grants and resources end with it.
 
     `hold`, `own` and `produce --exclusive` open and renew their own. A script of several steps must `open` a session,
-    `renew` it before its ttl ends, and `end` it. The id is a secret: with it anyone can write in the session's name.
+    `renew` it before its ttl ends, and `end` it. The id is a secret in a cluster without principals: with it anyone can
+    write in the session's name.
     """
 
 

@@ -37,7 +37,7 @@ class ProcessTree:
     def __init__(self, command: Sequence[str]) -> None:
         self._woken = _wakes_at_a_death()
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        self._command = subprocess.Popen(  # noqa: S603
+        self._command = subprocess.Popen(  # a list of words, no shell  # noqa: S603  # nosec B603
             command,
             start_new_session=True,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 - there are no threads here

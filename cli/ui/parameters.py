@@ -85,6 +85,18 @@ all_option: Adding = click.option(
 prefix_option: Adding = click.option("--prefix", default="", help="List only names that begin with this.")
 
 
+class InstantType(click.ParamType[int]):
+    """A time, as MomentType takes it."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = _unix_ms(str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a time such as 2026-01-31T12:00:00Z", param, ctx)
+        return found
+
+
 class MomentType(click.ParamType[str | int]):
     """A word, or a time: milliseconds since 1970, or ISO 8601 (without a zone it is UTC)."""
 
@@ -93,13 +105,21 @@ class MomentType(click.ParamType[str | int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
         if value in ("earliest", "latest", "max_timestamp"):
             return str(value)
-        if str(value).isdecimal():
-            return int(value)
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
+        found = _unix_ms(str(value))
+        if found is None:
             self.fail(f"{value!r} is neither a word of {self.name} nor a time such as 2026-01-31T12:00:00Z", param, ctx)
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        return found
+
+
+def _unix_ms(text: str) -> int | None:
+    """None: the text is no time."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 FIELDS = {field.name: field for field in msgspec.structs.fields(TopicConfig)}

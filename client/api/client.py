@@ -13,9 +13,7 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeVar, get_args
 
-import msgspec
-
-from ...partition.api.cluster import Cluster, LeaderInfo, Reassignment
+from ...partition.api.cluster import Cluster
 from ...partition.api.ownership import (
     CancelledTicket,
     Fences,
@@ -33,7 +31,7 @@ from ...partition.api.ownership import (
     TopicFenced,
 )
 from ...partition.api.producers import ProducerList, ProducerPair, ProducerStatus
-from ...partition.api.records import PARTS, AppendAnswer, Offsets, RefusedWrites, TailAnswer, Trimmed
+from ...partition.api.records import PARTS, AppendAnswer, Offsets, TailAnswer, Trimmed
 from ...partition.api.topics import Mode, Topic, TopicConfig, TopicList, TopicSummary
 from ...partition.commands import Stamp, Token
 from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
@@ -46,19 +44,16 @@ from ..transport.http import Answer, Request
 from ..transport.leader_watchdog import LeaderWatchdog, Watched, end_now
 from ..transport.metadata import Metadata
 from ..transport.outage import Outage
+from .administration import LISTED_MAX, SLOW_S, Administration, listed
 from .conditions import UNCONDITIONAL, Conditions
 from .fetched import ARROW_STREAM, Fetched, fetched
 from .parts import Part, PartAnswers, SettlePart, parts_body
 from .tail import Tail, tail_of
 
 T = TypeVar("T")
-SLOW_S = 10.0
-"""How long changes of topics, members and leaders may take before the log warns that they wait."""
-LISTED_MAX = 1000
-"""The most lines of a list that the cluster gives at once."""
 
 
-class Client:
+class Client(Administration):
     """A connection to one cluster. Use it in ``async with``, or call ``close``.
 
     ``bootstrap``: the base URL of a node, several of them (also separated by commas), or a ClientConfig. None: what the
@@ -358,7 +353,7 @@ class Client:
 
     async def sessions(self, prefix: str = "", most: int = LISTED_MAX) -> SessionList:
         """Live sessions whose client_id begins with ``prefix``, the first ``most`` of them."""
-        return await self.calls.call(SessionList, "GET", "/v1/sessions", params=_listed(prefix, most))
+        return await self.calls.call(SessionList, "GET", "/v1/sessions", params=listed(prefix, most))
 
     # Groups: resources and positions
 
@@ -413,7 +408,7 @@ class Client:
 
     async def groups(self, prefix: str = "", most: int = LISTED_MAX) -> GroupList:
         """Groups whose names begin with ``prefix``, the first ``most`` of those in which something was ever owned."""
-        return await self.calls.call(GroupList, "GET", "/v1/groups", params=_listed(prefix, most))
+        return await self.calls.call(GroupList, "GET", "/v1/groups", params=listed(prefix, most))
 
     # Producers
 
@@ -435,7 +430,7 @@ class Client:
         """Producers whose names begin with ``prefix``, the first ``most`` of them. ``internal``: also those that drew
         their names themselves, for one run.
         """
-        params = _listed(prefix, most) | ({"internal": "true"} if internal else {})
+        params = listed(prefix, most) | ({"internal": "true"} if internal else {})
         return await self.calls.call(ProducerList, "GET", "/v1/producers", params=params)
 
     async def producer(self, key: int | str) -> ProducerStatus:
@@ -446,68 +441,7 @@ class Client:
         """Raise the epoch of ``name``, so that every partition refuses its running instance. Raises NotFound."""
         return await self.calls.call(ProducerPair, "POST", "/v1/cluster/producer_fences", body={"name": name})
 
-    # Nodes. Changes answer when they are decided; `cluster` shows how far they are carried out.
-
-    async def cluster(self) -> Cluster:
-        """The cluster as the answering node sees it."""
-        return await self.calls.call(Cluster, "GET", "/v1/cluster")
-
-    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None = None) -> Cluster:
-        """Make a node known, so that it may join. Repeating it changes nothing.
-
-        ``url``: base URL for clients. ``raft_address``: host:port for the other nodes.
-        """
-        body = {"action": "add", "node_id": node_id, "url": url, "raft_address": raft_address} | present(zone=zone)
-        return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
-
-    async def remove_node(self, node_id: str) -> Cluster:
-        """Begin to move every replica away from a node, which then leaves. Raises NotFound, NotEnoughReplicas."""
-        body = {"action": "remove", "node_id": node_id}
-        return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
-
-    async def remove_zone(self, zone: str) -> Cluster:
-        """Begin to remove all nodes of a zone (a machine that runs several) at once.
-
-        Raises NotFound, NotEnoughReplicas.
-        """
-        body = {"action": "remove", "zone": zone}
-        return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
-
-    async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
-        """Begin to move a partition's replicas to these nodes (node ids).
-
-        Raises UnknownTopicOrPartition, NotFound for an unknown node, InvalidRequest.
-        """
-        body = {"topic": topic, "partition": partition, "replicas": list(replicas)}
-        return await self.calls.call(Reassignment, "POST", "/v1/cluster/reassignments", body=body)
-
-    async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None = None) -> LeaderInfo:
-        """Transfer a partition's leadership, or with both None that of the controller group.
-
-        Answers when the new leader is elected. ``node_id`` None: to any other voter, in a single attempt, since a
-        repetition would transfer it again. Raises NotFound when the node is no voter, NotEnoughReplicas when there is
-        no other.
-        """
-        body = {"topic": topic, "partition": partition} | present(node_id=node_id)
-        path = "/v1/cluster/leaders"
-        if node_id is not None:
-            return await self.calls.call(LeaderInfo, "POST", path, body=body, quiet_s=SLOW_S)
-        headers = {"Content-Type": "application/json"}
-        request = Request(method="POST", path=path, headers=headers, body=msgspec.json.encode(body))
-        return decode(await self.calls.once(request), LeaderInfo)
-
-    async def refused_writes(self, node: str, most: int = 100) -> RefusedWrites:
-        """The latest writes that the partitions of the node with this base URL refused; a single attempt."""
-        return decode(await self._at(node, "/v1/refused_writes", n=most), RefusedWrites)
-
-    async def metrics(self, node: str) -> str:
-        """The metrics of the node with this base URL, in the Prometheus text format; a single attempt."""
-        return (await self._at(node, "/metrics")).body.decode()
-
     # How requests travel
-
-    async def _at(self, node: str, path: str, **params: int) -> Answer:
-        return await self.calls.once(Request(method="GET", path=path, params=params, node=node, only_node=True))
 
     async def _to_leader(self, request: Request, topic: str, partition: int, read: Callable[[Answer], T]) -> T:
         """The leader's answer as ``read`` reads it."""
@@ -572,10 +506,6 @@ def _fence_headers(token: Token | None) -> dict[str, str]:
 
 def _session_header(session: str) -> dict[str, str]:
     return {"Stockade-Session": session}
-
-
-def _listed(prefix: str, most: int) -> dict[str, str | int]:
-    return {"n": most} | present(prefix=prefix or None)
 
 
 def _topic(name: str) -> str:

@@ -30,6 +30,7 @@ from ..api.client import Client
 from ..api.parts import Part
 from ..errors import ClientClosed, ClientFault, ProducerAborted
 from ..transport.outage import Call, asked, met, on_behalf_of
+from ..transport.trace import carrying
 from .delivery import wait_settled
 from .leader_window import OPENS_S, LeaderWindow, requests
 from .metrics import Counts
@@ -300,7 +301,8 @@ class Sender:
             for route, _ in parts:
                 with on_behalf_of(route.call):
                     asked(leader)
-            with on_behalf_of(None):
+            trace = next((batch.trace for _, batch in parts if batch.trace), None)
+            with on_behalf_of(None), carrying(trace):
                 sent = [_part(route, batch) for route, batch in parts]
                 refusal = await self._client.append_parts(leader, sent, settle)
         except Exception as bug:
@@ -327,7 +329,7 @@ class Sender:
 
     async def _attempt(self, route: Route, batch: Batch) -> None:
         try:
-            with on_behalf_of(route.call):
+            with on_behalf_of(route.call), carrying(batch.trace):
                 answer = await self._append(route, batch)
         except StockadeError as error:
             self._refused(route, batch, error)

@@ -22,6 +22,7 @@ from ..config import ClientConfig, is_downgrade
 from ..errors import ClientClosed, ClusterUnreachable, PlaintextRefused, Source, UnreadableAnswer, refusal_of
 from ..home import Home
 from .outage import asked, met
+from .trace import trace_headers
 
 LEADER_HINTS_MAX = 3
 """How many 421 answers one request follows before it is refused."""
@@ -189,7 +190,7 @@ class Transport:
                 request.method,
                 node + request.path,
                 params=request.params,
-                headers=request.headers,
+                headers={**(request.headers or {}), **trace_headers()},
                 data=_Body(request.body, request.on_written) if request.body else None,
                 timeout=timeout,
                 allow_redirects=False,

@@ -15,15 +15,8 @@ from ...partition.api.topics import TopicConfig
 from ...partition.commands import Codec, ProducerId
 from ...partition.errors import StockadeError
 from ..model import Claim
-
-
-class Timed(msgspec.Struct, frozen=True, kw_only=True):
-    """``now_ms``: the leader's lease clock, in milliseconds. ``wall_ms``: its wall clock, in milliseconds since 1970;
-    0: not stamped. Nothing is decided by the wall clock: people are told since when a grant holds.
-    """
-
-    now_ms: int
-    wall_ms: int = 0
+from .principals import PrincipalCommand, PrincipalPut
+from .timed import Asked, Done, Timed
 
 
 class FenceRef(msgspec.Struct, frozen=True):
@@ -41,7 +34,7 @@ class ReaderRef(msgspec.Struct, frozen=True):
     fence_epoch: int
 
 
-class Own(Timed, frozen=True, tag="own"):
+class Own(Asked, frozen=True, tag="own"):
     """Own resources of a group. ``sever``: what a loser loses.
 
     Answers Owned, or InvalidRequest, UnknownSession, SessionExpired, GenerationFenced (``atomic`` alone),
@@ -55,7 +48,7 @@ class Own(Timed, frozen=True, tag="own"):
     sever: Literal["session", "resource"] = "session"
 
 
-class Disown(Timed, frozen=True, tag="disown"):
+class Disown(Asked, frozen=True, tag="disown"):
     """Give resources up. Answers Owned, or InvalidRequest, UnknownSession, SessionExpired, NotOwner."""
 
     session: str
@@ -178,7 +171,7 @@ class Arranged(msgspec.Struct, frozen=True, tag="arranged"):
     """Noted; the catalog has changed."""
 
 
-class InitProducer(Timed, frozen=True, tag="init_producer"):
+class InitProducer(Asked, frozen=True, tag="init_producer"):
     """InitProducerId (SEMANTICS 6.5). ``pair`` is (pid, epoch) of a caller that was here before.
 
     Answers ProducerState, or InvalidRequest, ProducerFenced, ThrottlingQuotaExceeded.
@@ -252,12 +245,13 @@ class ProducerState(msgspec.Struct, frozen=True, tag="producer"):
 
 class Enrolled(msgspec.Struct, frozen=True, tag="enrolled"):
     """The epoch to install on the partition that asked: the registry's, or 0 for an anonymous producer. ``order`` is
-    the log index of this answer.
+    the log index of this answer, ``principal`` has the name.
     """
 
     pid: ProducerId
     epoch: int
     order: int
+    principal: str = ""
 
 
 class ChangeTopic(Timed, frozen=True, tag="change_topic"):
@@ -321,7 +315,7 @@ GroupId = int
 """Raft group: 0 is the controller's, the others are partitions' (catalog.group_id)."""
 
 
-class CreateTopic(Timed, frozen=True, tag="create_topic"):
+class CreateTopic(Asked, frozen=True, tag="create_topic"):
     """Create a topic and place its replicas on ``nodes``: node ids and zones (None: a zone of its own).
 
     ``replication_factor`` None: 3, or 1 when there are fewer than three ``nodes``. ``scattered`` is how placement.py
@@ -347,7 +341,7 @@ class DeleteTopic(Timed, frozen=True, tag="delete_topic"):
     topic_id: int | None = None
 
 
-class OpenSession(Timed, frozen=True, tag="open_session"):
+class OpenSession(Asked, frozen=True, tag="open_session"):
     """Open a session; ``ttl_ms`` is moved into the range allowed.
 
     The same id again is the same session. Answers SessionState, or ThrottlingQuotaExceeded.
@@ -358,7 +352,7 @@ class OpenSession(Timed, frozen=True, tag="open_session"):
     ttl_ms: int
 
 
-class RenewSession(Timed, frozen=True, tag="renew_session"):
+class RenewSession(Asked, frozen=True, tag="renew_session"):
     """Full ttl from now. Answers SessionState, or UnknownSession, SessionExpired."""
 
     session: str
@@ -370,13 +364,13 @@ class RenewSessions(Timed, frozen=True, tag="renew_sessions"):
     deadlines_ms: list[tuple[str, int]]
 
 
-class CloseSession(Timed, frozen=True, tag="close_session"):
+class CloseSession(Asked, frozen=True, tag="close_session"):
     """End a session and its grants. Idempotent. Answers Freed."""
 
     session: str
 
 
-class Acquire(Timed, frozen=True, tag="acquire"):
+class Acquire(Asked, frozen=True, tag="acquire"):
     """All partitions of the set (None: all of the topic, also those that come later) or none (SEMANTICS 5.2).
 
     ``ticket_ttl_ms``: how long a ticket stays queued; None: as long as the session. Answers GrantState, TicketState
@@ -395,7 +389,7 @@ class Acquire(Timed, frozen=True, tag="acquire"):
     ticket_ttl_ms: int | None = None
 
 
-class CancelTicket(Timed, frozen=True, tag="cancel_ticket"):
+class CancelTicket(Asked, frozen=True, tag="cancel_ticket"):
     """Take a ticket out of the queue. Answers TicketState (cancelled; also when there is no such ticket), or the
     GrantState that came first, or UnknownSession, SessionExpired, ProducerFenced.
     """
@@ -404,7 +398,7 @@ class CancelTicket(Timed, frozen=True, tag="cancel_ticket"):
     ticket_id: str
 
 
-class Release(Timed, frozen=True, tag="release"):
+class Release(Asked, frozen=True, tag="release"):
     """End a grant; an unknown one is fine.
 
     Answers Freed, or UnknownSession, SessionExpired, ProducerFenced.
@@ -441,6 +435,7 @@ Command = (
     | TopicCommand
     | GroupCommand
     | ProducerCommand
+    | PrincipalCommand
 )
 
 
@@ -515,10 +510,6 @@ class Freed(msgspec.Struct, frozen=True, tag="freed"):
     readers: list[ReaderRef] = []
 
 
-class Done(msgspec.Struct, frozen=True, tag="done"):
-    """Noted."""
-
-
 Result = (
     TopicCreated
     | TopicDeleted
@@ -532,6 +523,7 @@ Result = (
     | ProducerState
     | Enrolled
     | Arranged
+    | PrincipalPut
     | Done
 )
 
@@ -543,6 +535,7 @@ encode_result: Callable[[Result | StockadeError], bytes] = _codec.encode_result
 decode_result: Callable[[bytes], Result | StockadeError] = _codec.decode_result
 
 __all__ = [
+    "Done",
     "Enrol",
     "Enrolled",
     "FenceProducer",

@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
+from ...partition.commands import belongs_to_another
 from ...partition.errors import InvalidRequest, StockadeError, UnknownTopicOrPartition
 from ...partition.log.image import FileExtent, Image, ImageDamaged
 from ...raft.machine import Machine
+from ..access.rights import lacks
 from .commands import (
     Acquire,
     AddNode,
@@ -68,10 +70,11 @@ from .commands import (
     decode_command,
 )
 from .ownership.acquire import AcquireRules, check_set, check_shape, resolve
-from .ownership.fence_installs import ReaderFenceInstalls, Work
+from .ownership.fence_installs import ReaderFence, ReaderFenceInstalls, Work
 from .ownership.pending_installs import PendingInstalls
 from .ownership.resources import Key, Owning, Resources, partition_named
 from .ownership.slots import Slots
+from .principals import AddPrincipalToken, DeletePrincipal, DeletePrincipalToken, Principals, PutPrincipal
 from .producers import ProducerRegistry
 from .sessions import Sessions
 from .state import SavedState, decode, encode
@@ -115,14 +118,16 @@ class ControllerMachine(Machine):
         changed: Callable[[], None] = _ignore,
         queue_changed: Callable[[], None] = _ignore,
         catalog_changed: Callable[[], None] = _ignore,
+        principals_changed: Callable[[], None] = _ignore,
     ) -> None:
         """``changed`` is called after each apply and restore, ``queue_changed`` after one by which a ticket may have
         left the wait queue, ``catalog_changed`` after one that changed the catalog: many wait for these for long, and
-        other commands need not wake them.
+        other commands need not wake them; ``principals_changed`` before all of them, after one that changed principals.
         """
         self._changed = changed
         self._queue_changed = queue_changed
         self._catalog_changed = catalog_changed
+        self._principals_changed = principals_changed
         self._handlers: dict[type[Command], Callable[[int, Any], Result]] = {
             CreateTopic: self._create_topic,
             ChangeTopic: self._change_topic,
@@ -164,6 +169,9 @@ class ControllerMachine(Machine):
         self.leaving: PendingInstalls = PendingInstalls(self.is_over, self.reader_fences.is_installed)
         self.registry: ProducerRegistry = ProducerRegistry()
         self.assignment: ReplicaAssignment = ReplicaAssignment(self.catalog)
+        self.principals: Principals = Principals()
+        changes = (PutPrincipal, DeletePrincipal, AddPrincipalToken, DeletePrincipalToken)
+        self._handlers |= dict.fromkeys(changes, self.principals.decide)
         arrangements = (RegisterNode, AddNode, RemoveNode, RemoveZone, Reassign, CheckMove, MoveDone)
         self._handlers |= dict.fromkeys(arrangements, self.assignment.decide)
 
@@ -190,6 +198,8 @@ class ControllerMachine(Machine):
             self.slots.promote()
             if isinstance(result, TopicCreated | TopicChanged | TopicDeleted | Arranged):
                 self.catalog_index = index
+        if self.principals.index == index:
+            self._principals_changed()
         self._changed()
         if self.slots.queue.departures != departures:
             self._queue_changed()
@@ -218,6 +228,8 @@ class ControllerMachine(Machine):
             leaving=self.leaving.save(),
             registry=self.registry.save(),
             membership=self.assignment.save(),
+            principals=self.principals.save(),
+            group_founders=self.resources.founders(),
         )
         return Image(encode(state))
 
@@ -227,6 +239,7 @@ class ControllerMachine(Machine):
             raise ImageDamaged(_NO_FILES)
         with _no_garbage_collection():
             self._load(decode(captured))
+        self._principals_changed()
         self._changed()
         self._queue_changed()
         self._catalog_changed()
@@ -244,12 +257,13 @@ class ControllerMachine(Machine):
         self.catalog.load(state.catalog)
         self.sessions.load(state.sessions)
         self.slots.load(state.ownership)
-        self.resources.load(state.resources, state.resources_floor)
+        self.resources.load(state.resources, state.resources_floor, state.group_founders)
         self.reader_fences.load(state.reader_fences)
         self.severing.load(state.severing)
         self.leaving.load(state.leaving)
         self.registry.load(state.registry)
         self.assignment.load(state.membership)
+        self.principals.load(state.principals)
 
     def is_over(self, fence: FenceRef) -> bool:
         """Whether a partition is known to refuse the token of an ended grant; a deleted partition does."""
@@ -260,12 +274,12 @@ class ControllerMachine(Machine):
         deadlines = (self.sessions.next_deadline_ms(), self.slots.queue.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def ticket(self, ticket_id: str, session: str) -> GrantState | TicketState:
+    def ticket(self, ticket_id: str, session: str, principal: str = "") -> GrantState | TicketState:
         """What became of a ticket, for its session.
 
-        Raises UnknownSession, SessionExpired, NotFound, ProducerFenced.
+        Raises UnknownSession, SessionExpired, PermissionDenied, NotFound, ProducerFenced.
         """
-        self.sessions.find(session)
+        self.sessions.of(session, principal)
         return self.slots.ticket(session, ticket_id)
 
     def work(self) -> Iterator[Work]:
@@ -283,7 +297,7 @@ class ControllerMachine(Machine):
             if group in readers.owed:
                 yield from readers.work_on(group)
             if group in producers.owed:
-                yield from producers.work_on(group, self.applied_index)
+                yield from self.registry.work_on(group, self.applied_index)
 
     def _create_topic(self, index: int, command: CreateTopic) -> TopicCreated:
         created = self.catalog.create(index, command, self.assignment.nodes)
@@ -322,18 +336,18 @@ class ControllerMachine(Machine):
         return TopicFenced(topic.topic_id, self.slots.fence(topic, partitions, command.reason))
 
     def _open_session(self, index: int, command: OpenSession) -> SessionState:
-        clock_ms = self.lease_clock_ms
-        return self.sessions.open(command.session, command.client_id, command.ttl_ms, clock_ms).state()
+        opened = self.sessions.open(command.session, command.client_id, command.ttl_ms, self.lease_clock_ms, command.by)
+        return opened.state()
 
     def _renew_session(self, index: int, command: RenewSession) -> SessionState:
-        return self.sessions.renew(command.session, self.lease_clock_ms).state()
+        return self.sessions.renew(command.session, self.lease_clock_ms, command.by.principal).state()
 
     def _renew_sessions(self, index: int, command: RenewSessions) -> Done:
         self.sessions.extend(command.deadlines_ms)
         return Done()
 
     def _close_session(self, index: int, command: CloseSession) -> Freed:
-        self.sessions.close(command.session)
+        self.sessions.close(command.session, command.by.principal)
         self._end_session(command.session, "closed")
         return Freed(
             self.slots.fences.uncleared(sessions=[command.session]), self.leaving.outstanding(command.session)[1]
@@ -348,11 +362,11 @@ class ControllerMachine(Machine):
 
     def _acquire(self, index: int, command: Acquire) -> GrantState | TicketState:
         check_shape(command)
-        session = self.sessions.find(command.session)
-        return self.slots.state(self.acquire_rules.acquire(index, command, session.client_id, session.ttl_ms))
+        session = self.sessions.of(command.session, command.by.principal)
+        return self.slots.state(self.acquire_rules.acquire(index, command, session))
 
     def _cancel_ticket(self, index: int, command: CancelTicket) -> GrantState | TicketState:
-        self.sessions.find(command.session)
+        self.sessions.of(command.session, command.by.principal)
         ticket = self.slots.queue.by_id.get(command.ticket_id)
         granted = self.slots.cancel(command.session, command.ticket_id)
         if granted is not None:
@@ -361,12 +375,13 @@ class ControllerMachine(Machine):
         return TicketState(command.ticket_id, command.session, topic, partitions, None)
 
     def _release(self, index: int, command: Release) -> Freed:
-        self.sessions.find(command.session)
+        self.sessions.of(command.session, command.by.principal)
         self.slots.release(command.session, command.grant_id)
         return Freed(self.slots.fences.uncleared(grants=[command.grant_id]))
 
     def _own(self, index: int, command: Own) -> Owned:
         self._check_member(command)
+        self._check_may_take(command)
         done = self.resources.own(command)
         for victim in done.severed:
             self.slots.empty(victim, "evicted", "severed")
@@ -397,7 +412,18 @@ class ControllerMachine(Machine):
     def _check_member(self, command: Own | Disown) -> None:
         if not _GROUP.match(command.group):
             raise InvalidRequest("group: 1 to 249 of letters, digits, '.', '_', '-'")
-        self.sessions.find(command.session)
+        self.sessions.of(command.session, command.by.principal)
+
+    def _check_may_take(self, command: Own) -> None:
+        """A generation that would take a resource from another principal's session needs the right to evict."""
+        if command.by.evicts:
+            return
+        for claim in command.claims:
+            row = self.resources.find(command.group, claim.resource)
+            takes = claim.generation is not None and (claim.generation == 0 or claim.generation >= row.generation)
+            owner = "" if row.owner is None else self.sessions.principal(row.owner)
+            if takes and belongs_to_another(owner, command.by.principal):
+                raise lacks(command.by, f"evict resource:{command.group}/{claim.resource}", "another principal owns it")
 
     def _owe_readers(self, keys: Iterable[Key]) -> None:
         """Partitions that are resources have to install their owner's fence."""
@@ -405,7 +431,8 @@ class ControllerMachine(Machine):
             partition = self._partition(resource)
             if partition is not None:
                 row = self.resources.find(group, resource)
-                self.reader_fences.owe(partition, group, row.fence_epoch, owned=row.owner is not None)
+                owner = "" if row.owner is None else self.sessions.principal(row.owner)
+                self.reader_fences.owe(partition, group, ReaderFence(row.fence_epoch, row.owner is not None, owner))
 
     def _pending(self, keys: Iterable[Key]) -> list[ReaderRef]:
         """The installs of these that partitions have not committed."""

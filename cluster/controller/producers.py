@@ -27,11 +27,12 @@ no client writes with. For:
    repeated, and come to another leader.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
 
-from ...partition.commands import PRODUCER_EPOCH_MAX, ProducerId, is_named
+from ...partition.commands import PRODUCER_EPOCH_MAX, ProducerId, belongs_to_another, is_named
 from ...partition.errors import (
     InvalidProducerIdMapping,
     InvalidRequest,
@@ -39,6 +40,9 @@ from ...partition.errors import (
     ProducerFenced,
     ThrottlingQuotaExceeded,
 )
+from ..access.quotas import check_most
+from ..access.rights import lacks
+from ..model import By
 from .commands import Enrol, Enrolled, GroupId, InitProducer, ProducerFence, ProducerState, WithdrawProducers
 from .ownership.fence_installs import ProducerInstall
 
@@ -151,10 +155,9 @@ class Enrolments:
         """Whether the partition knows that epoch or a higher one, or is no more."""
         return not self._owes(fence.group_id, fence.pid)
 
-    def work_on(self, group: GroupId, index: int) -> list[ProducerInstall]:
-        """What to do on a partition now, after the command at ``index``."""
-        owed = sorted(self.owed.get(group, {}).items())
-        return [ProducerInstall(group, pid, epoch, index) for pid, epoch in owed]
+    def owed_to(self, group: GroupId) -> list[tuple[ProducerId, int]]:
+        """The epochs that a partition has to know, by producer, ascending."""
+        return sorted(self.owed.get(group, {}).items())
 
     def save(self) -> SavedEnrolments:
         """Everything that decides future answers."""
@@ -211,7 +214,7 @@ class ProducerRow(msgspec.Struct):
 
     ``nonces`` has the last ones, oldest first; ``nonce`` is the one that the present pair was given for, if
     any. ``retired`` has the ids that were rotated out when their epochs were used up. ``last_used_ms`` is when the name
-    was used last.
+    was used last. ``principal`` has the name ("": none).
     """
 
     name: str
@@ -222,6 +225,7 @@ class ProducerRow(msgspec.Struct):
     nonces: list[str] = []
     retired: list[ProducerId] = []
     last_used_ms: int = 0
+    principal: str = ""
 
 
 class SavedRegistry(msgspec.Struct, frozen=True):
@@ -240,6 +244,7 @@ class ProducerRegistry:
         self.enrolments: Enrolments = Enrolments()
         self.rows: dict[str, ProducerRow] = {}
         self._by_pid: dict[ProducerId, ProducerRow] = {}
+        self._counts: Counter[str] = Counter()  # names by principal
         self._next_named = FIRST_NAMED_PID
         self._next_anonymous = FIRST_ANONYMOUS_PID
 
@@ -252,10 +257,15 @@ class ProducerRegistry:
             return ProducerState(self._next_anonymous - 2, 0, None, [])
         _check_shape(command, command.name)  # rows 2 and 3
         row = self.rows.get(command.name)
+        if row is not None:
+            _check_may_take(row, command.by)
+        if row is None or command.by.principal not in ("", row.principal):
+            check_most(command.by, self._counts[command.by.principal], "names of producers")
         if row is None:
             row = self._add(command.name, command)  # row 5; with no row there is no nonce to meet row 4
         else:
             self._advance(index, row, command)
+        self._give(row, command.by.principal or row.principal)
         row.last_used_ms = now_ms
         return self.state(row)
 
@@ -289,7 +299,7 @@ class ProducerRegistry:
             raise _superseded(row)
         self.enrolments.enrol(index, pid, command.group_id)
         row.last_used_ms = now_ms
-        return Enrolled(pid, row.epoch, index)
+        return Enrolled(pid, row.epoch, index, row.principal)
 
     def withdraw(self, now_ms: int, command: WithdrawProducers) -> None:
         """A partition has forgotten producers."""
@@ -308,8 +318,16 @@ class ProducerRegistry:
     def forget(self, name: str) -> None:
         """Of a name that is idle."""
         row = self.rows.pop(name)
+        self._counts[row.principal] -= 1
         for pid in (*row.retired, row.pid):
             del self._by_pid[pid]
+
+    def work_on(self, group: GroupId, index: int) -> list[ProducerInstall]:
+        """What to do on a partition now, after the command at ``index``."""
+        return [
+            ProducerInstall(group, pid, epoch, index, self._by_pid[pid].principal)
+            for pid, epoch in self.enrolments.owed_to(group)
+        ]
 
     def state(self, row: ProducerRow) -> ProducerState:
         """As answered, with what must be installed first: also of retired ids, which may be written with
@@ -339,6 +357,7 @@ class ProducerRegistry:
         self._next_named, self._next_anonymous = saved.next_named, saved.next_anonymous
         for row in saved.rows:
             self.rows[row.name] = row
+            self._counts[row.principal] += 1
             self._by_pid.update(dict.fromkeys([*row.retired, row.pid], row))
         self.enrolments.load(saved.enrolments)
 
@@ -347,8 +366,14 @@ class ProducerRegistry:
             raise ThrottlingQuotaExceeded(f"there are {NAMES_MAX} names", retry_after_ms=RETRY_AFTER_MS)
         row = ProducerRow(name, self._fresh_pid(), 0)
         self.rows[name] = self._by_pid[row.pid] = row
+        self._counts[row.principal] += 1
         _remember(row, command.nonce)
         return row
+
+    def _give(self, row: ProducerRow, principal: str) -> None:
+        self._counts[row.principal] -= 1
+        row.principal = principal
+        self._counts[principal] += 1
 
     def _advance(self, index: int, row: ProducerRow, command: InitProducer) -> None:
         if command.nonce is not None and command.nonce in row.nonces:
@@ -388,6 +413,11 @@ class ProducerRegistry:
 def _check_shape(command: InitProducer, name: str) -> None:
     if not name:
         raise InvalidRequest("name: empty")
+
+
+def _check_may_take(row: ProducerRow, by: By) -> None:
+    if belongs_to_another(row.principal, by.principal) and not by.evicts:
+        raise lacks(by, f"evict producer:{row.name}", "the name is another principal's")
 
 
 def _superseded(row: ProducerRow) -> ProducerFenced:

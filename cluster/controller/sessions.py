@@ -4,12 +4,16 @@ and what its leader alone knows: renewals that it heard, and that are not in the
 Slots and resources have what a session holds: the caller that removes a session here ends its grants there.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 import msgspec
 
-from ...partition.errors import SessionExpired, ThrottlingQuotaExceeded, UnknownSession
+from ...partition.commands import belongs_to_another
+from ...partition.errors import PermissionDenied, SessionExpired, ThrottlingQuotaExceeded, UnknownSession
+from ..access.quotas import check_most
+from ..model import NO_PRINCIPAL, By
 from .commands import SessionState
 
 SESSIONS_MAX = 100_000
@@ -26,12 +30,13 @@ RENEWALS_PER_COMMAND_MAX = 1_000
 
 
 class Session(msgspec.Struct):
-    """A live session."""
+    """A live session, of the principal that opened it ("": none)."""
 
     session: str
     client_id: str
     ttl_ms: int
     deadline_ms: int
+    principal: str = ""
 
     def state(self) -> SessionState:
         """As answered."""
@@ -50,12 +55,13 @@ class Sessions:
 
     def __init__(self) -> None:
         self._live: dict[str, Session] = {}
+        self._counts: Counter[str] = Counter()  # by principal
         self._expired: dict[str, int] = {}  # id -> lease clock of its end; the oldest first
         # One entry for each session that was opened, with a deadline that renewals may have outdated: a
         # deadline never comes earlier, so an outdated entry is put back with the true one when it is due.
         self._deadlines: list[tuple[int, str]] = []
 
-    def open(self, session: str, client_id: str, ttl_ms: int, clock_ms: int) -> Session:
+    def open(self, session: str, client_id: str, ttl_ms: int, clock_ms: int, by: By = NO_PRINCIPAL) -> Session:
         """A new session; the one that is there when the id is known, since only a repeated command can repeat
         it.
         """
@@ -63,10 +69,12 @@ class Sessions:
             return self._live[session]
         if session in self._expired:
             raise SessionExpired()
+        check_most(by, self._counts[by.principal], "sessions")
         if len(self._live) >= SESSIONS_MAX:
             raise ThrottlingQuotaExceeded(f"there are {SESSIONS_MAX} sessions", retry_after_ms=RETRY_AFTER_MS)
         ttl_ms = min(max(ttl_ms, TTL_MS_MIN), TTL_MS_MAX)
-        opened = Session(session, client_id, ttl_ms, clock_ms + ttl_ms)
+        opened = Session(session, client_id, ttl_ms, clock_ms + ttl_ms, by.principal)
+        self._counts[by.principal] += 1
         self._live[session] = opened
         heappush(self._deadlines, (opened.deadline_ms, session))
         return opened
@@ -78,9 +86,21 @@ class Sessions:
             return found
         raise SessionExpired() if session in self._expired else UnknownSession()
 
-    def renew(self, session: str, clock_ms: int) -> Session:
-        """Full ttl from ``clock_ms``."""
+    def of(self, session: str, principal: str) -> Session:
+        """The live session, which this principal may use. Raises as ``find`` does, and PermissionDenied."""
         found = self.find(session)
+        if belongs_to_another(found.principal, principal):
+            raise PermissionDenied("the session is another principal's")
+        return found
+
+    def principal(self, session: str) -> str:
+        """Of a session; "" when it is not alive."""
+        found = self._live.get(session)
+        return found.principal if found is not None else ""
+
+    def renew(self, session: str, clock_ms: int, principal: str = "") -> Session:
+        """Full ttl from ``clock_ms``."""
+        found = self.of(session, principal)
         found.deadline_ms = clock_ms + found.ttl_ms
         return found
 
@@ -96,13 +116,19 @@ class Sessions:
         found = self._live.get(session)
         return found.deadline_ms if found is not None else None
 
+    @property
+    def count(self) -> int:
+        """How many are alive."""
+        return len(self._live)
+
     def live(self) -> Iterable[Session]:
         """Every live session, in no order that counts."""
         return self._live.values()
 
-    def close(self, session: str) -> None:
-        """Idempotent."""
-        self._live.pop(session, None)
+    def close(self, session: str, principal: str = "") -> None:
+        """Idempotent. Raises PermissionDenied."""
+        if session in self._live:
+            self._forget(self.of(session, principal))
 
     def rearm(self, clock_ms: int) -> None:
         """Full ttl for every session: a new leader cannot know which renewals the last one had heard (SEMANTICS 8)."""
@@ -117,7 +143,7 @@ class Sessions:
             if found is None:
                 continue
             if entry[0] == found.deadline_ms:
-                del self._live[found.session]
+                self._forget(found)
                 self._remember(found.session, clock_ms)
                 return found.session
             heappush(self._deadlines, (found.deadline_ms, found.session))
@@ -134,8 +160,15 @@ class Sessions:
     def load(self, saved: SavedSessions) -> None:
         """Inverse of save, into an empty one."""
         self._live = {session.session: session for session in saved.live}
+        self._counts = Counter(session.principal for session in saved.live)
         self._expired = dict(saved.expired)
         self._deadlines = sorted((session.deadline_ms, session.session) for session in saved.live)
+
+    def _forget(self, session: Session) -> None:
+        del self._live[session.session]
+        self._counts[session.principal] -= 1
+        if not self._counts[session.principal]:
+            del self._counts[session.principal]
 
     def _remember(self, session: str, clock_ms: int) -> None:
         self._expired[session] = clock_ms
@@ -184,9 +217,9 @@ class Leases:
         """What a command may say that the lease clock is."""
         return min(now_ms, self._horizon_ms - 1) if term == self._term else now_ms
 
-    def renew(self, term: int, session: str, now_ms: int) -> SessionState | None:
-        """Full ttl from now; None: only the log can tell. Raises UnknownSession, SessionExpired."""
-        found = self._sessions().find(session)
+    def renew(self, term: int, session: str, now_ms: int, principal: str = "") -> SessionState | None:
+        """Full ttl from now; None: only the log can tell. Raises UnknownSession, SessionExpired, PermissionDenied."""
+        found = self._sessions().of(session, principal)
         if term != self._term or found.deadline_ms < self._closing_ms:
             return None
         if session not in self._heard:

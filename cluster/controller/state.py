@@ -13,6 +13,7 @@ from .ownership.fence_installs import SavedReaderFences
 from .ownership.pending_installs import SavedPendingInstalls
 from .ownership.resources import Resource
 from .ownership.slots import SavedSlots
+from .principals import SavedPrincipals
 from .producers import SavedRegistry
 from .sessions import SavedSessions
 from .topology.catalog import Topic
@@ -36,6 +37,8 @@ class SavedState(msgspec.Struct, frozen=True):
     resources_floor: int = 0
     severing: SavedPendingInstalls = []
     leaving: SavedPendingInstalls = []
+    principals: SavedPrincipals = SavedPrincipals()
+    group_founders: list[tuple[str, str]] = []
 
 
 _sealed = Sealed(SavedState, b"StkC", 2, "controller", msgspec.msgpack.Encoder(order="deterministic"), oldest=1)

@@ -6,6 +6,8 @@ an older catalog than it did before: a replica that it erased must not come back
 """
 
 import asyncio
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,6 +21,8 @@ from ..rpc import Catalog
 
 FILE = "members.json"
 """In a node's data folder."""
+
+_log = logging.getLogger(__name__)
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -90,6 +94,8 @@ class ClusterView:
         known = _Known(catalog.index, catalog.nodes, catalog.removed, catalog.controllers)
         if known != self._known:
             await asyncio.to_thread(write_durably, self._path, msgspec.json.encode(known))
+            for text, event in _changes(self._known, known):
+                _log.info("cluster: %s", text, extra={"event": {"event": "cluster_changed", **event}})
             self._take(known)
         self.changed.notify()
 
@@ -100,6 +106,23 @@ class ClusterView:
         self._members = [entries[node_id] for node_id in sorted(entries) if node_id not in known.removed]
         self.urls.clear()
         self.urls.update((entry.node_id, entry.url) for entry in self._members)
+
+
+def _changes(before: _Known, after: _Known) -> Iterator[tuple[str, dict[str, object]]]:
+    """What is new in a catalog: for people, and for programs that read the log."""
+    there = {entry.node_id: entry for entry in before.nodes}
+    for entry in after.nodes:
+        known = there.get(entry.node_id)
+        if known is None:
+            yield f"{entry.node_id} is a member, at {entry.raft}", {"node_added": entry.node_id}
+        elif entry.draining and not known.draining:
+            yield f"{entry.node_id} is being removed", {"node_leaving": entry.node_id}
+        elif known.incarnation is not None and entry.incarnation != known.incarnation:
+            yield f"{entry.node_id} came back with another disk", {"node_wiped": entry.node_id}
+    for node_id in sorted(there.keys() - {entry.node_id for entry in after.nodes}):
+        yield f"{node_id} is no member any more", {"node_removed": node_id}
+    if after.controllers != before.controllers:
+        yield f"the controllers are {', '.join(after.controllers)}", {"controllers": after.controllers}
 
 
 def _read(path: Path) -> _Known:

@@ -1,9 +1,7 @@
 """What all fronts of one node share: who may do what, how much at one time, and the way of a request to the node that
 leads.
 
-The bounds on what the requests in flight hold together are the node's backpressure towards clients. Of bearer tokens
-only the SHA-256 is known, so a configuration that leaks lets no client in; and the time of a lookup by digest does not
-depend on how much of a guessed token was right.
+The bounds on what the requests in flight hold together are the node's backpressure towards clients.
 
 A change of leadership, planned or not, costs a request time and not its answer. A request is tried again only when it
 was surely not proposed.
@@ -12,33 +10,30 @@ Nothing here is global: a process may hold several nodes, each with a front of i
 """
 
 import asyncio
-import hashlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Protocol, TypeVar
 
+from ...partition.api.cluster import Unready
 from ...partition.errors import (
     LeaderNotAvailable,
     NotLeaderOrFollower,
-    PermissionDenied,
     StockadeError,
     ThrottlingQuotaExceeded,
-    Unauthenticated,
 )
+from ..access.principals import Access
+from ..access.quotas import Spending
 from ..api import Service
 from .writes import Writes
 
-Right = Literal["read", "write", "admin"]
-"""Each includes those before it. ``read``: read records and states, and be a reader in a group. ``write``: be a
-writer. ``admin``: change topics and the cluster, and evict other clients.
-"""
-_RANK = {right: rank for rank, right in enumerate(get_args(Right))}
-_SCHEME = "bearer "
-
 REQUESTS_MAX = 10_000
 """Requests that a node works on at one time, long polls included; beyond it they are THROTTLING_QUOTA_EXCEEDED."""
+ARRIVING_MAX = 5_000
+"""Of them, requests whose body is still on its way; likewise. Slow bodies leave the other half to requests
+that came whole.
+"""
 BODY_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of all bodies that a node holds at one time; likewise."""
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
@@ -66,30 +61,6 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-class Rights:
-    """The tokens of a cluster, each with a right. In a cluster without tokens, every client has every right."""
-
-    def __init__(self, rights: Mapping[str, Right]) -> None:
-        """``rights`` by the SHA-256 of a token, in lower-case hexadecimal digits; empty: no request needs a token."""
-        self._rights = dict(rights)
-
-    def check(self, authorization: str | None, needed: Right | None) -> None:
-        """Let a request with this header do what needs that right (None: it needs no token).
-
-        Raises Unauthenticated, PermissionDenied.
-        """
-        if needed is None or not self._rights:
-            return
-        if authorization is None or not authorization.lower().startswith(_SCHEME):
-            raise Unauthenticated("this cluster wants a bearer token: Authorization: Bearer TOKEN")
-        token = authorization[len(_SCHEME) :].strip()
-        right = self._rights.get(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())
-        if right is None:
-            raise Unauthenticated("this cluster does not know the token")
-        if _RANK[right] < _RANK[needed]:
-            raise PermissionDenied(f"the token's right is {right}, and this needs {needed}")
-
-
 class Budget:
     """One bound: ``used <= limit``, unless ``limit`` was lowered meanwhile. ``what`` names it in refusals."""
 
@@ -110,11 +81,14 @@ class InFlight:
         self.body_bytes: Budget = Budget(BODY_BYTES_MAX, "bytes of bodies in memory")
         self.answer_bytes: Budget = Budget(ANSWER_BYTES_MAX, "bytes of answers in memory")
         self.followers: Budget = Budget(FOLLOWERS_MAX, "followers", _FOLLOWER_RETRY_AFTER_MS)
-        self._budgets = (self.requests, self.body_bytes, self.answer_bytes, self.followers)
+        self.arriving: Budget = Budget(ARRIVING_MAX, "bodies on their way")
+        self._budgets = (self.requests, self.body_bytes, self.answer_bytes, self.followers, self.arriving)
 
-    def take(self, requests: int = 0, body_bytes: int = 0, answer_bytes: int = 0, followers: int = 0) -> None:
+    def take(
+        self, requests: int = 0, body_bytes: int = 0, answer_bytes: int = 0, followers: int = 0, arriving: int = 0
+    ) -> None:
         """Count these as held: all of them or none. Raises ThrottlingQuotaExceeded."""
-        counts = (requests, body_bytes, answer_bytes, followers)
+        counts = (requests, body_bytes, answer_bytes, followers, arriving)
         for budget, count in zip(self._budgets, counts, strict=True):
             if count and budget.used + count > budget.limit:
                 text = f"the node has too many {budget.what} already"
@@ -122,9 +96,12 @@ class InFlight:
         for budget, count in zip(self._budgets, counts, strict=True):
             budget.used += count
 
-    def give_back(self, requests: int = 0, body_bytes: int = 0, answer_bytes: int = 0, followers: int = 0) -> None:
+    def give_back(
+        self, requests: int = 0, body_bytes: int = 0, answer_bytes: int = 0, followers: int = 0, arriving: int = 0
+    ) -> None:
         """Count these as held no longer."""
-        for budget, count in zip(self._budgets, (requests, body_bytes, answer_bytes, followers), strict=True):
+        counts = (requests, body_bytes, answer_bytes, followers, arriving)
+        for budget, count in zip(self._budgets, counts, strict=True):
             budget.used -= count
 
 
@@ -168,7 +145,7 @@ class Front:
     """What the requests of one node share."""
 
     service: Service
-    rights: Rights = field(default_factory=lambda: Rights({}))
+    access: Access = field(default_factory=Access)
     in_flight: InFlight = field(default_factory=InFlight)
     unacked: UnackedAppends = field(default_factory=UnackedAppends)
     writes: Writes = field(default_factory=Writes)
@@ -185,6 +162,27 @@ class Front:
         if self._stopping is None:
             self._stopping = asyncio.get_running_loop().create_future()
         return self._stopping
+
+    def admit(self, spending: Spending) -> None:
+        """Count one request for its principal until ``release``. Raises ThrottlingQuotaExceeded: its rates are used up,
+        or as many requests of its own are in flight as there is room for requests of all others. So one principal never
+        takes more than half of a node, two never more than two thirds (dynamic thresholds of shared buffers, Choudhury
+        and Hahne 1998). What belongs to no principal has no share of its own.
+        """
+        spending.admit()
+        budget = self.in_flight.requests
+        if spending.is_principals and spending.held_requests > budget.limit - budget.used:
+            raise ThrottlingQuotaExceeded(
+                f"{spending.name} has {spending.held_requests} requests in flight, and the node has room for "
+                f"{budget.limit - budget.used} more, which are for others",
+                retry_after_ms=budget.retry_after_ms,
+            )
+        spending.held_requests += 1
+
+    def unready(self) -> list[Unready]:
+        """For what the node is not ready, the weightiest first."""
+        leaving = [Unready("node", "stopping", "the node is stopping")] if self.is_leaving else []
+        return leaving + self.service.unready()
 
     def stop(self) -> None:
         """End every wait. Repeating it does nothing."""
@@ -263,7 +261,8 @@ async def retry_at_leader(
             if now >= deadline or request.is_answering or front.stopping.done():
                 raise
         await unless_ended(request, _pause(front, news, pause_s, deadline - now))
-        pause_s = 2 * random.random() * (front.waiting_for_leader + 1) / TRIES_PER_S  # noqa: S311 (spreads)
+        # Chance that spreads, and hides nothing.
+        pause_s = 2 * random.random() * (front.waiting_for_leader + 1) / TRIES_PER_S  # noqa: S311  # nosec B311
 
 
 async def _pause(front: Front, news: int, pause_s: float, left_s: float) -> None:

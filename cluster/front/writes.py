@@ -4,7 +4,10 @@ import time
 from collections import Counter, deque
 from itertools import islice
 
-from ...partition.api.records import AppendAnswer, RefusedWrite
+import msgspec
+
+from ...partition.api.records import AppendAnswer, RefusedWrite, WriteOutcome
+from ...partition.api.topics import SlotHolder
 from ...partition.commands import Appended, Stamp, Token
 from ...partition.errors import NotLeaderOrFollower, StockadeError
 from ...partition.records.batch import Batch
@@ -59,13 +62,40 @@ class Writes:
         reason = str(refusal.fields.get("reason", ""))
         self.refusals[refusal.code, reason] += 1
         where = now_ms(), request_id, partition.topic, partition.partition
-        fence = (token.grant_id, token.epoch) if token else (None, None)
-        numbers = (stamp.pid, stamp.epoch, stamp.first_seq) if stamp else (None, None, None)
-        self._latest.append(RefusedWrite(*where, refusal.code, reason or None, *fence, *numbers))
+        self._latest.append(
+            RefusedWrite(
+                *where,
+                refusal.code,
+                reason or None,
+                token.grant_id if token else None,
+                token.epoch if token else None,
+                stamp.pid if stamp else None,
+                stamp.epoch if stamp else None,
+                stamp.first_seq if stamp else None,
+                current_epoch=refusal.fields.get("current_epoch"),
+                holder=_holder(refusal),
+                outcome=_outcome(refusal),
+            )
+        )
 
-    def latest_refused(self, count: int) -> list[RefusedWrite]:
-        """At most ``count`` of the latest refused writes, the last one first."""
-        return list(islice(reversed(self._latest), count))
+    def latest_refused(self, count: int, topic: str | None = None, partition: int | None = None) -> list[RefusedWrite]:
+        """At most ``count`` of the latest refused writes, of a topic and partition (None: any), the last one first."""
+        found = (
+            write
+            for write in reversed(self._latest)
+            if topic in (None, write.topic) and partition in (None, write.partition)
+        )
+        return list(islice(found, count))
+
+
+def _holder(refusal: StockadeError) -> SlotHolder | None:
+    told = refusal.fields.get("holder")
+    return None if told is None else msgspec.convert(told, SlotHolder)
+
+
+def _outcome(refusal: StockadeError) -> WriteOutcome | None:
+    told = refusal.fields.get("outcome")
+    return None if told is None else msgspec.convert(told, WriteOutcome)
 
 
 async def leading_partition(service: Service, topic: str, partition: int, topic_id: int | None) -> Partition:

@@ -9,11 +9,20 @@ from itertools import chain
 from typing import TypeVar, cast
 
 from ...partition.api.cluster import Reassignment
-from ...partition.api.ownership import GroupList, HeldGrant, ListedGroup, ListedSession, SessionList
+from ...partition.api.ownership import (
+    GroupList,
+    HeldGrant,
+    ListedGroup,
+    ListedSession,
+    ListedTicket,
+    SessionList,
+    TicketList,
+)
 from ...partition.api.producers import ProducerList, ProducerPair, is_throwaway
 from ...partition.api.topics import Mode
+from ...partition.errors import UnknownTopicOrPartition
 from ..controller.commands import AddNode, Arranged, Command, Reassign, RemoveNode, RemoveZone
-from ..controller.ownership.grants import Grant
+from ..controller.ownership.grants import Grant, Ticket
 from ..controller.ownership.resources import Resource
 from ..controller.producers import ProducerRow
 from ..controller.sessions import Session
@@ -94,6 +103,17 @@ class ListService:
         total, found = await _first(chosen, _name, prefix, most)
         return ProducerList(total, [ProducerPair(row.pid, row.epoch, row.name) for row in found])
 
+    async def list_tickets(self, topic: str, partition: int | None, most: int) -> TicketList:
+        """In the order of the queue. Raises UnknownTopicOrPartition."""
+        await self._control.barrier()
+        placement = self._control.placement(topic)
+        if placement is None or (partition is not None and partition >= len(placement.replicas)):
+            raise UnknownTopicOrPartition(topic=topic, partition=partition)
+        queue, now_ms = self._machine.slots.queue, self._control.now_ms()
+        of_topic = placement.topic_id
+        found = queue.of_topic(of_topic) if partition is None else queue.touching(of_topic, [partition])
+        return TicketList(len(found), [_waiting(ticket, now_ms) for ticket in found[:most]])
+
     def _session(self, session: Session, now_ms: int) -> ListedSession:
         deadline_ms = self._control.leases.deadline_ms(session)
         return ListedSession(
@@ -103,6 +123,11 @@ class ListService:
             [_held(grant, now_ms) for grant in self._machine.slots.grants.of_session(session.session)],
             len(self._machine.resources.owned_by(session.session)),
         )
+
+
+def _waiting(ticket: Ticket, now_ms: int) -> ListedTicket:
+    left_ms = None if ticket.deadline_ms is None else max(0, ticket.deadline_ms - now_ms)
+    return ListedTicket(ticket.producer_name, ticket.client_id, len(ticket.partitions), left_ms)
 
 
 def _held(grant: Grant, now_ms: int) -> HeldGrant:

@@ -16,6 +16,7 @@ import msgspec
 from ...partition.errors import InternalError, RequestTimedOut, StockadeError
 from ...raft.core.group import Group
 from .. import rpc
+from ..access.store import PrincipalStore
 from ..condition import Condition
 from ..controller import commands
 from ..controller.commands import Command, Done, FenceRef, ReaderRef, RenewSessions, Tick
@@ -55,21 +56,26 @@ class ControllerGroup(ServedGroup):
         open_group: Callable[[ControllerMachine], Group],
         urls: Mapping[str | None, str],
         timeout_s: float,
+        principals: PrincipalStore,
     ) -> None:
-        """``open_group`` runs a fresh machine."""
+        """``open_group`` runs a fresh machine. ``principals`` takes the machine's in the turn in which they change:
+        this node never answers as the controller by older ones.
+        """
         self.changed: Condition = Condition()
         """Notified after each command that was applied here."""
         self.queue_changed: Condition = Condition()
         """Notified when a ticket left the wait queue."""
         self.catalog_changed: Condition = Condition()
-        """Notified when there is a newer catalog."""
+        """Notified when there is a newer catalog, or there are newer principals."""
+        self._principals = principals
         self.machine: ControllerMachine = ControllerMachine(
-            self.changed.notify, self.queue_changed.notify, self.catalog_changed.notify
+            self.changed.notify, self.queue_changed.notify, self.catalog_changed.notify, self._take_principals
         )
         super().__init__(open_group(self.machine), urls, timeout_s, RETRY_AFTER_MS)
         self.leases: Leases = Leases(lambda: self.machine.sessions)
-        self._told: tuple[int, str | None, int] | None = None
-        self._encoded_catalog = b""
+        self.takeovers: int = 0
+        """Slots that were taken from their holders by decisions that this node, as leader, carried out."""
+        self._told: dict[bool, tuple[tuple[int, str | None, int], bytes]] = {}
 
     @property
     def replicated_ms(self) -> int:
@@ -90,12 +96,32 @@ class ControllerGroup(ServedGroup):
             list(assignment.moves.values()),
         )
 
-    def encoded_catalog(self) -> bytes:
-        """The catalog as nodes that ask get it. Made once, however many ask: 100,000 partitions are 8 MB."""
-        told = self.machine.catalog_index, self.group.leader, self.group.term
-        if told != self._told:
-            self._told, self._encoded_catalog = told, rpc.encode(self.catalog())
-        return self._encoded_catalog
+    def has_news(self, after: int, principals_after: int) -> bool:
+        """Whether the catalog or the principals are newer. While a restarted replica applies its log again, it passes
+        through those of the past, and has none.
+        """
+        machine = self.machine
+        is_newer = machine.catalog_index > after or machine.principals.index > principals_after
+        return self.group.ready and is_newer
+
+    def encoded_news(self, after: int, principals_after: int) -> bytes:
+        """What is newer, as nodes that ask get it: the principals before the catalog, so that a node that gets replicas
+        knows who may read them. Made once, however many ask: 100,000 partitions are 8 MB.
+        """
+        principals = self.machine.principals
+        of_principals = principals.index > principals_after
+        index = principals.index if of_principals else self.machine.catalog_index
+        key = index, self.group.leader, self.group.term
+        told, encoded = self._told.get(of_principals, (None, b""))
+        if told != key:
+            news = Catalog(0, [], *key[1:], principals=principals.table()) if of_principals else self.catalog()
+            encoded = rpc.encode(news)
+            self._told[of_principals] = key, encoded
+        return encoded
+
+    def _take_principals(self) -> None:
+        self._principals.take(self.machine.principals.table())
+        self.catalog_changed.notify()
 
     def placement(self, name: str) -> Placement | None:
         """One topic, if it exists."""

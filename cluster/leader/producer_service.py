@@ -13,6 +13,7 @@ from ..controller import commands
 from ..controller.commands import Enrol, Enrolled, FenceProducer, InitProducer, ProducerState
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..groups import Router
+from ..model import NO_PRINCIPAL, By
 from ..replica.replica_manager import ReplicaManager, by_node
 from .controller_group import ControllerGroup
 
@@ -75,10 +76,12 @@ class ProducerService:
         self._control = control
         self._states = states
 
-    async def init_producer(self, name: str | None, pair: tuple[int, int] | None, nonce: str | None) -> ProducerPair:
+    async def init_producer(
+        self, name: str | None, pair: tuple[int, int] | None, nonce: str | None, by: By = NO_PRINCIPAL
+    ) -> ProducerPair:
         """A pair to write with; answers when every partition that knows the name refuses the older epochs."""
         state = await self._control.decide(
-            lambda now: InitProducer(now_ms=now, name=name, pair=pair, nonce=nonce),
+            lambda now: InitProducer(now_ms=now, by=by, name=name, pair=pair, nonce=nonce),
             ProducerState,
         )
         return await self._when_installed(state)
@@ -114,8 +117,9 @@ class ProducerService:
 
 async def enrol(
     router: Router, controllers: list[str], pid: int, partition_group: int, timeout_s: float
-) -> tuple[int, int]:
-    """Ask the controller, from a partition's leader, for a producer's epoch, and the place of this answer in its log.
+) -> tuple[int, int, str]:
+    """Ask the controller, from a partition's leader, for a producer's epoch, the place of this answer in its
+    log, and the principal that has the producer's name.
 
     Raises what the registry answers.
     """
@@ -126,4 +130,4 @@ async def enrol(
         raise answer
     if not isinstance(answer, Enrolled):
         raise LeaderNotAvailable(f"the controller answered {answer!r}")
-    return answer.epoch, answer.order
+    return answer.epoch, answer.order, answer.principal

@@ -10,10 +10,11 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from ...partition.commands import decode_result, encode_command
+from ...partition.commands import InstallFence, decode_result, encode_command
 from ...partition.errors import StockadeError
 from ..controller.commands import Command, Done
 from ..controller.ownership.fence_installs import Work
+from ..controller.ownership.slots import TAKEN, SlotInstall
 from ..groups import Router
 from .controller_group import ControllerGroup
 
@@ -69,6 +70,8 @@ class Reconciler:
         try:
             if not await carry_out(work, self._control, self._router):
                 await asyncio.sleep(PAUSE_S)
+            elif isinstance(work, SlotInstall) and work.command.ends.partition(":")[0] in TAKEN:
+                self._tell(work)
         except StockadeError as refusal:
             _log.info("%r has to be tried again: %s", work, refusal)
             await asyncio.sleep(PAUSE_S)
@@ -78,6 +81,17 @@ class Reconciler:
             del self._busy[work.group_id]
             # The partition may have more to do: let run() look again.
             self._control.changed.notify()
+
+    def _tell(self, work: SlotInstall) -> None:
+        self._control.takeovers += 1
+        located = self._control.machine.catalog.locate(work.group_id)
+        name = f"group {work.group_id:x}" if located is None else f"{located[0].name}/{located[1]}"
+        command = work.command
+        event = {"event": "takeover", "partition": name, "epoch": command.epoch, "ends": command.ends}
+        if isinstance(command, InstallFence):
+            event |= {"client_id": command.client_id, "producer_name": command.producer_name}
+            event |= {"principal": command.principal, "mode": command.mode}
+        _log.info("takeover: %s", work.told(name), extra={"event": event})
 
 
 async def carry_out(work: Work, control: ControllerGroup, router: Router) -> bool:

@@ -6,7 +6,7 @@ from typing import Literal
 from ...partition.api.ownership import Evicted, OwnResult, Resource
 from ..controller.commands import Disown, FenceRef, FenceTopic, Own, Owned, TopicFenced
 from ..controller.topology.catalog import group_id
-from ..model import Claim
+from ..model import NO_PRINCIPAL, By, Claim
 from .controller_group import ControllerGroup
 
 
@@ -25,18 +25,23 @@ class ResourceService:
         *,
         atomic: bool,
         sever: Literal["session", "resource"],
+        by: By = NO_PRINCIPAL,
     ) -> list[OwnResult]:
         """Verdicts in the order of the claims."""
         owned = await self._control.decide(
-            lambda now: Own(now_ms=now, session=session, group=group, claims=list(claims), atomic=atomic, sever=sever),
+            lambda now: Own(
+                now_ms=now, by=by, session=session, group=group, claims=list(claims), atomic=atomic, sever=sever
+            ),
             Owned,
         )
         return await self._when_installed(owned)
 
-    async def disown(self, group: str, session: str, resources: Sequence[str]) -> list[OwnResult]:
+    async def disown(
+        self, group: str, session: str, resources: Sequence[str], by: By = NO_PRINCIPAL
+    ) -> list[OwnResult]:
         """Give resources up."""
         owned = await self._control.decide(
-            lambda now: Disown(now_ms=now, session=session, group=group, resources=list(resources)), Owned
+            lambda now: Disown(now_ms=now, by=by, session=session, group=group, resources=list(resources)), Owned
         )
         return await self._when_installed(owned)
 

@@ -30,6 +30,7 @@ from ..controller.commands import (
     SessionState,
     TicketState,
 )
+from ..model import NO_PRINCIPAL, By
 from .controller_group import ControllerGroup
 
 WINDOW_S = 0.03
@@ -44,17 +45,17 @@ class RenewalBatcher:
         self._waiting: list[asyncio.Future[None]] = []
         self._rounds: set[asyncio.Task[None]] = set()
 
-    async def renew(self, session: str) -> SessionState:
-        """Full ttl from now. Raises UnknownSession, SessionExpired."""
+    async def renew(self, session: str, by: By) -> SessionState:
+        """Full ttl from now. Raises UnknownSession, SessionExpired, PermissionDenied."""
         control = self._control
         if not control.group.is_leader:
             raise control.not_leading()
         if control.leases.has_begun(control.group.term):
             await self._prove()
-            heard = control.leases.renew(control.group.term, session, control.now_ms())
+            heard = control.leases.renew(control.group.term, session, control.now_ms(), by.principal)
             if heard is not None:
                 return heard
-        return await control.decide(lambda now: RenewSession(now_ms=now, session=session), SessionState)
+        return await control.decide(lambda now: RenewSession(now_ms=now, by=by, session=session), SessionState)
 
     async def _prove(self) -> None:
         """This node led after the call."""
@@ -100,22 +101,22 @@ class SessionService:
         self._machine = control.machine
         self._renewals = RenewalBatcher(control)
 
-    async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
+    async def open_session(self, client_id: str, ttl_ms: int, by: By = NO_PRINCIPAL) -> SessionInfo:
         """A new session; its id is a secret, drawn at random."""
         session = f"s-{secrets.token_hex(SESSION_ID_BYTES)}"
         state = await self._control.decide(
-            lambda now: OpenSession(now_ms=now, session=session, client_id=client_id, ttl_ms=ttl_ms),
+            lambda now: OpenSession(now_ms=now, by=by, session=session, client_id=client_id, ttl_ms=ttl_ms),
             SessionState,
         )
         return self._session_info(state)
 
-    async def renew_session(self, session: str) -> SessionInfo:
+    async def renew_session(self, session: str, by: By = NO_PRINCIPAL) -> SessionInfo:
         """Full ttl from now."""
-        return self._session_info(await self._renewals.renew(session))
+        return self._session_info(await self._renewals.renew(session, by))
 
-    async def close_session(self, session: str) -> None:
+    async def close_session(self, session: str, by: By = NO_PRINCIPAL) -> None:
         """End it; answers when its slots are cleared."""
-        freed = await self._control.decide(lambda now: CloseSession(now_ms=now, session=session), Freed)
+        freed = await self._control.decide(lambda now: CloseSession(now_ms=now, by=by, session=session), Freed)
         await self._control.installed(freed.fences, freed.readers)
 
     async def acquire(
@@ -129,6 +130,7 @@ class SessionService:
         resume_epoch: int | None,
         topic_id: int | None,
         ticket_ttl_ms: int | None = None,
+        by: By = NO_PRINCIPAL,
     ) -> Grant | Ticket:
         """The whole set or none of it; a ticket while it is queued, or is not in force after INSTALLING_MAX_S.
 
@@ -139,6 +141,7 @@ class SessionService:
             decided = await self._control.decide(
                 lambda now: Acquire(
                     now_ms=now,
+                    by=by,
                     session=session,
                     topic=topic,
                     partitions=None if partitions is None else sorted(partitions),
@@ -155,21 +158,24 @@ class SessionService:
             raise
         if isinstance(decided, GrantState):
             await self._until_in_force(decided.grant_id, INSTALLING_MAX_S)
-        try:
-            ticket = _ticket_info(self._machine.ticket(decided.ticket_id, session))
-        except NotFound as error:
-            # The ticket was made just now: it can only have gone with its topic.
-            raise UnknownTopicOrPartition(topic=topic, partition=None).had_effects() from error
-        except (UnknownSession, SessionExpired) as error:
-            raise error.had_effects() from None  # the session had the grant, or its place in the queue, until it ended
+        ticket = self._made_just_now(decided, by)
         return ticket.grant if ticket.grant is not None else ticket
 
-    async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> Ticket:
+    def _made_just_now(self, decided: OfTicket, by: By) -> Ticket:
+        try:
+            return _ticket_info(self._machine.ticket(decided.ticket_id, decided.session, by.principal))
+        except NotFound as error:  # it can only have gone with its topic
+            raise UnknownTopicOrPartition(topic=decided.topic, partition=None).had_effects() from error
+        except (UnknownSession, SessionExpired) as error:
+            raise error.had_effects() from None  # the session had the grant, or its place in the queue, until it ended
+
+    async def get_ticket(self, ticket: str, session: str, wait_ms: int, by: By = NO_PRINCIPAL) -> Ticket:
         """State of a ticket, held back up to ``wait_ms`` while it is queued or its grant is not in force. Only a call
         that began before the ticket left the queue is answered ``cancelled``; a later one is NotFound.
         """
         await self._control.barrier()
-        if _ticket_info(self._machine.ticket(ticket, session)).state == "cancelled":
+        principal = by.principal
+        if _ticket_info(self._machine.ticket(ticket, session, principal)).state == "cancelled":
             raise NotFound(what="ticket")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
@@ -177,21 +183,23 @@ class SessionService:
         await self._control.queue_changed.until(
             lambda: None if machine.slots.queue.by_id.get(ticket) is not None else True, deadline - loop.time()
         )
-        found = machine.ticket(ticket, session)
+        found = machine.ticket(ticket, session, principal)
         if isinstance(found, GrantState):
             await self._until_in_force(found.grant_id, deadline - loop.time())
-        return _ticket_info(machine.ticket(ticket, session))
+        return _ticket_info(machine.ticket(ticket, session, principal))
 
-    async def cancel_ticket(self, ticket: str, session: str) -> Ticket:
+    async def cancel_ticket(self, ticket: str, session: str, by: By = NO_PRINCIPAL) -> Ticket:
         """Take a ticket out of the queue; the grant, if that came first."""
         state = await self._control.decide(
-            lambda now: CancelTicket(now_ms=now, session=session, ticket_id=ticket), OfTicket
+            lambda now: CancelTicket(now_ms=now, by=by, session=session, ticket_id=ticket), OfTicket
         )
         return _ticket_info(state)
 
-    async def release(self, grant: str, session: str) -> None:
+    async def release(self, grant: str, session: str, by: By = NO_PRINCIPAL) -> None:
         """End a grant; answers when its slots are cleared."""
-        freed = await self._control.decide(lambda now: Release(now_ms=now, session=session, grant_id=grant), Freed)
+        freed = await self._control.decide(
+            lambda now: Release(now_ms=now, by=by, session=session, grant_id=grant), Freed
+        )
         await self._control.installed(freed.fences, freed.readers)
 
     def _say_when_it_expires(self, busy: ProducerBusy) -> None:

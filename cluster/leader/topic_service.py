@@ -1,15 +1,17 @@
 """Topics as a node serves them: changes on the controller's leader, descriptions on any node."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...partition.api.topics import Mode, PartitionState, Topic, TopicConfig, TopicSummary
+from ...partition.api.topics import Mode, PartitionState, Topic, TopicConfig, TopicPage, TopicSummary
 from ...partition.errors import RequestTimedOut, UnknownTopicOrPartition
 from .. import rpc
+from ..access.store import PrincipalStore
 from ..controller.commands import ChangeTopic, CreateTopic, DeleteTopic, TopicChanged, TopicCreated, TopicDeleted
 from ..controller.topology.catalog import group_id
 from ..groups import Router
+from ..model import NO_PRINCIPAL, By
 from ..replica.replica_manager import ReplicaManager, by_node
 from ..rpc import GroupStatus, Placement
 from .controller_group import ControllerGroup
@@ -23,7 +25,15 @@ ASK_TIMEOUT_S = 1.0
 class GroupStatusReader:
     """What the nodes know of groups that this node may not hold."""
 
-    def __init__(self, node_id: str, router: Router, replicas: ReplicaManager, urls: Mapping[str | None, str]) -> None:
+    def __init__(
+        self,
+        node_id: str,
+        router: Router,
+        replicas: ReplicaManager,
+        urls: Mapping[str | None, str],
+        principals: PrincipalStore,
+    ) -> None:
+        self._principals = principals
         self._node_id = node_id
         self._router = router
         self._replicas = replicas
@@ -32,7 +42,7 @@ class GroupStatusReader:
     def status_here(self, group_ids: Iterable[int]) -> rpc.Status:
         """What this node knows of those groups that it holds."""
         held = [replica for key in group_ids if (replica := self._replicas.get(key)) is not None]
-        return rpc.Status(self._replicas.index, [replica.status() for replica in held])
+        return rpc.Status(self._replicas.index, [replica.status() for replica in held], self._principals.table.index)
 
     async def status(self, node_id: str, group_ids: list[int]) -> rpc.Status:
         """What a node knows; nothing when it is away."""
@@ -45,9 +55,21 @@ class GroupStatusReader:
         assert isinstance(answer, rpc.Status), answer
         return answer
 
-    async def statuses(self, topic: Placement) -> list[GroupStatus | None]:
-        """What is known of each partition of a topic, asked of the nodes that hold them."""
-        keys = {group_id(topic.topic_id, partition): replicas for partition, replicas in enumerate(topic.replicas)}
+    async def until_all(self, node_ids: Iterable[str], holds: Callable[[rpc.Status], bool], timeout_s: float) -> bool:
+        """Whether, before the time is over, every one of these nodes that can be reached answers so."""
+        asked, loop = list(node_ids), asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while loop.time() < deadline:
+            answers = await asyncio.gather(*(self.status(node_id, []) for node_id in asked))
+            if all(holds(answer) or not answer.catalog_index for answer in answers):
+                return True
+            await asyncio.sleep(ASK_AGAIN_S)
+        return False
+
+    async def statuses(self, topic: Placement, partitions: Iterable[int] | None = None) -> list[GroupStatus | None]:
+        """What is known of these partitions of a topic (None: of each), asked of the nodes that hold them."""
+        wanted = range(len(topic.replicas)) if partitions is None else partitions
+        keys = {group_id(topic.topic_id, partition): topic.replicas[partition] for partition in wanted}
         asked = by_node(keys.items())
         answers = await asyncio.gather(*map(self.status, asked, asked.values()))
         best = _freshest(
@@ -57,11 +79,28 @@ class GroupStatusReader:
 
     async def describe(self, topic: Placement) -> Topic:
         """A topic with the leaders of its partitions."""
-        statuses = await self.statuses(topic)
-        partitions = [
-            self._partition(partition, topic.replicas[partition], status) for partition, status in enumerate(statuses)
-        ]
+        partitions = await self._partitions(topic, range(len(topic.replicas)))
         return Topic(topic.topic, topic.topic_id, topic.replication_factor, topic.is_sealed, topic.config, partitions)
+
+    async def page(self, topic: Placement, first: int, most: int, find: str) -> TopicPage:
+        """A topic with ``most`` of its partitions from the ``first`` on, of those that ``find`` fits; the nodes are
+        asked for no others, unless it has to be looked at each whether it fits.
+        """
+        total = len(topic.replicas)
+        if find:
+            fitting = [each for each in await self._partitions(topic, range(total)) if _fits(each, find.lower())]
+            total, shown = len(fitting), fitting[first : first + most]
+        else:
+            shown = await self._partitions(topic, range(min(first, total), min(first + most, total)))
+        known = topic.topic, topic.topic_id, topic.replication_factor, topic.is_sealed, topic.config
+        return TopicPage(*known, total, shown)
+
+    async def _partitions(self, topic: Placement, numbers: range) -> list[PartitionState]:
+        statuses = await self.statuses(topic, numbers)
+        return [
+            self._partition(number, topic.replicas[number], status)
+            for number, status in zip(numbers, statuses, strict=True)
+        ]
 
     def _partition(self, partition: int, replicas: list[str], status: GroupStatus | None) -> PartitionState:
         if status is None:
@@ -71,6 +110,17 @@ class GroupStatusReader:
         return PartitionState(
             partition, url, status.leader, status.term, replicas, status.topic_epoch, mode, status.holder
         )
+
+
+def _fits(partition: PartitionState, text: str) -> bool:
+    """Whether a text is a part of what an operator knows a partition by: its number, its leader, or its writer."""
+    holder = partition.holder
+    names = [str(partition.partition), partition.leader_node or "none"]
+    if holder is not None:
+        names += [holder.producer_name, holder.client_id or "", holder.grant]
+    elif partition.slot_mode is None:
+        names.append("free")
+    return any(text in name.lower() for name in names)
 
 
 def _freshest(statuses: Iterable[tuple[str, GroupStatus]]) -> dict[int, GroupStatus]:
@@ -107,13 +157,19 @@ class TopicService:
         return self._placement(name)
 
     async def create_topic(
-        self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int | None,
+        config: TopicConfig,
+        by: By = NO_PRINCIPAL,
     ) -> tuple[Topic, bool]:
         """The topic, and whether it is new; answers when every partition has a leader."""
         nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
         created = await self._control.decide(
             lambda now: CreateTopic(
                 now_ms=now,
+                by=by,
                 name=name,
                 partitions=partitions,
                 replication_factor=replication_factor,
@@ -169,14 +225,9 @@ class TopicService:
         """Answers when every node that can be reached has dropped its replicas."""
         await self._control.decide(lambda now: DeleteTopic(now_ms=now, name=name, topic_id=topic_id), TopicDeleted)
         index = self._control.machine.catalog_index
-        deadline = asyncio.get_running_loop().time() + self._control.timeout_s
-        while asyncio.get_running_loop().time() < deadline:
-            nodes = list(self._control.machine.assignment.nodes.rows)
-            answers = await asyncio.gather(*(self._group_statuses.status(node_id, []) for node_id in nodes))
-            if all(answer.catalog_index >= index or not answer.catalog_index for answer in answers):
-                return
-            await asyncio.sleep(ASK_AGAIN_S)
-        raise RequestTimedOut("deleted, but not every node has dropped its replicas yet")
+        nodes, timeout_s = self._control.machine.assignment.nodes.rows, self._control.timeout_s
+        if not await self._group_statuses.until_all(nodes, lambda each: each.catalog_index >= index, timeout_s):
+            raise RequestTimedOut("deleted, but not every node has dropped its replicas yet")
 
     async def _described_with_leaders(self, name: str, topic_id: int) -> Topic:
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s

@@ -1,11 +1,12 @@
-"""Keeps a node's replicas in step with the catalog: from the controller replica of this node, or asked of a
-controller.
+"""Keeps a node's replicas in step with the catalog, and its principals with the cluster's: from the controller replica
+of this node, or asked of a controller.
 """
 
 import asyncio
 import itertools
 import logging
 
+from ..access.store import PrincipalStore
 from ..discovery.cluster_view import ClusterView
 from ..groups import Router
 from ..leader.controller_group import ControllerGroup
@@ -22,16 +23,23 @@ _log = logging.getLogger(__name__)
 
 
 class CatalogSync:
-    """Follows the catalog for as long as the node runs."""
+    """Follows the catalog and the principals for as long as the node runs."""
 
     def __init__(
-        self, node_id: str, member: ControllerMember, router: Router, view: ClusterView, replicas: ReplicaManager
+        self,
+        node_id: str,
+        member: ControllerMember,
+        router: Router,
+        view: ClusterView,
+        replicas: ReplicaManager,
+        principals: PrincipalStore,
     ) -> None:
         self._node_id = node_id
         self._member = member
         self._router = router
         self._view = view
         self._replicas = replicas
+        self._principals = principals
         self._turns = itertools.count()
 
     async def run(self) -> None:
@@ -39,13 +47,16 @@ class CatalogSync:
         while True:
             control = self._member.control
             catalog = None
-            if control is not None and await self.is_newer(control, self._after):
+            if control is not None and await self.is_newer(control, self._after, self._principals.written_index):
                 catalog = control.catalog()
             if control is None or (catalog is None and control.group.leader is None):
                 # A replica that belongs to the group no more hears nothing of it: not even that it was removed.
                 catalog = await self._ask()
             if catalog is None:
                 continue
+            if catalog.principals is not None:
+                self._principals.take(catalog.principals)
+            await self._principals.write()
             self._replicas.heard_of_controller(catalog.leader, catalog.term)
             if catalog.index >= self._view.index:
                 await self._view.follow(catalog)
@@ -57,17 +68,11 @@ class CatalogSync:
         return max(self._replicas.index, self._view.index - 1)
 
     @staticmethod
-    async def is_newer(control: ControllerGroup, after: int, wait_s: float = WAIT_S) -> bool:
-        """Whether the catalog of this node's controller replica is newer than ``after``, or is before ``wait_s`` are
-        over.
-        """
-
-        # While a restarted replica applies its log again, it passes through catalogs of the past; any command may end
-        # that.
+    async def is_newer(control: ControllerGroup, after: int, principals_after: int, wait_s: float = WAIT_S) -> bool:
+        """Whether this node's controller replica has news, or has before ``wait_s`` are over."""
+        # Any command may end the time in which a restarted replica has none.
         news = control.catalog_changed if control.group.ready else control.changed
-        found = await news.until(
-            lambda: True if control.group.ready and control.machine.catalog_index > after else None, wait_s
-        )
+        found = await news.until(lambda: True if control.has_news(after, principals_after) else None, wait_s)
         return found is not None
 
     async def _ask(self) -> Catalog | None:
@@ -76,8 +81,9 @@ class CatalogSync:
             await asyncio.sleep(PAUSE_S)
             return None
         node_id = others[next(self._turns) % len(others)]
+        question = FollowCatalog(self._after, int(WAIT_S * 1000), self._principals.written_index)
         try:
-            answer = await self._router.ask(node_id, FollowCatalog(self._after, int(WAIT_S * 1000)), 3 * WAIT_S)
+            answer = await self._router.ask(node_id, question, 3 * WAIT_S)
         except (ConnectionError, TimeoutError):
             answer = None
         if not isinstance(answer, Catalog):  # it is away, or no controller

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
 
+from ...raft.core.group import Group
 from ...raft.host import RaftHost
-from ..condition import Condition
+from ..access.store import PrincipalStore
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
@@ -15,6 +17,7 @@ from ..groups import Router
 from ..leader.admin_service import ListService, MemberService
 from ..leader.controller_group import ControllerGroup
 from ..leader.garbage_collector import GarbageCollector
+from ..leader.principal_service import PrincipalService
 from ..leader.producer_service import ProducerService, ProducerStatusReader
 from ..leader.reconciler import Reconciler
 from ..leader.resource_service import ResourceService
@@ -34,6 +37,7 @@ class ControllerServices(msgspec.Struct, frozen=True):
     producers: ProducerService
     members: MemberService
     lists: ListService
+    principals: PrincipalService
 
 
 class ControllerMember:
@@ -47,10 +51,11 @@ class ControllerMember:
         router: Router,
         group_statuses: GroupStatusReader,
         producer_statuses: ProducerStatusReader,
-        leadership: Condition,
+        on_role_change: Callable[[Group], None],
         timeout_s: float,
+        principals: PrincipalStore,
     ) -> None:
-        """``leadership`` is notified when the group has another leader, or none; ``timeout_s`` bounds every call."""
+        """``on_role_change`` is called when the group has another leader, or none; ``timeout_s`` bounds every call."""
         self.services: ControllerServices | None = None
         self._view = view
         self._bootstrap = bootstrap
@@ -58,8 +63,9 @@ class ControllerMember:
         self._router = router
         self._group_statuses = group_statuses
         self._producer_statuses = producer_statuses
-        self._leadership = leadership
+        self._on_role_change = on_role_change
         self._timeout_s = timeout_s
+        self.principals: PrincipalStore = principals
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -89,9 +95,12 @@ class ControllerMember:
             founders = self._bootstrap.founders()
         _log.info("holding a replica of the controller group%s", "" if founders else ", which exists already")
         control = ControllerGroup(
-            partial(self._host.open_group, CONTROLLER_GROUP, founders), self._view.urls, self._timeout_s
+            partial(self._host.open_group, CONTROLLER_GROUP, founders),
+            self._view.urls,
+            self._timeout_s,
+            self.principals,
         )
-        control.group.on_role_change = self._leadership.notify
+        control.group.on_role_change = self._on_role_change
         loops = (
             control.keep_time(),
             Reconciler(control, self._router).run(),
@@ -106,6 +115,7 @@ class ControllerMember:
             ProducerService(control, self._producer_statuses),
             MemberService(control, self._view),
             ListService(control),
+            PrincipalService(control, self._group_statuses),
         )
 
     async def _erase(self) -> None:

@@ -1,24 +1,27 @@
 """One node: composes log, groups, controller, replicas and the tasks that keep them going."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from ...partition.durable.stored_machine import StoredMachine
+from ...partition.log.modes import close_to_others
 from ...partition.log.segments import SegmentLog
 from ...partition.state.machine import PartitionConfig, PartitionMachine
 from ...raft.core.group import Group
 from ...raft.host import RaftHost, RaftSettings, Tls
 from .. import rpc
-from ..condition import Condition
-from ..config import NodeConfig, parse_address
+from ..access.store import PrincipalStore
+from ..config import STORED_NAMES, NodeConfig, parse_address
+from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..controller.topology.nodes import NodeEntry
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
 from ..discovery.peer_sync import PeerSync
 from ..discovery.registration import Registration
-from ..groups import Router, transfer_all_leaderships
+from ..groups import Router, hand_over, transfer_all_leaderships
 from ..leader.producer_service import ProducerStatusReader, enrol
 from ..leader.topic_service import GroupStatusReader
 from ..replica.maintenance import Maintenance
@@ -29,7 +32,11 @@ from ..replica.scrubber import Scrubber
 from ..rpc import Message
 from .catalog_sync import CatalogSync
 from .controller_member import ControllerMember
+from .disk_watch import DiskWatch
+from .leadership import Leaderships
 from .node_service import NodeFailure, NodeService, Startup
+
+_log = logging.getLogger(__name__)
 
 STANDING_TIMEOUT_S = 1.0
 """A node that has not answered with its standing by then counts as away."""
@@ -40,13 +47,19 @@ class Node:
 
     tls: Tls | None = None
     """What encrypts the connections to other nodes."""
+    disk: DiskWatch
+    """How full the disk of the data folder is."""
+    _handing_over: asyncio.Future[None] | None = None
 
     @classmethod
     async def start(cls, config: NodeConfig, on_failure: Callable[[BaseException], None]) -> "Node":
         """Recover, listen to the other nodes, open the groups. ``on_failure`` is called once when the node cannot go on
         (a disk error, a broken invariant). Raises OSError or what the log finds wrong with the disk.
         """
+        await asyncio.to_thread(_close_to_others, Path(config.data_dir))
+        disk = await asyncio.to_thread(DiskWatch, config.node_id, Path(config.data_dir), config.limits)
         failure, view, tls = NodeFailure(on_failure), ClusterView(config), config.tls()
+        principals = PrincipalStore(Path(config.data_dir))
         host = RaftHost(
             config.node_id,
             config.cluster_id,
@@ -58,29 +71,33 @@ class Node:
             tls=tls,
             plaintext=config.raft.plaintext,
         )
-        await host.start()
-        node = cls(config, failure, view, host)
-        node.tls = tls
+        try:
+            await host.start()
+        except BaseException:
+            disk.close()
+            raise
+        node = cls(config, failure, view, principals, host)
+        node.tls, node.disk, disk.host = tls, disk, host
+        node.service.measuring.disk = disk
         host.serve(node._answer)
         await node._replicas.open_remembered()
         node._start_tasks()
         return node
 
-    def __init__(self, config: NodeConfig, failure: NodeFailure, view: ClusterView, host: RaftHost) -> None:
+    def __init__(
+        self, config: NodeConfig, failure: NodeFailure, view: ClusterView, principals: PrincipalStore, host: RaftHost
+    ) -> None:
         """Compose a node over a started host: see ``start``."""
         data, node_id = Path(config.data_dir), config.node_id
-        self._config = config
-        self._failure = failure
-        self._view = view
-        self._host = host
+        self._config, self._principals = config, principals
+        self._failure, self._view, self._host = failure, view, host
         self._timeout_s = config.limits.request_timeout_ms / 1000
         self._tasks: list[asyncio.Task[None]] = []
-        self._leadership = Condition()
-        self._router = Router(node_id, host)
+        self._leaderships, self._router = Leaderships(self._name_of), Router(node_id, host)
         self._replicas = ReplicaManager(
             node_id, data / "partitions", self._open_replica, self._close_group, host.forget_tombstones
         )
-        self._group_statuses = GroupStatusReader(node_id, self._router, self._replicas, view.urls)
+        self._group_statuses = GroupStatusReader(node_id, self._router, self._replicas, view.urls, principals)
         self._producer_statuses = ProducerStatusReader(node_id, self._router, self._replicas)
         self._bootstrap = Bootstrap(
             node_id, host.incarnation, data / "founders.json", self._ask_standing, is_member=view.index > 0
@@ -92,8 +109,9 @@ class Node:
             self._router,
             self._group_statuses,
             self._producer_statuses,
-            self._leadership,
+            self._leaderships.look,
             self._timeout_s,
+            principals,
         )
         self._registration = Registration(_entry(config, host), config.controllers, view, self._router)
         self.service: NodeService = NodeService(
@@ -105,7 +123,7 @@ class Node:
             self._replicas,
             self._group_statuses,
             self._member,
-            self._leadership,
+            self._leaderships,
         )
 
     @property
@@ -115,14 +133,18 @@ class Node:
 
     def _start_tasks(self) -> None:
         config, view, replicas = self._config, self._view, self._replicas
+        self.disk.changed = self._disk_changed
+        self._disk_changed()
+        self._spawn(self.disk.run())
         self._spawn(self._member.run(config.controllers))
-        self._spawn(CatalogSync(config.node_id, self._member, self._router, view, replicas).run())
+        self._spawn(CatalogSync(config.node_id, self._member, self._router, view, replicas, self._principals).run())
         self._spawn(PeerSync(self._host, view).run())
         self._spawn(Maintenance(replicas).run())
         if pace := config.limits.inspection_bytes_per_s:
             self._spawn(Scrubber(replicas, pace).run())
         self._spawn(Mover(config.node_id, self._host, view, self._router).run())
         self._spawn(self._registration.run())
+        self._spawn(self._leaderships.watch(self._host.groups))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task of the node; one that ends with an exception is a bug and stops the node."""
@@ -140,7 +162,7 @@ class Node:
 
     async def stop(self) -> None:
         """End the tasks, close groups, connections and files; groups that this node leads are without a leader."""
-        for task in self._tasks:
+        for task in (*self._tasks, *filter(None, [self._handing_over])):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for group in self._host.groups.values():
@@ -148,13 +170,22 @@ class Node:
         await self._host.stop()
         for replica in self._replicas.all():
             replica.close()
+        self.disk.close()
+
+    def _disk_changed(self) -> None:
+        """With little room on disk, checkpoints free what was trimmed as soon as it is, and others lead."""
+        self._host.spare_disk(is_low=self.disk.state != "ok", is_full=self.disk.state == "full")
+        led = [replica.group for replica in self._replicas.all()]
+        leaving = [(group, heir) for group in led if (heir := self.disk.heir(group)) is not None]
+        if leaving and (self._handing_over is None or self._handing_over.done()):
+            self._handing_over = asyncio.ensure_future(hand_over(leaving))
 
     def _open_replica(self, assignment: Assignment, directory: Path) -> Replica:
         config = assignment.config
         log = SegmentLog(self._config.limits.segment_bytes_max)
         stored = StoredMachine(PartitionMachine(PartitionConfig(assignment.topic_id), log), log)
 
-        async def enrol_here(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
+        async def enrol_here(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:
             return await enrol(self._router, self._view.controllers, pid, group, timeout_s)
 
         def open_group(machine: StoredMachine) -> Group:
@@ -169,14 +200,22 @@ class Node:
             urls=self._view.urls,
             enrol=enrol_here,
             timeout_s=self._timeout_s,
+            without_room=self.disk.without_room,
         )
 
     def _open_group(self, group: int, founders: rpc.Founders, machine: Any) -> Group:
         opened = self._host.open_group(group, founders, machine)
-        opened.on_role_change = self._leadership.notify
+        opened.on_role_change = self._leaderships.look
         return opened
 
+    def _name_of(self, group: int) -> str:
+        if group == CONTROLLER_GROUP:
+            return "the controller group"
+        replica = self._replicas.get(group)
+        return f"group {group:x}" if replica is None else f"{replica.topic}/{replica.partition}"
+
     async def _close_group(self, group: int) -> None:
+        self._leaderships.forget(group)
         await self._host.close_group(group, erase=True)
 
     async def _ask_standing(self, node_id: str) -> rpc.Standing | None:
@@ -199,15 +238,26 @@ class Node:
                 answer = await self._producer_statuses.here(pid, group_ids)
             case rpc.DescribeController():
                 answer = self._bootstrap.standing()
-            case rpc.FollowCatalog(after, wait_ms) if (control := self._member.control) is not None:
-                if await CatalogSync.is_newer(control, after, wait_ms / 1000):
-                    return control.encoded_catalog()
+            case rpc.FollowCatalog(after, wait_ms, principals_after) if (control := self._member.control) is not None:
+                if await CatalogSync.is_newer(control, after, principals_after, wait_ms / 1000):
+                    return control.encoded_news(after, principals_after)
                 answer = rpc.Catalog(0, [], control.group.leader, control.group.term)
             case rpc.FollowCatalog():
                 answer = rpc.NotLeading(None)
             case request:
                 raise ValueError(f"{type(request).__name__} is no question for this node")
         return rpc.encode(answer)
+
+
+def _close_to_others(data: Path) -> None:
+    """Versions before 0.1.0 wrote files that every user of the machine could read."""
+    try:
+        mended = close_to_others(data / name for name in STORED_NAMES)
+    except OSError as error:
+        _log.warning("others may read what is in %s, and this node cannot change that: %s", data, error)
+        return
+    if mended:
+        _log.warning("took the rights of others from %d files and folders in %s", mended, data)
 
 
 def _entry(config: NodeConfig, host: RaftHost) -> NodeEntry:

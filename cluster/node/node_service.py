@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 import msgspec
 
-from ...partition.api.cluster import Cluster, Node
-from ...partition.api.topics import Topic
+from ...partition.api.cluster import Cluster, Node, PartitionCounts, Unready
+from ...partition.api.topics import Topic, TopicPage
 from ...partition.errors import (
     InconsistentTopicId,
     NotEnoughReplicas,
@@ -18,7 +19,7 @@ from ...partition.version import VERSION
 from ...raft.host import RaftHost
 from ...raft.net.streams import AcceptStream
 from ...raft.wal.errors import DiskRefused
-from ..condition import Condition
+from ..access.store import PrincipalTable
 from ..config import NodeConfig
 from ..controller.topology.catalog import group_id
 from ..discovery.bootstrap import Bootstrap
@@ -26,11 +27,18 @@ from ..discovery.cluster_view import ClusterView
 from ..discovery.registration import Registration
 from ..leader.controller_group import ControllerGroup
 from ..leader.topic_service import GroupStatusReader
+from ..measures import Measures
 from ..model import Leader
 from ..replica.replica import Replica
 from ..replica.replica_manager import ReplicaManager
 from ..rpc import Placement
 from .controller_member import ControllerMember, ControllerServices
+from .disk_watch import STATES
+from .leadership import Leaderships
+from .measuring import Measuring
+
+LEADER_GRACE_S = 10.0
+"""A partition that finds no leader for so long after the start no longer keeps the node from serving the others."""
 
 _log = logging.getLogger(__name__)
 
@@ -78,9 +86,8 @@ class NodeService:
         replicas: ReplicaManager,
         group_statuses: GroupStatusReader,
         member: ControllerMember,
-        leadership: Condition,
+        leaderships: Leaderships,
     ) -> None:
-        """``leadership`` is notified when a group of this node has another leader, or none."""
         self.node_id: str = config.node_id
         self._cluster_id = config.cluster_id
         self._failure = failure
@@ -90,10 +97,16 @@ class NodeService:
         self._replicas = replicas
         self._group_statuses = group_statuses
         self._member = member
-        self._leadership = leadership
+        self._leadership = leaderships.changed
+        self.measuring: Measuring = Measuring(config, host, view, replicas, member, leaderships)
+        self.measures: Callable[[], Measures] = self.measuring.look
+        """The node's own numbers as they are now."""
         self._was_loaded = False
+        self._started_s = time.monotonic()
         self.held: Callable[[str, int], Replica | None] = replicas.find
         """The replica of this node."""
+        self.follow_principals: Callable[[Callable[[PrincipalTable], None]], None] = member.principals.tell
+        """Calls a function with the principals that the controller told, now and when there are newer ones."""
 
     def at_controller(self) -> ControllerServices:
         """The services of the controller group. Raises NotLeaderOrFollower where this node holds no replica of it."""
@@ -135,25 +148,61 @@ class NodeService:
     def cluster(self) -> Cluster:
         """As this node sees it."""
         alive = self._host.connected | {self.node_id}
-        nodes = [Node(m.node_id, m.url, m.raft, m.zone, m.node_id in alive, m.draining) for m in self._view.members()]
+        disks = {**self._host.disks, self.node_id: self._host.disk}
+        states = {node_id: STATES[min(level, len(STATES) - 1)] for node_id, level in disks.items()}
+        nodes = [
+            Node(m.node_id, m.url, m.raft, m.zone, m.node_id in alive, m.draining, states.get(m.node_id, "ok"))
+            for m in self._view.members()
+        ]
         moves = [found for move in self._view.moves if (found := self._replicas.reassignment(move)) is not None]
         leader, controllers = self.controller().info, self._view.controllers
         return Cluster(self._cluster_id, self.node_id, VERSION, leader, nodes, moves, controllers)
 
-    def ready(self) -> str | None:
-        """What is missing before this node can serve, None when nothing is."""
+    def counts(self) -> PartitionCounts:
+        """Of the partitions that this node holds."""
+        held = list(self._replicas.all())
+        led = [replica.machine.fence for replica in held if replica.group.is_leader]
+        return PartitionCounts(
+            replicas=len(held),
+            led=len(led),
+            held=sum(fence.slot is not None for fence in led),
+            under_replicated=sum(bool(r.group.out_of_sync) for r in held if r.group.is_leader),
+            leaderless=sum(replica.group.leader is None for replica in held),
+            epochs=sum(replica.machine.fence.topic_epoch for replica in held),
+            catalog_index=self._replicas.index,
+        )
+
+    def unready(self) -> list[Unready]:
+        """For what this node is not ready.
+
+        Partitions need no controller: a node that was a member before serves those that it holds while it finds none.
+        """
         if self._failure.error is not None:
-            return f"stopped: {self._failure.error}"
+            return [Unready("node", "stopped", f"stopped: {self._failure.error}")]
         if self._view.is_removed:
-            return "this node was removed from the cluster"
-        if (missing := self._startup.missing()) is not None:
-            return missing
+            return [Unready("node", "removed", "this node was removed from the cluster")]
+        missing, found = self._startup.missing(), []
+        if missing is not None and not self._view.index:
+            return [Unready("node", "starting", missing)]
+        if missing is not None:
+            found.append(Unready("control", "starting", missing))
         if self.controller().node_id is None:
-            return "no controller leader is known"
-        # A replica that is created or moved here later takes nothing from what this node serves already.
-        loading = [] if self._was_loaded else [f"{r.topic}/{r.partition}" for r in self._replicas.all() if not r.ready]
+            found.append(Unready("control", "no_controller", "no controller leader is known"))
+        return found + self._loading()
+
+    def _loading(self) -> list[Unready]:
+        """A replica that is created or moved here later takes nothing from what this node serves already."""
+        loading = [] if self._was_loaded else [replica.group for replica in self._replicas.all() if not replica.ready]
         self._was_loaded = not loading
-        return f"loading {', '.join(loading[:5])}" if loading else None
+        behind = [group for group in loading if group.leader is not None]
+        is_late = time.monotonic() > self._started_s + LEADER_GRACE_S
+        found = []
+        if behind or (loading and not is_late):
+            found.append(Unready("data", "loading", f"loading {len(loading)} partitions"))
+        if is_late and len(loading) > len(behind):
+            what = f"{len(loading) - len(behind)} partitions have had no leader since this node started"
+            found.append(Unready("partition", "no_leader", what))
+        return found
 
     async def partition(self, topic: str, partition: int, topic_id: int | None) -> Replica:
         """The replica of this node; otherwise raises where to ask, or that there is nothing to ask for."""
@@ -180,10 +229,15 @@ class NodeService:
 
     async def get_topic(self, name: str) -> Topic:
         """Definition and leaders."""
-        placement = self._replicas.topics.get(name)
-        if placement is None:
-            placement = await self.at_controller().topics.find(name)
-        return await self._group_statuses.describe(placement)
+        return await self._group_statuses.describe(await self._placement(name))
+
+    async def get_topic_page(self, name: str, first: int, most: int, find: str) -> TopicPage:
+        """Definition, and some partitions. Raises UnknownTopicOrPartition."""
+        return await self._group_statuses.page(await self._placement(name), first, most, find)
+
+    async def _placement(self, name: str) -> Placement:
+        known = self._replicas.topics.get(name)
+        return await self.at_controller().topics.find(name) if known is None else known
 
     async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
         """Answers when the other replica leads."""

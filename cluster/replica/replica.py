@@ -8,12 +8,13 @@ command: the producer is enrolled first, and the write proposed again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Literal, TypeVar
 
 import msgspec
 from msgspec import structs
 
-from ...partition.api.producers import BatchStatus, ProducerOnPartition
+from ...partition.api.producers import BatchStatus, PartitionProducer, ProducerOnPartition
 from ...partition.api.records import StageInfo
 from ...partition.api.topics import TopicConfig
 from ...partition.commands import (
@@ -45,6 +46,7 @@ from ...partition.commands import (
 from ...partition.config import PartitionConfig
 from ...partition.durable.stored_machine import StoredMachine
 from ...partition.errors import (
+    InsufficientStorage,
     InternalError,
     InvalidRequest,
     LeaderNotAvailable,
@@ -61,7 +63,7 @@ from ...partition.log.segments import Slice
 from ...partition.records.batch import Batch
 from ...partition.state.fence import Tenure
 from ...partition.state.machine import PartitionMachine
-from ...partition.state.producers import FORGOTTEN
+from ...partition.state.producers import FORGOTTEN, SequenceRun
 from ...raft.core.group import Committed, Group, Outcome, Rejected
 from ..condition import Condition
 from ..groups import ServedGroup
@@ -73,7 +75,7 @@ RETRY_AFTER_MS = 100
 
 _Answer = TypeVar("_Answer", bound=Result)
 
-Enrol = Callable[[int, int, float], Awaitable[tuple[int, int]]]
+Enrol = Callable[[int, int, float], Awaitable[tuple[int, int, str]]]
 """(pid, group id, timeout in seconds) -> the producer epoch in force and the order of this answer among others.
 Raises what the registry answers.
 """
@@ -94,8 +96,11 @@ class Replica(ServedGroup):
         urls: Mapping[str | None, str],
         enrol: Enrol,
         timeout_s: float,
+        without_room: Callable[[Group], list[str]] = lambda group: [],
     ) -> None:
-        """``name`` is (topic, topic id, partition)."""
+        """``name`` is (topic, topic id, partition). ``without_room`` answers the nodes whose disks have too little room
+        for another record of the group; none: it may be proposed.
+        """
         super().__init__(open_group(stored), urls, timeout_s, RETRY_AFTER_MS)
         self.topic: str = name[0]
         self.topic_id: int = name[1]
@@ -107,6 +112,7 @@ class Replica(ServedGroup):
         """The machine's state, or what this replica is."""
         self._log = stored.log
         self._enrol = enrol
+        self._without_room = without_room
         self._is_sealed = False
         self._configuring = asyncio.Lock()
         self._end: Literal["deleted", "moved"] | None = None
@@ -148,6 +154,11 @@ class Replica(ServedGroup):
     def has_unwritten(self) -> bool:
         """Whether applied batches wait in memory to be written to their segment."""
         return self._log.has_unwritten
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the segments on this node's disk."""
+        return self._log.stored_bytes
 
     def write_out(self) -> None:
         """Write them."""
@@ -195,15 +206,16 @@ class Replica(ServedGroup):
     async def append(self, batch: Batch, conditions: Conditions) -> Appended:
         """Propose the batch and wait for the verdict."""
         await self._prepare_write()
+        self._check_room()
         return await self._append(self._command(batch, conditions))
 
     def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
         """Propose the batch without waiting: ``settle`` is called with the verdict, exactly once.
 
         False: nothing was proposed, and ``settle`` is not called, for the topic's configuration has to be put in force
-        first. ``append`` does that.
+        first, or there is no room. ``append`` does that, or says so.
         """
-        if not self.is_configured:
+        if not self.is_configured or self._without_room(self.group):
             return False
         command = encode_command(self._command(batch, conditions))
         self.group.submit(command, self.timeout_s, lambda outcome: settle(self._verdict(outcome)))
@@ -227,6 +239,7 @@ class Replica(ServedGroup):
             self.now_ms(),
             conditions.fence_epoch,
             message_id,
+            conditions.principal,
         )
 
     def _verdict(self, outcome: Outcome) -> Appended | StockadeError | None:
@@ -239,17 +252,21 @@ class Replica(ServedGroup):
             return self._named(found)
         return found if isinstance(found, Appended | StockadeError) else None
 
-    async def trim(self, before: Offset | None, *, topic_id: int | None, token: Token | None) -> tuple[Offset, Offset]:
+    async def trim(
+        self, before: Offset | None, *, topic_id: int | None, token: Token | None, principal: str = ""
+    ) -> tuple[Offset, Offset]:
         """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
         await self._prepare_write()
-        trimmed = await self._ask(Trim(before, topic_id, token, self.now_ms()), Trimmed)
+        trimmed = await self._ask(Trim(before, topic_id, token, self.now_ms(), principal), Trimmed)
         return trimmed.log_start, trimmed.log_end
 
-    async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
-        """Raises NotOwner, OffsetOutOfRange."""
+    async def commit_position(
+        self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None, principal: str = ""
+    ) -> None:
+        """Raises NotOwner, PermissionDenied, OffsetOutOfRange."""
         self._check_leading()
         try:
-            await self._ask(CommitPosition(group, offset, metadata, fence_epoch), PositionCommitted)
+            await self._ask(CommitPosition(group, offset, metadata, fence_epoch, principal), PositionCommitted)
         except NotOwner as refusal:
             raise self._named(refusal) from None
 
@@ -258,6 +275,7 @@ class Replica(ServedGroup):
     async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
         """Store a stage; whether it is new. Raises StageAlreadyExists, ThrottlingQuotaExceeded."""
         await self._prepare_write()
+        self._check_room()
         command = PutStage(
             name=name,
             digest=digest,
@@ -273,11 +291,17 @@ class Replica(ServedGroup):
         return (await self._ask(command, Staged)).new
 
     async def change_stages(
-        self, keep: list[str], delete: list[str], *, producer: tuple[int, int], topic_id: int | None
+        self,
+        keep: list[str],
+        delete: list[str],
+        *,
+        producer: tuple[int, int],
+        topic_id: int | None,
+        principal: str = "",
     ) -> None:
         """Keep some, delete others. ``producer``: id and epoch. Raises NotFound, InvalidProducerEpoch."""
         await self._prepare_write()
-        result = await self._decide(ChangeStages(keep, delete, *producer, topic_id, self.now_ms()))
+        result = await self._decide(ChangeStages(keep, delete, *producer, topic_id, self.now_ms(), principal))
         if not isinstance(result, StagesChanged):
             raise InternalError(f"a partition answered {result!r}")
 
@@ -285,6 +309,7 @@ class Replica(ServedGroup):
         """Append a stage's batch; and the bytes of that. Raises NotFound, and what an append does."""
         _check_range(conditions.stamp)
         await self._prepare_write()
+        self._check_room()
         command = AppendStage(name, received_ms, **structs.asdict(conditions), now_ms=self.now_ms())
         appended = await self._append(command)
         stage = self.machine.stages.stages.get(name)  # its note; it may have been deleted since
@@ -374,6 +399,12 @@ class Replica(ServedGroup):
         await self.barrier()
         return self.machine.tenures()
 
+    async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
+        """How many producers this partition knows, and the most recently used ones, the latest first; linearizable."""
+        await self.barrier()
+        entries = self.machine.producers.entries
+        return len(entries), [_listed(pid, entries[pid].run) for pid in islice(reversed(entries), most)]
+
     async def producer(self, pid: int) -> ProducerOnPartition | None:
         """A producer as this partition knows it; linearizable. None: not at all."""
         await self.barrier()
@@ -422,6 +453,11 @@ class Replica(ServedGroup):
             except (TimeoutError, RequestTimedOut) as error:  # nothing of the write was proposed yet
                 raise LeaderNotAvailable("the topic's configuration could not be put in force in time") from error
 
+    def _check_room(self) -> None:
+        """Raises InsufficientStorage. Trims, positions and fences go on: they are small, and trims make room."""
+        if nodes := self._without_room(self.group):
+            raise InsufficientStorage(nodes)
+
     async def _append(self, command: Append | AppendStage) -> Appended:
         try:
             result = await self._decide(command)
@@ -449,8 +485,8 @@ class Replica(ServedGroup):
         """
         try:
             remaining = deadline - asyncio.get_running_loop().time()
-            epoch, order = await self._enrol(pid, self.group.group_id, remaining)
-            await self._propose(InstallProducer(pid, epoch, order, self.now_ms()), deadline)
+            epoch, order, principal = await self._enrol(pid, self.group.group_id, remaining)
+            await self._propose(InstallProducer(pid, epoch, order, self.now_ms(), principal), deadline)
         except ProducerFenced as refusal:  # by the registry, of a producer that is not known here
             raise ProducerFenced(**refusal.fields, outcome=FORGOTTEN.fields()) from None
         except RequestTimedOut as error:
@@ -460,11 +496,13 @@ class Replica(ServedGroup):
             raise UnknownTopicOrPartition(topic=self.topic, partition=None) from error
 
     async def _check_guard(self, guard: ReadGuard | None) -> None:
-        """Raises NotOwner unless the reader owns the partition, and no later session does."""
+        """Raises NotOwner unless the reader owns the partition, and no later session does; PermissionDenied."""
         await self.barrier()
-        refusal = None if guard is None else self.machine.readers.judge(guard.group, guard.fence_epoch)
+        if guard is None:
+            return
+        refusal = self.machine.readers.judge(guard.group, guard.fence_epoch, guard.principal)
         if refusal is not None:
-            raise self._named(refusal)
+            raise self._named(refusal) if isinstance(refusal, NotOwner) else refusal
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self.timeout_s
@@ -489,3 +527,9 @@ def _check_range(stamp: Stamp | None) -> None:
         assert 0 <= stamp.pid < 1 << 63
         assert 0 <= stamp.epoch <= PRODUCER_EPOCH_MAX
         assert 0 <= stamp.first_seq < SEQUENCE_MODULUS
+
+
+def _listed(pid: int, run: SequenceRun) -> PartitionProducer:
+    last = run.cache[-1] if run.packed else None
+    offset, at_ms = (None, None) if last is None else (last.last_offset, last.timestamp_ms)
+    return PartitionProducer(pid, run.epoch, run.last_seq, offset, at_ms)

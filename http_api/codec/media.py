@@ -11,6 +11,8 @@ NDJSON = "application/x-ndjson"
 TEXT = "text/plain"
 ARROW = "application/vnd.apache.arrow.stream"
 EVENTS = "text/event-stream"
+NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
+"""The header of every answer: a browser takes it for what Content-Type says, and for nothing else."""
 
 _HEADERS_REMEMBERED_MAX = 1024
 _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")

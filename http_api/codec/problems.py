@@ -43,7 +43,7 @@ def own_fields(problem: dict[str, Any]) -> dict[str, Any]:
 
 def answer(problem: dict[str, Any]) -> web.Response:
     """The answer that carries a problem document, with Retry-After where the problem has retry_after_ms."""
-    headers = {}
+    headers = dict(media.NO_SNIFFING)  # an answer to bytes that are no request passes no middleware
     if "retry_after_ms" in problem:
         headers["Retry-After"] = str(math.ceil(problem["retry_after_ms"] / 1000))
     if problem["status"] == Unauthenticated.http_status:

@@ -11,6 +11,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, structs
 
+from ...cluster.access.principals import (
+    CERTIFICATES_MAX,
+    RIGHTS_MAX,
+    SUBJECTS_MAX,
+    TOKENS_MAX,
+    PrincipalToken,
+    from_unix_ms,
+)
+from ...cluster.access.quotas import NO_QUOTA, Quota
 from ...cluster.config import is_address
 from ...cluster.model import Claim
 from ...partition.api.topics import Mode, TopicConfig
@@ -21,6 +30,9 @@ from .parameters import INT64_MAX, PARTITION_MAX, TOPIC_NAME
 
 RESOURCE_BYTES_MAX = 1024
 """Longest name of a resource, in UTF-8."""
+
+UNIX_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999, since 1970."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -267,3 +279,33 @@ class LeaderTransfer(msgspec.Struct, forbid_unknown_fields=True):
         """Rules beyond types and ranges."""
         if (self.topic is None) != (self.partition is None):
             raise InvalidRequest("partition: null exactly when topic is null")
+
+
+class TokenHash(msgspec.Struct, forbid_unknown_fields=True):
+    """A token of a principal, as `stockade principals token` prints its hash."""
+
+    hash: Annotated[str, Meta(max_length=200)]
+    expires_ms: Annotated[int, Meta(ge=1, le=UNIX_MS_MAX)] | UnsetType | None = UNSET
+
+    def made(self) -> PrincipalToken:
+        """As the controller has it."""
+        return PrincipalToken(self.hash, from_unix_ms(or_none(self.expires_ms)))
+
+
+class PrincipalBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of PUT /v1/principals/{principal}."""
+
+    rights: Annotated[list[Annotated[str, Meta(min_length=1, max_length=600)]], Meta(max_length=RIGHTS_MAX)]
+    certificates: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=1024)]], Meta(max_length=CERTIFICATES_MAX)
+    ] = []
+    tokens: Annotated[list[TokenHash], Meta(max_length=TOKENS_MAX)] | UnsetType = UNSET
+    subjects: Annotated[list[Annotated[str, Meta(min_length=1, max_length=320)]], Meta(max_length=SUBJECTS_MAX)] = []
+    quota: Quota = NO_QUOTA
+
+
+class NewPrincipalToken(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/principals/{principal}/tokens."""
+
+    hash: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+    expires_ms: Annotated[int, Meta(ge=1, le=UNIX_MS_MAX)] | UnsetType | None = UNSET

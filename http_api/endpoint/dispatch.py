@@ -29,6 +29,7 @@ from ..codec.parameters import Parameters
 from ..request.call import STALL_S, Call, RequestHandler, Route, leader_named_by
 from ..request.context import Context
 from ..request.metrics import NO_ROUTE, OBSERVATION, Observation
+from ..request.tracing import TRACEPARENT, traced
 from .forwarding import forward
 
 HEADER_BYTES_MAX = 16 * 1024
@@ -51,7 +52,10 @@ def endpoint(route: Route, context: Context) -> RequestHandler:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         call = Call(request, context, route)
-        return await conclude(call, _handle(call))
+        answering = conclude(call, _handle(call))
+        if TRACEPARENT not in request.headers:
+            return await answering
+        return await traced(request.headers, route.method, route.path, answering)
 
     return answer
 
@@ -70,7 +74,10 @@ async def conclude(call: Call, work: Awaitable[web.StreamResponse]) -> web.Strea
         response = _refuse(call, InternalError())
     finally:
         front.in_flight.give_back(call.held_requests, call.held_body_bytes, call.held_answer_bytes)
+        if call.held_for is not None:
+            call.held_for.held_requests -= 1
     if not response.prepared:
+        response.headers.update(media.NO_SNIFFING)
         for name, value in call.leader_headers().items():
             response.headers.setdefault(name, value)
         if front.is_leaving:
@@ -79,14 +86,21 @@ async def conclude(call: Call, work: Awaitable[web.StreamResponse]) -> web.Strea
 
 
 async def _handle(call: Call) -> web.StreamResponse:
-    """Checks in the contract's order: headers as a whole, right, parameters, the answer's form; then the handler."""
+    """Checks in the contract's order: headers as a whole, the page that sends it, right, parameters, the answer's form;
+    then the handler.
+    """
     request, route = call.request, call.route
     call.front.in_flight.take(requests=1)
     call.held_requests = 1
     raw_headers = request.raw_headers
     if raw_headers and sum(len(name) + len(value) + _LINE_EXTRA for name, value in raw_headers) > HEADER_BYTES_MAX:
         raise HeadersTooLarge(limit=HEADER_BYTES_MAX)
-    call.front.rights.check(request.headers.get("Authorization"), route.needs)
+    if route.checks_page:
+        is_open = call.front.access.is_open
+        call.context.boundary.check(request.headers, is_open=is_open, is_encrypted=lambda: call.is_encrypted)
+    if route.needs is not None:
+        route.check(call.caller, request.match_info)
+        call.admit()
     query = list(request.query.items()) if "?" in request.raw_path else ()
     call.parameters = Parameters(request.match_info, query, request.headers.items(), route.query, route.repeated)
     if route.answers_json:
@@ -124,6 +138,7 @@ def observer(context: Context) -> Middleware:
 async def _send_large(call: Call, response: web.Response, size: int) -> None:
     """Send a large body here, within a time limit, while the call still holds room for it."""
     call.stream = response
+    response.headers.update(media.NO_SNIFFING)
     for name, value in call.leader_headers().items():
         response.headers.setdefault(name, value)
     try:

@@ -14,6 +14,7 @@ from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 from ..codec import media, problems
 from ..request import peers
 from ..request.call import Call
+from ..request.tracing import carried
 
 _WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are sent in one piece
 _RECORD_ENDS = {media.NDJSON: b"\n", media.EVENTS: b"\n\n"}
@@ -26,6 +27,7 @@ _ANSWER_HEADERS = ("content-type", "location", "retry-after", "allow", "cache-co
 async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
     """The answer of the leader that ``moved`` names."""
     headers = _picked(call.request.headers.items(), _REQUEST_HEADERS) | call.credentials()
+    headers |= carried(call.request.headers)
     message = peers.Message(call.request.method, call.request.rel_url.raw_path_qs, headers, call.body)
     deadline_s = call.route.deadline_s + call.wait_s
     reaching = call.context.peers.reach(moved.fields["leader"], message, deadline_s)

@@ -11,6 +11,8 @@ from typing import NamedTuple, NoReturn, cast
 from aiohttp import web
 from msgspec import structs
 
+from ...cluster.access.quotas import Spending
+from ...cluster.access.rights import Caller
 from ...cluster.api import Partition
 from ...cluster.front.front import Front
 from ...cluster.front.writes import answer_to, now_ms
@@ -60,7 +62,8 @@ class FastAppends:
             target = self._target(request.head.template, request.match_info, is_numbered=sequence is not None)
             if target is None:
                 return False
-            self.front.rights.check(target.authorization, self.route.needs)
+            caller = self.front.access.caller(target.authorization, request.certificate)
+            self.route.check(caller, request.match_info)
             partition = self.front.service.held(target.topic, target.partition)
             if partition is None or not partition.is_leading:
                 return False
@@ -72,14 +75,35 @@ class FastAppends:
             if sequence is not None and conditions.stamp is not None:
                 stamp = structs.replace(conditions.stamp, first_seq=first_seq)
                 conditions = structs.replace(conditions, stamp=stamp)
+            if caller.principal:
+                conditions = structs.replace(conditions, principal=caller.principal)
             batch = read_batch(target.form, body, now_ms=now_ms(), batch_bytes_max=config.max_batch_bytes)
             self.front.in_flight.take(requests=1, body_bytes=len(body))
+            spending = self._admitted(caller, len(body))
         except StockadeError:
             return False  # the general handler meets the refusal again, and answers it
         except Exception:
             self.context.metrics.fast_path_bug(self.route.path)
             return False
-        return FastAppend(self, request, partition, batch, conditions).propose()
+        return FastAppend(self, request, partition, batch, conditions, spending).propose()
+
+    def _admitted(self, caller: Caller, size: int) -> Spending | None:
+        """What the append is counted for; None: its caller has no principal. Raises ThrottlingQuotaExceeded."""
+        if not caller.principal:
+            return None
+        try:
+            self.front.admit(caller.spending)
+        except StockadeError:
+            self.front.in_flight.give_back(requests=1, body_bytes=size)
+            raise
+        caller.spending.spend_bytes(size)
+        return caller.spending
+
+    def give_back(self, size: int, spending: Spending | None) -> None:
+        """An append with a body of so many bytes is settled."""
+        self.front.in_flight.give_back(requests=1, body_bytes=size)
+        if spending is not None:
+            spending.held_requests -= 1
 
     def _target(
         self, template: HeadTemplate, path_parameters: dict[str, str], *, is_numbered: bool
@@ -94,11 +118,18 @@ class FastAppends:
 class FastAppend:
     """One append, for which room is taken. It is settled once: ``settle`` gives the room back and answers."""
 
-    __slots__ = ("_batch", "_conditions", "_is_settled", "_owner", "_partition", "_request")
+    __slots__ = ("_batch", "_conditions", "_is_settled", "_owner", "_partition", "_request", "_spending")
 
     def __init__(
-        self, owner: FastAppends, request: FastRequest, partition: Partition, batch: Batch, conditions: Conditions
+        self,
+        owner: FastAppends,
+        request: FastRequest,
+        partition: Partition,
+        batch: Batch,
+        conditions: Conditions,
+        spending: Spending | None,
     ) -> None:
+        self._spending = spending
         self._owner = owner
         self._request = request
         self._partition = partition
@@ -116,7 +147,7 @@ class FastAppend:
             self.settle(bug)
             return True
         if not is_proposed:
-            self._owner.front.in_flight.give_back(requests=1, body_bytes=len(self._request.body))
+            self._owner.give_back(len(self._request.body), self._spending)
         return is_proposed
 
     def settle(self, verdict: Appended | Exception | None) -> None:
@@ -126,7 +157,7 @@ class FastAppend:
         if self._is_settled:
             return
         self._is_settled = True
-        self._owner.front.in_flight.give_back(requests=1, body_bytes=len(self._request.body))
+        self._owner.give_back(len(self._request.body), self._spending)
         outcome = self._response(verdict) if isinstance(verdict, Appended) else verdict
         if isinstance(outcome, FastResponse):
             self._request.connection.answer(outcome)

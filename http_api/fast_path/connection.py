@@ -74,6 +74,11 @@ class FastRequest:
         self.body: bytes = body
 
     @property
+    def certificate(self) -> ClientCertificate | None:
+        """What the client has shown; a request that another node passes on with one is not plain."""
+        return None if self.connection.peer_node is not None else self.connection.certificate
+
+    @property
     def method(self) -> str:
         """GET, and the like."""
         return self.head.template.method
@@ -177,6 +182,7 @@ class FastRoutes:
     """The routes of one application that have a fast path."""
 
     def __init__(self, routes: Iterable[Route], context: Context) -> None:
+        self.context: Context = context
         self.metrics: Metrics = context.metrics
         self.find: Callable[[HeadTemplate], Found | None] = lru_cache(HEADS_REMEMBERED_MAX)(self._search)
         """The route of a request; None: it has no fast path."""
@@ -273,6 +279,8 @@ class FastConnection(web.RequestHandler):
         if head is None:
             head = read_head(data)
             found = None if head is None else self._routes.find(head.template)
+            if head is not None and found is not None and not self._may_ask(head.template.headers["host"]):
+                found = None
             self._last = None if head is None or found is None else (pattern_of(head, data), *found)
         if head is None or head.end < len(data):
             self._is_in_step = False
@@ -282,11 +290,17 @@ class FastConnection(web.RequestHandler):
             return False
         _, fast, path_parameters = self._last
         request = FastRequest(self, head, path_parameters, data[head.body_start :])
+        self._routes.context.stalls.touch()
         self._in_flight, self._began = fast.route, self._loop.time()
         self._next_keepalive_close_time = self._began + self._idle_s
         if not fast.handler.start(request):
             request.answer_by(fast.endpoint)
         return True
+
+    def _may_ask(self, host: str) -> bool:
+        """Whether the Host is not refused (boundary.py). A request with an Origin is not plain."""
+        context = self._routes.context
+        return not context.front.access.is_open or context.boundary.is_safe(host) or self.is_encrypted
 
     def answer_later(self, work: Awaitable[web.StreamResponse | FastResponse]) -> None:
         """Send the answer that ``work`` returns. A request is answered once, by this or by ``answer``."""
@@ -378,5 +392,9 @@ def head_of(status: int, reason: str | None, headers: Iterable[tuple[str, str]])
 @lru_cache(LEADERS_REMEMBERED_MAX)
 def head_led_by(url: str, term: int) -> bytes:
     """The first lines of a JSON answer, 200, that the leader with this base URL decided in this term."""
-    headers = {"Content-Type": media.JSON, "Stockade-Leader": url, "Stockade-Leader-Term": str(term)}
+    headers = {
+        "Content-Type": media.JSON,
+        "Stockade-Leader": url,
+        "Stockade-Leader-Term": str(term),
+    } | media.NO_SNIFFING
     return head_of(200, "OK", headers.items())

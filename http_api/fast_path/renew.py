@@ -8,6 +8,7 @@ from typing import cast
 
 from aiohttp import web
 
+from ...cluster.model import By
 from ...partition.errors import StockadeError
 from ..codec import json_codec
 from ..request.call import RequestHandler, Route
@@ -44,8 +45,10 @@ class FastRenewals:
         front = self._front
         front.in_flight.take(requests=1)
         try:
-            front.rights.check(request.fields.get("authorization"), self._route.needs)
-            session = await front.service.at_controller().sessions.renew_session(request.match_info["session"])
+            caller = front.access.caller(request.fields.get("authorization"), request.certificate)
+            session = await front.service.at_controller().sessions.renew_session(
+                request.match_info["session"], By(caller.principal)
+            )
         finally:
             front.in_flight.give_back(requests=1)
         leader = front.service.controller()

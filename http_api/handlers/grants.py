@@ -26,18 +26,21 @@ WAIT_MS_MAX = 60_000
 async def open_session(call: Call) -> web.StreamResponse:
     """Open a session."""
     wanted = await call.read_json(schemas.NewSession)
-    session = await call.service.at_controller().sessions.open_session(wanted.client_id, wanted.ttl_ms)
+    session = await call.service.at_controller().sessions.open_session(
+        wanted.client_id, wanted.ttl_ms, call.by_most("sessions")
+    )
     return json_answer(session, 201, {"Location": f"/v1/sessions/{session.session}"})
 
 
 async def renew_session(call: Call) -> web.StreamResponse:
     """Renew a session for its full ttl."""
-    return json_answer(await call.service.at_controller().sessions.renew_session(call.parameters.path("session")))
+    session = call.parameters.path("session")
+    return json_answer(await call.service.at_controller().sessions.renew_session(session, call.by))
 
 
 async def close_session(call: Call) -> web.StreamResponse:
     """Close a session; it is no error if there is none."""
-    await call.service.at_controller().sessions.close_session(call.parameters.path("session"))
+    await call.service.at_controller().sessions.close_session(call.parameters.path("session"), call.by)
     return web.Response(status=204)
 
 
@@ -56,9 +59,10 @@ async def acquire(call: Call) -> web.StreamResponse:
         resume_epoch=or_none(wanted.resume_epoch),
         topic_id=or_none(wanted.topic_id),
         ticket_ttl_ms=or_none(wanted.ticket_ttl_ms),
+        by=call.caller.by("topic", topic),
     )
     if isinstance(answer, Ticket) and answer.state == "waiting" and wanted.wait_ms:
-        waiting = call.service.at_controller().sessions.get_ticket(answer.ticket, session, wanted.wait_ms)
+        waiting = call.service.at_controller().sessions.get_ticket(answer.ticket, session, wanted.wait_ms, call.by)
         # From here on the ticket is in the queue, or was: no refusal may say that nothing was done.
         try:
             answer = await unless_ended(call, waiting)
@@ -81,21 +85,23 @@ async def get_ticket(call: Call) -> web.StreamResponse:
     wait_ms = parameters.query_integer("wait_ms", 0, WAIT_MS_MAX, 0)
     call.wait_s = wait_ms / 1000
     return json_answer(
-        await unless_ended(call, call.service.at_controller().sessions.get_ticket(ticket, session, wait_ms))
+        await unless_ended(call, call.service.at_controller().sessions.get_ticket(ticket, session, wait_ms, call.by))
     )
 
 
 async def cancel_ticket(call: Call) -> web.StreamResponse:
     """Leave the wait queue, unless the ticket was granted before."""
     parameters = call.parameters
-    ticket = await call.service.at_controller().sessions.cancel_ticket(parameters.path("ticket"), parameters.session())
+    ticket = await call.service.at_controller().sessions.cancel_ticket(
+        parameters.path("ticket"), parameters.session(), call.by
+    )
     return json_answer(CancelledTicket(ticket.ticket, ticket.state, ticket.grant))
 
 
 async def release(call: Call) -> web.StreamResponse:
     """Release a grant; it is no error if there is none."""
     parameters = call.parameters
-    await call.service.at_controller().sessions.release(parameters.path("grant"), parameters.session())
+    await call.service.at_controller().sessions.release(parameters.path("grant"), parameters.session(), call.by)
     return web.Response(status=204)
 
 

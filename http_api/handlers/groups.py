@@ -5,7 +5,7 @@ from aiohttp import web
 from ...cluster.api import Partition
 from ...cluster.controller.ownership.resources import partition_named
 from ...partition.api.ownership import OwnAnswer, Position, Resources
-from ...partition.errors import PermissionDenied, UnknownTopicOrPartition
+from ...partition.errors import UnknownTopicOrPartition
 from ..codec import schemas
 from ..codec.json_codec import or_none
 from ..request.call import Call, json_answer
@@ -15,31 +15,34 @@ async def own(call: Call) -> web.StreamResponse:
     """Claim resources of a group for a session; each claim has its own verdict."""
     group, session = call.parameters.group(), call.parameters.session()
     wanted = await call.read_json(schemas.OwnBody)
-    if wanted.sever == "session" and any(or_none(claim.generation) is not None for claim in wanted.claims):
-        call.check_right("write")  # the session that loses a resource loses its grants, too
-    await _check_may_own(call, group, [claim.resource for claim in wanted.claims])
+    for claim in wanted.claims:
+        call.caller.require("own", "resource", f"{group}/{claim.resource}")
+    taken = [f"{group}/{claim.resource}" for claim in wanted.claims if or_none(claim.generation) is not None]
+    if not call.caller.principal and wanted.sever == "session":
+        for name in taken:  # what belongs to no principal has no other guard, and its owner may lose grants, too
+            call.caller.require("evict", "resource", name)
+    await _check_may_write(call, group, [claim.resource for claim in wanted.claims])
     results = await call.service.at_controller().resources.own(
-        group, session, wanted.made(), atomic=wanted.atomic, sever=wanted.sever
+        group,
+        session,
+        wanted.made(),
+        atomic=wanted.atomic,
+        sever=wanted.sever,
+        by=call.caller.by("resource", *taken, most=call.caller.spending.quota.groups),
     )
     return json_answer(OwnAnswer(group, results))
 
 
-async def _check_may_own(call: Call, group: str, resources: list[str]) -> None:
-    """A client with the right ``read`` may own resources that guard reads, also those that another reader owns: that is
-    how readers share partitions. Partitions of a topic whose writer_group this is guard writes, and need ``write``.
-    Raises PermissionDenied.
-    """
-    try:
-        call.check_right("write")
-    except PermissionDenied:
-        topics = {named[0] for resource in resources if (named := partition_named(resource)) is not None}
-        for topic in sorted(topics):
-            try:
-                found = await call.service.get_topic(topic)
-            except UnknownTopicOrPartition:
-                continue
-            if found.config.writer_group == group:
-                raise
+async def _check_may_write(call: Call, group: str, resources: list[str]) -> None:
+    """Owners of partitions in a topic's writer_group decide who writes, as a grant does. Raises PermissionDenied."""
+    topics = {named[0] for resource in resources if (named := partition_named(resource)) is not None}
+    for topic in sorted(topic for topic in topics if not call.caller.may("acquire", "topic", topic)):
+        try:
+            found = await call.service.get_topic(topic)
+        except UnknownTopicOrPartition:
+            continue
+        if found.config.writer_group == group:
+            call.caller.require("acquire", "topic", topic)
 
 
 async def disown(call: Call) -> web.StreamResponse:
@@ -47,7 +50,9 @@ async def disown(call: Call) -> web.StreamResponse:
     parameters = call.parameters
     group, session, resources = parameters.group(), parameters.session(), parameters.query_list("resource")
     schemas.check_resources("resource", resources)
-    results = await call.service.at_controller().resources.disown(group, session, resources)
+    for resource in resources:
+        call.caller.require("own", "resource", f"{group}/{resource}")
+    results = await call.service.at_controller().resources.disown(group, session, resources, call.by)
     return json_answer(OwnAnswer(group, results))
 
 
@@ -72,7 +77,7 @@ async def commit_position(call: Call) -> web.StreamResponse:
     wanted = await call.read_json(schemas.NewPosition)
     call.partition = partition = await call.service.partition(topic, number, None)
     metadata = or_none(wanted.metadata)
-    await partition.commit_position(group, wanted.offset, metadata, or_none(wanted.fence_epoch))
+    await partition.commit_position(group, wanted.offset, metadata, or_none(wanted.fence_epoch), call.caller.principal)
     return _position(group, partition, wanted.offset, metadata)
 
 

@@ -1,7 +1,8 @@
-"""Handlers of the lists for operators: sessions, groups and producers, and how much each holds."""
+"""Handlers of the lists for operators: sessions, groups and producers with how much each holds, and who waits."""
 
 from aiohttp import web
 
+from ..codec.parameters import PARTITION_MAX
 from ..request.call import Call, json_answer
 
 LISTED_MAX = 1000
@@ -11,21 +12,31 @@ LISTED_DEFAULT = 100
 
 async def list_sessions(call: Call) -> web.StreamResponse:
     """Live sessions."""
-    return json_answer(await call.service.at_controller().lists.list_sessions(*_wanted(call)))
+    return json_answer(await call.service.at_controller().lists.list_sessions(*wanted_of_list(call)))
 
 
 async def list_groups(call: Call) -> web.StreamResponse:
     """Groups in which a resource was owned."""
-    return json_answer(await call.service.at_controller().lists.list_groups(*_wanted(call)))
+    return json_answer(await call.service.at_controller().lists.list_groups(*wanted_of_list(call)))
 
 
 async def list_producers(call: Call) -> web.StreamResponse:
     """Producers with names."""
     internal = call.parameters.query_flag("internal")
-    return json_answer(await call.service.at_controller().lists.list_producers(*_wanted(call), internal=internal))
+    return json_answer(
+        await call.service.at_controller().lists.list_producers(*wanted_of_list(call), internal=internal)
+    )
 
 
-def _wanted(call: Call) -> tuple[str, int]:
+async def list_tickets(call: Call) -> web.StreamResponse:
+    """The wait queue of a topic, or of one of its partitions."""
+    parameters = call.parameters
+    most = parameters.query_integer("n", 1, LISTED_MAX, LISTED_DEFAULT)
+    wanted = parameters.query_integer("partition", 0, PARTITION_MAX, 0) if parameters.has("partition") else None
+    return json_answer(await call.service.at_controller().lists.list_tickets(parameters.topic(), wanted, most))
+
+
+def wanted_of_list(call: Call) -> tuple[str, int]:
     """Prefix of the names, and the most lines."""
     parameters = call.parameters
     return parameters.query_text("prefix"), parameters.query_integer("n", 1, LISTED_MAX, LISTED_DEFAULT)

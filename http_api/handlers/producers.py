@@ -13,21 +13,30 @@ async def init_producer(call: Call) -> web.StreamResponse:
     """Get a producer id and epoch."""
     wanted = await call.read_json(schemas.NewProducer)
     wanted.check()
-    pair = await call.service.at_controller().producers.init_producer(wanted.name, wanted.pair(), or_none(wanted.nonce))
+    name = wanted.name
+    if isinstance(name, str):
+        call.caller.require("produce", "producer", name)
+    pair = await call.service.at_controller().producers.init_producer(
+        name,
+        wanted.pair(),
+        or_none(wanted.nonce),
+        call.caller.by("producer", name or "", most=call.caller.spending.quota.producers),
+    )
     return json_answer(pair)
 
 
 async def get_producer(call: Call) -> web.StreamResponse:
     """What is stored of a producer: all digits are an id, anything else is a name."""
-    return json_answer(
-        await call.service.at_controller().producers.get_producer(_key(call.parameters.path("producer")))
-    )
+    key = _key(call.parameters.path("producer"))
+    call.caller.require_sight("producer", str(key))
+    return json_answer(await call.service.at_controller().producers.get_producer(key))
 
 
 async def fence_producer(call: Call) -> web.StreamResponse:
     """Raise the epoch of a name, so that the running instance is refused everywhere."""
     wanted = await call.read_json(schemas.ProducerFence)
     schemas.check_producer_name(wanted.name)
+    call.caller.require("evict", "producer", wanted.name)
     return json_answer(await call.service.at_controller().producers.fence_producer(wanted.name))
 
 

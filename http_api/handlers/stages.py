@@ -63,14 +63,16 @@ async def change_stages(call: Call) -> web.StreamResponse:
     wanted = await call.read_json(StageChanges)
     call.partition = found = await call.service.partition(topic, number, topic_id)
     pair = wanted.producer_id, wanted.producer_epoch
-    await found.change_stages(wanted.keep, wanted.delete, producer=pair, topic_id=topic_id)
+    await found.change_stages(
+        wanted.keep, wanted.delete, producer=pair, topic_id=topic_id, principal=call.caller.principal
+    )
     return json_answer({"topic": topic, "partition": number})
 
 
 async def append_stage(call: Call) -> web.StreamResponse:
     """Append a stage's batch, once."""
     parameters = call.parameters
-    name, conditions = parameters.stage(), read_conditions(parameters)
+    name, conditions = parameters.stage(), read_conditions(parameters, call.caller.principal)
     call.partition = found = await call.service.partition(
         parameters.topic(), parameters.partition(), conditions.topic_id
     )

@@ -1,27 +1,38 @@
-"""Routes of one node, never passed on: health, metrics, the contract, and the pages for people."""
+"""Routes of one node, never passed on: health, metrics, the contract, and its pages."""
 
 import re
-from collections.abc import Iterator
-from functools import cache
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 
 from aiohttp import web
 
-from ...cluster.front.writes import REFUSED_WRITES_MAX
-from ...partition.api.records import RefusedWrites
-from ...partition.errors import LeaderNotAvailable
+from ...partition.api.cluster import Stalls
+from ...partition.errors import LeaderNotAvailable, Unauthenticated
 from ...partition.refusal_texts import BY_CODE, BY_REASON, NO_TEXT
 from ..codec import json_codec
 from ..request.call import Call, json_answer
 from ..request.metrics import CONTENT_TYPE
+from ..request.stalls import KEPT_MAX
 
 HSTS_S = 365 * 24 * 3600
 """How long a browser that has seen a page by HTTPS does not come back without it (RFC 6797)."""
+PAGES_MAX = 8
+"""Pages whose scripts and styles are not digested again."""
 ASSETS = Path(__file__).parents[1] / "assets"
 
 _RETRY_AFTER_MS = 500
 _CODE = re.compile("`([^`]*)`")
+_POLICY = {
+    "default-src": "'none'",
+    "connect-src": "'self'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+}
 
 
 async def healthz(call: Call) -> web.StreamResponse:
@@ -30,32 +41,47 @@ async def healthz(call: Call) -> web.StreamResponse:
 
 
 async def readyz(call: Call) -> web.StreamResponse:
-    """The node can serve requests."""
-    missing = "the node is stopping" if call.front.is_leaving else call.service.ready()
-    if missing is not None:
-        raise LeaderNotAvailable(missing, retry_after_ms=_RETRY_AFTER_MS)
+    """The node can serve all that a node serves."""
+    return _readiness(call, lambda part: True)
+
+
+async def readyz_data(call: Call) -> web.StreamResponse:
+    """The node can serve records: its own partitions, and others by their leaders. For load balancers."""
+    return _readiness(call, lambda part: part in ("node", "data"))
+
+
+async def readyz_control(call: Call) -> web.StreamResponse:
+    """The node can have sessions, grants and topics decided."""
+    return _readiness(call, lambda part: part in ("node", "control"))
+
+
+def _readiness(call: Call, counts: Callable[[str], bool]) -> web.Response:
+    """Raises LeaderNotAvailable with the reasons of the parts that count."""
+    reasons = [each for each in call.front.unready() if counts(each.part)]
+    if reasons:
+        detail = "; ".join(each.detail for each in reasons)
+        raise LeaderNotAvailable(detail, retry_after_ms=_RETRY_AFTER_MS, reasons=reasons)
     return json_answer({"status": "ok"})
 
 
 async def metrics(call: Call) -> web.StreamResponse:
-    """Metrics in the Prometheus text format."""
-    return web.Response(body=call.context.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+    """Metrics in the Prometheus text format. Anyone may see them, but names of consumer groups."""
+    try:
+        names = call.caller.may("read", "cluster", "")
+    except Unauthenticated:
+        names = False
+    return web.Response(body=call.context.metrics.text(names=names), headers={"Content-Type": CONTENT_TYPE})
 
 
-async def list_refused_writes(call: Call) -> web.StreamResponse:
-    """The latest writes that this node's partitions refused."""
-    count = call.parameters.query_integer("n", 1, REFUSED_WRITES_MAX, 100)
-    return json_answer(RefusedWrites(call.service.node_id, call.front.writes.latest_refused(count)))
+async def list_stalls(call: Call) -> web.StreamResponse:
+    """The latest times in which this node's event loop stood still, and what held it."""
+    count = call.parameters.query_integer("n", 1, KEPT_MAX, KEPT_MAX)
+    return json_answer(Stalls(call.service.node_id, call.context.stalls.latest(count)))
 
 
 async def openapi(call: Call) -> web.StreamResponse:
     """The contract."""
     return web.Response(body=asset("openapi.json"), content_type="application/json")
-
-
-async def console(call: Call) -> web.StreamResponse:
-    """The page that shows the cluster."""
-    return _page(call, asset("console.html"))
 
 
 async def docs(call: Call) -> web.StreamResponse:
@@ -103,6 +129,24 @@ def _html(text: str) -> str:
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
+@lru_cache(2 * PAGES_MAX)
+def _digests(html: bytes, element: bytes) -> str:
+    """A page runs its own script, named by its digest, and no other."""
+    inline = re.findall(rb"<%b>(.*?)</%b>" % (element, element), html, re.DOTALL)
+    return " ".join(f"'sha256-{b64encode(sha256(text).digest()).decode()}'" for text in inline) or "'none'"
+
+
 def _page(call: Call, html: bytes) -> web.Response:
-    headers = {"Strict-Transport-Security": f"max-age={HSTS_S}"} if call.is_encrypted else None
-    return web.Response(body=html, content_type="text/html", charset="utf-8", headers=headers)
+    allowed = {f"{kind}-src": _digests(html, kind.encode()) for kind in ("script", "style")}
+    return web.Response(body=html, content_type="text/html", charset="utf-8", headers=page_headers(call, allowed))
+
+
+def page_headers(call: Call, allowed: dict[str, str]) -> dict[str, str]:
+    """What a page may do in a browser (Content Security Policy, level 2): load and run what ``allowed`` names, and ask
+    the node that it came from. No page of elsewhere may frame it.
+    """
+    policy = "; ".join(f"{directive} {sources}" for directive, sources in (_POLICY | allowed).items())
+    headers = {"Content-Security-Policy": policy, "Referrer-Policy": "same-origin"}
+    if call.is_encrypted:
+        headers["Strict-Transport-Security"] = f"max-age={HSTS_S}"
+    return headers

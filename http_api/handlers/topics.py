@@ -6,23 +6,30 @@ from msgspec import UNSET
 from ...partition.api.topics import TopicConfig, TopicList
 from ..codec import schemas
 from ..codec.json_codec import or_none
+from ..codec.parameters import PARTITION_MAX
 from ..request.call import Call, json_answer
+
+PAGE_MAX = 1000
+"""Partitions of one page at most."""
+PAGE_DEFAULT = 100
 
 
 async def list_topics(call: Call) -> web.StreamResponse:
-    """List the topics."""
+    """List the topics on which the caller has a right."""
     internal = call.parameters.query_flag("internal")
     found = await call.service.at_controller().topics.list_topics()
-    return json_answer(TopicList([topic for topic in found if internal or not topic.is_internal]))
+    shown = (topic for topic in found if internal or not topic.is_internal)
+    return json_answer(TopicList([topic for topic in shown if call.caller.may_see("topic", topic.name)]))
 
 
 async def create_topic(call: Call) -> web.StreamResponse:
     """Create a topic; the same definition again answers the topic that exists."""
     wanted = await call.read_json(schemas.NewTopic)
+    call.caller.require("admin", "topic", wanted.name)
     wanted.check()
     config = TopicConfig(**schemas.read_config(wanted.config))
     topic, is_new = await call.service.at_controller().topics.create_topic(
-        wanted.name, wanted.partitions, or_none(wanted.replication_factor), config
+        wanted.name, wanted.partitions, or_none(wanted.replication_factor), config, call.by_most("topics")
     )
     if not is_new:
         return json_answer(topic)
@@ -31,7 +38,19 @@ async def create_topic(call: Call) -> web.StreamResponse:
 
 async def get_topic(call: Call) -> web.StreamResponse:
     """Describe a topic."""
-    return json_answer(await call.service.get_topic(call.parameters.topic()))
+    topic = call.parameters.topic()
+    call.caller.require_sight("topic", topic)
+    return json_answer(await call.service.get_topic(topic))
+
+
+async def list_partitions(call: Call) -> web.StreamResponse:
+    """A topic with a page of its partitions."""
+    parameters = call.parameters
+    topic = parameters.topic()
+    call.caller.require_sight("topic", topic)
+    first = parameters.query_integer("first", 0, PARTITION_MAX, 0)
+    most = parameters.query_integer("n", 1, PAGE_MAX, PAGE_DEFAULT)
+    return json_answer(await call.service.get_topic_page(topic, first, most, parameters.query_text("find")))
 
 
 async def change_topic(call: Call) -> web.StreamResponse:

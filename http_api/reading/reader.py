@@ -169,6 +169,6 @@ class _Process:
 
 def _start() -> "subprocess.Popen[bytes]":
     code = f"import sys; sys.path[:] = {sys.path!r}; from {_MODULE} import main; main()"
-    return subprocess.Popen(  # noqa: S603
+    return subprocess.Popen(  # a list of words, no shell  # noqa: S603  # nosec B603
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )

@@ -37,8 +37,8 @@ BASE_OFFSET = "Stockade-Base-Offset"
 """Header of an answer: the first offset of the batch, where it is known."""
 
 
-def read_conditions(parameters: Parameters) -> Conditions:
-    """The conditions that a request names. Raises InvalidRequest."""
+def read_conditions(parameters: Parameters, principal: str) -> Conditions:
+    """The conditions that a request of this principal names. Raises InvalidRequest."""
     conditions = Conditions(
         topic_id=parameters.topic_id(),
         token=read_token(parameters),
@@ -46,6 +46,7 @@ def read_conditions(parameters: Parameters) -> Conditions:
         if_log_end=parameters.header_integer(_IF_LOG_END, INT64_MAX),
         message_id=parameters.header(_MESSAGE_ID),
         fence_epoch=parameters.fence_epoch(),
+        principal=principal,
     )
     message_id = conditions.message_id
     if message_id is not None and not 1 <= len(message_id) <= MESSAGE_ID_CHARACTERS_MAX:
@@ -54,9 +55,11 @@ def read_conditions(parameters: Parameters) -> Conditions:
 
 
 def conditions_of(headers: Mapping[str, str]) -> Conditions:
-    """The conditions in headers whose names are in lower case, of a request without a query. Raises InvalidRequest."""
+    """The conditions in headers whose names are in lower case, of a request without a query and of no principal.
+    Raises InvalidRequest.
+    """
     named = [(name, headers[name]) for name in map(str.lower, CONDITION_HEADERS) if name in headers]
-    return read_conditions(Parameters({}, (), named, ()))
+    return read_conditions(Parameters({}, (), named, ()), "")
 
 
 def waits_for_verdict(parameters: Parameters) -> bool:

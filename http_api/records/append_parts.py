@@ -16,6 +16,7 @@ from aiohttp import web
 
 from ...cluster.api import Partition
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
+from ...cluster.stages import WATCH
 from ...partition.api.records import PARTS, PartAnswer
 from ...partition.commands import Appended
 from ...partition.errors import InternalError, LeaderNotAvailable, NotLeaderOrFollower, StockadeError
@@ -32,7 +33,7 @@ async def append_parts(call: Call) -> web.StreamResponse:
     """Append batches to partitions that this node leads."""
     media.choose(call.accept, (media.NDJSON,))
     call.body_type((PARTS,))
-    parts = read_parts(await call.read(PARTS_BODY_BYTES_MAX))
+    parts = read_parts(await call.read(PARTS_BODY_BYTES_MAX), call.caller.principal)
     call.hold_requests(len(parts))
     verdicts = Verdicts(call, parts)
     verdicts.propose()
@@ -88,8 +89,9 @@ class Verdicts:
         return call.stream
 
     def _propose(self, number: int, part: Part) -> None:
+        self._call.caller.require("produce", "topic", part.topic)
         found = self._call.service.held(part.topic, part.partition)
-        if found is None or not found.is_leading:
+        if found is None or not found.is_leading or WATCH.get() is not None:
             self._decide_slowly(number)
             return
         batch = self._batch(number, found)

@@ -12,9 +12,12 @@ from ...partition.api.records import text_or_base64
 from ...partition.commands import SEQUENCE_MODULUS, Offset
 from ...partition.log.segments import Slice, StoredBatch
 from ...partition.records.batch import RECORDS_MAX, decode_batch
+from ..codec import json_codec
 
-RECORDS_PER_TURN = 1000
+RECORDS_PER_TURN = 250
 """Records rendered before the event loop gets its turn."""
+BYTES_PER_TURN = 256 * 1024
+"""Likewise, bytes of their columns, if the records of a batch are alike; one record at least."""
 READ_BYTES = 1024 * 1024
 """Bytes of messages read from disk at one time, unless one message is larger."""
 
@@ -27,7 +30,7 @@ class Row(NamedTuple):
 
 
 async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator[list[Row]]:
-    """The records of a slice from offset ``start``, at most RECORDS_PER_TURN a piece.
+    """The records of a slice from offset ``start``, at most RECORDS_PER_TURN and about BYTES_PER_TURN a piece.
 
     ``with_meta`` adds the producer of each. Raises FileNotFoundError when what is read was dropped meanwhile.
     """
@@ -35,23 +38,26 @@ async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator
         for batch, message in zip(batches, found.fetch(batches), strict=True):
             columns = decode_batch(message)
             first = max(0, start - batch.base_offset)
-            for row in range(first, batch.count, RECORDS_PER_TURN):
-                yield list(_rendered(batch, row, columns.slice(row, RECORDS_PER_TURN), with_meta))
+            each_turn = max(1, min(RECORDS_PER_TURN, BYTES_PER_TURN * batch.count // max(1, columns.nbytes)))
+            for row in range(first, batch.count, each_turn):
+                yield list(_rendered(batch, row, columns.slice(row, each_turn), with_meta))
                 await asyncio.sleep(0)
 
 
-async def take(found: Slice, start: Offset, max_bytes: int, *, with_meta: bool) -> list[dict[str, Any]]:
-    """Records from ``start``: the first always, more while they all fit ``max_bytes`` and are at most
-    RECORDS_MAX. Raises FileNotFoundError as ``rows`` does.
+async def take(found: Slice, start: Offset, max_bytes: int, *, with_meta: bool) -> list[bytes]:
+    """Records from ``start``, each as a JSON text: the first always, more while they all fit ``max_bytes`` and are at
+    most RECORDS_MAX. Raises FileNotFoundError as ``rows`` does.
+
+    Texts, since a hundred thousand objects would have the garbage collector hold the loop again and again.
     """
-    taken: list[dict[str, Any]] = []
+    taken: list[bytes] = []
     room = max_bytes
     async for piece in rows(found, start, with_meta=with_meta):
         for row in piece:
             room -= row.size
             if taken and (room < 0 or len(taken) == RECORDS_MAX):
                 return taken
-            taken.append(row.record)
+            taken.append(json_codec.dump(row.record))
     return taken
 
 

@@ -20,7 +20,7 @@ from ...partition.log.segments import Slice
 from ...partition.records.batch import STREAM_END, STREAM_START
 from ..codec import json_codec, media
 from ..codec.parameters import INT64_MAX, integer
-from ..request.call import Call, json_answer
+from ..request.call import Call
 from . import sendfile
 from .encode import first_offset, take
 
@@ -103,7 +103,7 @@ def read_fetch_request(call: Call) -> FetchRequest:
         meta=parameters.query_flag("meta"),
         origins=parameters.query_flag("origins"),
         local=parameters.query_flag("local"),
-        guard=None if guard is None else ReadGuard(*guard),
+        guard=None if guard is None else ReadGuard(*guard, call.caller.principal),
     )
     if wanted.form == media.ARROW and wanted.meta:
         raise InvalidRequest(
@@ -145,6 +145,7 @@ async def _read_once(call: Call, partition: Partition, wanted: FetchRequest) -> 
         guard=wanted.guard,
     )
     found = await unless_ended(call, reading)
+    call.spend_bytes(found.size)
     if wanted.form == media.ARROW:
         return await _arrow(call, found, wanted)
     call.hold_answer(found.size)
@@ -153,7 +154,7 @@ async def _read_once(call: Call, partition: Partition, wanted: FetchRequest) -> 
     next_offset = start + len(records)
     headers = slice_headers(found, start, wanted) | {"Stockade-Next-Offset": str(next_offset)}
     if wanted.form == media.NDJSON:
-        body = b"".join(map(json_codec.dump_line, records))
+        body = b"\n".join([*records, b""])
         return web.Response(body=body, headers=headers, content_type=media.NDJSON)
     answer = {
         "topic": partition.topic,
@@ -162,9 +163,10 @@ async def _read_once(call: Call, partition: Partition, wanted: FetchRequest) -> 
         "log_end": found.log_end,
         "next_offset": next_offset,
         "stale": found.stale,
-        "records": records,
+        "records": [],
     }
-    return json_answer(answer, headers=headers)
+    body = b"%b%b]}" % (json_codec.dump(answer).removesuffix(b"]}"), b",".join(records))
+    return web.Response(body=body, headers=headers, content_type=media.JSON)
 
 
 def slice_headers(found: Slice, start: Offset, wanted: FetchRequest) -> dict[str, str]:

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from ...cluster.api import Partition
 from ...partition.api.ownership import Fences, FenceTenure
+from ...partition.api.producers import PartitionProducers
 from ...partition.api.records import Offsets, Trimmed
 from ...partition.api.topics import Mode
 from ...partition.errors import StockadeError
@@ -19,11 +20,13 @@ from .streaming import follow
 
 TAIL_MAX = 10_000
 """Most records of a tail."""
+PRODUCERS_MAX = 1000
+"""Most producers of one list."""
 
 
 async def append(call: Call) -> web.StreamResponse:
     """Append one batch to a partition."""
-    conditions = read_conditions(call.parameters)
+    conditions = read_conditions(call.parameters, call.caller.principal)
     waits = waits_for_verdict(call.parameters)
     partition, batch = await receive_batch(call, conditions.topic_id)
     check_message_id(partition, conditions)
@@ -92,7 +95,9 @@ async def trim(call: Call) -> web.StreamResponse:
     call.partition = partition = await call.service.partition(topic, number, topic_id)
     before = None if wanted.before == -1 else wanted.before
     try:
-        log_start, log_end = await partition.trim(before, topic_id=topic_id, token=token)
+        log_start, log_end = await partition.trim(
+            before, topic_id=topic_id, token=token, principal=call.caller.principal
+        )
     except StockadeError as refusal:
         call.front.writes.refused(call.id, partition, refusal, token)
         raise
@@ -104,6 +109,14 @@ async def list_fences(call: Call) -> web.StreamResponse:
     partition = await _partition(call)
     fences = [_fence(tenure) for tenure in await partition.fences()]
     return json_answer(Fences(partition.topic, partition.partition, fences))
+
+
+async def list_producers(call: Call) -> web.StreamResponse:
+    """The producers that the partition knows, the latest used first."""
+    count = call.parameters.query_integer("n", 1, PRODUCERS_MAX, 100)
+    partition = await _partition(call)
+    total, found = await partition.latest_producers(count)
+    return json_answer(PartitionProducers(partition.topic, partition.partition, total, found))
 
 
 def _fence(tenure: Tenure) -> FenceTenure:

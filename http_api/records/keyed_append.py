@@ -24,6 +24,7 @@ from ..reading.decode import BATCH_BYTES_MAX, FORMS, body_bytes_max
 from ..reading.work import INLINE_BYTES_MAX, SplitBatches, SplitPart
 from ..request import peers
 from ..request.call import DEADLINE_S, UNKNOWN_LEADER, Call, json_answer, leader_named_by
+from ..request.tracing import carried
 from .append import read_conditions, refuse_headers, waits_for_verdict
 
 _NOT_OF_A_PART = ("topic", "partition")
@@ -77,7 +78,10 @@ class Appender:
         message = peers.Message(
             "POST",
             f"/v1/topics/{self.topic}/partitions/{partition}/records{self._query()}",
-            {"Content-Type": media.ARROW, "Accept": media.JSON} | self.call.credentials() | self._fence(),
+            {
+                **{"Content-Type": media.ARROW, "Accept": media.JSON, **carried(self.call.request.headers)},
+                **(self.call.credentials() | self._fence()),
+            },
             b"".join(stream([batch.message])),
         )
         upstream = await self.call.context.peers.reach(moved.fields["leader"], message, DEADLINE_S)
@@ -134,7 +138,8 @@ class SpreadTurns:
     def next(self, layout: Layout) -> int:
         """The partition for the keyless records of a request, if it has any."""
         last = self._last.get(layout.topic_id)
-        return random.randrange(layout.partitions) if last is None else (last + 1) % layout.partitions  # noqa: S311
+        # Chance that spreads, and hides nothing.
+        return random.randrange(layout.partitions) if last is None else (last + 1) % layout.partitions  # noqa: S311  # nosec B311
 
     def took(self, layout: Layout, turn: int) -> None:
         """A request had keyless records, and they go there."""
@@ -155,7 +160,7 @@ class AppendByKey:
         parameters = call.parameters
         topic = parameters.topic()
         refuse_headers(parameters, "the server chooses the partition, so there can be no")
-        conditions, waits = read_conditions(parameters), waits_for_verdict(parameters)
+        conditions, waits = read_conditions(parameters, call.caller.principal), waits_for_verdict(parameters)
         form = call.body_type(FORMS)
         layout = await self._layout(call, topic, form, conditions.topic_id)
         body = await call.read(body_bytes_max(layout.batch_bytes_max))

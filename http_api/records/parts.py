@@ -62,8 +62,8 @@ class PartEntry(msgspec.Struct, forbid_unknown_fields=True):
     message_id: Annotated[str, Meta(min_length=1, max_length=MESSAGE_ID_CHARACTERS_MAX)] | UnsetType = UNSET
     fence_epoch: _Unsigned | UnsetType = UNSET
 
-    def conditions(self) -> Conditions:
-        """What must hold for this part."""
+    def conditions(self, principal: str) -> Conditions:
+        """What must hold for this part of a request of this principal."""
         producer, fence = or_none(self.producer), or_none(self.fence)
         return Conditions(
             topic_id=or_none(self.topic_id),
@@ -72,6 +72,7 @@ class PartEntry(msgspec.Struct, forbid_unknown_fields=True):
             if_log_end=or_none(self.if_log_end),
             message_id=or_none(self.message_id),
             fence_epoch=or_none(self.fence_epoch),
+            principal=principal,
         )
 
 
@@ -91,8 +92,8 @@ class Part(NamedTuple):
     stream: memoryview
 
 
-def read_parts(body: bytes) -> list[Part]:
-    """The parts of a body. Raises InvalidRequest, MessageTooLarge."""
+def read_parts(body: bytes, principal: str) -> list[Part]:
+    """The parts of a body, sent by this principal. Raises InvalidRequest, MessageTooLarge."""
     end = body.find(b"\n", 0, LIST_BYTES_MAX)
     if end < 0:
         raise InvalidRequest(f"body: no line of JSON within the first {LIST_BYTES_MAX} bytes")
@@ -107,6 +108,6 @@ def read_parts(body: bytes) -> list[Part]:
         raise InvalidRequest(f"body: {len(body) - start} bytes follow the first line, and its parts have {listed}")
     view, parts = memoryview(body), []
     for entry in entries:
-        parts.append(Part(entry.topic, entry.partition, entry.conditions(), view[start : start + entry.bytes]))
+        parts.append(Part(entry.topic, entry.partition, entry.conditions(principal), view[start : start + entry.bytes]))
         start += entry.bytes
     return parts

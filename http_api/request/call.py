@@ -9,25 +9,28 @@ import os
 import secrets
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from ...cluster.access.quotas import Spending
+from ...cluster.access.rights import Caller, Kind, Verb
 from ...cluster.api import Partition, Service
-from ...cluster.front.front import Front, Right, unless_ended
+from ...cluster.front.front import Front, unless_ended
 from ...cluster.https import ClientCertificate
-from ...cluster.model import Leader
+from ...cluster.model import By, Leader
 from ...partition.errors import InvalidRequest, MessageTooLarge, NotLeaderOrFollower
 from ..codec import json_codec, media
 from ..codec.parameters import Parameters
 from ..reading.work import INLINE_BYTES_MAX
 from .context import Context
 from .peers import CLIENT_CERTIFICATE, FORWARDED_BY
+from .stalls import Asked
 
 DEADLINE_S = 10.0
 """Time to reach a leader that answers, on top of the time that the request itself asks to wait."""
@@ -35,6 +38,9 @@ JSON_BYTES_MAX = 1024 * 1024
 """Largest JSON body, appends aside."""
 ARRIVAL_S = 30.0
 """Time in which a body must have come whole."""
+ARRIVAL_START_S = 10.0
+"""Time for a body without a byte of it; each SLOWEST_BODY_BYTES_PER_S that have come add a second, up to ARRIVAL_S."""
+SLOWEST_BODY_BYTES_PER_S = 4 * 1024
 STALL_S = 30.0
 """Time in which a client must take some of its answer."""
 UNKNOWN_LEADER = Leader(None, None, 0)
@@ -59,14 +65,26 @@ class FastPath(Protocol):
         ...
 
 
+class Need(NamedTuple):
+    """A right that a request must have. ``parameter``: the parameter of the path that has the name; None: the name
+    comes in the body, and the handler asks for the right on it, or the kind has no names.
+    """
+
+    verb: Verb
+    kind: Kind
+    parameter: str | None = None
+
+
 @dataclass(frozen=True)
 class Route:
     """One operation.
 
     ``group``: whose leader decides it. ``query``: its query parameters; ``repeated``: those that may occur several
     times. ``answers_json``: a client that does not accept JSON gets 406. ``fast``: the fast path of a route whose
-    requests are frequent and whose answers are small. ``needs``: the right that a token must give (None: the route
-    needs no token).
+    requests are frequent and whose answers are small. ``needs``: the rights that a caller must have, none for any
+    principal (None: a stranger may, too). ``checks_page``: pages of elsewhere in a browser are refused (boundary.py);
+    not so where the answer says nothing, so that a load balancer may ask under any name. ``is_metered``: it counts for
+    the caller's quota; not so what keeps alive, or gives up, what the caller has.
     """
 
     method: str
@@ -78,7 +96,17 @@ class Route:
     answers_json: bool = True
     deadline_s: float = DEADLINE_S
     fast: Callable[["Route", Context, RequestHandler], FastPath] | None = None
-    needs: Right | None = "admin"
+    checks_page: bool = True
+    is_metered: bool = True
+    needs: tuple[Need, ...] | None = field(kw_only=True)
+
+    def check(self, caller: Caller, path: Mapping[str, str]) -> None:
+        """Raises PermissionDenied unless the caller has what the route needs, with these parameters of the path."""
+        for verb, kind, parameter in self.needs or ():
+            if parameter is not None or kind == "cluster":
+                caller.require(verb, kind, "" if parameter is None else path[parameter])
+            else:
+                caller.require_some(verb, kind)
 
 
 class _FileStream(web.StreamResponse):
@@ -106,6 +134,7 @@ class Call:
         self.held_requests: int = 0
         self.held_body_bytes: int = 0
         self.held_answer_bytes: int = 0
+        self.held_for: Spending | None = None
         self.wait_s: float = 0.0
         self.partition: Partition | None = None
         self.decided_by: Leader | None = None
@@ -152,9 +181,35 @@ class Call:
         """Whether a streamed answer has begun."""
         return self.stream is not None
 
-    def check_right(self, needed: Right | None) -> None:
-        """Raises Unauthenticated or PermissionDenied, unless the caller's token gives the right."""
-        self.front.rights.check(self.request.headers.get("Authorization"), needed)
+    @cached_property
+    def caller(self) -> Caller:
+        """Whose request this is. Raises Unauthenticated."""
+        return self.front.access.caller(self.request.headers.get("Authorization"), self.certificate)
+
+    def check_rights(self) -> None:
+        """For an answer that goes on for long. Raises Unauthenticated, PermissionDenied when the caller would not be
+        let in any more.
+        """
+        caller = self.front.access.caller(self.request.headers.get("Authorization"), self.certificate)
+        self.route.check(caller, self.request.match_info)
+
+    @property
+    def by(self) -> By:
+        """Who asks for something that takes nothing over."""
+        return By(self.caller.principal)
+
+    def by_most(self, what: Literal["sessions", "topics"]) -> By:
+        """Who asks for something of which its quota may allow so many."""
+        most: int | None = getattr(self.caller.spending.quota, what)
+        return By(self.caller.principal, most=most)
+
+    def admit(self) -> None:
+        """Count the request for its caller. A node that passes a request on has counted it. Raises
+        ThrottlingQuotaExceeded.
+        """
+        if self.route.is_metered and self.peer_node is None:
+            self.front.admit(self.caller.spending)
+            self.held_for = self.caller.spending
 
     def credentials(self) -> dict[str, str]:
         """What a node must send along when it asks another node on behalf of this call: who the client is."""
@@ -208,15 +263,25 @@ class Call:
                 self.body = content.read_nowait()
                 self._hold_body(len(self.body), bytes_max)
             else:
-                async with asyncio.timeout(ARRIVAL_S):
-                    await self._invite()
-                    self.body = await unless_ended(self, self._collect(bytes_max))
+                self.body = await self._arrived(bytes_max)
         except TimeoutError:
-            raise InvalidRequest(f"body: did not come within {ARRIVAL_S:.0f} s") from None
+            slow = f"{ARRIVAL_S:.0f} s, or more slowly than {SLOWEST_BODY_BYTES_PER_S} bytes a second"
+            raise InvalidRequest(f"body: did not come within {slow}") from None
         except (web.RequestPayloadError, HttpProcessingError) as error:
             raise InvalidRequest(f"body: {error}") from error
         self.has_body = True
         return self.body
+
+    async def _arrived(self, bytes_max: int) -> bytes:
+        """The body, when it has come whole. Raises TimeoutError when it takes too long."""
+        in_flight = self.front.in_flight
+        in_flight.take(arriving=1)
+        try:
+            async with asyncio.timeout(min(ARRIVAL_START_S, ARRIVAL_S)) as limit:
+                await self._invite()
+                return await unless_ended(self, self._collect(bytes_max, limit))
+        finally:
+            in_flight.give_back(arriving=1)
 
     async def _invite(self) -> None:
         """A client of HTTP/1.0 knows no answer before the answer."""
@@ -225,13 +290,16 @@ class Call:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0
 
-    async def _collect(self, bytes_max: int) -> bytes:
+    async def _collect(self, bytes_max: int, limit: asyncio.Timeout) -> bytes:
+        """The pieces of the body as they come, each of which moves the ``limit``."""
+        began_s = asyncio.get_running_loop().time()
         chunks = []
         size = 0
         while chunk := await self.request.content.readany():
             size += len(chunk)
             self._hold_body(size, bytes_max)
             chunks.append(chunk)
+            limit.reschedule(began_s + min(ARRIVAL_S, ARRIVAL_START_S + size / SLOWEST_BODY_BYTES_PER_S))
         return b"".join(chunks)
 
     def _hold_body(self, size: int, bytes_max: int) -> None:
@@ -242,6 +310,7 @@ class Call:
         if more > 0:
             self.front.in_flight.take(body_bytes=more)
             self.held_body_bytes = size
+            self.spend_bytes(more)
 
     def hold_requests(self, count: int) -> None:
         """Count as so many requests in flight: one for each append in it. Raises ThrottlingQuotaExceeded."""
@@ -252,6 +321,11 @@ class Call:
         """Make room for an answer of about ``count`` bytes. Raises ThrottlingQuotaExceeded."""
         self.front.in_flight.take(answer_bytes=count)
         self.held_answer_bytes += count
+
+    def spend_bytes(self, count: int) -> None:
+        """Count bytes of the body, or of records that are sent, for the caller."""
+        if self.held_for is not None:
+            self.held_for.spend_bytes(count)
 
     def finish_later(self, append: Coroutine[Any, Any, object]) -> None:
         """Let ``append`` go on after the answer; the body counts as held until it ends. Raises
@@ -270,7 +344,7 @@ class Call:
     async def start_stream(self, status: int, headers: dict[str, str], length: int | None = None) -> web.StreamResponse:
         """Begin an answer that is written piece by piece; ``length`` None: not known beforehand."""
         stream = (web.StreamResponse if length is None else _FileStream)(
-            status=status, headers=self.leader_headers() | headers
+            status=status, headers=self.leader_headers() | headers | media.NO_SNIFFING
         )
         stream.content_length = length
         self.stream = stream
@@ -301,11 +375,11 @@ class Call:
             transport.abort()
 
 
-def request_of(frame: FrameType) -> str | None:
-    """The request that a frame works on, for logs: the route's template, the body's size, the request's id."""
+def request_of(frame: FrameType) -> Asked | None:
+    """The request that a frame works on."""
     for value in list(frame.f_locals.values()):
         if isinstance(value, Call):
-            return f"{value.route.method} {value.route.path}, {len(value.body)} bytes, request {value.id}"
+            return Asked(f"{value.route.method} {value.route.path}", len(value.body), value.id)
     return None
 
 

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from ...cluster.front.front import Front
 from ..reading.reader import BodyReader
+from .boundary import Boundary
 from .metrics import Metrics
 from .peers import Peers
+from .pulse import Pulse
 from .stalls import Stalls
 
 
@@ -18,3 +20,5 @@ class Context:
     metrics: Metrics
     reader: BodyReader
     stalls: Stalls
+    boundary: Boundary
+    pulse: Pulse

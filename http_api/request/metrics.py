@@ -6,22 +6,25 @@ Labels have few values: a route's template, never a path. Neither labels nor lin
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from itertools import accumulate
-from typing import Any
 
-import prometheus_client
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
-from ...cluster.front.writes import Writes
+from ...cluster.front.front import Front
+from ...cluster.front.writes import now_ms
+from ...cluster.https import HttpTls
+from ...partition.api.cluster import DiskSpace, Latencies, NodeState
+from ...partition.version import VERSION
+from ...raft.histogram import SECONDS as SYNC_SECONDS
 from .connections import Connections
+from .samples import Durations, Samples, family, of_node
+from .series import SERIES, WITH_NAMES
 from .stalls import SECONDS as STALL_SECONDS
 from .stalls import Stalls
 
@@ -33,31 +36,38 @@ NO_ROUTE = "none"
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
+_TOPIC = "/v1/topics/{topic}"
+_APPENDS = (
+    ("POST", f"{_TOPIC}/partitions/{{partition}}/records"),
+    ("POST", f"{_TOPIC}/records"),
+    ("POST", "/v1/append"),
+)
+
 access_log: logging.Logger = logging.getLogger("stockade.http.access")
 _log = logging.getLogger(__name__)
 
 
 class Metrics(Collector):
-    """The counters of one application, in a registry of their own.
+    """The counters of one application, in a registry of their own, and what its node says of itself.
 
     They are plain numbers, which ``collect`` turns into samples: a counter of the library takes a lock at each count.
     """
 
-    def __init__(self, writes: Writes, connections: Connections, stalls: Stalls) -> None:
+    def __init__(self, front: Front, connections: Connections, stalls: Stalls, http_tls: HttpTls | None = None) -> None:
         self.fast_path_bugs: int = 0
         """Requests on the fast path that met a bug, and that their route's handler answered."""
-        self._writes = writes
+        self._front = front
         self._connections = connections
         self._stalls = stalls
+        self._http_tls = http_tls
+        self._names = False
         self._answers: Counter[tuple[str, str, str]] = Counter()
         self._buckets: dict[tuple[str, str], list[int]] = {}
         self._sums: dict[tuple[str, str], float] = {}
+        self._refusals: Counter[tuple[str]] = Counter()
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
-        self._refusals = prometheus_client.Counter(
-            "stockade_http_refusals", "Problems answered.", ["code"], registry=self._registry
-        )
 
     def answered(
         self, method: str, route: str, status: int, seconds: float, size: int, *, is_stream: bool = False
@@ -75,66 +85,85 @@ class Metrics(Collector):
 
     def refused(self, code: str) -> None:
         """Count a problem that was answered."""
-        self._refusals.labels(code).inc()
+        self._refusals[code,] += 1
 
     def fast_path_bug(self, route: str) -> None:
         """Count and log the exception that is being handled: the fast path of a route must raise refusals only."""
         self.fast_path_bugs += 1
         _log.exception("the fast path of %s met a bug; the route's handler answers the request", route)
 
-    def text(self) -> bytes:
-        """All of them, in the Prometheus text format."""
+    def state(self) -> NodeState:
+        """What people look at: sums where the metrics have labels."""
+        service, writes = self._front.service, self._front.writes
+        log = service.measures().log
+        found = [buckets for where, buckets in self._buckets.items() if where in _APPENDS]
+        counts = [sum(column) for column in zip(*found, strict=True)] or [0] * (len(_SECONDS) + 1)
+        return NodeState(
+            node_id=service.node_id,
+            version=VERSION,
+            at_ms=now_ms(),
+            partitions=service.counts(),
+            disk=DiskSpace(log.disk_free_bytes, log.disk_size_bytes, log.wal_bytes + log.segment_bytes),
+            appended_records=writes.records,
+            appended_bytes=writes.bytes,
+            refused_writes=sum(writes.refusals.values()),
+            appends=_latencies(_SECONDS, counts),
+            syncs=_latencies(SYNC_SECONDS, log.syncs.counts),
+            connections=len(self._connections),
+        )
+
+    def text(self, *, names: bool) -> bytes:
+        """All of them, in the Prometheus text format. ``names``: with series that have names of consumer groups."""
+        self._names = names
         return generate_latest(self._registry)
 
+    def describe(self) -> Iterator[Metric]:
+        """Called by the registry when this is registered; nothing is looked at then."""
+        return iter(())
+
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry when it is read."""
-        yield _counted("stockade_http_requests", "Requests answered.", ["method", "route", "status"], self._answers)
-        yield self._seconds()
-        yield self._stalled()
-        writes = self._writes
-        yield CounterMetricFamily("stockade_appended_records", "Records stored by appends here.", writes.records)
-        yield CounterMetricFamily(
-            "stockade_appended_bytes", "Bytes of the batches stored by appends here.", writes.bytes
-        )
-        yield _counted(
-            "stockade_refused_writes", "Writes that partitions refused.", ["code", "reason"], writes.refusals
-        )
-        yield CounterMetricFamily(
-            "stockade_http_fast_path_bugs",
-            "Requests whose fast path met a bug; the handler of their route answered them.",
-            self.fast_path_bugs,
-        )
-        yield GaugeMetricFamily(
-            "stockade_http_connections", "Connections of clients that are open.", len(self._connections)
-        )
-        ended = {(reason,): count for reason, count in self._connections.ended.items()}
-        yield _counted("stockade_http_ended_connections", "Connections that the node ended.", ["reason"], ended)
+        """Called by the registry when it is read. Each series is there, also one without a sample."""
+        samples = self._of_requests() | of_node(self._front.service.measures(), self._expiries())
+        for series in SERIES:
+            shown = self._names or series.name not in WITH_NAMES
+            yield family(series, samples.get(series.name, {}) if shown else {})
 
-    def _stalled(self) -> Metric:
-        found = HistogramMetricFamily(
-            "stockade_loop_stall_seconds",
-            "Times for which the event loop stood still: held by what ran on it, or waiting for processor or disk.",
-            labels=["cause"],
-        )
-        stalls = self._stalls
-        for cause, counts, total in (("held", stalls.held, stalls.held_s), ("waited", stalls.waited, stalls.waited_s)):
-            found.add_metric([cause], _ends(STALL_SECONDS, counts), total)
-        return found
+    def _of_requests(self) -> Samples:
+        front, stalls = self._front, self._stalls
+        unready = {each.part for each in front.unready()}
+        in_flight, writes = front.in_flight, front.writes
+        return {
+            "stockade_http_requests": self._answers,
+            "stockade_http_request_seconds": {
+                where: Durations(_SECONDS, counts, self._sums[where]) for where, counts in self._buckets.items()
+            },
+            "stockade_http_refusals": self._refusals,
+            "stockade_http_fast_path_bugs": {(): self.fast_path_bugs},
+            "stockade_http_connections": {(): len(self._connections)},
+            "stockade_http_ended_connections": {(reason,): count for reason, count in self._connections.ended.items()},
+            "stockade_http_in_flight_requests": {(): in_flight.requests.used},
+            "stockade_http_in_flight_bytes": {
+                ("bodies",): in_flight.body_bytes.used,
+                ("answers",): in_flight.answer_bytes.used,
+            },
+            "stockade_http_followers": {(): in_flight.followers.used},
+            "stockade_http_waiting_for_leader": {(): front.waiting_for_leader},
+            "stockade_ready": {(what,): not unready & {"node", what} for what in ("data", "control")},
+            "stockade_loop_stall_seconds": {
+                ("held",): Durations(STALL_SECONDS, stalls.held, stalls.held_s),
+                ("waited",): Durations(STALL_SECONDS, stalls.waited, stalls.waited_s),
+            },
+            "stockade_appended_records": {(): writes.records},
+            "stockade_appended_bytes": {(): writes.bytes},
+            "stockade_refused_writes": writes.refusals,
+        }
 
-    def _seconds(self) -> Metric:
-        found = HistogramMetricFamily(
-            "stockade_http_request_seconds",
-            "Time from a request to the end of its answer; followed streams are left out.",
-            labels=["method", "route"],
-        )
-        for labels, buckets in self._buckets.items():
-            found.add_metric(labels, _ends(_SECONDS, buckets), self._sums[labels])
-        return found
+    def _expiries(self) -> dict[str, float | None]:
+        return {"http": None if self._http_tls is None else self._http_tls.expires_at}
 
 
-def _ends(upper: Sequence[float], counts: Sequence[int]) -> list[tuple[str, int]]:
-    """The buckets of a histogram as Prometheus has them: each with all that is in those below."""
-    return list(zip([*map(floatToGoString, upper), "+Inf"], accumulate(counts), strict=True))
+def _latencies(upper: Sequence[float], counts: Sequence[int]) -> Latencies:
+    return Latencies([round(1e6 * bound) for bound in upper], list(counts))
 
 
 @dataclass
@@ -175,11 +204,3 @@ def log_answer(method: str, route: str, status: int, seconds: float, size: int, 
     level = logging.INFO if is_notable else logging.DEBUG
     if access_log.isEnabledFor(level):
         access_log.log(level, "%s %s %d %.1f ms %d bytes", method, route, status, seconds * 1000, size)
-
-
-def _counted(name: str, meaning: str, labels: list[str], counts: Mapping[Any, int]) -> Metric:
-    """A counter with labels; each key of ``counts`` has a value for each of ``labels``."""
-    found = CounterMetricFamily(name, meaning, labels=labels)
-    for values, count in counts.items():
-        found.add_metric(values, count)
-    return found

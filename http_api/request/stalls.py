@@ -12,8 +12,13 @@ import threading
 import time
 import traceback
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from types import FrameType
+from typing import NamedTuple
+
+from ...partition.api.cluster import Stall
 
 BEAT_S = 0.01
 STALL_S = 0.02
@@ -24,10 +29,33 @@ LOG_EVERY_S = 10.0
 """At most one line is logged in this time; it says how many stalls had none."""
 FRAMES_MAX = 12
 """Innermost frames of a stack that are logged."""
+KEPT_MAX = 100
+"""The latest stalls that are remembered."""
 SECONDS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Upper ends of the buckets that stalls are counted in."""
 
 _log = logging.getLogger(__name__)
+
+
+class Asked(NamedTuple):
+    """A request: the route's template with its method, bytes of the body that have come, and its id."""
+
+    route: str
+    body_bytes: int
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.route}, {self.body_bytes} bytes, request {self.id}"
+
+
+class _Seen(NamedTuple):
+    """What held the loop when it was looked at."""
+
+    asked: Asked | None
+    stack: list[str]
+
+    def __str__(self) -> str:
+        return f"{self.asked or 'no request'}; {' < '.join(self.stack)}"
 
 
 class Stalls:
@@ -36,7 +64,7 @@ class Stalls:
     ``held`` and ``waited`` count stalls by SECONDS, and those beyond; ``held_s`` and ``waited_s`` are their sums.
     """
 
-    def __init__(self, request_of: Callable[[FrameType], str | None]) -> None:
+    def __init__(self, request_of: Callable[[FrameType], Asked | None]) -> None:
         self.held: list[int] = [0] * (len(SECONDS) + 1)
         self.waited: list[int] = [0] * (len(SECONDS) + 1)
         self.held_s: float = 0.0
@@ -50,7 +78,8 @@ class Stalls:
         self._until = 0.0
         self._beat_at = 0.0
         self._cpu_s = 0.0
-        self._seen: str | None = None
+        self._seen: _Seen | None = None
+        self._kept: deque[Stall] = deque(maxlen=KEPT_MAX)
         self._logged_at = float("-inf")
         self._unlogged = 0
 
@@ -65,6 +94,10 @@ class Stalls:
                 self._thread.start()
             self._begin_beat()
             self._wake.set()
+
+    def latest(self, count: int) -> list[Stall]:
+        """At most ``count`` of the latest stalls of a loop that was held, the last one first; of KEPT_MAX in all."""
+        return list(islice(reversed(self._kept), count))
 
     def close(self) -> None:
         """Watch no more."""
@@ -97,6 +130,7 @@ class Stalls:
             return
         self.held[where] += 1
         self.held_s += late_s
+        self._keep(late_s)
         now = time.monotonic()
         if now < self._logged_at + LOG_EVERY_S:
             self._unlogged += 1
@@ -105,6 +139,11 @@ class Stalls:
         seen = self._seen or "what ran was over before its stack was looked at"
         _log.warning("the event loop stood still for %.0f ms%s: %s", late_s * 1000, more, seen)
         self._logged_at, self._unlogged = now, 0
+
+    def _keep(self, late_s: float) -> None:
+        asked, stack = self._seen or (None, [])
+        route, body_bytes, request = asked or (None, None, None)
+        self._kept.append(Stall(int(time.time() * 1000), int(late_s * 1000), route, body_bytes, request, stack))
 
     def _watch(self) -> None:
         """In the thread: look at the stack of a loop that is late, once for each stall."""
@@ -116,13 +155,18 @@ class Stalls:
                 if self._seen is None and time.monotonic() - self._beat_at > BEAT_S + STALL_S:
                     self._seen = self._look()
 
-    def _look(self) -> str:
+    def _look(self) -> _Seen:
+        try:
+            return self._described()
+        except Exception as error:  # objects of a thread that goes on meanwhile may be half made
+            return _Seen(None, [f"its stack changed while it was looked at ({error!r})"])
+
+    def _described(self) -> _Seen:
         frame = sys._current_frames().get(self._loop_thread)
         if frame is None:
-            return "its thread is gone"
+            return _Seen(None, ["its thread is gone"])
         stack = traceback.extract_stack(frame)[-FRAMES_MAX:]
         request, here = None, frame
         while request is None and here is not None:
             request, here = self._request_of(here), here.f_back  # type: ignore[assignment]
-        places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in reversed(stack))
-        return f"{request or 'no request'}; {places}"
+        return _Seen(request, [f"{each.name} ({each.filename}:{each.lineno})" for each in reversed(stack)])

@@ -1,4 +1,6 @@
-"""The cluster as the answering node sees it: nodes, leaders, moves."""
+"""The cluster as the answering node sees it: nodes, leaders, moves; and what each node counts."""
+
+from typing import Literal
 
 import msgspec
 
@@ -14,7 +16,8 @@ class LeaderInfo(msgspec.Struct, frozen=True):
 class Node(msgspec.Struct, frozen=True):
     """A member. ``url`` serves HTTP, ``raft_address`` (host:port) the other nodes.
 
-    ``alive``: the answering node has heard from it lately. ``draining``: its replicas are being moved away.
+    ``alive``: the answering node has heard from it lately. ``draining``: its replicas are being moved away. ``disk``:
+    how full its disk is by what it said last: low, it takes no appends; full, no copies either.
     """
 
     node_id: str
@@ -23,6 +26,7 @@ class Node(msgspec.Struct, frozen=True):
     zone: str | None
     alive: bool
     draining: bool = False
+    disk: Literal["ok", "low", "full"] = "ok"
 
 
 class Reassignment(msgspec.Struct, frozen=True):
@@ -47,3 +51,103 @@ class Cluster(msgspec.Struct, frozen=True):
     nodes: list[Node]
     reassignments: list[Reassignment] = []
     controllers: list[str] = []
+
+
+class Unready(msgspec.Struct, frozen=True):
+    """One thing for which a node is not ready. ``part``: what does not work: ``data`` (records of its partitions),
+    ``control`` (sessions, grants, topics), ``node`` (neither), ``partition`` (some partitions; all others do).
+    ``detail`` is for people; it names no topic, since anyone may ask.
+    """
+
+    part: Literal["node", "data", "control", "partition"]
+    reason: Literal["stopped", "stopping", "removed", "starting", "loading", "no_controller", "no_leader"]
+    detail: str
+
+
+class PartitionCounts(msgspec.Struct, frozen=True):
+    """The partitions of a node: ``replicas`` of them, ``led`` by it. Of those that it leads, ``held`` have an exclusive
+    holder, and of ``under_replicated`` a replica is behind. ``leaderless``: it knows no leader of them.
+
+    ``epochs``: the sum of the fencing epochs of all; it grows with each takeover. ``catalog_index``: the newest
+    decision of the controller that the node acts on.
+    """
+
+    replicas: int
+    led: int
+    held: int
+    under_replicated: int
+    leaderless: int
+    epochs: int
+    catalog_index: int
+
+
+class DiskSpace(msgspec.Struct, frozen=True):
+    """The file system with the node's data, and how many bytes of it are the node's segments and log."""
+
+    free_bytes: int
+    total_bytes: int
+    stored_bytes: int
+
+
+class Latencies(msgspec.Struct, frozen=True):
+    """How long something took, since the node was started: ``counts[k]`` times up to ``up_to_us[k]`` (microseconds) and
+    more than the bound before; the last count has those that took longer.
+    """
+
+    up_to_us: list[int]
+    counts: list[int]
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    """What a node counts. ``at_ms``: its wall clock; records, bytes and refused writes are those since its start.
+
+    ``appends``: from request to answer. ``syncs``: of the log, each for all groups of the node.
+    """
+
+    node_id: str
+    version: str
+    at_ms: int
+    partitions: PartitionCounts
+    disk: DiskSpace
+    appended_records: int
+    appended_bytes: int
+    refused_writes: int
+    appends: Latencies
+    syncs: Latencies
+    connections: int
+
+
+class NodeStates(msgspec.Struct, frozen=True):
+    """Ascending by id. ``missing``: nodes that were asked and did not answer."""
+
+    nodes: list[NodeState]
+    missing: list[str] = []
+
+
+class ClusterState(msgspec.Struct, frozen=True):
+    """One reading of everything: the cluster as the answering node sees it, and what each node counts."""
+
+    cluster: Cluster
+    nodes: list[NodeState]
+    missing: list[str] = []
+
+
+class Stall(msgspec.Struct, frozen=True):
+    """A time in which a node's event loop stood still because something computed on it. ``at_ms``: its end, by the
+    node's wall clock. ``request``, ``route`` and ``body_bytes`` are those of the request that was worked on, None if it
+    was none, or is not known. ``stack``: the innermost functions, the running one first; empty if it was over too soon.
+    """
+
+    at_ms: int
+    held_ms: int
+    route: str | None
+    body_bytes: int | None
+    request: str | None
+    stack: list[str]
+
+
+class Stalls(msgspec.Struct, frozen=True):
+    """The latest stalls of one node, the latest first."""
+
+    node_id: str
+    stalls: list[Stall]

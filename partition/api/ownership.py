@@ -206,3 +206,21 @@ class GroupList(msgspec.Struct, frozen=True):
 
     total: int
     groups: list[ListedGroup]
+
+
+class ListedTicket(msgspec.Struct, frozen=True):
+    """A place in the wait queue, without its id. ``partitions`` is their number; ``expires_in_ms`` None: it waits as
+    long as its session lives.
+    """
+
+    producer_name: str
+    client_id: str
+    partitions: int
+    expires_in_ms: int | None
+
+
+class TicketList(msgspec.Struct, frozen=True):
+    """The first of ``total`` tickets, in the order of the queue."""
+
+    total: int
+    tickets: list[ListedTicket]

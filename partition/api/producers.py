@@ -53,6 +53,27 @@ class ProducerOnPartition(msgspec.Struct, frozen=True):
     batches: list[BatchStatus]
 
 
+class PartitionProducer(msgspec.Struct, frozen=True):
+    """A producer of one partition. ``last_seq`` -1: no batch of this epoch is stored. ``last_ms``: when its last
+    remembered batch came (Unix time).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_seq: int
+    last_offset: int | None
+    last_ms: int | None
+
+
+class PartitionProducers(msgspec.Struct, frozen=True):
+    """The most recently used of ``total`` producers of a partition, the latest first."""
+
+    topic: str
+    partition: int
+    total: int
+    producers: list[PartitionProducer]
+
+
 class ProducerStatus(msgspec.Struct, frozen=True):
     """A producer in the registry (``producer_epoch`` None: anonymous), and on the partitions that know it."""
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from .topics import SlotHolder
+
 
 class AppendAnswer(msgspec.Struct, frozen=True, gc=False):
     """Where a batch is stored. ``duplicate``: an earlier request stored it, and the offsets are those of that time.
@@ -124,11 +126,21 @@ class StageInfo(msgspec.Struct, frozen=True):
     last_offset: int | None
 
 
+class WriteOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether an earlier request has stored a refused batch: committed, absent or unknown, then with a ``reason``."""
+
+    state: str
+    base_offset: int | None
+    last_offset: int | None
+    reason: str | None = None
+
+
 class RefusedWrite(msgspec.Struct, frozen=True):
     """A write that a partition of the node refused. ``at_ms``: the node's wall clock.
 
     ``request`` is the ``instance`` of the problem document. ``grant`` to ``sequence`` are what the request carried,
-    None where it carried nothing. The session is never shown.
+    None where it carried nothing. The session is never shown. ``current_epoch`` to ``outcome`` are what the refusal
+    told: the partition's fencing epoch, the holder of its slot, and whether the batch is stored.
     """
 
     at_ms: int
@@ -142,10 +154,14 @@ class RefusedWrite(msgspec.Struct, frozen=True):
     producer_id: int | None
     producer_epoch: int | None
     sequence: int | None
+    current_epoch: int | None = None
+    holder: SlotHolder | None = None
+    outcome: WriteOutcome | None = None
 
 
 class RefusedWrites(msgspec.Struct, frozen=True):
-    """The latest refused writes of one node, the latest first."""
+    """The latest refused writes, the latest first. ``missing``: nodes that were asked and did not answer."""
 
     node_id: str
     refused_writes: list[RefusedWrite]
+    missing: list[str] = []

@@ -94,6 +94,18 @@ class Topic(msgspec.Struct, frozen=True):
     partitions: list[PartitionState]
 
 
+class TopicPage(msgspec.Struct, frozen=True):
+    """A topic with some of its partitions, ascending: ``total`` have what was looked for."""
+
+    name: str
+    topic_id: int
+    replication_factor: int
+    sealed: bool
+    config: TopicConfig
+    total: int
+    partitions: list[PartitionState]
+
+
 class TopicSummary(msgspec.Struct, frozen=True):
     """A line of the list of topics. ``partitions`` is their number."""
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ..log.fsutil import write_all
+from ..log.fsutil import open_file, write_all
 from ..log.image import FileExtent, ImageDamaged
 from ..log.segment_files import remove
 from ..records.checksum import crc32
@@ -19,7 +19,7 @@ from ..state.stages import Stage
 
 _SUFFIX = ".stage"
 _NAME = re.compile(r"[0-9]{20}\.stage")
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def is_stage(file: FileExtent) -> bool:
@@ -46,7 +46,7 @@ class DiskStageFiles:
 
     def write(self, number: int, message: bytes) -> None:
         """Store a message."""
-        descriptor = os.open(self._path(number), _CREATE, 0o644)
+        descriptor = open_file(self._path(number), _CREATE)
         try:
             write_all(descriptor, [message])
         finally:

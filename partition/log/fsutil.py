@@ -5,7 +5,8 @@ Everything here blocks.
 The log's files are opened by ``open_file``. A process that has no descriptor left has no broken disk: open(2) takes the
 descriptor first (Linux, do_sys_openat2), so with EMFILE or ENFILE it has created, truncated and written nothing, and
 another attempt is the first one. The descriptor for it comes from those that ``keep_descriptors`` holds back. A write
-or a sync, which may have reached the disk in part, is never repeated.
+or a sync, which may have reached the disk in part, is never repeated. With a full disk, a write and the calls that make
+files and folders go on with the room that space.py holds back.
 """
 
 import errno
@@ -14,6 +15,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+from .modes import DATA_MODE, FOLDER_MODE
+from .space import make_room, with_space
 
 PIECES_MAX = 1024
 """The kernel takes so many pieces in one write (IOV_MAX)."""
@@ -43,11 +47,11 @@ def kept_descriptors() -> int:
     return len(_kept)
 
 
-def open_file(path: Path | str, flags: int, mode: int = 0o644) -> int:
+def open_file(path: Path | str, flags: int, mode: int = DATA_MODE) -> int:
     """As ``os.open``; with a descriptor that was held back if the process or the system has no other. Raises OSError,
     with EMFILE or ENFILE when those are used up, too.
     """
-    return _with_a_descriptor(partial(os.open, path, flags | os.O_CLOEXEC, mode))
+    return with_space(partial(_with_a_descriptor, partial(os.open, path, flags | os.O_CLOEXEC, mode)))
 
 
 def names_in(directory: Path) -> list[str]:
@@ -95,18 +99,26 @@ def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
     """
     for first in range(0, len(pieces), PIECES_MAX):
         some = pieces[first : first + PIECES_MAX]
-        written = os.writev(descriptor, some)
+        try:
+            written = os.writev(descriptor, some)
+        except OSError as error:
+            make_room(error)
+            written = 0
         if written < sum(map(len, some)):
             rest = memoryview(b"".join(some))[written:]
             while rest:
-                rest = rest[os.write(descriptor, rest) :]
+                rest = rest[with_space(partial(os.write, descriptor, rest)) :]
 
 
 def write_all_at(descriptor: int, data: bytes, position: int) -> None:
     """Write all bytes of ``data`` at ``position`` of the file, in as many calls as that takes."""
     rest = memoryview(data)
     while rest:
-        written = os.pwrite(descriptor, rest, position)
+        try:
+            written = os.pwrite(descriptor, rest, position)
+        except OSError as error:
+            make_room(error)
+            continue
         rest = rest[written:]
         position += written
 
@@ -124,7 +136,7 @@ def make_directory(directory: Path) -> None:
     """Make a directory, and its parents, where they are missing; on disk when this returns."""
     if not directory.exists():
         make_directory(directory.parent)
-        directory.mkdir(exist_ok=True)
+        with_space(partial(directory.mkdir, FOLDER_MODE, exist_ok=True))
         sync_directory(directory.parent)
 
 
@@ -134,17 +146,21 @@ def erase_durably(path: Path) -> None:
     sync_directory(path.parent)
 
 
-def write_durably(path: Path, content: bytes) -> None:
+def write_durably(path: Path, content: bytes, mode: int = DATA_MODE) -> None:
     """Replace ``path`` by ``content``; on disk when this returns. Makes its folder where that is missing.
+    The file has no more rights than ``mode``, whatever the umask.
 
     A power cut leaves the old content or the new one, never a part. A rename alone is not enough for that: a power cut
     may keep the new name and lose the bytes.
     """
     make_directory(path.parent)
     scratch = path.with_name(path.name + ".new")
-    with os.fdopen(open_file(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.rename(path)
+    fd = open_file(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        os.fchmod(fd, os.fstat(fd).st_mode & mode)  # it may be left of a process that died
+        write_all(fd, [content])
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    with_space(partial(scratch.rename, path))
     sync_directory(path.parent)

@@ -130,6 +130,11 @@ class SegmentLog:
         return self._segments[-1].next_offset if self._segments else self._log_start
 
     @property
+    def stored_bytes(self) -> int:
+        """Bytes of its files; those that go with the next checkpoint count."""
+        return sum(segment.size + segment.index_size for segment in self._segments) + self.reclaimable
+
+    @property
     def full_segments(self) -> Sequence[SegmentIndex]:
         """Those that do not change any more, until they are dropped."""
         return self._segments[:-1]

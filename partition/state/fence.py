@@ -13,8 +13,15 @@ from typing import Any, cast
 import msgspec
 
 from ..api.topics import Mode, SlotHolder
-from ..commands import ClearFence, InstallFence, InstallSeats, SharedHolder, SlotState, Token
-from ..errors import FencingTokenRequired, InvalidFencingToken, ProducerBusy, ProducerFenced, StockadeError
+from ..commands import ClearFence, InstallFence, InstallSeats, SharedHolder, SlotState, Token, belongs_to_another
+from ..errors import (
+    FencingTokenRequired,
+    InvalidFencingToken,
+    PermissionDenied,
+    ProducerBusy,
+    ProducerFenced,
+    StockadeError,
+)
 
 TENURES_MAX = 100
 """Ended tenures remembered by a partition; the oldest is forgotten first."""
@@ -89,8 +96,8 @@ class Fence:
         self.sharing: dict[str, SharedHolder] = {}
         self.tenures: Tenures = Tenures()
 
-    def judge(self, token: Token | None, require_fence: bool) -> StockadeError | None:
-        """Refusal of a write with this token, or None. Its ProducerFenced has no outcome yet.
+    def judge(self, token: Token | None, require_fence: bool, principal: str = "") -> StockadeError | None:
+        """Refusal of a write with this token by this principal, or None. Its ProducerFenced has no outcome yet.
 
         Where a token is required, its absence is the reason, be the slot held or free: the same bytes are refused after
         the holder has left, so the retriable ProducerBusy would be a promise that cannot be kept.
@@ -103,6 +110,7 @@ class Fence:
             and token.epoch == self.topic_epoch
             and token.grant_id == slot.grant_id
             and token.session == slot.session
+            and slot.principal in ("", principal)
         ):
             return None
         if token.epoch > self.topic_epoch:
@@ -111,8 +119,8 @@ class Fence:
         is_holder = holder is not None and (token.grant_id, token.session) == (holder.grant_id, holder.session)
         if token.epoch < self.topic_epoch:
             return self._fenced(token, "wrong_epoch" if is_holder else "superseded")
-        if is_holder:
-            return None
+        if is_holder and holder is not None:
+            return _judge_owner(holder, principal)
         return self._fenced(token, "slot_free" if holder is None else "other_session")
 
     @property
@@ -219,6 +227,12 @@ class Fence:
             holder=self._holder_fields(),
             ended=_ended(self.tenures.ended.get(token.grant_id)),
         )
+
+
+def _judge_owner(holder: InstallFence | SharedHolder, principal: str) -> PermissionDenied | None:
+    if belongs_to_another(holder.principal, principal):
+        return PermissionDenied("the fencing token is another principal's")
+    return None
 
 
 def _ended(tenure: Tenure | None) -> dict[str, Any] | None:

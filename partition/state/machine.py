@@ -166,12 +166,12 @@ class PartitionMachine:
         """Refusal of a write of ``count`` records by its topic, its fencing token, or the owner of its resource."""
         config, token = self.config, command.token
         refusal = self._judge_topic(command.topic_id, token, stores=True) or self.fence.judge(
-            token, config.require_fence
+            token, config.require_fence, command.principal
         )
         if refusal is None:
             if config.writer_group is None:
                 return None
-            refusal = self.readers.judge(config.writer_group, command.fence_epoch)
+            refusal = self.readers.judge(config.writer_group, command.fence_epoch, command.principal)
         if command.stamp is None or not isinstance(refusal, ProducerFenced | NotOwner):
             return refusal
         if isinstance(refusal, NotOwner) and (command.fence_epoch or 0) > refusal.fields["fence_epoch"]:
@@ -196,7 +196,7 @@ class PartitionMachine:
         """
         stamp, message_id, log_start = command.stamp, command.message_id, self.log.log_start
         if stamp is not None:
-            verdict = self.producers.judge(stamp, command.count, self.config, self.log)
+            verdict = self.producers.judge(command, stamp, self.config, self.log)
             if isinstance(verdict, Repeated):
                 known = verdict.batch
                 if known is None:
@@ -237,9 +237,7 @@ class PartitionMachine:
 
     def _change_stages(self, command: ChangeStages) -> StagesChanged | NotEnrolled | StockadeError:
         self._pass_time(command.now_ms)
-        refusal = self._judge_topic(command.topic_id, None, stores=False) or self.producers.judge_epoch(
-            command.pid, command.epoch
-        )
+        refusal = self._judge_topic(command.topic_id, None, stores=False) or self.producers.judge_epoch(command)
         if refusal is not None:
             return refusal
         return self.stages.change(command.keep, command.delete)
@@ -270,7 +268,7 @@ class PartitionMachine:
     def _trim(self, command: Trim) -> Trimmed | StockadeError:
         self._pass_time(command.now_ms)
         refusal = self._judge_topic(command.topic_id, command.token, stores=False) or self.fence.judge(
-            command.token, self.config.require_fence
+            command.token, self.config.require_fence, command.principal
         )
         if refusal is not None:
             return refusal

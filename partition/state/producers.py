@@ -21,6 +21,7 @@ import msgspec
 from ..commands import (
     SEQUENCE_MODULUS,
     Append,
+    ChangeStages,
     ForgetProducers,
     InstallProducer,
     NotEnrolled,
@@ -28,10 +29,11 @@ from ..commands import (
     ProducerId,
     ProducersForgotten,
     Stamp,
+    belongs_to_another,
     is_named,
 )
 from ..config import PartitionConfig
-from ..errors import InvalidProducerEpoch, OutOfOrderSequence, StockadeError, UnknownProducerId
+from ..errors import InvalidProducerEpoch, OutOfOrderSequence, PermissionDenied, StockadeError, UnknownProducerId
 from ..log.interface import Log
 
 CACHE_BATCHES = 5
@@ -88,7 +90,8 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     """A row of the producer table: the run of the producer's epoch, and the last earlier run that stored records.
 
     ``last_used_ms`` is the lease clock of its last use, ``order`` the index in the controller's log of the decision
-    that installed it last, ``grant_id`` the grant under which it stored its last batch.
+    that installed it last, ``grant_id`` the grant under which it stored its last batch. ``principal`` has the name that
+    the epoch was given to, or stored the first batch of a producer without a name ("": none).
     """
 
     run: SequenceRun
@@ -96,6 +99,7 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
     last_used_ms: int
     order: int
     grant_id: str | None = None
+    principal: str = ""
 
     @property
     def is_bare(self) -> bool:
@@ -229,6 +233,10 @@ def _certify_range(place: SequencePosition | CachedBatch) -> Outcome:
     return Outcome("absent") if place in (SequencePosition.NEXT, SequencePosition.AHEAD) else OTHER_BOUNDS
 
 
+def _not_yours(pid: ProducerId) -> PermissionDenied:
+    return PermissionDenied(f"the producer id {pid} is another principal's")
+
+
 class Producers:
     """Entries by producer id, the least recently used first.
 
@@ -244,7 +252,7 @@ class Producers:
         self.max_dropped_order: int = -1
 
     def judge(
-        self, stamp: Stamp, count: int, config: PartitionConfig, log: Log
+        self, command: Append, stamp: Stamp, config: PartitionConfig, log: Log
     ) -> Repeated | NotEnrolled | StockadeError | None:
         """Verdict (SEMANTICS 5.8, A6 to A9) about a batch; None accepts it. Changes nothing.
 
@@ -253,9 +261,16 @@ class Producers:
         entry = self.entries.get(stamp.pid)
         if entry is None:
             return self._judge_unknown(stamp, config, log)
+        if stamp.epoch >= entry.run.epoch and belongs_to_another(entry.principal, command.principal):
+            return _not_yours(stamp.pid)  # earlier epochs may have been another's: their refusal has an outcome
         if stamp.epoch == entry.run.epoch and stamp.first_seq == entry.run.next_seq:
             return None  # as nearly always: seen without the calls that tell the other cases apart
-        verdict = judge(entry, stamp, count, config.strict_sequence)
+        return self._judge_known(entry, stamp, command.count, config.strict_sequence, log)
+
+    def _judge_known(
+        self, entry: Entry, stamp: Stamp, count: int, strict: bool, log: Log
+    ) -> Repeated | StockadeError | None:
+        verdict = judge(entry, stamp, count, strict)
         if verdict is None:
             return None
         if isinstance(verdict, InvalidProducerEpoch):
@@ -277,14 +292,15 @@ class Producers:
         """Whether the batches before this one may have been forgotten."""
         return stamp.first_seq > 0 and stamp.pid <= self.max_dropped_pid
 
-    def judge_epoch(self, pid: ProducerId, epoch: int) -> NotEnrolled | StockadeError | None:
+    def judge_epoch(self, command: ChangeStages) -> NotEnrolled | StockadeError | None:
         """Verdict about a producer's request without a batch; None accepts it. Changes nothing."""
+        pid, epoch = command.pid, command.epoch
         entry = self.entries.get(pid)
         if entry is None:
             return NotEnrolled(pid)
         if epoch < entry.run.epoch or (is_named(pid) and epoch > entry.run.epoch):
             return InvalidProducerEpoch(current_epoch=entry.run.epoch, outcome=NO_BATCH.fields())
-        return None
+        return _not_yours(pid) if belongs_to_another(entry.principal, command.principal) else None
 
     def outcome(self, stamp: Stamp, count: int) -> dict[str, str | Offset | None]:
         """Outcome certificate (SEMANTICS 7.6), as a refusal carries it."""
@@ -302,6 +318,8 @@ class Producers:
             entry.begin_epoch(stamp.epoch)
         entry.run.extend(stamp.first_seq, command.count, base_offset, received_ms)
         entry.grant_id = None if token is None else token.grant_id
+        if not is_named(pid):
+            entry.principal = command.principal
         self._use(pid, entry, now_ms)
 
     def install(self, command: InstallProducer, producers_max: int, now_ms: int) -> int:
@@ -312,8 +330,10 @@ class Producers:
                 return command.epoch
             self.make_room(producers_max - 1)
             entry = self.entries[command.pid] = Entry(SequenceRun(command.epoch), None, now_ms, command.order)
+            entry.principal = command.principal
         elif command.epoch > entry.run.epoch:
             entry.begin_epoch(command.epoch)
+            entry.principal = command.principal
         else:
             return entry.run.epoch
         entry.order = max(entry.order, command.order)

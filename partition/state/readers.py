@@ -6,18 +6,26 @@ that was installed here, which never goes down.
 
 import msgspec
 
-from ..commands import CommitPosition, InstallReader, Offset, PositionCommitted, ReaderInstalled
-from ..errors import NotOwner, OffsetOutOfRange, StockadeError, ThrottlingQuotaExceeded
+from ..commands import (
+    CommitPosition,
+    InstallReader,
+    Offset,
+    PositionCommitted,
+    ReaderInstalled,
+    belongs_to_another,
+)
+from ..errors import NotOwner, OffsetOutOfRange, PermissionDenied, StockadeError, ThrottlingQuotaExceeded
 
 GROUPS_MAX = 10_000
 """Groups that may have a position on one partition."""
 
 
 class Reader(msgspec.Struct, frozen=True, array_like=True):
-    """The fence of a group: its epoch, and whether the partition has an owner in it."""
+    """The fence of a group: its epoch, whether the partition has an owner in it, and that owner's principal."""
 
     fence_epoch: int
     owned: bool
+    principal: str = ""
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
@@ -39,13 +47,15 @@ class Readers:
         known = self.fences.get(command.group, Reader(0, False))
         # In one epoch, owned comes before ownerless.
         if (command.fence_epoch, not command.owned) > (known.fence_epoch, not known.owned):
-            known = self.fences[command.group] = Reader(command.fence_epoch, command.owned)
+            known = self.fences[command.group] = Reader(command.fence_epoch, command.owned, command.principal)
         return ReaderInstalled(known.fence_epoch)
 
-    def judge(self, group: str, fence_epoch: int | None) -> NotOwner | None:
+    def judge(self, group: str, fence_epoch: int | None, principal: str = "") -> NotOwner | PermissionDenied | None:
         """Refusal of a request that only the owner of the partition in this group may make; None accepts it."""
         known = self.fences.get(group, Reader(0, False))
         if known.owned and known.fence_epoch == fence_epoch:
+            if belongs_to_another(known.principal, principal):
+                return PermissionDenied(f"another principal owns the partition in group {group}")
             return None
         return NotOwner(fence_epoch=known.fence_epoch, group=group)
 
@@ -53,7 +63,7 @@ class Readers:
         """Remember a position. Without a fence_epoch only for a group that never owned the partition."""
         group = command.group
         is_guarded = group in self.fences or command.fence_epoch is not None
-        refusal = self.judge(group, command.fence_epoch) if is_guarded else None
+        refusal = self.judge(group, command.fence_epoch, command.principal) if is_guarded else None
         if refusal is not None:
             return refusal
         if command.offset > log_end:

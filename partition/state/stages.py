@@ -155,6 +155,7 @@ class Stages:
             now_ms=command.now_ms,
             fence_epoch=command.fence_epoch,
             message_id=command.message_id,
+            principal=command.principal,
         )
 
     def delete(self, names: Sequence[str]) -> None:

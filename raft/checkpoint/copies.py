@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from ...partition.log.fsutil import open_file, sync_directory, write_all_at
+from ...partition.log.modes import FOLDER_MODE
 from ..core.group import Group
 from ..machine import FileExtent, ImageDamaged
 from ..net.rpc import CallFailed, CallRefused, CallUnknown
@@ -194,7 +195,8 @@ class CheckpointSender:
         folder = store.folder(group_id) / f"offer-{checkpoint.index}-{number}"
         if folder.exists():  # of a process that died
             remove(folder)
-        (folder / "files").mkdir(parents=True)
+        folder.mkdir(FOLDER_MODE)
+        (folder / "files").mkdir(FOLDER_MODE)
         os.link(store.path(group_id), folder / "checkpoint")
         files = store.files(group_id, checkpoint.generation)
         for extent in checkpoint.files:
@@ -258,6 +260,11 @@ class CheckpointReceiver:
         """Cancel all copies."""
         for group_id in list(self._tasks):
             await self.cancel(group_id)
+
+    def give_up(self) -> None:
+        """Let the copies under way end and leave nothing behind, soon: the disk has no room for them."""
+        for task in self._tasks.values():
+            task.cancel()
 
     async def _fetch(self, group_id: int, node_id: str, index: int) -> None:
         try:

@@ -222,7 +222,8 @@ class CheckpointScheduler:
     neither count for that sum nor are taken because of it.
 
     Between two checkpoints the scheduler syncs the files that machines have written, a few MiB at a time: one sync of
-    all of them would hold up the syncs of the log, and so all appends.
+    all of them would hold up the syncs of the log, and so all appends. On a disk with little room (``frees_early``), a
+    group with anything to be freed is due.
 
     The state is captured on the loop; its bytes are made durable in a thread, while the group goes on. A failing disk
     stops the node, by ``fail``; nothing is captured on a node that has failed (``has_failed``).
@@ -235,6 +236,8 @@ class CheckpointScheduler:
         fail: Callable[[BaseException], None],
         has_failed: Callable[[], bool],
     ) -> None:
+        self.frees_early: bool = False
+        """Whether a group is due as soon as a checkpoint of it would free any room."""
         self._groups = groups
         self._wal_bytes_max = settings.wal_bytes_max
         self._heavy_bytes = settings.checkpoint_bytes // SHARE
@@ -296,12 +299,16 @@ class CheckpointScheduler:
         applied = [(group.applied_bytes, key) for key, group in self._storage.open_groups.items() if key not in passed]
         heavy = [(size, key) for size, key in applied if size >= self._heavy_bytes]
         is_too_much = sum(size for size, _ in heavy) > self._wal_bytes_max
-        due = heavy if is_too_much else [each for each in applied if self._storage.open_groups[each[1]].is_due]
+        due = heavy if is_too_much else [each for each in applied if self._is_due(each[1])]
         if due:
             return max(due)[1]
         log = self._storage.log
         oldest = log.pinning_group() if log.disk_bytes > self._wal_bytes_max else None
         return None if oldest in passed else oldest
+
+    def _is_due(self, group_id: int) -> bool:
+        group = self._storage.open_groups[group_id]
+        return group.is_due or (self.frees_early and group.machine.reclaimable > 0)
 
     async def _take(self, group_id: int) -> bool:
         """Take a checkpoint of a group; False if its last one is as new, or it is not open."""

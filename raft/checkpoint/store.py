@@ -8,11 +8,14 @@ here blocks.
 
 import shutil
 import struct
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from ...partition.log.fsutil import make_directory, sync_directory, write_durably
+from ...partition.log.modes import FOLDER_MODE
+from ...partition.log.space import with_space
 from ...partition.records.checksum import crc32
 from ..log.configuration import Configuration
 from ..log.origin import Origin
@@ -111,7 +114,8 @@ class CheckpointStore:
         directory = self.files(group_id, generation)
         if directory.exists():
             shutil.rmtree(directory)
-        directory.mkdir(parents=True)
+        with_space(partial(directory.parent.mkdir, FOLDER_MODE, exist_ok=True))
+        with_space(partial(directory.mkdir, FOLDER_MODE))
         return directory
 
     def tidy(self, group_id: int, generation: int | None) -> None:

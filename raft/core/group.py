@@ -8,7 +8,7 @@ ports, so a simulator can drive it without asyncio.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -62,6 +62,8 @@ class Group:
         self._ports = ports
         self._machine = machine
         self._node = RaftNode(group_id, machine, log, settings, ports, count_applied)
+        if machine.may_lag:  # every node acts on what the others apply at once, and it is small
+            self._node.membership.full_disks = ports.full_disks
         self._proposals = Proposals(settings)
         self._barriers = ReadBarriers()
         self._transfers = LeadershipTransfers()
@@ -126,6 +128,33 @@ class Group:
     def changing(self) -> bool:
         """Whether that configuration is not known to be committed."""
         return self._node.changing
+
+    @property
+    def is_learner(self) -> bool:
+        """Whether this node is no voter here, as far as it knows: it is being filled, or has left."""
+        return not self._node.membership.is_voter
+
+    @property
+    def lags(self) -> Mapping[str, int]:
+        """On the leader: how many committed entries each other member lacks on its disk."""
+        leading = self._node.leading
+        return {} if leading is None else leading.lags(self.commit_index)
+
+    @property
+    def out_of_sync(self) -> Sequence[str]:
+        """On the leader: the members that are away, being filled, or far behind."""
+        leading = self._node.leading
+        return () if leading is None else leading.out_of_sync(self.commit_index)
+
+    @property
+    def pending(self) -> tuple[int, int]:
+        """Proposals that wait for an answer here, and their bytes."""
+        return len(self._proposals.waiting), self._proposals.bytes
+
+    @property
+    def apply_began(self) -> float:
+        """When the run of applies began that is under way on this node, or was the last one: its clock in seconds."""
+        return self._ports.apply_began
 
     # Events of the node.
 

@@ -24,6 +24,8 @@ COMMIT_NOTICE_S = 0.02
 """A leader tells its followers of a commit after this time. In a stream of entries the next ones tell it, or a
 heartbeat: a stream are entries that follow the ones before within half a heartbeat's period.
 """
+IN_SYNC_ENTRIES_MAX = 1000
+"""A follower that lacks more committed entries than this is not in sync."""
 FEW_ENTRIES, FEW_BYTES = 8, 16 << 10
 """Fewer entries, and fewer bytes in flight, get no message of their own while another is not answered."""
 
@@ -186,7 +188,7 @@ class LeaderState:
         beat, self.beat_is_wanted = self.beat_is_wanted, False
         shared: Shared = {}
         followers = [follower for follower in self.followers.values() if follower.connected]
-        for follower in followers:
+        for follower in self._with_room(followers):
             while base_index < follower.next_index <= last_index and follower.may_be_sent(
                 self._settings, self._is_little
             ):
@@ -198,6 +200,17 @@ class LeaderState:
             self.beat_at = now + self._heartbeat_s
         is_known = all(follower.sent_commit >= commit_index for follower in followers)
         self.notice_at = float("inf") if is_known else min(self.notice_at, now + self._notice_s)
+
+    def _with_room(self, followers: list[Progress]) -> list[Progress]:
+        """Those that are sent entries: all but those with full disks, if a majority is left without them. If none is,
+        nodes take no more appends, and what is still proposed is small or, as a trim, makes room.
+        """
+        full = self._membership.full_disks
+        if not full:
+            return followers
+        able = [follower for follower in followers if follower.node_id not in full]
+        votes = self._is_voter + sum(follower.counts for follower in able)
+        return able if votes > self._majority_others else followers
 
     def look_at_clock(self, now: float) -> bool:
         """Want a heartbeat if one is due: for followers that were sent nothing, or answered nothing, for a period.
@@ -257,6 +270,24 @@ class LeaderState:
                 size = sum(len(payload) for _, _, payload in message.entries)
                 follower.sent(message.entries[-1][0], size)
         return True
+
+    def lags(self, commit_index: int) -> dict[str, int]:
+        """How many committed entries each follower lacks on its disk, as far as is known: one that has not answered in
+        this term lacks at least those since its beginning.
+        """
+        known = self.no_op_index - 1
+        return {name: max(0, commit_index - (each.match_index or known)) for name, each in self.followers.items()}
+
+    def out_of_sync(self, commit_index: int) -> list[str]:
+        """The members that could not take over now without a loss, or only after a while: away, with another disk than
+        they joined with, no voters yet, or more than IN_SYNC_ENTRIES_MAX committed entries behind.
+        """
+        lags = self.lags(commit_index)
+        return [
+            name
+            for name, each in self.followers.items()
+            if not (each.connected and each.counts) or lags[name] > IN_SYNC_ENTRIES_MAX
+        ]
 
     def answered(self, node_id: str, ack: AppendAck, now: float) -> None:
         """An ack of this term. Only a refusal sets ``next_index`` back, once for all that was in flight."""

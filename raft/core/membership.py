@@ -6,6 +6,8 @@ is committed, so no leader holds two that are open; and only when the leader has
 that any change which an earlier leader had begun is settled: it is in our log, or can no longer be committed.
 """
 
+from collections.abc import Set
+
 from ..log.configuration import Configuration
 from ..log.group_log import GroupLog
 
@@ -19,6 +21,8 @@ class Membership:
         self.node_id = node_id
         self.peers: dict[str, int] = {}
         """The connected nodes, with the incarnations of their disks."""
+        self.full_disks: Set[str] = frozenset()
+        """The connected nodes whose disks have no room for entries that a majority can do without."""
         self._incarnation = incarnation
         self._log = log
 

@@ -2,5 +2,5 @@
 
 In: messages for a node.
 Out: messages from a node, and which nodes are reachable.
-May import: raft.
+May import: partition.log, raft.
 """

@@ -30,12 +30,13 @@ from ..messages import (
     Refusal,
     Reply,
     RequestVote,
+    RolledBack,
     TimeoutNow,
     VoteReply,
     Wake,
 )
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 6
 FRAME_BYTES_MAX = 32 << 20
 """Longest frame, header included."""
 ENTRIES_MAX = 65_536
@@ -52,7 +53,7 @@ _LENGTH_BYTES = 4
 _APPEND = struct.Struct("<QQQQQI")
 _CALL = struct.Struct("<Q")
 _REPLY = struct.Struct("<Q?")
-_HELLO = struct.Struct("<HBBQ")
+_HELLO = struct.Struct("<HBBQQQ")
 _VERSION = struct.Struct("<H")
 
 
@@ -114,7 +115,8 @@ def _decode_reply(body: bytes) -> Reply:
 
 def _encode_hello(message: Hello) -> bytes:
     cluster_id, node_id = message.cluster_id.encode(), message.node_id.encode()
-    head = _HELLO.pack(message.version, len(cluster_id), len(node_id), message.incarnation)
+    numbers = message.incarnation, message.session, message.began
+    head = _HELLO.pack(message.version, len(cluster_id), len(node_id), *numbers)
     return head + cluster_id + node_id
 
 
@@ -122,11 +124,11 @@ def _decode_hello(body: bytes) -> Hello:
     (version,) = _VERSION.unpack_from(body)
     if version != PROTOCOL_VERSION:
         return Hello(version, "", "", 0)
-    _, cluster_bytes, node_bytes, incarnation = _HELLO.unpack_from(body)
+    _, cluster_bytes, node_bytes, *numbers = _HELLO.unpack_from(body)
     split = _HELLO.size + cluster_bytes
     if split + node_bytes != len(body):
         raise InvalidFrame(f"ids end at byte {split + node_bytes} of a hello of {len(body)} bytes")
-    return Hello(version, body[_HELLO.size : split].decode(), body[split:].decode(), incarnation)
+    return Hello(version, body[_HELLO.size : split].decode(), body[split:].decode(), *numbers)
 
 
 def _encode_open_stream(message: OpenStream) -> bytes:
@@ -169,11 +171,12 @@ _FIXED = {
     RequestVote: (5, _Fixed(RequestVote, "QQQ?")),
     VoteReply: (6, _Fixed(VoteReply, "Q?")),
     TimeoutNow: (7, _Fixed(TimeoutNow, "Q")),
-    Ping: (12, _Fixed(Ping, "")),
+    Ping: (12, _Fixed(Ping, "BQ")),
     Offer: (13, _Fixed(Offer, "QQQQQ")),
     Quiesce: (14, _Fixed(Quiesce, "QQ")),
     Wake: (15, _Fixed(Wake, "Q")),
     Commit: (16, _Fixed(Commit, "QQ")),
+    RolledBack: (18, _Fixed(RolledBack, "Q")),
 }
 _ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
     AppendEntries: (1, _encode_append),

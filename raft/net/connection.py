@@ -16,7 +16,6 @@ from .tls import NotTls, TlsFault, TlsSession, looks_like_tls
 
 HELLO_BYTES_MAX = 4096
 """Longest frame of a peer that has not been admitted."""
-_PING = encode(0, Ping())
 _TLS_ONLY = encode(0, Refusal("it speaks TLS only, and this node's configuration has no [raft.tls]"))
 
 
@@ -74,6 +73,7 @@ class Connection(Dialled):
         self.heard_at_s: float = self._loop.time()
         """When bytes of the other end arrived last."""
         self._reader = FrameReader(HELLO_BYTES_MAX)
+        self._pinged: Ping | None = None
         self._queue: list[bytes] = []
         self._queue_bytes = 0
 
@@ -132,17 +132,18 @@ class Connection(Dialled):
         self._queue_bytes += len(frame)
         return True
 
-    def keep_alive(self, dead_s: float, awake_at_s: float) -> None:
-        """Send a heartbeat, unless other frames are about to go out; drop the connection if nothing arrived for
-        ``dead_s``, or no hello in that time, however many other bytes did. Time before ``awake_at_s`` does not count.
+    def keep_alive(self, dead_s: float, awake_at_s: float, ping: tuple[Ping, bytes]) -> None:
+        """Send ``ping``, a heartbeat and its frame, unless it was the last one and other frames are going out; drop the
+        connection if nothing arrived for ``dead_s``, or no hello in that time, however many other bytes did. Time
+        before ``awake_at_s`` does not count.
         """
         if self.stream is not None:
             return
         silent_s = self._loop.time() - max(self.heard_at_s, awake_at_s)
         if silent_s >= dead_s:
             self._drop(f"silent for {silent_s:.1f} s" if self.peer else f"not introduced after {dead_s:g} s")
-        elif self.peer is not None and not self._queue:
-            self.send(_PING)
+        elif self.peer is not None and (not self._queue or ping[0] != self._pinged) and self.send(ping[1]):
+            self._pinged = ping[0]
 
     def settle(self, reply: Reply) -> None:
         """An answer came. It is dropped if its call has ended meanwhile."""

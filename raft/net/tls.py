@@ -74,6 +74,8 @@ class Tls:
         """
         self.on_reload: Callable[[], None] = lambda: None
         """Called when the files were read again."""
+        self.expires_at: float | None = None
+        """When this node's certificate expires, in seconds since 1970."""
         self._mode = mode
         self._files = files
         self._uri = node_uri(cluster_id, node_id)
@@ -91,9 +93,10 @@ class Tls:
         found = _Contexts(
             _context(ssl.PROTOCOL_TLS_SERVER, self._files), _context(ssl.PROTOCOL_TLS_CLIENT, self._files)
         )
-        names = found.names_seen_by_others()
-        if self._uri not in names:
-            raise TlsFault(f"certificate: {_list(names)}, not {self._uri}")
+        shown = found.seen_by_others()
+        if self._uri not in shown.names:
+            raise TlsFault(f"certificate: {_list(shown.names)}, not {self._uri}")
+        self.expires_at = shown.expires_at
         self._revoked = _revoked(self._files.revoked)
         self._contexts = found
         self.on_reload()
@@ -124,13 +127,14 @@ class _Contexts(NamedTuple):
     def session(self, *, dialled: bool) -> "TlsSession":
         return TlsSession(self.dialling if dialled else self.accepting, dialled=dialled)
 
-    def names_seen_by_others(self) -> frozenset[str]:
+    def seen_by_others(self) -> "TlsSession":
+        """The other end of a connection of this node."""
         dialler, acceptor = self.session(dialled=True), self.session(dialled=False)
         try:
             shake_hands(dialler, acceptor)
         except TlsFault as fault:
             raise TlsFault(f"certificate: the other nodes would not accept it: {fault}") from fault
-        return acceptor.names
+        return acceptor
 
 
 class TlsSession:
@@ -143,6 +147,8 @@ class TlsSession:
         """URIs that the other end's certificate names."""
         self.fingerprint: str | None = None
         """SHA-256 of that certificate, in lower-case hexadecimal digits."""
+        self.expires_at: float | None = None
+        """When that certificate expires, in seconds since 1970."""
         self.may_be_plain: bool = False
         """Whether the other end may speak without TLS."""
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -178,7 +184,10 @@ class TlsSession:
         except ssl.SSLWantReadError:
             return False
         self.established = True
-        self.names = _uris(self._tls.getpeercert())
+        certificate = self._tls.getpeercert()
+        self.names = _uris(certificate)
+        if certificate:
+            self.expires_at = float(ssl.cert_time_to_seconds(str(certificate["notAfter"])))
         shown = self._tls.getpeercert(binary_form=True)
         self.fingerprint = None if shown is None else hashlib.sha256(shown).hexdigest()
         return True
@@ -219,7 +228,7 @@ def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
     except (OSError, ValueError) as error:
         raise TlsFault(f"ca: {files.ca} holds no certificate of an authority: {explained(error)}") from error
     try:
-        context.load_cert_chain(files.certificate, files.key, password="")  # never ask on a terminal
+        context.load_cert_chain(files.certificate, files.key, password="")  # never ask on a terminal  # nosec B106
     except (OSError, ValueError) as error:
         raise TlsFault(f"key: {files.key} is not the key of {files.certificate}: {explained(error)}") from error
     return context

@@ -13,12 +13,13 @@ from typing import Protocol, cast, get_args
 
 from msgspec import structs
 
-from ..messages import Call, Hello, Message, OpenStream, Ping, RaftMessage, Refusal, Reply
+from ..messages import Call, Hello, Message, OpenStream, Ping, RaftMessage, Refusal, Reply, RolledBack
 from .codec import FRAME_BYTES_MAX, PROTOCOL_VERSION, InvalidFrame, encode
 from .connection import Connection
 from .dialer import Address, Dialer
 from .handshake import RejectionLog, hello_fault, is_loopback, printable, stranger_to_drop
 from .liveness import DEFAULT_TIMES, Liveness, LivenessTimeouts
+from .promises import Promises
 from .rpc import CallFailed, CallRefused, CallUnknown
 from .streams import STREAMS_MAX, AcceptStream, StreamWanted
 from .tls import Tls, certificate_fault
@@ -31,6 +32,8 @@ STRANGERS_MAX = 64
 """Connections at a time that others have opened and that have not sent their hello; beyond it, one is closed."""
 FAILURE_CHARS_MAX = 1000
 """Longest text of a failure that goes back to the caller."""
+NO_ROOM = 2
+"""Of a disk with none but for what is small, in Ping."""
 _OF_GROUPS = frozenset(get_args(RaftMessage))
 """The kinds of messages that groups take."""
 
@@ -77,6 +80,20 @@ class Transport:
     """Makes the protocol of each stream that another node opens to this one."""
     liveness: Liveness
     """Heartbeats to the other nodes, and which of them are silent. Exists once started."""
+    promises: Promises
+    """How far the logs of the other nodes were on disk."""
+    position: Callable[[], int]
+    """How far this node's log is on disk: heartbeats tell the others."""
+    on_rolled_back: Callable[[str, int], None]
+    """Called with the id of a node that knows that this node's log was on disk up to a position, and with that, when
+    this process began with less.
+    """
+    disk: int
+    """How full this node's disk is, as Ping says it: heartbeats tell the others."""
+    disks: dict[str, int]
+    """The connected nodes whose disks have little room, or none, by what they said. Do not change it."""
+    full_disks: set[str]
+    """Those whose disks have none. Do not change it."""
     incarnations: dict[str, int]
     """The connected nodes, each with the incarnation of its disk. Do not change it."""
 
@@ -96,9 +113,10 @@ class Transport:
         if tls is None and not plaintext and not is_loopback(listen[0]):
             raise ValueError(f"listening in plaintext on {listen[0]}, which others can reach, takes plaintext=True")
         self._tls = tls
-        self.incarnations = {}
-        self.groups = {}
-        self.on_up = lambda node_id, incarnation: None
+        self.incarnations, self.groups = {}, {}
+        self.disk, self.disks, self.full_disks = 0, {}, set()
+        self.promises, self.position = Promises(), lambda: 0
+        self.on_up = self.on_rolled_back = lambda node_id, number: None
         self.on_down = self.on_silent = self.on_heard = lambda node_id: None
         self.handlers = {}
         self.accept_stream = lambda node_id: None
@@ -152,12 +170,13 @@ class Transport:
         for connection in [each for each in self._open if node_id in {each.peer, each.dialled}]:
             connection.abort()
 
-    async def start(self, incarnation: int) -> None:
-        """Listen and dial, with a disk of this incarnation (u64).
+    async def start(self, incarnation: int, session: int = 0, began: int = 0) -> None:
+        """Listen and dial, with a disk of this incarnation (u64), whose log ends at position ``began``; ``session`` is
+        a random number (u64), another one at each start.
 
         Returns when it listens; peers connect later. Raises OSError if the port is taken.
         """
-        self._hello = structs.replace(self._hello, incarnation=incarnation)
+        self._hello = structs.replace(self._hello, incarnation=incarnation, session=session, began=began)
         self._hello_frame = encode(0, self._hello)
         loop = asyncio.get_running_loop()
         self.liveness = Liveness(self, loop.time, loop.call_at, self._times)
@@ -315,9 +334,29 @@ class Transport:
             case Reply():
                 connection.settle(message)
             case Ping():
+                self._look_at_disk(peer, message.disk)
+                self.promises.tells(peer, message.position)
                 self.liveness.heartbeat_came()
+            case RolledBack():
+                self.on_rolled_back(peer, message.position)
             case _:
                 raise InvalidFrame("it introduced itself twice")
+
+    def _look_at_disk(self, peer: str, level: int) -> None:
+        if level == self.disks.get(peer, 0):
+            return
+        was_full = peer in self.full_disks
+        self._forget_disk(peer)
+        if level:
+            self.disks[peer] = level
+        if level >= NO_ROOM:
+            self.full_disks.add(peer)
+        elif was_full:
+            self.on_heard(peer)  # what it was not sent meanwhile can be sent now
+
+    def _forget_disk(self, peer: str) -> None:
+        self.disks.pop(peer, None)
+        self.full_disks.discard(peer)
 
     def faulty(self, connection: Connection, fault: str) -> None:
         """A connection is being dropped. Strangers dial again and again: each fault of theirs is logged once."""
@@ -359,6 +398,11 @@ class Transport:
             return
         if connection.dialled is None:
             connection.send(self._hello_frame)
+        if not is_opening and (lost := self.promises.lost(hello)) is not None:
+            self._rejected(connection, f"has begun below position {lost} of its log: its disk was rolled back")
+            connection.send(encode(0, RolledBack(lost)))
+            connection.close()
+            return
         self._admit(connection, hello, stream)
 
     def _is_revoked(self, connection: Connection, node_id: str) -> bool:
@@ -387,6 +431,7 @@ class Transport:
             self._streams[hello.node_id] += 1
             connection.carry(hello.node_id, stream)
         else:
+            self.promises.greeted(hello)
             self._up(connection, hello.node_id, hello.incarnation)
 
     # Which connection of a pair counts
@@ -410,6 +455,7 @@ class Transport:
             del self._admitted[peer]
             del self.incarnations[peer]
             self.liveness.down(peer)
+            self._forget_disk(peer)
             _log.info("no longer connected to %s", connection.other_end)
             self.on_down(peer)
 
@@ -417,8 +463,10 @@ class Transport:
 
     def send_heartbeats(self, awake_at: float) -> None:
         """Send a heartbeat on every connection, and drop the dead ones."""
+        beat = Ping(self.disk, self.position())
+        ping = beat, encode(0, beat)
         for connection in list(self._open):
-            connection.keep_alive(self._times.dead_s, awake_at)
+            connection.keep_alive(self._times.dead_s, awake_at, ping)
 
     def last_heard(self, node_id: str) -> float:
         """When the last bytes of a connected node arrived."""

@@ -4,5 +4,5 @@ Knows groups by number and payloads as bytes.
 
 In: records to append.
 Out: the durable position (LSN), and after a restart what each group had written.
-May import: partition.log, partition.records.
+May import: partition.log, partition.records, raft.
 """

@@ -3,10 +3,12 @@
 import fcntl
 import os
 from collections import OrderedDict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from ...partition.log.fsutil import names_in, open_file, sync_directory, write_all_at
+from ...partition.log.space import with_space
 from .errors import WalCorrupt, WalLocked
 from .records import (
     FILE_HEADER_BYTES,
@@ -48,7 +50,7 @@ def lock_directory(directory: Path) -> int:
 
     Raises WalLocked if another process holds it. The kernel releases it when the process dies.
     """
-    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    fd = open_file(directory / "lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -59,7 +61,7 @@ def lock_directory(directory: Path) -> int:
             " write to one log. Stop that process, or give this node a data folder of its own."
         ) from None
     os.ftruncate(fd, 0)
-    os.pwrite(fd, str(os.getpid()).encode(), 0)
+    write_all_at(fd, str(os.getpid()).encode(), 0)
     return fd
 
 
@@ -84,12 +86,12 @@ def create_file(path: Path, file_bytes: int, header: FileHeader) -> OpenFile:
 
 
 def prepare(fd: int, file_bytes: int, header: FileHeader) -> int:
-    """Reserve all blocks of a file, so that a full disk shows here, and write its header durably.
+    """Take all blocks of a file, so that a full disk shows here, and write its header durably.
 
     The header is written with the rest of its page, so that the old content of that page need not be readable. Returns
     where the page ends.
     """
-    os.posix_fallocate(fd, 0, file_bytes)
+    with_space(partial(os.posix_fallocate, fd, 0, file_bytes))
     end = min(PAGE_BYTES, file_bytes)
     write_all_at(fd, encode_file_header(header).ljust(end, b"\0"), 0)
     os.fsync(fd)

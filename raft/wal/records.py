@@ -193,6 +193,11 @@ class Tail:
         self.appended_bytes: int = 0
         """Bytes of those records."""
 
+    @property
+    def position(self) -> int:
+        """Where the records end, as one number that grows with each record, over files and restarts."""
+        return self.number << 32 | self._end
+
     def add(self, kind: int, group_id: int, index: int, term: int, payload: bytes) -> Location:
         """Add a record; returns where its payload will lie."""
         assert len(payload) <= PAYLOAD_BYTES_MAX

@@ -8,6 +8,7 @@ file each group still needs.
 """
 
 import asyncio
+import logging
 import os
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict
@@ -16,10 +17,12 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from time import perf_counter
 
 import msgspec
 
 from ...partition.log.fsutil import make_directory, sync_directory, write_all_at
+from ..histogram import Histogram
 from .errors import WalFailed
 from .file_set import SpareFiles
 from .files import OpenFile, WalReader, lock_directory
@@ -45,6 +48,12 @@ OVERHEAD_BYTES = 256
 """About the memory that a cached payload takes besides its bytes."""
 AHEAD_BYTES = 1 << 20
 """The writer writes so many bytes of zeros ahead of the records."""
+SLOW_SYNC_S = 1.0
+"""A sync that takes so long is logged: elections are near."""
+LOG_EVERY_S = 10.0
+"""At most one line about slow syncs in this time."""
+
+_log = logging.getLogger(__name__)
 
 
 class RecentPayloads:
@@ -158,10 +167,14 @@ class WalWriter:
 
     def __init__(self, begin: Callable[[int, FileHeader], OpenFile], begun: Callable[[int, int], None]) -> None:
         """``begin`` makes a file of so many bytes; ``begun`` gets its number and size before it takes a record."""
+        self.syncs: Histogram = Histogram(SLOW_SYNC_S, self._tell)
+        """Seconds of each fdatasync."""
         self._begin = begin
         self._begun = begun
         self._fd: int | None = None
         self._written_end = 0
+        self._slow = 0
+        self._told_at = float("-inf")
 
     def write(self, runs: Sequence[Run]) -> None:
         """Return when every run is on disk. After an OSError nothing may be written any more.
@@ -180,7 +193,9 @@ class WalWriter:
             data = b"".join([*run.parts, bytes(min(-end % PAGE_BYTES, run.file_bytes - end))])
             self._write_ahead(self._fd, run.start + len(data))
             write_all_at(self._fd, data, run.start)
+            began = perf_counter()
             os.fdatasync(self._fd)
+            self.syncs.add(perf_counter() - began)
 
     def close(self) -> None:
         """Close the current file."""
@@ -200,8 +215,20 @@ class WalWriter:
         if end > self._written_end:
             stop = min(os.fstat(fd).st_size, max(end, self._written_end + AHEAD_BYTES))
             write_all_at(fd, bytes(stop - self._written_end), self._written_end)
+            began = perf_counter()
             os.fdatasync(fd)
+            self.syncs.add(perf_counter() - began)
             self._written_end = stop
+
+    def _tell(self, took_s: float) -> None:
+        """A sync was slow."""
+        self._slow += 1
+        now = perf_counter()
+        if now >= self._told_at + LOG_EVERY_S:
+            event = {"event": "slow_disk", "seconds": round(took_s, 3), "slow_syncs": self._slow}
+            text = "the disk of the log is slow: a sync took %.1f s (%d took %.0f s or more since the last such line)"
+            _log.warning(text, took_s, self._slow, SLOW_SYNC_S, extra={"event": event})
+            self._told_at, self._slow = now, 0
 
 
 Flushed = Callable[[BaseException | None], None]
@@ -315,6 +342,8 @@ class Wal:
         self._recent = RecentPayloads(cache_bytes_max)
         self._reader = WalReader(directory)
         self._tail = Tail(file_bytes, recovery.number, recovery.end, recovery.sizes)
+        self.durable_position: int = self._tail.position
+        """Where the records on disk end, as a number that grows over files and restarts; at first, where they ended."""
         self._loop = loop
         self._on_failure = on_failure
         self._failure: BaseException | None = None
@@ -342,6 +371,11 @@ class Wal:
     def lsn(self) -> int:
         """The LSN of the last record appended."""
         return self._tail.lsn
+
+    @property
+    def syncs(self) -> Histogram:
+        """Seconds of each fdatasync since the log was opened."""
+        return self._writer.syncs
 
     @property
     def pending_bytes(self) -> int:
@@ -492,9 +526,10 @@ class Wal:
         if self._idle.is_set() and self._failure is None and runs:
             self._tail.runs = []
             self._idle.clear()
-            self._thread.begin(runs, partial(self._flushed, self._tail.lsn, self._tail.appended_bytes))
+            tail = self._tail
+            self._thread.begin(runs, partial(self._flushed, tail.lsn, tail.appended_bytes, tail.position))
 
-    def _flushed(self, lsn: int, appended_bytes: int, error: BaseException | None) -> None:
+    def _flushed(self, lsn: int, appended_bytes: int, position: int, error: BaseException | None) -> None:
         self._idle.set()
         if self._next_flush is not None:
             self._next_flush.set()
@@ -503,7 +538,7 @@ class Wal:
             self._failure = error
             self._on_failure(error)
             return
-        self.durable_lsn, self._durable_bytes = lsn, appended_bytes
+        self.durable_lsn, self._durable_bytes, self.durable_position = lsn, appended_bytes, position
         self._flush()
         self._recent.settle(lsn)
         due = [wake for wake, last in self._waiting.items() if last <= lsn]

@@ -7,6 +7,7 @@ doubles what it is given. At a stop point a process stops itself with SIGSTOP, s
 makes it falls exactly there. The first of the words may be a Python file that is run in place of `stockade`.
 """
 
+import inspect
 import os
 import runpy
 import signal
@@ -36,8 +37,12 @@ STOPS = "stops:"
 
 
 def replace(owner: object, name: str, function: Callable[..., Any]) -> None:
-    """Put ``function`` in place of the function ``name``, which must be there."""
-    assert callable(getattr(owner, name)), f"{owner} has no function {name} to replace"
+    """Put ``function`` in place of the function ``name``, which must be there; it takes every argument of that one."""
+    replaced = getattr(owner, name)
+    assert callable(replaced), f"{owner} has no function {name} to replace"
+    if inspect.isfunction(replaced):
+        parameters = inspect.signature(replaced).parameters.values()
+        inspect.signature(function).bind(*(each for each in parameters if each.kind is not each.KEYWORD_ONLY))
     setattr(owner, name, function)
 
 
@@ -51,7 +56,7 @@ def store_repetitions() -> None:
 
 def accept_any_epoch() -> None:
     """A write passes with any fencing token, and without one."""
-    replace(Fence, "judge", lambda _fence, _token, _require_fence: None)
+    replace(Fence, "judge", lambda _fence, _token, _require_fence, _principal: None)
 
 
 def certify_the_opposite() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .broken_node import program, stopping
+from .broken_node import DEFECTS, program, stopping
 
 ROOT = Path(__file__).parents[2]
 WRITING = """
@@ -35,7 +35,9 @@ def script(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("folder", ["partition", "raft", "cluster", "http_api"])
 def test_no_environment_variable_changes_what_a_node_does(folder: str) -> None:
-    for path in (ROOT / folder).rglob("*.py"):
+    paths = list((ROOT / folder).rglob("*.py"))
+    assert paths, folder
+    for path in paths:
         names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
         assert not names & {"environ", "environb", "getenv"}, path
 
@@ -71,3 +73,10 @@ def test_a_broken_program_is_the_program() -> None:
     process = start("fsync", "serve", "--help")
     assert process.communicate(timeout=60)[0].startswith("Usage: stockade serve")
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_every_defect_still_fits_the_product(defect: str) -> None:
+    """A function in place of the product's takes what that one takes; if not, no node of the checker's run starts."""
+    process = start(defect, "--version")
+    assert "stockade" in process.communicate()[0] and process.returncode == 0

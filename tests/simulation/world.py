@@ -98,6 +98,7 @@ class Process:
         self._journals: dict[int, GroupLog] = {}
         self.checkpoints = Checkpoints(self)
         self.fetch_checkpoint = self.checkpoints.fetch
+        self.full_disks: set[str] = set()
         for group_id in world.group_ids:
             self.open_group(group_id)
 
@@ -168,6 +169,10 @@ class Process:
 
     def apply_until(self) -> float:
         return self.time() + 0.005
+
+    @property
+    def apply_began(self) -> float:
+        return self.time()
 
     def applied(self) -> float:
         """Each group has a slice of its own here."""

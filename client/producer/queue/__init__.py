@@ -2,5 +2,5 @@
 
 In: records, answers, the time.
 Out: what to send, settle or wait for.
-May import: client, client.api, partition, partition.api, partition.records.
+May import: client, client.api, client.transport, partition, partition.api, partition.records.
 """

@@ -11,6 +11,7 @@ from ....partition.errors import InvalidRecord, MessageTooLarge, StockadeError
 from ....partition.records.batch import RECORDS_MAX, Header, compressed, decode_batch, message_from_columns
 from ...api.conditions import UNCONDITIONAL, Conditions
 from ...config import Compression
+from ...transport.trace import trace_of
 
 RECORD_OVERHEAD_BYTES = 24
 """Estimate for a record beside its key, value and headers: offsets of four columns and the timestamp."""
@@ -119,13 +120,13 @@ class Batch:
 
     Columns grow until the batch is ``sealed``. ``is_due``: it no longer waits for more records, only for room in
     flight. Once it has a sequence number, every attempt sends the same: producer id, epoch, first sequence number,
-    fencing token and bytes (SEMANTICS 9.2).
+    fencing token and bytes (SEMANTICS 9.2). ``trace``: what a record of it carries, so that its requests do, too.
     """
 
     __slots__ = (
         "attempts", "conditions", "count", "created_s", "first_seq", "headers", "identity", "is_due",
         "is_final", "is_reported", "keys", "last_error", "maybe_stored", "message", "metadata", "not_before_s",
-        "outcome", "receipt", "sealed", "sent_as_oldest", "size", "state", "timestamps_ms", "token", "values",
+        "outcome", "receipt", "sealed", "sent_as_oldest", "size", "state", "timestamps_ms", "token", "trace", "values",
         "watchers",
     )  # fmt: skip
 
@@ -141,6 +142,7 @@ class Batch:
         self.is_due: bool = False
         self.sealed: bool = False
         self.message: bytes | None = None
+        self.trace: str | None = None
         self.first_seq: int = -1
         self.identity: ProducerPair | None = None
         self.token: Token | None = None
@@ -246,6 +248,7 @@ class Batch:
         if len(message) > batch_bytes_max:
             raise too_large(len(message), batch_bytes_max)
         self.message = message if compression == "none" else compressed(message, compression)
+        self.trace = None if self.headers is None else trace_of(self.headers)
         self.sealed = True
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
 

@@ -2,5 +2,5 @@
 
 In: decoded commands and the controller's state.
 Out: changed state, and the fence installs that a change owes to partitions.
-May import: cluster, cluster.controller, cluster.controller.topology, partition, partition.api.
+May import: cluster, cluster.access, cluster.controller, cluster.controller.topology, partition, partition.api.
 """

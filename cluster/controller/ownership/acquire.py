@@ -8,6 +8,7 @@ from typing import cast, get_args
 import msgspec
 
 from ....partition.api.topics import Mode, SlotHolder
+from ....partition.commands import belongs_to_another
 from ....partition.errors import (
     HoldAndWait,
     InvalidFencingToken,
@@ -17,7 +18,9 @@ from ....partition.errors import (
     ThrottlingQuotaExceeded,
     UnknownTopicOrPartition,
 )
+from ...access.rights import lacks
 from ..commands import Acquire
+from ..sessions import Session
 from ..topology.catalog import Catalog, Topic, group_id
 from .grants import Grant, Ticket
 from .slots import Slots
@@ -94,10 +97,10 @@ class AcquireRules:
         self._catalog = catalog
         self._slots = slots
 
-    def acquire(self, index: int, command: Acquire, client_id: str, ttl_ms: int) -> Grant | Ticket:
-        """The grant of the whole set, or a queued ticket. ``client_id`` and ``ttl_ms`` are the session's.
+    def acquire(self, index: int, command: Acquire, session: Session) -> Grant | Ticket:
+        """The grant of the whole set, or a queued ticket, for a live session.
 
-        The caller has called check_shape, knows that the session is alive, and promotes afterwards.
+        The caller has called check_shape, and promotes afterwards.
         """
         topic = self._catalog.find(command.topic, None)
         partitions = resolve(topic, command.partitions)
@@ -115,8 +118,7 @@ class AcquireRules:
         scene = self._look(topic, partitions, command.session)
         if ticket is not None:
             raise self._hold_and_wait(command.session)
-        request = _request(index, topic, partitions, command, self._slots.now_ms)
-        request.client_id, request.ttl_ms = client_id, ttl_ms
+        request = _request(index, topic, partitions, command, session, self._slots.now_ms)
         return self._decide(request, command, scene)
 
     def _held_already(self, topic: Topic, partitions: list[int], command: Acquire) -> Grant | None:
@@ -148,6 +150,7 @@ class AcquireRules:
             case "Shared":
                 return self._share(request, scene)
             case "ExclusiveWithFencing":
+                _check_may_evict(command, scene)
                 return self._evict(request, scene)
             case "WaitForExclusive" if scene.holders or scene.sharers or scene.tickets:
                 return self._wait(request)
@@ -194,12 +197,24 @@ class AcquireRules:
         return HoldAndWait(held_grants=held, ticket=ticket.ticket_id if ticket is not None else None)
 
 
-def _request(index: int, topic: Topic, partitions: list[int], command: Acquire, now_ms: int) -> Ticket:
+def _check_may_evict(command: Acquire, scene: _Scene) -> None:
+    """A grant or a ticket of another principal ends only by one that has the right to evict."""
+    if command.by.evicts:
+        return
+    there = {grant.principal for _, grant in (*scene.holders, *scene.sharers)}
+    there.update(ticket.principal for ticket in scene.tickets)
+    if any(belongs_to_another(each, command.by.principal) for each in there):
+        raise lacks(command.by, f"evict topic:{command.topic}", "another principal holds it, or waits for it")
+
+
+def _request(
+    index: int, topic: Topic, partitions: list[int], command: Acquire, session: Session, now_ms: int
+) -> Ticket:
     ttl_ms = command.ticket_ttl_ms
     return Ticket(
         ticket_id=f"t-{topic.topic_id}-{index}",
         session=command.session,
-        client_id="",
+        client_id=session.client_id,
         topic=topic.name,
         topic_id=topic.topic_id,
         partitions=partitions,
@@ -207,6 +222,8 @@ def _request(index: int, topic: Topic, partitions: list[int], command: Acquire, 
         producer_name=command.producer_name,
         resume_epoch=command.resume_epoch,
         deadline_ms=now_ms + ttl_ms if ttl_ms is not None else None,
+        ttl_ms=session.ttl_ms,
+        principal=session.principal,
     )
 
 

@@ -40,11 +40,12 @@ class ProducerInstall(msgspec.Struct, frozen=True):
     pid: ProducerId
     epoch: int
     order: int
+    principal: str = ""
 
     @property
     def command(self) -> InstallProducer:
         """To propose to the partition's group."""
-        return InstallProducer(pid=self.pid, epoch=self.epoch, order=self.order)
+        return InstallProducer(pid=self.pid, epoch=self.epoch, order=self.order, principal=self.principal)
 
     def report(self, answer: ProducerInstalled, now_ms: int) -> ProducerFenceInstalled:
         """To propose to the controller's group."""
@@ -52,19 +53,20 @@ class ProducerInstall(msgspec.Struct, frozen=True):
 
 
 class ReaderInstall(msgspec.Struct, frozen=True):
-    """Install on a partition who may read it as a resource of a group: the owner with this fence_epoch, or (``owned``
-    False) no session.
+    """Install on a partition who may read it as a resource of a group: the owner with this fence_epoch, a session of
+    ``principal``, or (``owned`` False) no session.
     """
 
     group_id: GroupId
     group: str
     fence_epoch: int
     owned: bool
+    principal: str = ""
 
     @property
     def command(self) -> InstallReader:
         """To propose to the partition's group."""
-        return InstallReader(self.group, self.fence_epoch, self.owned)
+        return InstallReader(self.group, self.fence_epoch, self.owned, self.principal)
 
     def report(self, answer: ReaderInstalled, now_ms: int) -> ReaderFenceInstalled:
         """To propose to the controller's group. The partition takes it, or knows a later one."""
@@ -101,26 +103,32 @@ class ProducerWithdrawal(msgspec.Struct, frozen=True):
 Work = SlotInstall | ProducerInstall | ReaderInstall | ProducerWithdrawal
 
 
-Fence = tuple[int, bool]
-"""fence_epoch, and whether a session owns the resource."""
+class ReaderFence(msgspec.Struct, frozen=True, array_like=True):
+    """fence_epoch, whether a session owns the resource, and that session's principal."""
 
-SavedReaderFences = list[tuple[GroupId, list[tuple[str, Fence]]]]
+    fence_epoch: int
+    owned: bool
+    principal: str = ""
+
+
+SavedReaderFences = list[tuple[GroupId, list[tuple[str, ReaderFence]]]]
 
 
 class ReaderFenceInstalls:
     """``owed``: by partition, then by group."""
 
     def __init__(self) -> None:
-        self.owed: dict[GroupId, dict[str, Fence]] = {}
+        self.owed: dict[GroupId, dict[str, ReaderFence]] = {}
 
-    def owe(self, group_id: GroupId, group: str, fence_epoch: int, *, owned: bool) -> None:
+    def owe(self, group_id: GroupId, group: str, fence: ReaderFence) -> None:
         """The partition has to commit this."""
-        self.owed.setdefault(group_id, {})[group] = (fence_epoch, owned)
+        self.owed.setdefault(group_id, {})[group] = fence
 
     def installed(self, group_id: GroupId, group: str, fence_epoch: int, *, owned: bool) -> None:
         """The partition has committed this."""
         owed = self.owed.get(group_id, {})
-        if owed.get(group) == (fence_epoch, owned):
+        fence = owed.get(group)
+        if fence is not None and (fence.fence_epoch, fence.owned) == (fence_epoch, owned):
             del owed[group]
             if not owed:
                 del self.owed[group_id]
@@ -136,7 +144,10 @@ class ReaderFenceInstalls:
 
     def work_on(self, group_id: GroupId) -> list[ReaderInstall]:
         """What to do on a partition now."""
-        return [ReaderInstall(group_id, group, *fence) for group, fence in self.owed.get(group_id, {}).items()]
+        return [
+            ReaderInstall(group_id, group, fence.fence_epoch, fence.owned, fence.principal)
+            for group, fence in self.owed.get(group_id, {}).items()
+        ]
 
     def save(self) -> SavedReaderFences:
         """Everything that decides future answers."""

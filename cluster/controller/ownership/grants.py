@@ -77,8 +77,8 @@ class Grant(msgspec.Struct):
     ``grant_index`` is its place in the order of all decisions about slots. ``epoch`` is None for Shared, whose epochs
     are those of the partitions. ``resume_epoch`` is what its acquire asked for. ``operation`` says how it was made
     (acquire, resume, promotion, eviction), at ``at_ms`` of the lease clock and ``wall_ms`` of the leader's wall clock
-    (0: not known). ``ttl_ms`` is its session's. ``pending`` has the partitions that are not known to have committed its
-    install.
+    (0: not known). ``ttl_ms`` and ``principal`` are its session's. ``pending`` has the partitions that are not known to
+    have committed its install.
     """
 
     grant_id: str
@@ -99,6 +99,7 @@ class Grant(msgspec.Struct):
     pending: set[int]
     wall_ms: int = 0
     ttl_ms: int = 0
+    principal: str = ""
 
     @property
     def is_shared(self) -> bool:
@@ -179,8 +180,8 @@ def _drop(index: dict[_Key, dict[str, Grant]], key: _Key, grant_id: str) -> None
 
 
 class Ticket(msgspec.Struct):
-    """A place in the queue. ``deadline_ms``: when it leaves the queue by itself, on the lease clock. ``ttl_ms`` is its
-    session's.
+    """A place in the queue. ``deadline_ms``: when it leaves the queue by itself, on the lease clock. ``ttl_ms`` and
+    ``principal`` are its session's.
     """
 
     ticket_id: str
@@ -194,6 +195,7 @@ class Ticket(msgspec.Struct):
     resume_epoch: int | None
     deadline_ms: int | None
     ttl_ms: int = 0
+    principal: str = ""
 
 
 class WaitQueue:

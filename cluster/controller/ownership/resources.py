@@ -5,11 +5,13 @@ A resource without an owner is remembered for RESOURCE_TTL_MS. Fence epochs are 
 all forgotten resources: a later owner gets ``fence_epoch > floor``.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from ....partition.errors import GenerationFenced, InvalidRequest, NotOwner, ThrottlingQuotaExceeded
+from ...access.quotas import check_most
 from ...model import Claim
 from ..commands import Disown, Own, Verdict
 
@@ -58,6 +60,8 @@ class Resources:
         self._owned: dict[str, dict[Key, None]] = {}
         self._by_topic: dict[str, dict[Key, None]] = {}
         self._count = 0
+        self._founders: dict[str, str] = {}  # group -> principal of its first owner, where it had one
+        self._groups: Counter[str] = Counter()  # of which principal is the founder
 
     def own(self, command: Own) -> Owning:
         """Claim by claim; ``atomic``: all or none. The caller knows that the session is alive.
@@ -68,8 +72,12 @@ class Resources:
         rows = self.rows.get(command.group, {})
         if self._count + sum(claim.resource not in rows for claim in command.claims) > RESOURCES_MAX:
             raise ThrottlingQuotaExceeded(f"over {RESOURCES_MAX} resources", retry_after_ms=RETRY_AFTER_MS)
+        if not rows:
+            check_most(command.by, self._groups[command.by.principal], "groups")
         if command.atomic:
             self._check_all(command)
+        if not rows and command.by.principal:
+            self._found(command.group, command.by.principal)
         done = Owning()
         for claim in command.claims:
             wanted = self._judge(command, claim)
@@ -119,6 +127,8 @@ class Resources:
                 self._count -= 1
                 if not self.rows[group]:
                     del self.rows[group]
+                    if (founder := self._founders.pop(group, None)) is not None:
+                        self._groups[founder] -= 1
 
     def find(self, group: str, resource: str) -> Resource:
         """A resource; generation and fence_epoch are 0 for one that was never owned."""
@@ -140,12 +150,27 @@ class Resources:
         """Everything that decides future answers."""
         return [(group, list(rows.items())) for group, rows in self.rows.items()]
 
-    def load(self, saved: list[tuple[str, list[tuple[str, Resource]]]], floor: int) -> None:
+    def founders(self) -> list[tuple[str, str]]:
+        """Groups whose first owner had a principal, and that principal, ascending."""
+        return sorted(self._founders.items())
+
+    def load(
+        self,
+        saved: list[tuple[str, list[tuple[str, Resource]]]],
+        floor: int,
+        founders: Iterable[tuple[str, str]] = (),
+    ) -> None:
         """Inverse of save, into an empty one."""
         self.floor = floor
+        for group, principal in founders:
+            self._found(group, principal)
         for group, rows in saved:
             for resource, row in rows:
                 self._put((group, resource), row)
+
+    def _found(self, group: str, principal: str) -> None:
+        self._founders[group] = principal
+        self._groups[principal] += 1
 
     def _check_all(self, command: Own) -> None:
         """Raises GenerationFenced with all verdicts if any claim must be refused."""

@@ -45,6 +45,8 @@ from .grants import EndedGrant, EndedGrants, Grant, Grants, SavedEndings, Ticket
 DEPARTED_MAX = 16
 """Ended grants remembered of a partition that has not committed their end yet; a retried release or close waits for
 these. Of more, the first is kept, which the partition may know, and the latest."""
+TAKEN = frozenset({"evicted", "severed", "fenced"})
+"""Ends of a tenure that its holder did not want; what follows a colon there is for people."""
 
 
 class SlotDecision(msgspec.Struct, frozen=True):
@@ -82,6 +84,16 @@ class SlotInstall(msgspec.Struct, frozen=True):
         if not answer.done:
             return None
         return FenceInstalled(now_ms=now_ms, group_id=self.group_id, order=self.order)
+
+    def told(self, partition: str) -> str:
+        """What a takeover means for ``partition``, for people. Names no session: its id is a secret."""
+        command = self.command
+        if not isinstance(command, InstallFence):
+            return f"{partition} refuses its writers before epoch {command.epoch} ({command.ends})"
+        writer = command.client_id or "a session"
+        name = f" as {command.producer_name}" if command.producer_name else ""
+        by = f" of principal {command.principal}" if command.principal else ""
+        return f"{writer}{name}{by} writes to {partition} alone, in epoch {command.epoch} ({command.ends})"
 
 
 class FenceInstalls:
@@ -198,6 +210,7 @@ class FenceInstalls:
                 ends=place.ends or "superseded",
                 wall_ms=holder.wall_ms,
                 ttl_ms=holder.ttl_ms,
+                principal=holder.principal,
             )
         ends = place.ends or "released"
         sharers = self._grants.sharers.get(group)
@@ -223,7 +236,15 @@ class FenceInstalls:
 
 
 def _shared_holder(grant: Grant) -> SharedHolder:
-    return SharedHolder(grant.grant_id, grant.session, grant.producer_name, grant.client_id, grant.at_ms, grant.wall_ms)
+    return SharedHolder(
+        grant.grant_id,
+        grant.session,
+        grant.producer_name,
+        grant.client_id,
+        grant.at_ms,
+        grant.wall_ms,
+        grant.principal,
+    )
 
 
 class SavedSlots(msgspec.Struct, frozen=True):
@@ -279,6 +300,7 @@ class Slots:
             pending=set(),
             wall_ms=self.wall_ms,
             ttl_ms=ticket.ttl_ms,
+            principal=ticket.principal,
         )
         self.grants.add(grant)
         for partition in grant.partitions:

@@ -20,6 +20,7 @@ from ....partition.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from ...access.quotas import check_most
 from ..commands import ChangeTopic, CreateTopic, GroupId, TopicCreated
 from . import placement
 from .holdings import Holdings
@@ -81,6 +82,8 @@ class Topic(msgspec.Struct):
     founders: list[dict[str, int]]
     created: Definition | None = None
     """None: it was created before this was kept."""
+    principal: str = ""
+    """That created it; "": none."""
 
     @property
     def partitions(self) -> int:
@@ -133,6 +136,9 @@ class Catalog:
                 detail = f"Topic {existing.name} exists with another definition"
                 raise TopicAlreadyExists(detail, topic_id=existing.topic_id)
             return TopicCreated(existing.topic_id, created=False)
+        if command.by.most is not None:
+            mine = sum(topic.principal == command.by.principal for topic in self._by_name.values())
+            check_most(command.by, mine, "topics")
         if len(self._by_name) >= TOPICS_MAX:
             raise ThrottlingQuotaExceeded(f"there are {TOPICS_MAX} topics", retry_after_ms=RETRY_AFTER_MS)
         self._check_room(command.partitions, factor, command.nodes)
@@ -151,6 +157,7 @@ class Catalog:
                 epochs=[0] * command.partitions,
                 founders=_founders(placements, nodes),
                 created=definition,
+                principal=command.by.principal,
             )
         )
         return TopicCreated(index, created=True)

@@ -116,6 +116,7 @@ def test_only_what_is_about_the_moment_is_repeated_by_itself() -> None:
         "NOT_ENOUGH_REPLICAS",
         "REQUEST_TIMED_OUT",
         "WAIT_QUEUE_FULL",
+        "INSUFFICIENT_STORAGE",
     }
     assert not is_momentary(StockadeErrorWithoutPolicy())
 

@@ -21,6 +21,8 @@ class FakeGroup:
         self.changing = False
         self.machine = machine
         self.leading = True
+        self.is_ready = True
+        self.is_leaderless = False
         self.lose: list[bool] = []
         self.proposed: list[bytes] = []
         self.on_applied: Callable[[FakeGroup], None] | None = None
@@ -37,6 +39,8 @@ class FakeGroup:
 
     @property
     def leader(self) -> str | None:
+        if self.is_leaderless:
+            return None
         return self.voters[0] if self.leading else "other"
 
     @property
@@ -53,7 +57,7 @@ class FakeGroup:
 
     @property
     def ready(self) -> bool:
-        return True
+        return self.is_ready
 
     async def propose(self, command: bytes, timeout_s: float) -> Outcome:
         if not self.leading:
@@ -83,7 +87,9 @@ class FakeHost:
         """Machines with files keep them in ``scratch``."""
         self.groups: dict[int, FakeGroup] = {}
         self.incarnation = 11
+        self.tls = None
         self.incarnations: dict[str, int] = {}
+        self.disk, self.disks = 0, dict[str, int]()
         self.peers: dict[str, tuple[str, int]] = {}
         self.connected: set[str] = set()
         self.calls: list[str] = []
@@ -106,6 +112,9 @@ class FakeHost:
 
     async def forget_tombstones(self, is_gone: Callable[[int], bool]) -> None:
         self.departed = {group for group in self.departed if not is_gone(group)}
+
+    def spare_disk(self, *, is_low: bool, is_full: bool) -> None:
+        """There is nothing on disk."""
 
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
         self.calls.append(node_id)

@@ -1,4 +1,5 @@
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 from sources import ROOT
 
 from stockade.cli.node.authority import Wanted, make_certificates
+from stockade.cluster.access.principals import Principal, PrincipalToken, new_token
 from stockade.cluster.config import ConfigError, NodeConfig, TlsSection, check, load, parse_address
 
 TLS = {"ca": "ca.crt", "certificate": "n1.crt", "key": "n1.key"}
@@ -70,11 +72,22 @@ def test_every_fault_is_named_at_once() -> None:
         ({"limits": {"wal_file_bytes": 1 << 31}}, "limits.wal_file_bytes"),
         ({"limits": {"checkpoint_bytes": 0}}, "limits.checkpoint_bytes"),
         ({"limits": {"inspection_bytes_per_s": -1}}, "limits.inspection_bytes_per_s"),
+        ({"limits": {"disk_soft_free_bytes": -1}}, "limits.disk_soft_free_bytes"),
+        ({"limits": {"disk_hard_free_bytes": (1 << 50) + 1}}, "limits.disk_hard_free_bytes"),
+        ({"limits": {"disk_reserve_bytes": (1 << 40) + 1}}, "limits.disk_reserve_bytes"),
+        ({"limits": {"disk_soft_free_bytes": 9, "disk_hard_free_bytes": 10}}, "limits.disk_hard_free_bytes"),
         ({"tokens": 5}, "tokens"),
         ({"tokens": [TOKEN | {"may": "everything"}]}, "tokens"),
         ({"tokens": [TOKEN | {"sha256": "the token itself"}]}, "tokens[0].sha256"),
         ({"tokens": [TOKEN | {"sha256": "A" * 64}]}, "tokens[0].sha256"),
         ({"tokens": [TOKEN, TOKEN]}, "tokens"),
+        ({"principals": [{"name": "p", "rights": ["write all"]}]}, "principals[0].rights"),
+        ({"principals": [{"name": "p", "rigths": ["all"]}]}, "principals: Object contains unknown field `rigths`"),
+        ({"principals": [{"name": "p"}, {"name": "p"}]}, "principals: two of them have the name p"),
+        ({"allowed_hosts": "orders.example"}, "allowed_hosts"),
+        ({"allowed_hosts": ["https://orders.example"]}, "allowed_hosts: 'https://orders.example'"),
+        ({"allowed_hosts": ["*.example"]}, "allowed_hosts"),
+        ({"allowed_hosts": ["a"] * 65}, "allowed_hosts: at most 64"),
         ({"raft_listen": "192.0.2.1:7201"}, "raft_listen"),
         ({"raft": {"tls": TLS, "plaintext": True}}, "raft.plaintext"),
         ({"raft": {"tls": 5}}, "raft.tls"),
@@ -90,6 +103,31 @@ def test_a_bad_setting_is_refused_by_its_name(changes: dict[str, Any], named: st
     assert [fault for fault in faults_of(configuration(**changes)) if fault.startswith(named)]
 
 
+def test_principals_are_taken_with_their_rights_and_credentials() -> None:
+    made = new_token()
+    one = {"name": "p", "rights": ["read topic:t"], "tokens": [{"hash": made.hash, "expires": "2027-01-31T00:00:00Z"}]}
+    config = check(configuration(principals=[one | {"certificates": ["CN:p"]}, {"name": "q"}]))
+    expected = PrincipalToken(made.hash, datetime(2027, 1, 31, tzinfo=UTC))
+    assert config.principals == [Principal("p", ["read topic:t"], [expected], ["CN:p"]), Principal("q")]
+    assert check(configuration()).principals == []
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://127.0.0.1:7101", "127.0.0.1:7101"),
+        ("http://orders.example", "orders.example:80"),
+        ("https://orders.example", "orders.example:443"),
+        ("http://[2001:db8::1]:7101", "[2001:db8::1]:7101"),
+    ],
+)
+def test_a_node_is_reached_where_it_listens_at_its_url_and_by_the_names_it_is_given(url: str, host: str) -> None:
+    raw = configuration(allowed_hosts=["proxy.example", "proxy.example:8443", "[::1]:80"])
+    raw["members"][0]["url"] = url
+    assert check(raw).hosts == [raw["http"], host, "proxy.example", "proxy.example:8443", "[::1]:80"]
+    assert len(check(configuration(allowed_hosts=["a"] * 64)).hosts) == 66
+
+
 def test_tokens_are_taken_by_their_digests() -> None:
     config = check(configuration(tokens=[TOKEN, TOKEN | {"sha256": "b" * 64, "may": "read"}]))
     assert [(token.name, token.may) for token in config.tokens] == [("orders", "write"), ("orders", "read")]
@@ -99,6 +137,69 @@ def test_tokens_are_taken_by_their_digests() -> None:
 def test_unencrypted_node_traffic_leaves_the_machine_only_when_asked_for() -> None:
     assert faults_of(configuration(raft_listen="0.0.0.0:7201"))
     assert check(configuration(raft_listen="0.0.0.0:7201", raft={"plaintext": True})).raft.plaintext
+
+
+OPEN = {"http": "0.0.0.0:7101"}
+WORDS = {"http_plaintext": True, "open_to_all": True}
+HTTPS = {"http_tls": {"certificate": "n1.crt", "key": "n1.key"}}
+REQUIRED = {"http_tls": HTTPS["http_tls"] | {"client_ca": "ca.crt", "client_certificates": "required"}}
+CLEAR, ALL = "http_plaintext = true", "open_to_all = true"
+
+
+def with_plain(settings: dict[str, Any], address: str) -> dict[str, Any]:
+    return {"http_tls": settings["http_tls"] | {"plain_listen": address}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        (OPEN, [CLEAR, ALL]),
+        (OPEN | {"http_plaintext": True}, [ALL]),
+        (OPEN | {"open_to_all": True}, [CLEAR]),
+        (OPEN | {"tokens": [TOKEN]}, [CLEAR]),
+        (OPEN | {"principals": [{"name": "p"}]}, [CLEAR]),
+        (OPEN | {"tokens": [], "principals": []}, [CLEAR, ALL]),
+        (OPEN | HTTPS, [ALL]),
+        (OPEN | REQUIRED, []),
+        (OPEN | HTTPS | {"tokens": [TOKEN]}, []),
+        (OPEN | WORDS, []),
+        (OPEN | {"http_plaintext": True, "tokens": [TOKEN]}, []),
+        ({"http": "10.1.2.3:7101"}, [CLEAR, ALL]),
+        ({"http": "[::]:7101"}, [CLEAR, ALL]),
+        ({"http": "n1.example:7101"}, [CLEAR, ALL]),
+        ({"http": "127.0.0.1:7101"}, []),
+        ({"http": "[::1]:7101"}, []),
+        ({"http": "localhost:7101"}, []),
+        (WORDS, []),
+        (with_plain(HTTPS, "0.0.0.0:7301"), [ALL]),
+        (with_plain(HTTPS, "127.0.0.1:7301"), []),
+        (OPEN | with_plain(REQUIRED, "0.0.0.0:7301"), [ALL]),
+        (OPEN | with_plain(REQUIRED, "127.0.0.1:7301"), []),
+    ],
+)
+def test_http_is_open_to_other_machines_only_when_that_is_said_in_words(
+    changes: dict[str, Any], missing: list[str]
+) -> None:
+    if not missing:
+        check(configuration(**changes))
+        return
+    faults = faults_of(configuration(**changes))
+    assert [[word for word in (CLEAR, ALL) if word in fault] for fault in faults] == [[word] for word in missing]
+
+
+def test_words_that_contradict_the_rest_are_refused() -> None:
+    assert [fault.partition(":")[0] for fault in faults_of(configuration(**WORDS, **HTTPS, tokens=[TOKEN]))] == [
+        "http_plaintext",
+        "open_to_all",
+    ]
+    assert faults_of(configuration(open_to_all=True, principals=[{"name": "p"}]))
+
+
+def test_what_is_open_and_every_other_fault_are_named_at_once() -> None:
+    raw = configuration(**OPEN, raft_listen="0.0.0.0:7201", cluster_id="a b", colour="red")
+    assert sorted(fault.partition(":")[0] for fault in faults_of(raw)) == [
+        *("cluster_id", "colour", "http", "http", "raft_listen")
+    ]
 
 
 def test_encrypted_node_traffic_may_leave_the_machine() -> None:
@@ -132,7 +233,9 @@ def with_certificates(tmp_path: Path) -> Path:
 
 def test_the_documented_configuration_is_taken() -> None:
     text = (ROOT / "docs" / "deploying.md").read_text(encoding="utf-8")
-    config = check(tomllib.loads(text.partition("```toml")[2].partition("```")[0]))
+    tables = [block.partition("```")[0] for block in text.split("```toml\n")[1:]]
+    https, principals = (next(each for each in tables if each.startswith(name)) for name in ("[http_tls]", "[[princ"))
+    config = check(tomllib.loads(tables[0] + https + principals))
     assert config.raft.tls == TlsSection("certs/ca.crt", "certs/n1.crt", "certs/n1.key")
 
 

@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 from multidict import CIMultiDict
 from yarl import URL
 
-from stockade.cluster.front.front import Rights
-from stockade.http_api.app import DEFAULT_BOUNDS, NO_TOKENS, HttpServer, start_http
+from stockade.cluster.access.principals import Access
+from stockade.http_api.app import DEFAULT_BOUNDS, HttpServer, start_http
 from stockade.http_api.handlers.system import asset
 from stockade.http_api.request.connections import ConnectionBounds
 
@@ -86,7 +86,7 @@ class Conversation:
 
 @asynccontextmanager
 async def nodes(
-    count: int, tokens: Rights = NO_TOKENS, bounds: ConnectionBounds = DEFAULT_BOUNDS
+    count: int, access: Access | None = None, bounds: ConnectionBounds = DEFAULT_BOUNDS
 ) -> AsyncIterator[list[Conversation]]:
     """A cluster of ``count`` nodes n1, n2, …; n1 leads the controller."""
     cluster = FakeCluster()
@@ -95,7 +95,7 @@ async def nodes(
         found = []
         for number in range(count):
             service = FakeService(cluster, f"n{number + 1}")
-            server = await start_http(service, "127.0.0.1", 0, tokens, bounds=bounds)
+            server = await start_http(service, "127.0.0.1", 0, access, bounds=bounds)
             server.front.leader_wait_s = 0
             stack.push_async_callback(server.close)
             session = await stack.enter_async_context(_session())

@@ -16,11 +16,13 @@ from typing import Any
 import msgspec
 from yarl import URL
 
-from stockade.cluster.model import CommittedPosition, Conditions, Leader, ReadGuard
-from stockade.partition.api.cluster import Cluster, Node
+from stockade.cluster.controller.principals import Principals
+from stockade.cluster.measures import Measures
+from stockade.cluster.model import NO_PRINCIPAL, By, CommittedPosition, Conditions, Leader, ReadGuard
+from stockade.partition.api.cluster import Cluster, Node, PartitionCounts, Unready
 from stockade.partition.api.ownership import Grant, SessionInfo, Ticket
-from stockade.partition.api.producers import ProducerPair
-from stockade.partition.api.topics import Mode, PartitionState, Topic, TopicConfig, TopicSummary
+from stockade.partition.api.producers import PartitionProducer, ProducerPair
+from stockade.partition.api.topics import Mode, PartitionState, Topic, TopicConfig, TopicPage, TopicSummary
 from stockade.partition.commands import (
     Append,
     Appended,
@@ -32,6 +34,7 @@ from stockade.partition.commands import (
     Token,
     Trim,
     Trimmed,
+    belongs_to_another,
     encode_command,
 )
 from stockade.partition.errors import (
@@ -40,6 +43,7 @@ from stockade.partition.errors import (
     NotFound,
     NotLeaderOrFollower,
     OffsetOutOfRange,
+    PermissionDenied,
     ProducerBusy,
     ProducerFenced,
     SessionExpired,
@@ -54,8 +58,10 @@ from stockade.partition.state.fence import Tenure
 from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
 from .fake_lists import FakeListing
+from .fake_measures import fake_measures
 from .fake_members import FakeOperating
 from .fake_ownership import FakeOwning
+from .fake_principals import FakePrincipals
 from .fake_stages import FakeStaging
 from .fake_submits import FakeSubmitting
 
@@ -81,6 +87,8 @@ class FakeCluster:
     controller: str | None = "n1"
     topics: dict[str, FakeTopic] = field(default_factory=dict)
     sessions: dict[str, SessionInfo] = field(default_factory=dict)
+    principals: dict[str, str] = field(default_factory=dict)
+    registered: Principals = field(default_factory=Principals)
     grants: dict[str, Grant] = field(default_factory=dict)
     holders: dict[str, str] = field(default_factory=dict)
     producers: dict[str, ProducerPair] = field(default_factory=dict)
@@ -212,9 +220,11 @@ class FakePartition(FakeSubmitting, FakeStaging):
         log = self.machine.log
         return *log.find_timestamp(timestamp_ms), log.log_start, log.log_end
 
-    async def trim(self, before: Offset | None, *, topic_id: int | None, token: Token | None) -> tuple[Offset, Offset]:
+    async def trim(
+        self, before: Offset | None, *, topic_id: int | None, token: Token | None, principal: str = ""
+    ) -> tuple[Offset, Offset]:
         self._check_leading()
-        trimmed = self._apply(Trim(before, topic_id, token))
+        trimmed = self._apply(Trim(before, topic_id, token, principal=principal))
         assert isinstance(trimmed, Trimmed)
         return trimmed.log_start, trimmed.log_end
 
@@ -223,16 +233,23 @@ class FakePartition(FakeSubmitting, FakeStaging):
         known = self.machine.readers.positions.get(group)
         return CommittedPosition(None, None) if known is None else CommittedPosition(known.offset, known.metadata)
 
-    async def commit_position(self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None) -> None:
+    async def commit_position(
+        self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None, principal: str = ""
+    ) -> None:
         self._check_leading()
-        self._apply(CommitPosition(group, offset, metadata, fence_epoch))
+        self._apply(CommitPosition(group, offset, metadata, fence_epoch, principal))
 
     async def fences(self) -> list[Tenure]:
         self._check_leading()
         return self.machine.tenures()
 
+    async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
+        self._check_leading()
+        known = list(reversed(self.machine.producers.entries.items()))
+        return len(known), [PartitionProducer(pid, row.run.epoch, row.run.last_seq, 0, 1) for pid, row in known[:most]]
+
     def _check_guard(self, guard: ReadGuard | None) -> None:
-        refusal = None if guard is None else self.machine.readers.judge(guard.group, guard.fence_epoch)
+        refusal = None if guard is None else self.machine.readers.judge(guard.group, guard.fence_epoch, guard.principal)
         if refusal is not None:
             raise refusal
 
@@ -258,13 +275,13 @@ class FakePartition(FakeSubmitting, FakeStaging):
             raise NotLeaderOrFollower(leader.url, leader.term or None)
 
 
-class FakeService(FakeOperating, FakeOwning, FakeListing):
+class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
     """One node."""
 
     def __init__(self, cluster: FakeCluster, node_id: str = "n1") -> None:
         self.shared: FakeCluster = cluster
         self.node_id = node_id
-        self.missing: str | None = None
+        self.missing: list[Unready] = []
         self.bug: Exception | None = None
 
     def at_controller(self) -> "FakeService":
@@ -274,14 +291,28 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
     def sessions(self) -> "FakeService":
         return self
 
-    topics = resources = producers = members = lists = sessions
+    topics = resources = producers = members = lists = principals = sessions
 
     def cluster(self) -> Cluster:
         nodes = [Node(node_id, url, "127.0.0.1:1", None, True) for node_id, url in self.shared.urls.items()]
         return Cluster("c-1", self.node_id, "0.1.0", self.controller().info, nodes)
 
-    def ready(self) -> str | None:
+    def counts(self) -> PartitionCounts:
+        topics = self.shared.topics.values()
+        led = [m.fence for each in topics for k, m in enumerate(each.machines) if self._leads(each, k)]
+        held, epochs = sum(fence.slot is not None for fence in led), sum(fence.topic_epoch for fence in led)
+        return PartitionCounts(
+            sum(len(each.machines) for each in topics), len(led), held, 0, 0, epochs, self.shared.index
+        )
+
+    def _leads(self, topic: FakeTopic, partition: int) -> bool:
+        return FakePartition(self.shared, self.node_id, topic, partition).leader().node_id == self.node_id
+
+    def unready(self) -> list[Unready]:
         return self.missing
+
+    def measures(self) -> Measures:
+        return fake_measures(self.node_id)
 
     @property
     def leadership_news(self) -> int:
@@ -341,8 +372,14 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
         ]
         return Topic(name, topic.topic_id, topic.replication_factor or 1, topic.sealed, topic.config, partitions)
 
+    async def get_topic_page(self, name: str, first: int, most: int, find: str) -> TopicPage:
+        topic = await self.get_topic(name)
+        found = [each for each in topic.partitions if find in str(each.partition)]
+        known = topic.name, topic.topic_id, topic.replication_factor, topic.sealed, topic.config
+        return TopicPage(*known, len(found), found[first : first + most])
+
     async def create_topic(
-        self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig
+        self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig, by: By = NO_PRINCIPAL
     ) -> tuple[Topic, bool]:
         self._check_controlling()
         known = self.shared.topics.get(name)
@@ -368,19 +405,22 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
             raise InconsistentTopicId(topic_id=topic.topic_id)
         del self.shared.topics[name]
 
-    async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
+    async def open_session(self, client_id: str, ttl_ms: int, by: By = NO_PRINCIPAL) -> SessionInfo:
         self._check_controlling()
         ttl_ms = min(ttl_ms, 300_000)
         session = SessionInfo(f"s-{self.shared.next_index()}", client_id, ttl_ms, 1000 + ttl_ms, ttl_ms)
         self.shared.sessions[session.session] = session
+        self.shared.principals[session.session] = by.principal
         return session
 
-    async def renew_session(self, session: str) -> SessionInfo:
+    async def renew_session(self, session: str, by: By = NO_PRINCIPAL) -> SessionInfo:
         self._check_controlling()
-        return self._session(session)
+        return self._session(session, by)
 
-    async def close_session(self, session: str) -> None:
+    async def close_session(self, session: str, by: By = NO_PRINCIPAL) -> None:
         self._check_controlling()
+        if session in self.shared.sessions:
+            self._session(session, by)
         self.shared.sessions.pop(session, None)
 
     async def acquire(
@@ -394,9 +434,10 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
         resume_epoch: int | None,
         topic_id: int | None,
         ticket_ttl_ms: int | None = None,
+        by: By = NO_PRINCIPAL,
     ) -> Grant | Ticket:
         self._check_controlling()
-        self._session(session)
+        self._session(session, by)
         found = self._topic(topic)
         if topic_id not in (None, found.topic_id):
             raise InconsistentTopicId(topic_id=found.topic_id)
@@ -426,18 +467,18 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
             return ticket
         return self._seat(found, session, wanted, mode, producer_name)
 
-    async def get_ticket(self, ticket: str, session: str, wait_ms: int) -> Ticket:
+    async def get_ticket(self, ticket: str, session: str, wait_ms: int, by: By = NO_PRINCIPAL) -> Ticket:
         self._check_controlling()
-        self._session(session)
+        self._session(session, by)
         if ticket == "t-fenced":
             raise ProducerFenced(current_epoch=1, reason="evicted")
         if ticket not in self.shared.tickets:
             raise NotFound(what="ticket")
         return self.shared.tickets[ticket]
 
-    async def release(self, grant: str, session: str) -> None:
+    async def release(self, grant: str, session: str, by: By = NO_PRINCIPAL) -> None:
         self._check_controlling()
-        self._session(session)
+        self._session(session, by)
         held = self.shared.grants.get(grant)
         if held is None:
             return
@@ -449,7 +490,9 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
             machine.apply(0, TERM, encode_command(ClearFence(grant, held.epoch, self.shared.next_index())))
         del self.shared.grants[grant]
 
-    async def init_producer(self, name: str | None, pair: tuple[int, int] | None, nonce: str | None) -> ProducerPair:
+    async def init_producer(
+        self, name: str | None, pair: tuple[int, int] | None, nonce: str | None, by: By = NO_PRINCIPAL
+    ) -> ProducerPair:
         self._check_controlling()
         if name is None:
             return ProducerPair(2 * self.shared.next_index(), 0, None)
@@ -482,11 +525,13 @@ class FakeService(FakeOperating, FakeOwning, FakeListing):
             raise UnknownTopicOrPartition(topic=name, partition=None)
         return self.shared.topics[name]
 
-    def _session(self, session: str) -> SessionInfo:
+    def _session(self, session: str, by: By = NO_PRINCIPAL) -> SessionInfo:
         if session in self.shared.expired:
             raise SessionExpired
         if session not in self.shared.sessions:
             raise UnknownSession
+        if belongs_to_another(self.shared.principals.get(session, ""), by.principal):
+            raise PermissionDenied()
         return self.shared.sessions[session]
 
     def _check_controlling(self) -> None:

@@ -2,8 +2,17 @@
 
 from typing import Any
 
-from stockade.partition.api.ownership import GroupList, HeldGrant, ListedGroup, ListedSession, SessionList
+from stockade.partition.api.ownership import (
+    GroupList,
+    HeldGrant,
+    ListedGroup,
+    ListedSession,
+    ListedTicket,
+    SessionList,
+    TicketList,
+)
 from stockade.partition.api.producers import ProducerList, is_throwaway
+from stockade.partition.errors import UnknownTopicOrPartition
 
 
 class FakeListing:
@@ -35,6 +44,18 @@ class FakeListing:
         names = [name for name in sorted(self.shared.producers) if internal or not is_throwaway(name)]
         pairs = [self.shared.producers[name] for name in names if name.startswith(prefix)]
         return ProducerList(len(pairs), pairs[:most])
+
+    async def list_tickets(self, topic: str, partition: int | None, most: int) -> TicketList:
+        self._check()
+        if topic not in self.shared.topics:
+            raise UnknownTopicOrPartition(topic=topic, partition=partition)
+        found = [
+            ticket
+            for ticket in self.shared.tickets.values()
+            if ticket.topic == topic and (partition is None or partition in ticket.partitions)
+        ]
+        listed = [ListedTicket("p", "c", len(ticket.partitions), None) for ticket in found]
+        return TicketList(len(listed), listed[:most])
 
     def _check(self) -> None:
         if self.bug is not None:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from stockade.cluster.model import Claim
+from stockade.cluster.model import NO_PRINCIPAL, By, Claim
 from stockade.partition.api.ownership import Evicted, OwnResult, Resource, Ticket
 from stockade.partition.api.producers import BatchStatus, ProducerOnPartition, ProducerPair, ProducerStatus
 from stockade.partition.api.topics import Topic
@@ -35,7 +35,7 @@ class FakeOwning:
     def _check_controlling(self) -> None:
         raise NotImplementedError
 
-    def _session(self, session: str) -> Any:
+    def _session(self, session: str, by: By = NO_PRINCIPAL) -> Any:
         raise NotImplementedError
 
     def _topic(self, name: str) -> Any:
@@ -49,9 +49,10 @@ class FakeOwning:
         *,
         atomic: bool,
         sever: Literal["session", "resource"],
+        by: By = NO_PRINCIPAL,
     ) -> list[OwnResult]:
         self._check_controlling()
-        self._session(session)
+        self._session(session, by)
         verdicts = [self._claim(group, session, claim) for claim in claims]
         refused = next((verdict for verdict in verdicts if not verdict.granted), None)
         if atomic and refused is not None:
@@ -88,9 +89,11 @@ class FakeOwning:
         if topic is not None and number.isdecimal() and int(number) < len(topic.machines):
             self._tell(topic.machines[int(number)], InstallReader(group, verdict.fence_epoch))
 
-    async def disown(self, group: str, session: str, resources: Sequence[str]) -> list[OwnResult]:
+    async def disown(
+        self, group: str, session: str, resources: Sequence[str], by: By = NO_PRINCIPAL
+    ) -> list[OwnResult]:
         self._check_controlling()
-        self._session(session)
+        self._session(session, by)
         for resource in resources:
             owner, _, fence_epoch = self.shared.owned.get((group, resource), (None, 0, 0))
             if owner not in (None, session):
@@ -132,9 +135,9 @@ class FakeOwning:
             self._tell(machine, Configure(order, self.shared.partition_config(topic)))
         return await self.get_topic(name)
 
-    async def cancel_ticket(self, ticket: str, session: str) -> Ticket:
+    async def cancel_ticket(self, ticket: str, session: str, by: By = NO_PRINCIPAL) -> Ticket:
         self._check_controlling()
-        self._session(session)
+        self._session(session, by)
         if self.shared.holders.get(ticket, session) != session:
             raise ProducerFenced(current_epoch=1, reason="not_holder")
         known = self.shared.tickets.pop(ticket, None)

@@ -42,10 +42,16 @@ class FakeStaging:
         ]
 
     async def change_stages(
-        self, keep: list[str], delete: list[str], *, producer: tuple[int, int], topic_id: int | None
+        self,
+        keep: list[str],
+        delete: list[str],
+        *,
+        producer: tuple[int, int],
+        topic_id: int | None,
+        principal: str = "",
     ) -> None:
         self._check_leading()
-        self._decide(ChangeStages(keep, delete, *producer, topic_id))
+        self._decide(ChangeStages(keep, delete, *producer, topic_id, principal=principal))
 
     async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> tuple[Appended, int]:
         self._check_leading()

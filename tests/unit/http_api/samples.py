@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from stockade.cluster.access.principals import Principal
+from stockade.cluster.controller.principals import SavedPrincipals
+
 from .conversation import Conversation
 from .records.test_append import arrow_stream
 
@@ -86,12 +89,15 @@ CHANGE_STAGES = Request(
 )
 REFER = Request("POST", f"{STAGES}/staged/append", None, FENCE)
 REASSIGN = Request("POST", "/v1/cluster/reassignments", {"topic": "orders", "partition": 0, "replicas": ["n1"]})
+TOKEN_HASH = ".".join(("a" * 16, "b" * 32, "c" * 64))
+ADMIN = Principal("root", ["all"], certificates=["CN:root"])
 NODE = {"action": "add", "node_id": "n9", "url": "http://127.0.0.1:7", "raft_address": "127.0.0.1:8"}
 
 GOOD: dict[str, Request] = {
     "list_topics": get("/v1/topics"),
     "create_topic": Request("POST", "/v1/topics", {"name": "fresh"}),
     "get_topic": get(TOPIC),
+    "list_partitions": get(f"{TOPIC}/partitions?first=0&n=5&find=0"),
     "change_topic": PATCH,
     "delete_topic": Request("DELETE", TOPIC),
     "append": APPEND,
@@ -106,6 +112,8 @@ GOOD: dict[str, Request] = {
     "change_stages": CHANGE_STAGES,
     "append_stage": REFER,
     "list_fences": get(f"{PARTITION}/fences"),
+    "list_partition_producers": get(f"{PARTITION}/producers"),
+    "list_tickets": get(f"{TOPIC}/tickets?partition=0&n=5"),
     "list_sessions": get("/v1/sessions?prefix=a&n=5"),
     "list_groups": get("/v1/groups"),
     "list_producers": get("/v1/producers"),
@@ -124,14 +132,26 @@ GOOD: dict[str, Request] = {
     "commit_position": COMMIT,
     "init_producer": Request("POST", "/v1/producers", {"name": "fresh"}),
     "get_producer": get("/v1/producers/mirror"),
+    "list_principals": get("/v1/principals?prefix=b"),
+    "get_principal": get("/v1/principals/billing"),
+    "put_principal": Request("PUT", "/v1/principals/fresh", {"rights": ["all"], "certificates": ["CN:fresh"]}),
+    "delete_principal": Request("DELETE", "/v1/principals/billing"),
+    "add_token": Request("POST", "/v1/principals/billing/tokens", {"expires_ms": 1798761600000}),
+    "delete_token": Request("DELETE", f"/v1/principals/billing/tokens/{TOKEN_HASH[:16]}"),
+    "get_caller": get("/v1/caller"),
     "get_cluster": get("/v1/cluster"),
     "change_members": Request("POST", "/v1/cluster/members", NODE),
     "reassign": REASSIGN,
     "transfer_leader": Request("POST", "/v1/cluster/leaders", {"topic": "orders", "partition": 0}),
     "fence_producer": Request("POST", "/v1/cluster/producer_fences", {"name": "mirror"}),
-    "list_refused_writes": get("/v1/refused_writes"),
+    "list_refused_writes": get("/v1/refused_writes?everywhere=true&topic=orders&partition=0"),
+    "list_nodes": get("/v1/nodes?everywhere=true"),
+    "follow_events": get("/v1/events?n=1"),
+    "list_stalls": get("/v1/stalls"),
     "healthz": get("/healthz"),
     "readyz": get("/readyz"),
+    "readyz_data": get("/readyz/data"),
+    "readyz_control": get("/readyz/control"),
     "metrics": get("/metrics"),
     "openapi": get("/openapi.json"),
     "docs": get("/docs"),
@@ -164,6 +184,7 @@ _INCONSISTENT = {
         "read_tail",
         "trim",
         "list_fences",
+        "list_partition_producers",
         "put_stage",
         "list_stages",
         "change_stages",
@@ -173,7 +194,15 @@ _INCONSISTENT = {
 }
 _NOWHERE = {
     name: _at(GOOD[name], GOOD[name].path.replace("/orders", "/nowhere").replace("/free", "/nowhere"))
-    for name in (*_INCONSISTENT, "get_topic", "acquire", "get_position", "commit_position")
+    for name in (
+        *_INCONSISTENT,
+        "get_topic",
+        "list_partitions",
+        "list_tickets",
+        "acquire",
+        "get_position",
+        "commit_position",
+    )
 }
 _SESSIONLESS = ("acquire", "get_ticket", "cancel_ticket", "release", "own", "disown")
 
@@ -184,6 +213,11 @@ CASES: dict[tuple[str, int], list[Request]] = {
     **{(name, 404): _as(GOOD[name], NOBODY) for name in ("cancel_ticket", "release", "own", "disown", "get_ticket")},
     ("renew_session", 404): _at(GOOD["renew_session"], "/v1/sessions/s-nobody"),
     ("renew_session", 410): _at(GOOD["renew_session"], "/v1/sessions/{expired}"),
+    ("put_principal", 200): [GOOD["put_principal"], GOOD["put_principal"]],
+    **{
+        (name, 404): _at(GOOD[name], GOOD[name].path.replace("billing", "nobody"))
+        for name in ("get_principal", "delete_principal", "add_token", "delete_token")
+    },
     ("create_topic", 200): [GOOD["create_topic"], GOOD["create_topic"]],
     ("create_topic", 409): _with(GOOD["create_topic"], {"name": "orders", "partitions": 7}),
     ("append", 202): _at(APPEND, f"{RECORDS}?acks=0"),
@@ -324,6 +358,9 @@ async def prepared(node: Conversation) -> dict[str, str]:
     waiting = Request("POST", GRANTS, TAKEN | {"mode": "WaitForExclusive"}, OTHER).filled(known)
     known["ticket"] = await made(waiting, "ticket")
     await made(Request("POST", "/v1/producers", {"name": "mirror"}), "producer_id")
+    billing = {"rights": ["produce topic:invoices-*"], "tokens": [{"hash": TOKEN_HASH}]}
+    node.service.shared.registered.load(SavedPrincipals(1, [ADMIN]))
+    await made(Request("PUT", "/v1/principals/billing", billing), "principal")
     await made(PUT_STAGE._replace(path=f"{STAGES}/staged"), "stage")
     known["pid"] = await made(Request("POST", "/v1/producers", {}), "producer_id")
     return known

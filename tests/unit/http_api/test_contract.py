@@ -18,8 +18,15 @@ from stockade.http_api.handlers.system import ASSETS
 from stockade.http_api.reading.decode import body_bytes_max
 from stockade.http_api.records import parts
 from stockade.partition.api import cluster, ownership, producers, records, topics
+from stockade.partition.api.cluster import Unready
 from stockade.partition.api.topics import TopicConfig
-from stockade.partition.errors import LeaderNotAvailable, NotEnoughReplicas, RequestTimedOut, ThrottlingQuotaExceeded
+from stockade.partition.errors import (
+    InsufficientStorage,
+    LeaderNotAvailable,
+    NotEnoughReplicas,
+    RequestTimedOut,
+    ThrottlingQuotaExceeded,
+)
 
 from .conversation import Answer, Conversation, _resolve, document, nodes
 from .samples import CASES, CODES, GOOD, Request, prepared
@@ -36,7 +43,12 @@ UNREACHED: dict[tuple[str, int | str], str] = {
     **{("get_cluster", status): ASKS_NOBODY for status in (421, 429, 500, 503, 504)},
     ("append_parts", 429): "needs a node that has too much in flight: records/test_append_parts.py",
     ("append_parts", 500): "a bug of a part is that part's answer: records/test_append_parts.py",
-    ("list_refused_writes", 500): "nothing of it can fail",
+    **{
+        (name, 500): "nothing of it can fail"
+        for name in ("list_refused_writes", "list_nodes", "list_stalls", "get_caller")
+    },
+    ("follow_events", 429): "needs as many followers as a node takes: handlers/test_nodes.py",
+    ("follow_events", 500): "nothing of it can fail before the stream begins",
     ("append", "INVALID_PRODUCER_ID_MAPPING"): ON_REAL_MACHINES,
     ("append", "UNKNOWN_PRODUCER_ID"): "needs a producer that was forgotten: tests/unit/partition",
     ("append_stage", "INVALID_PRODUCER_ID_MAPPING"): ON_REAL_MACHINES,
@@ -139,6 +151,7 @@ FAULTS: dict[int, Exception] = {
     500: ZeroDivisionError(),
     503: LeaderNotAvailable("none"),
     504: RequestTimedOut("unknown"),
+    507: InsufficientStorage(["n1"]),
 }
 
 
@@ -148,7 +161,7 @@ async def _after(requests: list[Request], of: int = 0, fault: Exception | None =
         known = await prepared(cluster[0])
         cluster[0].service.bug = fault
         if isinstance(fault, LeaderNotAvailable):
-            cluster[0].service.missing = "loading"
+            cluster[0].service.missing = [Unready("node", "starting", "not registered yet")]
         for request in requests[:-1]:
             await _send(cluster[0], request.filled(known))
         return await _send(cluster[of], requests[-1].filled(known))
@@ -226,8 +239,13 @@ ANSWERS: dict[str, type[msgspec.Struct]] = {
     "TrimAnswer": records.Trimmed,
     "Stage": records.StageInfo,
     "RefusedWrites": records.RefusedWrites,
+    "NodeStates": cluster.NodeStates,
+    "TicketList": ownership.TicketList,
+    "PartitionProducers": producers.PartitionProducers,
+    "Stalls": cluster.Stalls,
     "Topic": topics.Topic,
     "TopicList": topics.TopicList,
+    "TopicPage": topics.TopicPage,
     "Session": ownership.SessionInfo,
     "Grant": ownership.Grant,
     "Ticket": ownership.Ticket,

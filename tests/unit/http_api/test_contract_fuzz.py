@@ -57,7 +57,8 @@ def is_patient(case: Any) -> bool:
     """Whether a request follows, or waits: that has tests of its own."""
     query, body = case.query or {}, case.body if isinstance(case.body, dict) else {}
     waits = [query.get("wait_ms"), query.get("max_wait_ms"), body.get("wait_ms")]
-    return str(query.get("follow")).lower() == "true" or any(_number(wait) > WAIT_MS_MAX for wait in waits)
+    follows = case.path == "/v1/events" or str(query.get("follow")).lower() == "true"
+    return follows or any(_number(wait) > WAIT_MS_MAX for wait in waits)
 
 
 def _number(value: Any) -> int:

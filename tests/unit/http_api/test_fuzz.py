@@ -167,6 +167,7 @@ OPERATIONS = st.sampled_from(
         ("POST", "/v1/cluster/producer_fences"),
         ("POST", "/v1/cluster/members"),
         ("GET", "/v1/refused_writes"),
+        ("GET", "/v1/stalls"),
         ("DELETE", "/v1/grants/{}"),
         ("POST", "/v1/producers"),
         ("GET", "/v1/cluster"),

@@ -20,6 +20,7 @@ from stockade.partition.refusal_texts import BY_REASON, Surface
 
 HOLDER = {"producer_name": "alpha", "client_id": "c1", "mode": "Exclusive"}
 FIELDS: dict[str, Any] = {"current_epoch": 7, "holder": HOLDER, "queue_len": 2, "expected_seq": 3, "last_seq": 2}
+FIELDS |= {"host": "evil.example", "origin": "http://evil.example"}
 CAUSES_MAY_BE_SAID_BY_THE_RAISER = {"INVALID_REQUEST", "INVALID_RECORD"}
 
 

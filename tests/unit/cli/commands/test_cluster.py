@@ -1,5 +1,6 @@
 import asyncio
 import subprocess
+from typing import Any
 
 import click
 import pytest
@@ -71,7 +72,7 @@ def test_make_cluster_takes_port_nodes_and_data(variables: list[str], options: s
     assert told.stdout.splitlines()[-1] == f".venv/bin/stockade cluster {options}"
 
 
-def node(name: str, zone: str | None, **more: bool) -> Node:
+def node(name: str, zone: str | None, **more: Any) -> Node:
     return Node(name, f"http://{name}:1", f"{name}:2", zone, **({"alive": True} | more))
 
 
@@ -81,10 +82,11 @@ def cluster_of(*nodes: Node, moving: tuple[int, ...] = (), controllers: tuple[st
 
 
 def test_machines_are_shown_with_their_nodes_and_controllers() -> None:
-    nodes = node("a.1", "a"), node("a.2", "a", alive=False), node("b.1", "b", draining=True), node("n9", None)
+    leaving = node("b.1", "b", draining=True, disk="low")
+    nodes = node("a.1", "a"), node("a.2", "a", alive=False), leaving, node("n9", None)
     assert machine_rows(cluster_of(*nodes, controllers=("a.1", "a.2"))) == [
         ("a", "1 of 2", "a.1,a.2", "a.1, a.2 (away)"),
-        ("b", "1 of 1", "-", "b.1 (up, leaving)"),
+        ("b", "1 of 1", "-", "b.1 (up, leaving, disk low)"),
     ]
 
 

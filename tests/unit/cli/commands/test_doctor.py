@@ -4,8 +4,10 @@ import os
 import socket
 from io import StringIO
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from stockade.cli.commands import doctor
@@ -13,12 +15,12 @@ from stockade.cli.commands.doctor import (
     ELECTING,
     LEADERLESS,
     LOOKS_MAX,
-    Finding,
     Probe,
     _table,
     judge_nodes,
     judge_topics,
 )
+from stockade.cli.commands.findings import Finding
 from stockade.partition.api.cluster import Cluster, LeaderInfo, Node, Reassignment
 from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 
@@ -43,6 +45,39 @@ def test_a_healthy_cluster_is_all_ok_and_exits_with_0(cluster: FakeCluster, run:
     for text in ("disk speed", "open files", "node n1", "ready", "controller", "topic orders", "2 partitions led"):
         assert text in done.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_is_found_by_what_its_own_node_says() -> None:
+    def probe(name: str, disk: Literal["ok", "low", "full"]) -> Probe:
+        seen = seen_by(name)
+        nodes = [structs.replace(node, disk=disk if node.node_id == name else "full") for node in seen.nodes]
+        return Probe(name, structs.replace(seen, nodes=nodes), True, 1.0)
+
+    found = verdicts(probe("n1", "low"), probe("n2", "full"))
+    assert found["disk of n1"] == ("warning", "low: it takes no appends")
+    assert found["disk of n2"] == ("wrong", "full: it takes no appends")
+    assert "disk of n1" not in verdicts(probe("n1", "ok"))
+
+
+def test_rights_of_others_in_the_data_folder_are_a_warning_that_names_them(
+    cluster: FakeCluster, run: Run, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir(0o750)
+    for name, mode in {"n1.key": 0o640, "n1.crt": 0o644, "000.wal": 0o644, "001.wal": 0o640}.items():
+        (data / name).touch()
+        (data / name).chmod(mode)
+
+    def modes() -> dict[str, str]:
+        findings = json.loads(run("doctor", "--data", str(data), "--output", "json").output)
+        (found,) = (each for each in findings if each["about"] == "file modes")
+        return dict(found)
+
+    assert modes()["verdict"] == "warning"
+    assert modes()["found"] == f"others may use {data}/000.wal 0644, {data}/n1.key 0640"
+    (data / "n1.key").chmod(0o600)
+    (data / "000.wal").chmod(0o640)
+    assert modes()["verdict"] == "ok"
 
 
 def test_a_dead_node_is_wrong_and_its_replicas_are_away(cluster: FakeCluster, run: Run) -> None:

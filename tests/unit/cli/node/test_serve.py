@@ -3,6 +3,8 @@
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,14 @@ def test_nodes_that_have_run_and_are_not_started_any_more_are_found(tmp_path: Pa
 def test_a_process_that_the_file_does_not_have_any_more_says_so(tmp_path: Path) -> None:
     ended = CliRunner().invoke(main, ["serve", "--config", str(machine(tmp_path)), "--process", "3"])
     assert (ended.exit_code, "has no node 3 any more: it has 2" in ended.stderr) == (1, True)
+
+
+def test_pandas_is_imported_before_the_loop_runs_or_never() -> None:
+    """Where it is installed, as in the unit tests' environment, pyarrow imports it for its first array."""
+    pytest.importorskip("pandas")
+    make = (
+        "import sys; from stockade.cli.node import serve; import pyarrow; assert 'pandas' not in sys.modules;"
+        "serve.raise_limit = serve.keep_descriptors = lambda: None; serve.run = lambda *_: None;"
+        "serve.uvloop.run = lambda _: sys.exit('pandas' not in sys.modules); serve._run_node(None, False)"
+    )
+    assert subprocess.run([sys.executable, "-c", make], check=False).returncode == 0

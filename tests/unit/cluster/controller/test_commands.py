@@ -1,10 +1,12 @@
 """The bytes of commands and answers."""
 
+from datetime import UTC, datetime
 from typing import get_args
 
 import msgspec
 import pytest
 
+from stockade.cluster.access.principals import PrincipalToken
 from stockade.cluster.controller.commands import (
     Acquire,
     AddNode,
@@ -61,7 +63,14 @@ from stockade.cluster.controller.commands import (
     encode_command,
     encode_result,
 )
-from stockade.cluster.model import Claim
+from stockade.cluster.controller.principals import (
+    AddPrincipalToken,
+    DeletePrincipal,
+    DeletePrincipalToken,
+    PrincipalPut,
+    PutPrincipal,
+)
+from stockade.cluster.model import By, Claim
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import InvalidRequest, NotEnoughReplicas, ProducerBusy, ProducerFenced, StockadeError
 
@@ -93,6 +102,7 @@ RESULTS: list[Result] = [
     ProducerState(1000, 0, None, []),
     Enrolled(1001, 4, 17),
     Arranged(),
+    PrincipalPut(created=True),
     Done(),
 ]
 REFUSALS = [
@@ -101,6 +111,8 @@ REFUSALS = [
     InvalidRequest("mode: unknown"),
     NotEnoughReplicas(),
 ]
+
+TOKEN = PrincipalToken("00.11.22", datetime(2027, 1, 31, 12, 0, 0, 1000, UTC))
 
 
 COMMANDS: list[Command] = [
@@ -154,6 +166,10 @@ COMMANDS: list[Command] = [
     Reassign(now_ms=1, topic="orders", partition=1, replicas=["n1", "n2", "n4"]),
     CheckMove(now_ms=0, group_id=812 << 16, version=813),
     MoveDone(now_ms=0, group_id=812 << 16, version=813),
+    PutPrincipal(now_ms=1, by=By("root", evicts=True), name="p", rights=["all"], certificates=["CN:p"], tokens=[TOKEN]),
+    DeletePrincipal(now_ms=1, name="p"),
+    AddPrincipalToken(now_ms=1, name="p", token=TOKEN),
+    DeletePrincipalToken(now_ms=1, name="p", token_id="00"),
 ]
 
 

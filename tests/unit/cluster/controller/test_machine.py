@@ -7,13 +7,16 @@ import pytest
 
 from stockade.cluster.controller.commands import (
     Acquire,
+    CloseSession,
     Command,
     CreateTopic,
     Done,
     Enrol,
     FenceInstalled,
     GrantState,
+    InitProducer,
     OpenSession,
+    RenewSession,
     Tick,
     decode_result,
     encode_command,
@@ -23,10 +26,12 @@ from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.ownership.fence_installs import ProducerInstall
 from stockade.cluster.controller.ownership.slots import SlotInstall
 from stockade.cluster.controller.topology.catalog import group_id
+from stockade.cluster.model import By
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import ClearFence, InstallFence, InstallProducer
+from stockade.partition.errors import PermissionDenied
 
-from ..driver import TTL_MS, House
+from ..driver import TTL_MS, Driver, House
 from ..lives import random_life
 
 
@@ -131,3 +136,21 @@ def test_ten_thousand_partitions_are_granted_and_fenced_in_linear_time() -> None
         do(FenceInstalled(now_ms=0, group_id=work.group_id, order=work.order))
     assert machine.slots.is_in_force(grant.grant_id) is True
     assert time.process_time() - started_s < 5, "ten times what it takes on a slow machine"
+
+
+def test_a_restored_controller_knows_whose_sessions_and_names_are() -> None:
+    house = Driver()
+    house.topic()
+    house.do(OpenSession(now_ms=0, by=By("p"), session="s", client_id="c", ttl_ms=TTL_MS))
+    house.do(InitProducer(now_ms=0, by=By("p"), name="w"))
+    mine = By("p")
+    house.do(Acquire(now_ms=0, by=mine, session="s", topic="t", partitions=[0], mode="Exclusive", producer_name="w"))
+    house.fail_over()
+    for command in (
+        RenewSession(now_ms=0, by=By("q"), session="s"),
+        InitProducer(now_ms=0, by=By("q"), name="w"),
+        CloseSession(now_ms=0, session="s"),
+    ):
+        assert isinstance(house.do(command), PermissionDenied)
+    [grant] = house.machine.slots.grants.by_id.values()
+    assert grant.principal == "p"

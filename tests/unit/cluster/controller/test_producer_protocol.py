@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from stockade.cluster.controller.commands import Enrol, Enrolled, FenceProducer, ForgetNames, GroupId, ProducerState
 from stockade.cluster.controller.ownership.fence_installs import ProducerInstall, ProducerWithdrawal
 from stockade.cluster.controller.producers import NAME_TTL_MS, PRODUCER_EPOCH_FINAL
-from stockade.partition.commands import PRODUCER_EPOCH_MAX, NotEnrolled, Stamp
+from stockade.partition.commands import PRODUCER_EPOCH_MAX, Append, NotEnrolled, Stamp
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import InvalidProducerIdMapping, StockadeError
 from stockade.partition.log.interface import MemoryLog
@@ -124,7 +124,9 @@ class ProducerProtocol(Postal):
         return self.name_of[pid] == promise.name
 
     def assert_shut_out(self, group: GroupId, pair: tuple[int, int]) -> None:
-        verdict = self.house.partition(group).producers.judge(Stamp(*pair, 0), 1, PartitionConfig(1), MemoryLog())
+        verdict = self.house.partition(group).producers.judge(
+            Append(b"", 1, 0, 0, 0), Stamp(*pair, 0), PartitionConfig(1), MemoryLog()
+        )
         assert isinstance(verdict, NotEnrolled | StockadeError), "an older instance may write"
 
     def check_settled(self) -> None:

@@ -1,6 +1,7 @@
 """Who is in the cluster, as a node remembers it."""
 
 import asyncio
+import logging
 from pathlib import Path
 
 import msgspec
@@ -81,3 +82,22 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"{")
     with pytest.raises(ClusterViewDamaged, match=FILE):
         ClusterView(config(tmp_path))
+
+
+def test_each_change_of_the_members_is_a_line_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    book = ClusterView(config(tmp_path))
+    told(book, 9, entry("n1", "h1"), entry("n2", "h2"))
+    with caplog.at_level(logging.INFO):
+        told(book, 10, entry("n1", "h1"), entry("n2", "h2"))
+        assert caplog.records == []
+        leaving = msgspec.structs.replace(entry("n2", "h2"), draining=True)
+        told(book, 11, msgspec.structs.replace(entry("n1", "h1"), incarnation=8), leaving, entry("n4", "h4"))
+        told(book, 12, entry("n4", "h4"), removed=["n1", "n2"])
+    assert [record.getMessage() for record in caplog.records] == [
+        "cluster: n1 came back with another disk",
+        "cluster: n2 is being removed",
+        "cluster: n4 is a member, at h4:2",
+        "cluster: n1 is no member any more",
+        "cluster: n2 is no member any more",
+    ]
+    assert vars(caplog.records[-1])["event"] == {"event": "cluster_changed", "node_removed": "n2"}

@@ -52,7 +52,7 @@ def test_a_refused_write_is_counted_and_remembered_without_its_session() -> None
     (refused,) = writes.latest_refused(10)
     assert refused.at_ms > 0
     where = ("r-1", "orders", 4, "PRODUCER_FENCED", "superseded")
-    assert structs.astuple(refused)[1:] == (*where, "g-1-1", 7, 5, 1, 9)
+    assert structs.astuple(refused)[1:] == (*where, "g-1-1", 7, 5, 1, 9, 8, None, None)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ all nodes that ask the same.
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from stockade.cluster import rpc
+from stockade.cluster.access.store import PrincipalStore
 from stockade.cluster.controller.commands import RegisterNode, encode_command
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
@@ -25,7 +27,7 @@ def control(timeout_s: float) -> ControllerGroup:
     def group_of(machine: ControllerMachine) -> Group:
         return cast(Group, FakeGroup(CONTROLLER_GROUP, {"n1": 1}, machine))
 
-    return ControllerGroup(group_of, {}, timeout_s)
+    return ControllerGroup(group_of, {}, timeout_s, PrincipalStore(Path("nowhere")))
 
 
 def test_what_was_committed_is_not_looked_at_again() -> None:
@@ -70,10 +72,10 @@ def test_the_catalog_is_encoded_once_for_all_nodes_that_ask() -> None:
         group.machine.apply(index, 1, encode_command(command))
 
     register(1, "n1")
-    first = group.encoded_catalog()
-    assert group.encoded_catalog() is first
+    first = group.encoded_news(0, 0)
+    assert group.encoded_news(0, 0) is first
     register(2, "n2")
-    catalog = rpc.decode(group.encoded_catalog())
+    catalog = rpc.decode(group.encoded_news(0, 0))
     assert catalog == group.catalog()
     assert isinstance(catalog, rpc.Catalog)
     assert [entry.node_id for entry in catalog.nodes] == ["n1", "n2"]

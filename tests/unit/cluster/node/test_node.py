@@ -44,7 +44,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario) -> 
         failures: list[BaseException] = []
         node = await Node.start(config, failures.append)
         try:
-            while node.service.ready() is not None:  # noqa: ASYNC110 (nothing else tells)
+            while node.service.unready():  # noqa: ASYNC110 (nothing else tells)
                 await asyncio.sleep(0.005)
             await node.service.at_controller().topics.create_topic("t", 2, None, TopicConfig())
             await scenario(node.service, host)

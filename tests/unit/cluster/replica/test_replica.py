@@ -86,8 +86,8 @@ def replica(
     log.begin(directory)
     stored = StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log)
 
-    async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
-        return 4, 1000
+    async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:
+        return 4, 1000, ""
 
     return Replica(
         ("t", TOPIC_ID, 0),
@@ -192,7 +192,7 @@ async def test_a_producer_that_is_new_here_is_enrolled_with_the_order_of_the_ans
 
 @scenario
 async def test_a_producer_that_the_registry_refuses_is_told_that_its_batch_is_unknown_here(tmp_path: Path) -> None:
-    async def refuse(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
+    async def refuse(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:
         raise ProducerFenced(reason="identity", current_epoch=3)
 
     one = replica(tmp_path)

@@ -56,8 +56,8 @@ class Node:
     def open(self, founders: Mapping[str, int] | None = None) -> Replica:
         log = SegmentLog(SEGMENT_BYTES_MAX)
 
-        async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
-            return 0, 1
+        async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:
+            return 0, 1, ""
 
         return Replica(
             ("t", TOPIC_ID, 0),

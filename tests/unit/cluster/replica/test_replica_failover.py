@@ -91,8 +91,8 @@ class House:
         log = SegmentLog()
         log.begin(directory)
 
-        async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int]:
-            return 0, 1000
+        async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:
+            return 0, 1000, ""
 
         return Replica(
             ("t", TOPIC_ID, 0),

@@ -11,7 +11,14 @@ from stockade.cluster.model import Conditions
 from stockade.cluster.replica.replica import Replica
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import Appended, InstallFence, InstallReader, Stamp, encode_command
-from stockade.partition.errors import InvalidRequest, NotOwner, ProducerBusy, RequestTimedOut, ThrottlingQuotaExceeded
+from stockade.partition.errors import (
+    InsufficientStorage,
+    InvalidRequest,
+    NotOwner,
+    ProducerBusy,
+    RequestTimedOut,
+    ThrottlingQuotaExceeded,
+)
 from stockade.raft.core.group import Outcome, Overloaded, Rejected, Unknown
 
 from .test_replica import Group, batch, group_of, replica
@@ -60,6 +67,27 @@ def test_a_batch_is_told_of_when_it_is_stored(tmp_path: Path) -> None:
         assert first == second == []
         await group.commit()
         assert [told.base_offset for told in first + second if isinstance(told, Appended)] == [0, 2]
+
+    asyncio.run(scenario())
+
+
+def test_without_room_no_record_is_proposed_and_trims_and_positions_go_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        one, group = await begun(tmp_path)
+        proposed, one._without_room = group.index, lambda _: ["n2", "n3"]
+        assert not one.submit(batch(2), ANY, never)
+        for refused in (
+            one.append(batch(2), ANY),
+            one.append_stage("s", 1, ANY),
+            one.put_stage("z", "d", batch(2), ttl_ms=60_000, topic_id=None),
+        ):
+            with pytest.raises(InsufficientStorage) as found:
+                await refused
+            assert found.value.fields == {"nodes": ["n2", "n3"], "retry_after_ms": 1000}
+        assert (group.index, group.submitted) == (proposed, [])
+        await one.commit_position("g", 0, None, None)
+        await one.trim(None, topic_id=None, token=None)
+        assert group.index == proposed + 2
 
     asyncio.run(scenario())
 

@@ -245,11 +245,11 @@ def test_guards_are_read_alike_on_both_ways(headers: dict[str, str]) -> None:
             return str(refusal)
 
     given = Parameters({}, (), headers.items(), ())
-    assert read(lambda: conditions_of(headers)) == read(lambda: read_conditions(given))
+    assert read(lambda: conditions_of(headers)) == read(lambda: read_conditions(given, ""))
 
 
 def test_guards_of_a_fenced_idempotent_writer_are_read_alike_on_both_ways() -> None:
     headers = dict(zip(map(str.lower, CONDITION_HEADERS), ["5", "1", "9", "3", "m", "g-1-1", "7", "s"], strict=True))
     for rare in ([], ["stockade-if-log-end"], ["stockade-if-log-end", "stockade-message-id"]):
         some = {name: value for name, value in headers.items() if name not in rare}
-        assert conditions_of(some) == read_conditions(Parameters({}, (), some.items(), ()))
+        assert conditions_of(some) == read_conditions(Parameters({}, (), some.items(), ()), "")

@@ -25,9 +25,11 @@ from stockade.http_api.fast_path.connection import (
 from stockade.http_api.fast_path.parser import Head, read_head
 from stockade.http_api.fast_path.renew import FastRenewals
 from stockade.http_api.reading.reader import BodyReader
+from stockade.http_api.request.boundary import Boundary
 from stockade.http_api.request.call import request_of
 from stockade.http_api.request.context import Context
 from stockade.http_api.request.peers import Peers
+from stockade.http_api.request.pulse import Pulse
 from stockade.http_api.request.stalls import Stalls
 
 from .. import conversation
@@ -368,7 +370,16 @@ def test_no_header_of_an_answer_says_what_follows() -> None:
 def test_only_frequent_routes_have_a_short_way() -> None:
     async def test(node: Conversation) -> None:
         found = FastRoutes(
-            [], Context(node.server.front, Peers(node.service), node.server.metrics, BodyReader(), Stalls(request_of))
+            [],
+            Context(
+                node.server.front,
+                Peers(node.service),
+                node.server.metrics,
+                BodyReader(),
+                Stalls(request_of),
+                Boundary(),
+                Pulse(),
+            ),
         )
         head = read_head(append(b""))
         assert head is not None

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stockade.cluster.model import NO_PRINCIPAL, By
 from stockade.partition.api.ownership import Ticket
 from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower, SessionExpired, StockadeError
 
@@ -124,9 +125,9 @@ def test_an_acquire_whose_ticket_left_the_line_while_it_was_held_is_told_so() ->
         service = node.service
         ask = service.get_ticket
 
-        async def left(ticket: str, session: str, wait_ms: int) -> Ticket:
+        async def left(ticket: str, session: str, wait_ms: int, by: By = NO_PRINCIPAL) -> Ticket:
             del service.shared.tickets[ticket]
-            return await ask(ticket, session, wait_ms)
+            return await ask(ticket, session, wait_ms, by)
 
         service.get_ticket = left  # type: ignore[method-assign]
         answer = await acquire(node, beta, mode="WaitForExclusive", wait_ms=1000, ticket_ttl_ms=1)
@@ -143,7 +144,7 @@ def test_an_acquire_that_was_queued_is_answered_with_its_ticket_when_the_leader_
         alpha, beta = await open_session(node), await open_session(node, "beta")
         await acquire(node, alpha)
 
-        async def gone(ticket: str, session: str, wait_ms: int) -> Ticket:
+        async def gone(ticket: str, session: str, wait_ms: int, by: By = NO_PRINCIPAL) -> Ticket:
             raise lost
 
         node.service.get_ticket = gone  # type: ignore[method-assign]
@@ -158,7 +159,7 @@ def test_a_queued_acquire_whose_session_ended_meanwhile_does_not_say_that_nothin
         alpha, beta = await open_session(node), await open_session(node, "beta")
         await acquire(node, alpha)
 
-        async def ended(ticket: str, session: str, wait_ms: int) -> Ticket:
+        async def ended(ticket: str, session: str, wait_ms: int, by: By = NO_PRINCIPAL) -> Ticket:
             raise SessionExpired
 
         node.service.get_ticket = ended  # type: ignore[method-assign]

@@ -4,11 +4,13 @@ import asyncio
 import logging
 import re
 from html import escape
+from typing import Any
 
 import pytest
 
 from stockade.http_api.request import metrics
 from stockade.http_api.routes import UNDOCUMENTED, routes
+from stockade.partition.api.cluster import Unready
 from stockade.partition.errors import BY_CODE
 from stockade.partition.refusal_texts import BY_CODE as TEXTS
 from stockade.partition.refusal_texts import BY_REASON
@@ -64,6 +66,18 @@ def test_topics_are_listed_described_and_deleted() -> None:
     run(test)
 
 
+def test_partitions_come_in_pages_and_by_what_is_looked_for() -> None:
+    async def test(node: Conversation) -> None:
+        await node.topic("wide", 25)
+        page = (await node.call("GET", "/v1/topics/wide/partitions?first=20&n=10")).json
+        assert (page["total"], [each["partition"] for each in page["partitions"]]) == (25, [20, 21, 22, 23, 24])
+        found = (await node.call("GET", "/v1/topics/wide/partitions?find=2&first=1&n=2")).json
+        assert (found["total"], [each["partition"] for each in found["partitions"]]) == (7, [12, 20])
+        assert (await node.call("GET", "/v1/topics/wide/partitions?n=1001")).status == 400
+
+    run(test)
+
+
 def test_the_cluster_is_described_as_the_node_sees_it() -> None:
     async def main() -> None:
         async with nodes(2) as (one, two):
@@ -79,10 +93,44 @@ def test_health_is_the_process_and_readiness_is_the_service() -> None:
     async def test(node: Conversation) -> None:
         assert (await node.call("GET", "/healthz")).json == {"status": "ok"}
         assert (await node.call("GET", "/readyz")).json == {"status": "ok"}
-        node.service.missing = "loading orders/0"
+        node.service.missing = [Unready("data", "loading", "loading 2 partitions")]
         assert (await node.call("GET", "/healthz")).status == 200
         starting = await node.call("GET", "/readyz")
-        assert (starting.status, starting.json["detail"]) == (503, "loading orders/0")
+        assert (starting.status, starting.json["detail"]) == (503, "loading 2 partitions")
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("part", "refused"),
+    [
+        ("node", ["/readyz", "/readyz/data", "/readyz/control"]),
+        ("data", ["/readyz", "/readyz/data"]),
+        ("control", ["/readyz", "/readyz/control"]),
+        ("partition", ["/readyz"]),
+    ],
+)
+def test_each_question_of_readiness_has_the_reasons_that_concern_it(part: Any, refused: list[str]) -> None:
+    async def test(node: Conversation) -> None:
+        node.service.missing = [Unready(part, "loading", "it waits")]
+        for path in ("/readyz", "/readyz/data", "/readyz/control"):
+            answer = await node.call("GET", path)
+            if path in refused:
+                assert (answer.status, answer.json["code"]) == (503, "LEADER_NOT_AVAILABLE")
+                assert answer.json["reasons"] == [{"part": part, "reason": "loading", "detail": "it waits"}]
+                assert answer.headers["Retry-After"] == "1"
+            else:
+                assert (answer.status, answer.json) == (200, {"status": "ok"})
+
+    run(test)
+
+
+def test_a_node_that_leaves_is_ready_for_nothing() -> None:
+    async def test(node: Conversation) -> None:
+        node.server.leave()
+        for path in ("/readyz", "/readyz/data", "/readyz/control"):
+            answer = await node.call("GET", path)
+            assert (answer.status, answer.json["reasons"][0]["reason"]) == (503, "stopping")
 
     run(test)
 

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import threading
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from stockade.http_api.records import fetch
+from stockade.http_api.records import encode, fetch
 from stockade.partition.log.interface import StoredBatch
 
 from ..conversation import ARROW, JSON, NDJSON, RECORDS, TEXT, Conversation, run
@@ -230,3 +232,33 @@ def test_a_large_log_is_read_in_pieces_that_leave_nothing_out() -> None:
         assert found == expected
 
     run(test)
+
+
+@pytest.mark.parametrize(("records", "value_bytes", "turns"), [(1000, 1, 4), (10, 100_000, 5), (3, 300_000, 3)])
+@pytest.mark.parametrize("form", ["application/json", "application/x-ndjson"])
+def test_a_large_answer_gives_the_loop_its_turn_by_records_and_by_bytes(
+    form: str, records: int, value_bytes: int, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """250 records, or 256 KiB of them, a turn."""
+    pieces: list[int] = []
+    rows = encode.rows
+
+    async def noted(*given: Any, **options: Any) -> AsyncIterator[list[encode.Row]]:
+        async for piece in rows(*given, **options):
+            pieces.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(encode, "rows", noted)
+
+    async def test(node: Conversation) -> None:
+        body = (b"x" * value_bytes + b"\n") * records
+        assert (await node.call("POST", RECORDS, body, TEXT)).status == 200
+        answer = await node.call("GET", f"{RECORDS}?max_bytes=67108864", None, {"Accept": form})
+        is_json = form == "application/json"
+        lines = answer.json["records"] if is_json else [json.loads(line) for line in answer.body.splitlines()]
+        assert [line["offset"] for line in lines] == list(range(records))
+        assert {line["value"] for line in lines} == {"x" * value_bytes}
+
+    run(test)
+    assert len(pieces) == turns
+    assert sum(pieces) == records

@@ -80,6 +80,49 @@ def test_a_writer_of_one_byte_a_second_meets_the_deadline(monkeypatch: pytest.Mo
     run(test)
 
 
+def test_a_body_has_time_by_what_has_come_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten bytes give ten seconds more; a body of which nothing comes is refused after the first half second."""
+    monkeypatch.setattr(calls, "ARRIVAL_START_S", 0.5)
+    monkeypatch.setattr(calls, "SLOWEST_BODY_BYTES_PER_S", 1)
+
+    async def test(node: Conversation) -> None:
+        loop = asyncio.get_running_loop()
+        silent, slow = [await connect(node, HEAD + b"Content-Length: 20\r\n\r\n") for _ in range(2)]
+        began = loop.time()
+        await until(lambda: node.server.front.in_flight.arriving.used == 2)
+        answer = asyncio.create_task(slow[0].readuntil(b"\r\n\r\n"))
+        slow[1].write(b"x" * 10)  # worth ten seconds
+        refused = await silent[0].readuntil(b"\r\n\r\n")
+        assert refused.startswith(b"HTTP/1.1 400 ")
+        assert loop.time() - began >= 0.5
+        await until(lambda: node.server.front.in_flight.arriving.used == 1)
+        slow[1].write(b"x" * 10)
+        assert (await answer).startswith(b"HTTP/1.1 200 ")
+        await until(lambda: node.server.front.in_flight.arriving.used == 0)
+        await hang_up([silent, slow])
+
+    run(test)
+
+
+def test_slow_bodies_take_no_more_than_their_share_of_the_requests_in_flight() -> None:
+    async def test(node: Conversation) -> None:
+        in_flight = node.server.front.in_flight
+        assert (in_flight.arriving.limit, in_flight.requests.limit) == (5_000, 10_000)
+        in_flight.arriving.limit = 3
+        slow = [await connect(node, HEAD + b"Content-Length: 100\r\n\r\n") for _ in range(3)]
+        await until(lambda: in_flight.arriving.used == 3)
+        fourth = await connect(node, HEAD + b"Content-Length: 100\r\n\r\n")
+        assert (await fourth[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 429 ")
+        await others_are_answered(node)
+        slow[0][1].write(b"x" * 100)
+        assert (await slow[0][0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        await until(lambda: in_flight.arriving.used == 2)
+        await hang_up([*slow, fourth])
+        await until(lambda: in_flight.arriving.used == 0)
+
+    run(test)
+
+
 def test_a_reader_that_takes_its_text_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "STALL_S", 0.2)
     monkeypatch.setattr(dispatch, "SLOWEST_BYTES_PER_S", 1 << 30)

@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from stockade.http_api.request.stalls import STALL_S, Stalls
+from stockade.http_api.request.stalls import KEPT_MAX, STALL_S, Asked, Stalls, _Seen
 
 from ..conversation import Conversation, run
 
@@ -24,7 +24,7 @@ def compute() -> None:
         pass
 
 
-def named(frame: FrameType) -> str | None:
+def named(frame: FrameType) -> Asked | None:
     return frame.f_locals.get("request")
 
 
@@ -48,7 +48,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 def test_a_request_that_holds_the_loop_is_counted_and_named(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(stalls: Stalls) -> None:
-        request = "POST /v1/x, 7 bytes, request 4f"
+        request = Asked("POST /v1/x", 7, "4f")
         assert request
         compute()
         await until(lambda: sum(stalls.held))
@@ -59,6 +59,29 @@ def test_a_request_that_holds_the_loop_is_counted_and_named(caplog: pytest.LogCa
     (line,) = [record.getMessage() for record in caplog.records if "stood still" in record.getMessage()]
     assert "POST /v1/x, 7 bytes, request 4f" in line
     assert "compute (" in line
+    (kept,) = stalls.latest(10)
+    assert (kept.route, kept.body_bytes, kept.request) == ("POST /v1/x", 7, "4f")
+    assert kept.held_ms >= (CPU_S - 2 * STALL_S) * 1000
+    assert kept.stack[0].startswith("compute (")
+    assert kept.at_ms > 1_700_000_000_000
+
+
+def test_a_stack_that_cannot_be_read_ends_neither_the_watch_nor_the_count() -> None:
+    def half_made(frame: FrameType) -> Asked | None:
+        raise AttributeError("route")
+
+    async def main() -> Stalls:
+        stalls = Stalls(half_made)
+        while sum(stalls.held) < 2:
+            stalls.touch()  # a busy machine may take longer than AWAKE_S for one of them
+            compute()
+            await asyncio.sleep(0)
+        assert stalls._thread is not None
+        assert stalls._thread.is_alive()
+        stalls.close()
+        return stalls
+
+    assert sum(asyncio.run(main()).held) >= 2
 
 
 def test_a_loop_that_only_waits_blames_no_request(caplog: pytest.LogCaptureFixture) -> None:
@@ -69,6 +92,7 @@ def test_a_loop_that_only_waits_blames_no_request(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING):
         stalls = watched(scenario)
     assert (sum(stalls.held), sum(stalls.waited) >= 1) == (0, True)
+    assert stalls.latest(10) == []
     assert caplog.records == []
 
 
@@ -100,6 +124,33 @@ def test_a_node_without_requests_is_not_watched_and_one_with_requests_is_again(
 
     watched(scenario)
     assert "stalls" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_the_latest_stalls_are_kept_the_last_one_first() -> None:
+    async def scenario(stalls: Stalls) -> None:
+        for number in range(KEPT_MAX + 1):
+            stalls._note(1 + number, 1.0)
+
+    stalls = watched(scenario)
+    assert [each.held_ms for each in stalls.latest(2)] == [1000 * (KEPT_MAX + 1), 1000 * KEPT_MAX]
+    assert [each.held_ms for each in stalls.latest(KEPT_MAX + 1)][-1] == 2000
+    assert stalls.latest(1)[0].stack == []
+
+
+def test_a_node_tells_what_held_its_loop() -> None:
+    async def test(node: Conversation) -> None:
+        assert (await node.call("GET", "/v1/stalls?n=1")).json == {"node_id": "n1", "stalls": []}
+        stalls = node.server.stalls
+        stalls._seen = _Seen(Asked("GET /v1/topics", 0, "5f"), ["dump (json_codec.py:109)"])
+        stalls._note(0.041, 0.041)
+        stalls._note(0.5, 0.5)
+        listed = (await node.call("GET", "/v1/stalls")).json["stalls"]
+        assert [each["held_ms"] for each in listed] == [500, 41]
+        assert (listed[1]["route"], listed[1]["request"]) == ("GET /v1/topics", "5f")
+        for bad in ("0", "101", "x"):
+            assert (await node.call("GET", f"/v1/stalls?n={bad}")).status == 400
+
+    run(test)
 
 
 def test_the_metrics_of_a_node_have_its_stalls() -> None:

@@ -30,10 +30,12 @@ from stockade.partition.commands import (
     Retain,
     SharedHolder,
     Stamp,
+    Token,
     Trim,
     encode_command,
 )
 from stockade.partition.durable.stored_machine import StoredMachine
+from stockade.partition.errors import PermissionDenied
 from stockade.partition.log.image import FileExtent, Image, ImageDamaged
 from stockade.partition.log.interface import MemoryLog
 from stockade.partition.log.segments import SegmentLog
@@ -125,6 +127,19 @@ def test_086_what_was_captured_is_restored_equal_also_producers_without_batches(
     entry = again.machine.producer(ANONYMOUS)
     assert entry is not None
     assert (entry.run.cache, entry.run.last_seq) == ((), -1)
+
+
+def test_a_restored_partition_knows_whose_tokens_producers_and_resources_are(partition: Partition) -> None:
+    partition.apply(InstallFence(grant(2), 2, "s2", "loader", "Exclusive", 41, principal="p"))
+    partition.apply(InstallProducer(NAMED, 5, principal="p"))
+    partition.apply(InstallReader("g", 1, principal="p"))
+    again = partition.restarted(partition.checkpoint(), len(partition.commands))
+    for refused in (
+        Trim(None, token=Token(grant(2), 2, "s2"), principal="q"),
+        ChangeStages([], [], NAMED, 5, principal="q"),
+        CommitPosition("g", 0, None, 1, principal="q"),
+    ):
+        assert isinstance(again.apply(0, 1, encode_command(refused)), PermissionDenied)
 
 
 def test_086_an_empty_partition_is_restored_empty(tmp_path: Path) -> None:

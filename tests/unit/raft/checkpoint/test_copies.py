@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from stockade.partition.log.modes import open_to_others
 from stockade.raft.checkpoint import copies
 from stockade.raft.checkpoint.copies import CopyFailed, FetchPiece, NothingHeld, Question, Release, encode
 from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
@@ -72,6 +73,26 @@ async def agrees(cluster: FileCluster, node: str) -> None:
     assert cluster.fatal == []
 
 
+def test_a_full_disk_takes_no_copy_and_those_under_way_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with single_node(tmp_path) as node:
+            receiver, ports = node.host._installer, node.host._node
+            assert receiver is not None
+            assert ports is not None
+            ports.fetch_checkpoint(GROUP, "n2", 1000)
+            (task,) = receiver._tasks.values()
+            node.host.spare_disk(is_low=True, is_full=True)
+            await asyncio.wait([task])
+            assert task.cancelled()
+            ports.fetch_checkpoint(GROUP, "n2", 1000)
+            assert not receiver._tasks
+            node.host.spare_disk(is_low=True, is_full=False)
+            ports.fetch_checkpoint(GROUP, "n2", 1000)
+            assert len(receiver._tasks) == 1
+
+    asyncio.run(scenario())
+
+
 def test_a_follower_that_lacks_what_is_gone_is_filled_and_goes_on(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with behind(tmp_path) as (cluster, node):
@@ -90,7 +111,9 @@ def test_a_follower_that_lacks_what_is_gone_is_filled_and_goes_on(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_a_node_with_an_empty_disk_is_filled(tmp_path: Path) -> None:
+def test_a_node_with_an_empty_disk_is_filled_and_what_it_writes_is_closed_to_others(
+    tmp_path: Path, umask: Callable[[int], int]
+) -> None:
     async def scenario() -> None:
         async with behind(tmp_path) as (cluster, node):
             shutil.rmtree(cluster.data(node))
@@ -98,6 +121,10 @@ def test_a_node_with_an_empty_disk_is_filled(tmp_path: Path) -> None:
             await agrees(cluster, node)
 
     asyncio.run(scenario())
+    written = [*tmp_path.rglob("wal"), *tmp_path.rglob("groups"), *tmp_path.rglob("checkpoint")]
+    assert len(written) >= 9
+    theirs = {path for root in written for path, _ in open_to_others(root)}
+    assert [path for path in theirs if not path.parent.name.startswith("files-")] == []  # those are the machine's
 
 
 def test_files_that_are_here_already_are_linked_and_not_fetched(

@@ -70,6 +70,22 @@ def test_a_group_that_pins_a_log_that_is_too_long_is_checkpointed(tmp_path: Path
     asyncio.run(scenario())
 
 
+def test_with_little_room_on_disk_what_was_dropped_is_freed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileMachine, "reclaimable", 1)
+    settings = RaftSettings(60, 120, 20, checkpoint_bytes=1 << 30)
+
+    async def scenario() -> None:
+        async with single_node(tmp_path, settings) as node:
+            await node.commit(3)
+            assert node.machine.captures == 0
+            node.host.spare_disk(is_low=True, is_full=False)
+            await until(lambda: node.machine.captures == 1)
+
+    asyncio.run(scenario())
+
+
 def test_087_a_checkpoint_of_what_has_not_changed_is_skipped(tmp_path: Path) -> None:
     settings = RaftSettings(60, 120, 20, checkpoint_bytes=1 << 30)
 

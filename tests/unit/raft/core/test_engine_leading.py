@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stockade.raft.core.leader import FEW_BYTES, FEW_ENTRIES, LeaderState
+from stockade.raft.core.leader import FEW_BYTES, FEW_ENTRIES, IN_SYNC_ENTRIES_MAX, LeaderState
 from stockade.raft.core.membership import Membership
 from stockade.raft.log.configuration import Configuration, Promote, founding_configuration
 from stockade.raft.log.group_log import GroupLog
@@ -69,6 +69,37 @@ def test_the_first_message_is_alone_until_it_is_answered() -> None:
     assert leader.broadcast() == []
     leader.ack(4)
     assert leader.broadcast() == [(3, [4, 5]), (5, [6, 7])]
+
+
+def test_a_full_disk_is_sent_heartbeats_and_no_entries_while_a_majority_has_room() -> None:
+    leader = Leader()
+    full: set[str] = {"f"}
+    leader.leading._membership.full_disks = full
+    leader.append(4)
+    assert (leader.broadcast(to="f"), leader.broadcast(to="g")) == ([], [])  # the second round has nothing new
+    assert leader.broadcast(beat=True, to="f") == [(1, [])]
+    leader.ack(4, node="g")
+    assert leader.broadcast(to="g") == [(3, [4, 5])]
+    full.clear()
+    assert leader.broadcast(to="f") == [(1, [2, 3])]
+
+
+@pytest.mark.parametrize(
+    ("peers", "full", "sent"),
+    [
+        ("fg", "", "fg"),
+        ("fg", "g", "f"),
+        ("fg", "fg", "fg"),  # without them no majority is left
+        ("fghi", "hi", "fg"),
+        ("fghi", "ghi", "fghi"),
+    ],
+)
+def test_entries_go_to_full_disks_only_where_a_majority_needs_them(peers: str, full: str, sent: str) -> None:
+    leader = Leader(peers)
+    leader.leading._membership.full_disks = set(full)
+    leader.append(1)
+    leader.broadcast()
+    assert "".join(node for node, message in leader.sent if message.entries) == sent
 
 
 @pytest.mark.parametrize("more, messages", [(FEW_ENTRIES - 1, 0), (FEW_ENTRIES, 1)])
@@ -320,3 +351,34 @@ def test_an_entry_of_many_bytes_is_not_little(size: int, few: bool) -> None:
     leader.broadcast()
     leader.journal.add(bytes(size), 4, 1)
     assert len(leader.broadcast()) == (0 if few else 1), "little waits for the answer to what went before"
+
+
+def test_a_follower_that_never_answered_lacks_what_came_since_the_leadership_began() -> None:
+    leader = Leader()
+    leader.append(5)
+    leader.broadcast()
+    assert leader.leading.lags(6) == {"f": 5, "g": 5}
+    leader.ack(4)
+    assert leader.leading.lags(6) == {"f": 3, "g": 5}
+
+
+@pytest.mark.parametrize("lag, out", [(IN_SYNC_ENTRIES_MAX, []), (IN_SYNC_ENTRIES_MAX + 1, ["f"])])
+def test_a_follower_is_in_sync_up_to_a_number_of_entries_behind(lag: int, out: list[str]) -> None:
+    leader = Leader("f")
+    leader.append(lag + 5)
+    leader.broadcast()
+    leader.ack(4)
+    assert leader.leading.out_of_sync(3 + lag) == out
+
+
+def test_a_member_that_is_away_or_has_another_disk_or_is_no_voter_is_out_of_sync() -> None:
+    leader = Leader()
+    assert leader.leading.out_of_sync(1) == []
+    leader.leading.disconnected("f")
+    assert leader.leading.out_of_sync(1) == ["f"]
+    leader.leading.connected("f", DISK, 0.0)
+    assert leader.leading.out_of_sync(1) == []
+    leader.leading.followers["f"].incarnation = DISK + 1
+    assert leader.leading.out_of_sync(1) == ["f"]
+    leader.leading.followers["g"].is_voter = False
+    assert leader.leading.out_of_sync(1) == ["f", "g"]

@@ -21,6 +21,7 @@ from stockade.raft.messages import (
     Refusal,
     Reply,
     RequestVote,
+    RolledBack,
     TimeoutNow,
     VoteReply,
     Wake,
@@ -54,10 +55,11 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(TimeoutNow, U64),
     st.builds(Call, U64, st.binary()),
     st.builds(Reply, U64, st.binary(), st.booleans()),
-    st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64),
+    st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64, U64, U64),
     st.builds(Refusal, st.text()),
-    st.builds(OpenStream, st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64)),
-    st.just(Ping()),
+    st.builds(OpenStream, st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64, U64, U64)),
+    st.builds(Ping, st.integers(0, 255), U64),
+    st.builds(RolledBack, U64),
 )
 
 
@@ -148,10 +150,11 @@ ENTRY = struct.Struct("<QQQQQI")
         (2, struct.pack("<QBQQ", 1, 2, 3, 4), "not the bytes of any AppendAck"),
         (6, struct.pack("<QB", 1, 0) + b"x", "malformed"),
         (9, struct.pack("<QB", 1, 2), "not a boolean"),
-        (10, struct.pack("<HBBQ", codec.PROTOCOL_VERSION, 2, 2, 0) + b"abc", "ids end at byte"),
-        (10, struct.pack("<HBBQ", codec.PROTOCOL_VERSION, 1, 1, 0) + b"\xff\xff", "malformed"),
+        (10, struct.pack("<HBBQQQ", codec.PROTOCOL_VERSION, 2, 2, 0, 0, 0) + b"abc", "ids end at byte"),
+        (10, struct.pack("<HBBQQQ", codec.PROTOCOL_VERSION, 1, 1, 0, 0, 0) + b"\xff\xff", "malformed"),
         (11, b"\xff", "malformed"),
-        (12, b"x", "malformed"),
+        (12, b"", "malformed"),
+        (12, b"xx", "malformed"),
     ],
 )
 def test_malformed_frames_are_refused_with_the_reason(kind: int, body: bytes, why: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stockade.raft.messages import OpenStream, Refusal
+from stockade.raft.messages import OpenStream, Ping, Refusal
 from stockade.raft.net import transport
 from stockade.raft.net.codec import encode
 
@@ -117,7 +117,7 @@ def test_a_stream_gets_no_heartbeat_and_is_not_dropped_for_its_silence(run: Run,
             streams = [each for node in (n1, n2) for each in node.transport._open if each.stream is not None]
             assert len(streams) == 2
             for each in streams:
-                each.keep_alive(0.0, float("-inf"))
+                each.keep_alive(0.0, float("-inf"), (Ping(), encode(0, Ping())))
             caller.transport.write(b"still here")
             await caller.until(len(b"still here"))
             assert caller.received == b"still here"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stockade.cluster.controller.ownership import acquire, resources
 from stockade.cluster.controller.ownership.acquire import AcquireRules
-from stockade.cluster.controller.ownership.fence_installs import ReaderFenceInstalls
+from stockade.cluster.controller.ownership.fence_installs import ReaderFence, ReaderFenceInstalls
 from stockade.cluster.controller.ownership.grants import EndedGrants, Grant, Grants, Ticket, WaitQueue
 from stockade.cluster.controller.ownership.resources import Resource, Resources
 from stockade.cluster.controller.ownership.slots import FenceInstalls, Slots
@@ -64,14 +64,14 @@ def a_late_clear_empties_the_slot() -> AbstractContextManager[Any]:
 
 
 def any_token_of_the_right_epoch_writes() -> AbstractContextManager[Any]:
-    def judge(refusal: Any, self: Fence, token: Any, require_fence: bool) -> Any:
+    def judge(refusal: Any, self: Fence, token: Any, require_fence: bool, principal: str = "") -> Any:
         return None if token is not None and token.epoch == self.topic_epoch else refusal
 
     return wrap(Fence, "judge", judge)
 
 
 def older_epochs_write() -> AbstractContextManager[Any]:
-    def judge(refusal: Any, self: Fence, token: Any, require_fence: bool) -> Any:
+    def judge(refusal: Any, self: Fence, token: Any, require_fence: bool, principal: str = "") -> Any:
         return None if token is not None and token.epoch < self.topic_epoch else refusal
 
     return wrap(Fence, "judge", judge)
@@ -236,9 +236,9 @@ def the_departed_keep_what_they_own() -> AbstractContextManager[Any]:
 def partitions_do_not_learn_that_an_owner_left() -> AbstractContextManager[Any]:
     original = ReaderFenceInstalls.owe
 
-    def owe(self: ReaderFenceInstalls, group_id: int, group: str, fence_epoch: int, *, owned: bool) -> None:
-        if owned:
-            original(self, group_id, group, fence_epoch, owned=owned)
+    def owe(self: ReaderFenceInstalls, group_id: int, group: str, fence: ReaderFence) -> None:
+        if fence.owned:
+            original(self, group_id, group, fence)
 
     return patch.object(ReaderFenceInstalls, "owe", owe)
 

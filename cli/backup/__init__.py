@@ -1,0 +1,6 @@
+"""Backups: what is in a cluster's topics, as Arrow files and a manifest in a folder or an object store.
+
+In: a client of a running cluster, and the URL of a place for files.
+Out: files that pyarrow alone can verify; a cluster that has their records again.
+May import: cli.ui, client, client.api, partition, partition.api, partition.log, partition.records.
+"""

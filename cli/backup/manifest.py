@@ -1,0 +1,119 @@
+"""The manifest of a backup: everything that it has, with digests and offsets. JSON, for programs of any language.
+
+Each manifest stands for itself: one of an incremental backup names the files of earlier ones, too. It is written last,
+so a backup that was cut short leaves none.
+"""
+
+from typing import Any
+
+import msgspec
+
+from ...partition.api.topics import TopicConfig
+
+VERSION = 1
+
+
+class Damaged(Exception):
+    """A backup is not what its manifest says; or there is no such manifest."""
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """An Arrow stream with the records of ``first_offset <= offset < end_offset``, one row each, in the order of the
+    offsets. ``path`` is relative to the backup's place; ``bytes`` and ``sha256`` are the file's. The times are the
+    least and the greatest timestamp of a record.
+    """
+
+    path: str
+    first_offset: int
+    end_offset: int
+    bytes: int
+    sha256: str
+    timestamp_ms_min: int
+    timestamp_ms_max: int
+
+
+class PartitionBackup(msgspec.Struct, frozen=True):
+    """The records of a partition from ``first_offset`` (log_start) up to ``end_offset`` (log_end), exclusive.
+    ``topic_epoch``: its fencing epoch, for the record; it is not restored.
+    """
+
+    partition: int
+    first_offset: int
+    end_offset: int
+    topic_epoch: int | None
+    files: list[DataFile]
+
+
+class TopicBackup(msgspec.Struct, frozen=True):
+    """A topic; ``partitions[k]`` is partition k."""
+
+    topic: str
+    topic_id: int
+    replication_factor: int
+    sealed: bool
+    config: TopicConfig
+    partitions: list[PartitionBackup]
+
+
+class PositionBackup(msgspec.Struct, frozen=True):
+    """The next offset that a group reads from a partition."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    metadata: str | None
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """``cut_ms``: the backup has what was committed when all ends of partitions were read, from ``started_ms`` to
+    ``cut_ms``; it was complete at ``ended_ms``. Times are those of the machine that made it, in ms since 1970.
+    """
+
+    name: str
+    cluster_id: str
+    software: str
+    started_ms: int
+    cut_ms: int
+    ended_ms: int
+    topics: list[TopicBackup]
+    positions: list[PositionBackup]
+    left_out: list[str]
+    """Topics that were deleted while the backup was made."""
+    version: int = VERSION
+
+    @property
+    def files(self) -> list[tuple[str, DataFile]]:
+        """Every file, with the topic and partition that it belongs to."""
+        return [
+            (f"{topic.topic}/{partition.partition}", file)
+            for topic in self.topics
+            for partition in topic.partitions
+            for file in partition.files
+        ]
+
+    @property
+    def records(self) -> int:
+        """How many records it has."""
+        return sum(each.end_offset - each.first_offset for topic in self.topics for each in topic.partitions)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.bytes for _, file in self.files)
+
+
+def encode(manifest: Manifest) -> bytes:
+    """As JSON that people can read, too."""
+    return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+
+
+def decode(content: bytes, name: str) -> Manifest:
+    """Raises Damaged."""
+    try:
+        version: Any = msgspec.json.decode(content).get("version")
+        if version != VERSION:
+            raise Damaged(f"manifest {name} has version {version}; this software reads version {VERSION}")
+        return msgspec.json.decode(content, type=Manifest)
+    except (msgspec.MsgspecError, AttributeError) as error:
+        raise Damaged(f"manifest {name} cannot be read: {error}") from error

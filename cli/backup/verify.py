@@ -1,0 +1,64 @@
+"""Verifies a backup by its manifest, with nothing but pyarrow and hashlib, as docs/how-to/backup.md does on a page."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .manifest import Damaged, DataFile, Manifest, PartitionBackup
+from .store import Store
+
+TIMESTAMP = "timestamp"
+"""The column with the times of the records."""
+
+
+def batches_of(content: bytes, file: DataFile) -> list[pa.RecordBatch]:
+    """The batches of a file that is as its manifest says. Raises Damaged."""
+    if len(content) != file.bytes:
+        raise Damaged(f"{file.path} has {len(content)} bytes in place of {file.bytes}")
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise Damaged(f"{file.path} has another SHA-256 than its manifest says")
+    try:
+        batches = list(pa.ipc.open_stream(content))
+    except (pa.ArrowException, OSError) as error:
+        raise Damaged(f"{file.path} is no Arrow stream: {error}") from error
+    rows = sum(batch.num_rows for batch in batches)
+    if rows != file.end_offset - file.first_offset:
+        raise Damaged(f"{file.path} has {rows} records in place of {file.end_offset - file.first_offset}")
+    return batches
+
+
+def times_of(batches: list[pa.RecordBatch]) -> tuple[int, int]:
+    """The least and the greatest timestamp, in ms."""
+    found = [pc.min_max(batch.column(TIMESTAMP).cast(pa.int64())) for batch in batches]
+    return min(each["min"].as_py() for each in found), max(each["max"].as_py() for each in found)
+
+
+def gaps(name: str, partition: PartitionBackup) -> Iterator[str]:
+    """What is wrong with the list of a partition's files."""
+    expected = None
+    for file in partition.files:
+        is_first_late = expected is None and file.first_offset > partition.first_offset
+        if is_first_late or (expected is not None and file.first_offset != expected):
+            yield f"{name}: {file.path} begins at {file.first_offset}, and records before it are missing"
+        expected = file.end_offset
+    if (partition.first_offset if expected is None else expected) != partition.end_offset:
+        yield f"{name}: its files end at {expected}, and the backup at {partition.end_offset}"
+
+
+def verify(store: Store, manifest: Manifest, verified: Callable[[DataFile], None]) -> list[str]:
+    """Everything that is wrong with a backup; ``verified`` is called after each file. Raises CannotReach."""
+    faults: list[str] = []
+    for topic in manifest.topics:
+        for partition in topic.partitions:
+            faults += gaps(f"{topic.topic}/{partition.partition}", partition)
+    for name, file in manifest.files:
+        try:
+            batches = batches_of(store.read(file.path), file)
+            if times_of(batches) != (file.timestamp_ms_min, file.timestamp_ms_max):
+                faults.append(f"{name}: {file.path} has records of other times than its manifest says")
+        except Damaged as damage:
+            faults.append(f"{name}: {damage}")
+        verified(file)
+    return faults

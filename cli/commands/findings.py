@@ -1,0 +1,16 @@
+"""What `stockade doctor` says: one finding for each thing that it looked at."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["ok", "warning", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check, and what to do if it is not ok."""
+
+    about: str
+    verdict: Verdict
+    found: str
+    advice: str = ""

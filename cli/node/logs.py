@@ -1,0 +1,60 @@
+"""What a node writes to its log: how a line looks, and how much is said, which SIGUSR1 changes while the node runs."""
+
+import json
+import logging
+import signal
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Literal
+
+Format = Literal["text", "json"]
+FORMATS: tuple[Format, ...] = ("text", "json")
+LEVELS = ("debug", "info", "warning", "error")
+OURS = "stockade"
+"""The logger of all that Stockade says. What libraries say stays at INFO."""
+
+_log = logging.getLogger(OURS)
+
+
+class JsonLines(logging.Formatter):
+    """A line is one JSON object: time (UTC), level, node, logger, message; ``exception`` with the traceback; and what
+    the event itself has (``record.event``), which a program reads in place of the message.
+    """
+
+    def __init__(self, node_id: str) -> None:
+        super().__init__()
+        self._node_id = node_id
+
+    def format(self, record: logging.LogRecord) -> str:
+        """As logging wants it."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {
+            "time": time,
+            "level": record.levelname,
+            "node": self._node_id,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            line["exception"] = "".join(traceback.format_exception(*record.exc_info))
+        return json.dumps(line | getattr(record, "event", {}), ensure_ascii=False, default=str)
+
+
+def start(level: str, line_format: Format, node_id: str, *, is_one_of_many: bool) -> None:
+    """Log to stderr at ``level``, from now on. SIGUSR1 turns DEBUG on, and off again."""
+    name = f" {node_id}" if is_one_of_many else ""
+    text = logging.Formatter(f"%(asctime)s %(levelname)s{name} %(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines(node_id) if line_format == "json" else text)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    wanted = logging.getLevelNamesMapping()[level.upper()]
+    _log.setLevel(wanted)
+
+    def switch(*_: object) -> None:
+        other = logging.DEBUG if _log.level != logging.DEBUG else (wanted if wanted != logging.DEBUG else logging.INFO)
+        _log.setLevel(other)
+        # Said at any level: whoever sent the signal looks for it.
+        _log.log(max(other, logging.INFO), "SIGUSR1: the log has lines from %s on", logging.getLevelName(other))
+
+    signal.signal(signal.SIGUSR1, switch)

@@ -1,0 +1,188 @@
+"""Issuers of JSON Web Tokens (RFC 7519), such as OpenID Connect providers: whose subject a token names. PyJWT judges.
+
+A token is judged by keys that this node has already: no request waits for an issuer. The times in a token are compared
+with this node's clock. No safety rests on it: which of two writers may write is decided by the log.
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jwt
+import msgspec
+
+from ...partition.errors import Unauthenticated
+from ...raft.net.tls import Stamp, stamp
+
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures by private keys alone: who can check a token must not be able to make one."""
+
+ISSUERS_MAX = 16
+KEYS_MAX = 100
+"""Of one issuer."""
+KEYS_BYTES_MAX = 1024 * 1024
+"""Of one issuer's set of keys, as JSON."""
+JUDGED_MAX = 10_000
+"""Tokens whose verdict is remembered until they expire: a signature takes some 100 us to check."""
+LEEWAY_S = 30
+"""By which the clocks of an issuer and of a node may differ."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+_SUBJECT = re.compile(r"(?P<issuer>[A-Za-z0-9._-]{1,64}):(?P<subject>[\x21-\x7e]{1,255})\Z")
+_FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\Z")
+
+
+class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[issuers]]: tokens of ``issuer`` (the claim iss) for ``audience`` (the claim aud) are taken; their subject is
+    called NAME:SUBJECT, SUBJECT being the claim ``subject_claim``. The keys (a JWK set, RFC 7517) are in the file
+    ``keys``, which is read again when it changes, or at ``keys_url``, which is asked every ``refresh_s`` seconds.
+    """
+
+    name: str
+    issuer: str
+    audience: str
+    keys: str | None = None
+    keys_url: str | None = None
+    algorithms: tuple[Algorithm, ...] = ("RS256", "ES256", "EdDSA")
+    subject_claim: str = "sub"
+    refresh_s: int = 300
+
+
+class KeysFault(Exception):
+    """A set of keys cannot be used; the message says why."""
+
+
+def issuer_faults(issuers: Sequence[Issuer]) -> Iterator[str]:
+    """What is wrong with [[issuers]], a sentence each."""
+    if len(issuers) > ISSUERS_MAX:
+        yield f"issuers: at most {ISSUERS_MAX}"
+    for number, each in enumerate(issuers):
+        where = f"issuers[{number}]"
+        if not _NAME.match(each.name):
+            yield f"{where}.name: {each.name!r} is not 1 to 64 of letters, digits, '.', '_', '-'"
+        if (each.keys is None) == (each.keys_url is None):
+            yield f"{where}: one of keys and keys_url says where its keys are"
+        if each.keys_url is not None and not each.keys_url.startswith(("https://", "http://127.0.0.1:")):
+            yield f"{where}.keys_url: {each.keys_url!r} is not https://…: keys that came in the clear prove nothing"
+        if not 10 <= each.refresh_s <= 86_400:
+            yield f"{where}.refresh_s: not 10 to 86400"
+        if not each.algorithms:
+            yield f"{where}.algorithms: empty"
+    for what in ("name", "issuer"):
+        if len({getattr(each, what) for each in issuers}) < len(issuers):
+            yield f"issuers: two of them have the same {what}"
+
+
+def is_subject(name: str) -> bool:
+    """Whether a text is ISSUER:SUBJECT."""
+    return _SUBJECT.match(name) is not None
+
+
+def read_keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
+    """The signature keys of a JWK set by their ids, None for the first without. Raises KeysFault."""
+    if len(text) > KEYS_BYTES_MAX:
+        raise KeysFault(f"over {KEYS_BYTES_MAX} bytes")
+    try:
+        found = jwt.PyJWKSet.from_json(text.decode()).keys
+    except (jwt.PyJWTError, ValueError, AttributeError, TypeError, KeyError) as error:
+        raise KeysFault(f"no JWK set (RFC 7517): {error}") from error
+    keys = [key for key in found if key.key_type != "oct" and key.public_key_use in (None, "sig")]
+    if not 1 <= len(keys) <= KEYS_MAX:
+        raise KeysFault(f"{len(keys)} keys to check signatures with, not 1 to {KEYS_MAX}")
+    return {key.key_id: key for key in reversed(keys)}
+
+
+class _Verdict(NamedTuple):
+    subject: str
+    expires_s: float
+
+
+class Issuers:
+    """Judges tokens by the keys that ``take`` gave it."""
+
+    def __init__(self, issuers: Sequence[Issuer] = (), now_s: Callable[[], float] = time.time) -> None:
+        """Without faults. ``now_s``: seconds since 1970."""
+        self.all: tuple[Issuer, ...] = tuple(issuers)
+        self._by_issuer = {each.issuer: each for each in issuers}
+        self._keys: dict[str, Mapping[str | None, jwt.PyJWK]] = {}
+        self._judged: dict[bytes, _Verdict] = {}
+        self._now_s = now_s
+
+    def take(self, name: str, text: bytes) -> None:
+        """Judge tokens of the issuer of this name by this JWK set from now on. Raises KeysFault, and changes nothing
+        then.
+        """
+        self._keys[name] = read_keys(text)
+        self._judged.clear()
+
+    def is_token(self, text: str) -> bool:
+        """Whether a text has the form of a JSON Web Token, and there are issuers."""
+        return bool(self._by_issuer) and _FORM.match(text) is not None
+
+    def subject(self, token: str) -> str:
+        """ISSUER:SUBJECT. Raises Unauthenticated, which says what is wrong with the token."""
+        digest = hashlib.sha256(token.encode()).digest()
+        verdict = self._judged.get(digest)
+        if verdict is None:
+            verdict = self._judge(token)
+            while len(self._judged) >= JUDGED_MAX:
+                del self._judged[next(iter(self._judged))]
+            self._judged[digest] = verdict
+        if verdict.expires_s + LEEWAY_S <= self._now_s():
+            raise Unauthenticated("the JSON Web Token has expired")
+        return verdict.subject
+
+    def _judge(self, token: str) -> _Verdict:
+        try:
+            header = jwt.get_unverified_header(token)
+            claimed = jwt.decode(token, options={"verify_signature": False}).get("iss")
+            issuer = self._by_issuer.get(claimed) if isinstance(claimed, str) else None
+            if issuer is None:
+                raise Unauthenticated("no issuer of this cluster has issued the JSON Web Token (its claim iss)")
+            claims = self._verified(token, issuer, header)
+        except (jwt.PyJWTError, RecursionError, OverflowError) as error:
+            raise Unauthenticated(f"the JSON Web Token is not taken: {error}") from error
+        subject = f"{issuer.name}:{claims.get(issuer.subject_claim)}"
+        if not isinstance(claims.get(issuer.subject_claim), str) or not is_subject(subject):
+            raise Unauthenticated(f"the JSON Web Token has no {issuer.subject_claim} of 1 to 255 printable characters")
+        return _Verdict(subject, float(claims["exp"]))
+
+    def _verified(self, token: str, issuer: Issuer, header: Mapping[str, Any]) -> dict[str, Any]:
+        keys = self._keys.get(issuer.name, {})
+        key = keys.get(header.get("kid")) or (next(iter(keys.values())) if len(keys) == 1 else None)
+        if key is None:
+            raise Unauthenticated(f"this node has no key {header.get('kid')!r:.80} of the issuer {issuer.name}")
+        return jwt.decode(
+            token,
+            key,
+            algorithms=list(issuer.algorithms),
+            audience=issuer.audience,
+            issuer=issuer.issuer,
+            leeway=LEEWAY_S,
+            options={"require": ["exp", "iss", "aud", issuer.subject_claim]},
+        )
+
+
+class KeyFile:
+    """The file of an issuer's keys, read again when it changes."""
+
+    def __init__(self, issuers: Issuers, name: str, path: str) -> None:
+        """Reads it. Raises KeysFault."""
+        self._issuers, self._name, self._path = issuers, name, path
+        self._stamp: Stamp | None = None
+        self.reload()
+
+    def has_changed(self) -> bool:
+        """Whether it is another than at the last ``reload``."""
+        return stamp(self._path) != self._stamp
+
+    def reload(self) -> None:
+        """Read it again. Raises KeysFault, and the keys before it stay then."""
+        self._stamp = stamp(self._path)
+        try:
+            self._issuers.take(self._name, Path(self._path).read_bytes())
+        except OSError as error:
+            raise KeysFault(f"cannot read {self._path}: {error}") from error

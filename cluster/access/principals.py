@@ -1,0 +1,303 @@
+"""Principals, and by which credentials a request is one's: a bearer token, or a verified client certificate. A bearer
+token is one of the cluster's own, or a JSON Web Token of an issuer (issuers.py).
+
+Of an own token only a salted hash is kept, so what leaks lets no client in. A token has its id in it: stk.ID.SECRET, of
+which the id finds the hash, and the secret has 256 bits drawn at random. A slow hash would add nothing to that.
+
+The time in which a token expires is read from this node's clock. No safety rests on it: which of two writers may write
+is decided by the log.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import filterfalse
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ...partition.errors import Unauthenticated
+from ..https import ClientCertificate
+from .issuers import Issuers, is_subject
+from .quotas import NO_QUOTA, Quota, quota_faults
+from .rights import ALL, Caller, parse
+
+PRINCIPALS_MAX = 10_000
+RIGHTS_MAX = 1_000
+"""Of one principal."""
+TOKENS_MAX = 2
+"""Of one principal: a new one, and the one that it replaces."""
+CERTIFICATES_MAX = 16
+"""Of one principal."""
+SUBJECTS_MAX = 16
+"""Of one principal."""
+RECOGNIZED_MAX = 10_000
+"""Tokens that a node has recognized since principals changed last, and need not hash again."""
+
+Level = Literal["read", "write", "admin"]
+"""What a token of [[tokens]] may. Each includes those before it."""
+
+_READ = ("read topic:*", "read group:*", "read producer:*", "read cluster", "own group:*")
+_WRITE = ("produce topic:*", "produce producer:*", "acquire topic:*", "evict group:*", "trim topic:*")
+LEVELS: dict[Level, tuple[str, ...]] = {"read": _READ, "write": _READ + _WRITE, "admin": (ALL,)}
+"""The rights of each level."""
+
+_NAME = re.compile(r"[A-Za-z0-9._@:/-]{1,249}\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_HASH = re.compile(r"(?P<id>[0-9a-f]{16})\.(?P<salt>[0-9a-f]{32})\.(?P<digest>[0-9a-f]{64})\Z")
+_CERTIFICATE = re.compile(r"(SHA256:[0-9a-f]{64}|(CN|DNS|URI|email|IP Address):\S.*)\Z")
+_TOKEN = re.compile(r"stk\.([0-9a-f]{16})\.[A-Za-z0-9_-]{43}\Z")
+_SCHEME = "bearer "
+
+
+class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[tokens]]: a request with the token of this SHA-256 (hexadecimal) has the right ``may`` on everything. ``name``
+    is for people.
+    """
+
+    name: str
+    sha256: str
+    may: Level
+
+
+class PrincipalToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A token of a principal. ``hash`` is ID.SALT.SHA256 in hexadecimal digits, as `stockade principals token` prints
+    it; after ``expires`` (with an offset from UTC; None: never) the token is refused.
+    """
+
+    hash: str
+    expires: datetime | None = None
+
+
+class Principal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[principals]]: who may do what. ``certificates`` are names in verified client certificates, as CN:NAME,
+    DNS:NAME, URI:NAME, email:NAME, IP Address:NAME, or SHA256: and the fingerprint of one; any of them will do.
+    ``subjects`` are those of JSON Web Tokens, as ISSUER:SUBJECT with the name of one of [[issuers]].
+    """
+
+    name: str
+    rights: list[str] = []
+    tokens: list[PrincipalToken] = []
+    certificates: list[str] = []
+    subjects: list[str] = []
+    quota: Quota = NO_QUOTA
+
+
+class NewToken(NamedTuple):
+    """``token`` is for the client alone; ``hash`` is for the configuration."""
+
+    token: str
+    hash: str
+
+
+def new_token() -> NewToken:
+    """A token drawn at random."""
+    token_id, secret, salt = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_hex(16)
+    token = f"stk.{token_id}.{secret}"
+    return NewToken(token, f"{token_id}.{salt}.{_digest(salt, token)}")
+
+
+def _digest(salt: str, token: str) -> str:
+    return hashlib.sha256(f"{salt}.{token}".encode()).hexdigest()
+
+
+def token_faults(tokens: Sequence[Token]) -> Iterator[str]:
+    """What is wrong with [[tokens]], a sentence each."""
+    for number, token in enumerate(tokens):
+        if not _SHA256.match(token.sha256):
+            yield f"tokens[{number}].sha256: not 64 hexadecimal digits in lower case"
+    if len({token.sha256 for token in tokens}) < len(tokens):
+        yield "tokens: two of them have the same sha256"
+
+
+def principal_faults(principals: Sequence[Principal]) -> Iterator[str]:
+    """What is wrong with [[principals]], a sentence each."""
+    if len(principals) > PRINCIPALS_MAX:
+        yield f"principals: at most {PRINCIPALS_MAX}"
+    for number, principal in enumerate(principals):
+        yield from (f"principals[{number}].{fault}" for fault in faults_of(principal))
+    given = [("name", principal.name) for principal in principals]
+    given += [("certificate", name) for principal in principals for name in set(principal.certificates)]
+    given += [("subject", name) for principal in principals for name in set(principal.subjects)]
+    given += [("token", token_id(token)) for principal in principals for token in principal.tokens]
+    for what, name in sorted(each for each, count in Counter(given).items() if count > 1):
+        yield f"principals: two of them have the {what} {name}"
+
+
+def faults_of(principal: Principal) -> Iterator[str]:
+    """What is wrong with one principal, a sentence each."""
+    if not _NAME.match(principal.name):
+        yield f"name: {principal.name!r} is not 1 to 249 of letters, digits, '.', '_', '-', '@', ':', '/'"
+    for what, count, most in (
+        ("rights", len(principal.rights), RIGHTS_MAX),
+        ("tokens", len(principal.tokens), TOKENS_MAX),
+        ("certificates", len(principal.certificates), CERTIFICATES_MAX),
+        ("subjects", len(principal.subjects), SUBJECTS_MAX),
+    ):
+        if count > most:
+            yield f"{what}: at most {most}"
+    for text in principal.rights:
+        try:
+            parse(text)
+        except ValueError as fault:
+            yield f"rights: {fault}"
+    if len({token_id(token) for token in principal.tokens}) < len(principal.tokens):
+        yield "tokens: two of them have the same id"
+    for token in principal.tokens:
+        if not _HASH.match(token.hash):
+            yield "tokens.hash: not what `stockade principals token` prints"
+        if token.expires is not None and token.expires.tzinfo is None:
+            yield f"tokens.expires: {token.expires.isoformat()} has no offset from UTC (Z, say)"
+    for name in filterfalse(_CERTIFICATE.match, principal.certificates):
+        yield f"certificates: {name!r} is not CN:, DNS:, URI:, email:, IP Address: or SHA256: and a name"
+    for name in filterfalse(is_subject, principal.subjects):
+        yield f"subjects: {name!r} is not ISSUER:SUBJECT"
+    yield from quota_faults(principal.quota)
+
+
+def token_id(token: PrincipalToken) -> str:
+    """The part of a token that is no secret: stk.ID.SECRET."""
+    return token.hash.partition(".")[0]
+
+
+def from_unix_ms(expires_ms: int | None) -> datetime | None:
+    """Milliseconds since 1970 as a time; None stays None."""
+    return None if expires_ms is None else datetime.fromtimestamp(expires_ms / 1000, UTC)
+
+
+class _Hashed(NamedTuple):
+    salt: str
+    digest: str
+    expires_s: float | None
+    caller: Caller
+
+
+class Access:
+    """The principals of a cluster: those of this node's configuration, and those that the controller told. Without any,
+    the cluster is open: every caller has every right.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[Token] = (),
+        principals: Sequence[Principal] = (),
+        now_s: Callable[[], float] = time.time,
+        issuers: Issuers | None = None,
+    ) -> None:
+        """All are the configuration's, without faults. ``now_s``: seconds since 1970."""
+        self._issuers = Issuers() if issuers is None else issuers
+        self.configured: dict[str, Principal] = {principal.name: principal for principal in principals}
+        """Principals of this node's configuration, by name."""
+        self._everyone = Caller("", [ALL], "")
+        self._now_s = now_s
+        # What a token of [[tokens]] makes belongs to no principal: all of them share it, as they always did.
+        self._digests = {token.sha256: Caller(f"the token {token.name}", LEVELS[token.may], "") for token in tokens}
+        self._tokens: dict[str, _Hashed] = {}
+        self._recognized: dict[str, _Hashed] = {}
+        self._certificates: dict[str, Caller] = {}
+        self._subjects: dict[str, Caller] = {}
+        self._replicated: dict[str, Principal] = {}
+        self._index = 0
+        for principal in principals:
+            self._admit(principal)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every caller has every right."""
+        return not (self._digests or self.configured or self._replicated)
+
+    def replicate(self, index: int, principals: Iterable[Principal]) -> None:
+        """Take over what the controller told as of an index of its log, unless it is older. A principal of the
+        configuration counts before one of the same name, token or certificate that was told.
+        """
+        if index < self._index:
+            return
+        self._index = index
+        self._recognized.clear()
+        told = {principal.name: principal for principal in principals if principal.name not in self.configured}
+        for name, before in list(self._replicated.items()):
+            if told.get(name) != before:
+                self._dismiss(self._replicated.pop(name))
+        for name, principal in told.items():
+            if name not in self._replicated:
+                self._replicated[name] = principal
+                self._admit(principal)
+
+    def caller(self, authorization: str | None, certificate: ClientCertificate | None) -> Caller:
+        """The principal of a request with this header and this certificate; the header counts before the certificate.
+
+        Raises Unauthenticated.
+        """
+        if self.is_open:
+            return self._everyone
+        if authorization is not None and authorization[: len(_SCHEME)].lower() == _SCHEME:
+            return self._of_token(authorization[len(_SCHEME) :].strip())
+        if authorization is None and certificate is not None:
+            found = next(filter(None, map(self._certificates.get, _names(certificate))), None)
+            if found is None:
+                raise Unauthenticated("no principal of this cluster has a name of the client's certificate")
+            return found
+        certificates = " or a client certificate" if self._certificates else ""
+        raise Unauthenticated(f"this cluster wants a bearer token{certificates}: Authorization: Bearer TOKEN")
+
+    def _of_token(self, token: str) -> Caller:
+        recognized = self._recognized.get(token)
+        if recognized is not None:
+            return self._unexpired(recognized, token)
+        if found := _TOKEN.match(token):
+            known = self._tokens.get(found[1])
+            if known is not None and hmac.compare_digest(_digest(known.salt, token), known.digest):
+                if len(self._recognized) >= RECOGNIZED_MAX:
+                    self._recognized.clear()
+                self._recognized[token] = known
+                return self._unexpired(known, token)
+        elif self._issuers.is_token(token):
+            return self._of_subject(self._issuers.subject(token))
+        caller = self._digests.get(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())
+        if caller is None:
+            raise Unauthenticated("this cluster does not know the token")
+        return caller
+
+    def _unexpired(self, known: _Hashed, token: str) -> Caller:
+        if known.expires_s is not None and known.expires_s <= self._now_s():
+            raise Unauthenticated(f"the token {token.split('.')[1]} of {known.caller.name} has expired")
+        return known.caller
+
+    def _of_subject(self, subject: str) -> Caller:
+        caller = self._subjects.get(subject)
+        if caller is None:
+            raise Unauthenticated(f"no principal of this cluster has the subject {subject}")
+        return caller
+
+    def _admit(self, principal: Principal) -> None:
+        """The rights are read when they are first asked for: ten thousand principals come at once."""
+        caller = Caller(f"principal {principal.name}", principal.rights, principal.name, principal.quota)
+        for name in principal.certificates:
+            self._certificates.setdefault(name, caller)
+        for name in principal.subjects:
+            self._subjects.setdefault(name, caller)
+        for token in principal.tokens:
+            found, salt, digest = token.hash.split(".")
+            expires_s = None if token.expires is None else token.expires.timestamp()
+            self._tokens.setdefault(found, _Hashed(salt, digest, expires_s, caller))
+
+    def _dismiss(self, principal: Principal) -> None:
+        for known_by, names in ((self._certificates, principal.certificates), (self._subjects, principal.subjects)):
+            for name in names:
+                if (caller := known_by.get(name)) is not None and caller.principal == principal.name:
+                    del known_by[name]
+        for token in principal.tokens:
+            if (known := self._tokens.get(token_id(token))) is not None and known.caller.principal == principal.name:
+                del self._tokens[token_id(token)]
+
+
+def _names(certificate: ClientCertificate) -> Iterator[str]:
+    yield f"SHA256:{certificate.fingerprint}"
+    yield from certificate.names
+    if certificate.common_name:
+        yield f"CN:{certificate.common_name}"

@@ -1,0 +1,116 @@
+"""Quotas: how much of a cluster one principal may use, so that the others have the rest.
+
+Rates are each node's own, for the requests that clients send to it (as Kafka's quotas are a broker's); numbers of
+sessions, topics, groups and names of producers are the cluster's, and counted by the controller.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from ...partition.errors import ThrottlingQuotaExceeded
+from ..model import By
+
+RETRY_AFTER_MS = 1000
+"""Until something that a principal has too many of may have gone."""
+RETRY_AFTER_MS_MAX = 60_000
+PER_S_MAX = 1 << 40
+COUNT_MAX = 1_000_000
+
+
+class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Of one principal; None: only the cluster's own bounds. ``requests_per_s`` and ``bytes_per_s`` (bodies and records
+    read) are for each node; ``sessions``, ``topics``, ``groups`` and ``producers`` (names) are how many may be its own.
+    """
+
+    requests_per_s: int | None = None
+    bytes_per_s: int | None = None
+    sessions: int | None = None
+    topics: int | None = None
+    groups: int | None = None
+    producers: int | None = None
+
+
+NO_QUOTA = Quota()
+
+
+def quota_faults(quota: Quota) -> Iterator[str]:
+    """What is wrong with a quota, a sentence each."""
+    for field in msgspec.structs.fields(Quota):
+        value, is_rate = getattr(quota, field.name), field.name.endswith("_per_s")
+        least, most = (1, PER_S_MAX) if is_rate else (0, COUNT_MAX)
+        if value is not None and not least <= value <= most:
+            yield f"quota.{field.name}: not {least} to {most}"
+
+
+def check_most(by: By, count: int, what: str) -> None:
+    """Raises ThrottlingQuotaExceeded when the caller's principal has as many of these as its quota allows."""
+    if by.most is not None and count >= by.most:
+        raise ThrottlingQuotaExceeded(
+            f"principal {by.principal} may have {by.most} {what}, and has {count}", retry_after_ms=RETRY_AFTER_MS
+        )
+
+
+class _Bucket:
+    """A token bucket that holds what comes in one second. A request is admitted while there is one token. What it costs
+    is known only when it was read, so the balance may fall below zero, by that request; none comes until it has risen.
+    """
+
+    __slots__ = ("_at_s", "_balance", "per_s")
+
+    def __init__(self, per_s: int, now_s: float) -> None:
+        self.per_s = per_s
+        self._balance = float(per_s)
+        self._at_s = now_s
+
+    def lacking_s(self, now_s: float) -> float:
+        """Time until there is a token; 0: there is one."""
+        self._balance = min(float(self.per_s), self._balance + (now_s - self._at_s) * self.per_s)
+        self._at_s = now_s
+        return max(0.0, (1 - self._balance) / self.per_s)
+
+    def spend(self, count: int) -> None:
+        self._balance -= count
+
+
+class Spending:
+    """What one principal uses of one node: its rates, and how many of its requests are in flight."""
+
+    __slots__ = ("_bytes", "_now_s", "_requests", "held_requests", "is_principals", "name", "quota")
+
+    def __init__(
+        self, name: str, quota: Quota, *, is_principals: bool = True, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``name`` is what refusals call the principal. ``now_s``: a clock that only rises."""
+        self.quota: Quota = quota
+        self.name: str = name
+        self.is_principals: bool = is_principals
+        self.held_requests: int = 0
+        self._now_s = now_s
+        now = now_s()
+        self._requests = None if quota.requests_per_s is None else _Bucket(quota.requests_per_s, now)
+        self._bytes = None if quota.bytes_per_s is None else _Bucket(quota.bytes_per_s, now)
+
+    def admit(self) -> None:
+        """Count one request. Raises ThrottlingQuotaExceeded, with the time after which it may come again."""
+        if self._requests is None and self._bytes is None:
+            return
+        now_s = self._now_s()
+        for bucket, what in ((self._requests, "requests"), (self._bytes, "bytes")):
+            if bucket is not None and (lacking_s := bucket.lacking_s(now_s)) > 0:
+                raise ThrottlingQuotaExceeded(
+                    f"{self.name} has used its quota of {bucket.per_s} {what}/s of this node",
+                    retry_after_ms=min(RETRY_AFTER_MS_MAX, int(lacking_s * 1000) + 1),
+                )
+        if self._requests is not None:
+            self._requests.spend(1)
+
+    def spend_bytes(self, count: int) -> None:
+        """Count bytes of a body that came, or of records that were read."""
+        if self._bytes is not None:
+            self._bytes.spend(count)
+
+    def lacking_s(self) -> float:
+        """Time until bytes may be sent again."""
+        return 0.0 if self._bytes is None else self._bytes.lacking_s(self._now_s())

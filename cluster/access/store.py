@@ -1,0 +1,74 @@
+"""The principals that the controller told this node, on its disk: a node that starts again knows them before it meets a
+controller, so it is never open to every caller in between.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ...partition.log.fsutil import write_durably
+from ...partition.log.modes import SECRET_MODE
+from .principals import Principal
+
+FILE = "principals.json"
+"""In a node's data folder. Of tokens it has salted hashes alone."""
+
+
+class PrincipalTable(msgspec.Struct, frozen=True):
+    """The principals of the cluster as of an index of the controller's log; 0: there never were any."""
+
+    index: int = 0
+    rows: list[Principal] = []
+
+
+class PrincipalsDamaged(Exception):
+    """The file cannot be read; the message says what to do."""
+
+
+class PrincipalStore:
+    """``table`` is the newest that this node knows. No older one ever takes its place: a controller's replica that
+    starts again passes through tables of the past.
+    """
+
+    def __init__(self, data: Path) -> None:
+        """Raises PrincipalsDamaged."""
+        self._path = data / FILE
+        self.table: PrincipalTable = _read(self._path)
+        self._written_index = self.table.index
+        self._tell: Callable[[PrincipalTable], None] = lambda table: None
+
+    @property
+    def written_index(self) -> int:
+        """Of the table on disk."""
+        return self._written_index
+
+    def tell(self, follower: Callable[[PrincipalTable], None]) -> None:
+        """Call ``follower`` with the table, now and with each newer one."""
+        self._tell = follower
+        follower(self.table)
+
+    def take(self, table: PrincipalTable) -> None:
+        """Act by this table from now on, if it is newer."""
+        if table.index > self.table.index:
+            self.table = table
+            self._tell(table)
+
+    async def write(self) -> None:
+        """Put the table on disk. One call at a time."""
+        table = self.table
+        if table.index > self._written_index:
+            await asyncio.to_thread(write_durably, self._path, msgspec.json.encode(table), SECRET_MODE)
+            self._written_index = table.index
+
+
+def _read(path: Path) -> PrincipalTable:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=PrincipalTable)
+    except FileNotFoundError:
+        return PrincipalTable()
+    except msgspec.DecodeError as error:
+        raise PrincipalsDamaged(
+            f"{path} is damaged ({error}); run `stockade rebuild` and let the node join again"
+        ) from error

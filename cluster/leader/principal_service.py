@@ -1,0 +1,120 @@
+"""Principals as the controller's leader serves them. A change is answered when every node that can be reached acts by
+it: a token that was deleted lets no request in after that, but at a node that is cut off from the controller.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from heapq import nsmallest
+from typing import TypeVar
+
+import msgspec
+
+from ...partition.api.principals import IssuedToken, PrincipalInfo, PrincipalList, PrincipalQuota, PrincipalTokenInfo
+from ...partition.errors import RequestTimedOut
+from ..access.principals import Principal, PrincipalToken, new_token, token_id
+from ..access.quotas import NO_QUOTA, Quota
+from ..controller.commands import Command
+from ..controller.principals import (
+    AddPrincipalToken,
+    DeletePrincipal,
+    DeletePrincipalToken,
+    PrincipalPut,
+    PutPrincipal,
+)
+from ..controller.timed import Done
+from ..model import By
+from .controller_group import ControllerGroup
+from .topic_service import GroupStatusReader
+
+_Answer = TypeVar("_Answer")
+
+
+class PrincipalService:
+    """Implements api.Principals."""
+
+    def __init__(self, control: ControllerGroup, group_statuses: GroupStatusReader) -> None:
+        self._control = control
+        self._group_statuses = group_statuses
+
+    async def list_principals(self, prefix: str, most: int, configured: Iterable[Principal]) -> PrincipalList:
+        """By name; linearizable."""
+        await self._control.barrier()
+        rows = self._control.machine.principals.rows
+        of_node = {row.name: row for row in configured}
+        found = [row for row in (rows | of_node).values() if row.name.startswith(prefix)]
+        first = nsmallest(most, found, lambda row: row.name)
+        return PrincipalList(len(found), [info(row, configured=row.name in of_node) for row in first])
+
+    async def get_principal(self, name: str) -> PrincipalInfo:
+        """Raises NotFound."""
+        await self._control.barrier()
+        return info(self._control.machine.principals.find(name))
+
+    async def put_principal(
+        self,
+        name: str,
+        rights: Sequence[str],
+        certificates: Sequence[str],
+        tokens: Sequence[PrincipalToken] | None,
+        *,
+        subjects: Sequence[str] = (),
+        quota: Quota = NO_QUOTA,
+        opens: bool,
+        by: By,
+    ) -> tuple[PrincipalInfo, bool]:
+        """The principal, and whether it is new."""
+        put = await self._change(
+            lambda now: PutPrincipal(
+                now_ms=now,
+                by=by,
+                name=name,
+                rights=list(rights),
+                certificates=list(certificates),
+                tokens=None if tokens is None else list(tokens),
+                opens=opens,
+                subjects=tuple(subjects),
+                quota=quota,
+            ),
+            PrincipalPut,
+        )
+        return await self.get_principal(name), put.created
+
+    async def delete_principal(self, name: str, by: By) -> None:
+        """Raises NotFound, InvalidRequest."""
+        await self._change(lambda now: DeletePrincipal(now_ms=now, by=by, name=name), Done)
+
+    async def add_token(self, name: str, digest: str | None, expires: datetime | None, by: By) -> IssuedToken:
+        """``digest``: the hash of a token that the caller made; None: one is made here, and only its hash leaves this
+        node. Raises NotFound, InvalidRequest.
+        """
+        made = new_token() if digest is None else None
+        token = PrincipalToken(made.hash if made is not None else digest or "", expires)
+        await self._change(lambda now: AddPrincipalToken(now_ms=now, by=by, name=name, token=token), Done)
+        return IssuedToken(token_id(token), None if made is None else made.token, _unix_ms(expires))
+
+    async def delete_token(self, name: str, token: str, by: By) -> None:
+        """By the token's id. Raises NotFound, InvalidRequest."""
+        await self._change(lambda now: DeletePrincipalToken(now_ms=now, by=by, name=name, token_id=token), Done)
+
+    async def _change(self, make: Callable[[int], Command], answer: type[_Answer]) -> _Answer:
+        found = await self._control.decide(make, answer)
+        machine = self._control.machine
+        index, timeout_s = machine.principals.index, self._control.timeout_s
+        nodes = machine.assignment.nodes.rows
+        if not await self._group_statuses.until_all(nodes, lambda each: each.principals_index >= index, timeout_s):
+            raise RequestTimedOut("changed, but not every node acts by it yet")
+        return found
+
+
+def info(row: Principal, *, configured: bool = False) -> PrincipalInfo:
+    """As the API has a principal."""
+    tokens = [PrincipalTokenInfo(token_id(token), _unix_ms(token.expires)) for token in row.tokens]
+    return PrincipalInfo(row.name, row.rights, row.certificates, tokens, configured, row.subjects, _quota(row))
+
+
+def _quota(row: Principal) -> PrincipalQuota:
+    return PrincipalQuota(**msgspec.structs.asdict(row.quota))
+
+
+def _unix_ms(expires: datetime | None) -> int | None:
+    return None if expires is None else round(expires.timestamp() * 1000)

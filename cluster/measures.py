@@ -1,0 +1,80 @@
+"""What a node tells a monitor of itself at one moment: numbers, read when they are asked for.
+
+http_api/request/series.py says what each means.
+"""
+
+import msgspec
+
+from ..raft.histogram import Histogram
+
+LAGGING_GROUPS_MAX = 20
+"""Consumer groups whose lag a node tells: those that lag most."""
+POSITIONS_MAX = 50_000
+"""Positions of consumer groups that one look adds up; those beyond are left out."""
+
+
+class GroupCounts(msgspec.Struct):
+    """The Raft groups of one kind on this node. ``under_replicated`` counts those that it leads."""
+
+    leaders: int = 0
+    followers: int = 0
+    learners: int = 0
+    leaderless: int = 0
+    under_replicated: int = 0
+    term_max: int = 0
+
+
+class RaftMeasures(msgspec.Struct):
+    """All groups of this node: by kind (controller, partition), and together."""
+
+    groups: dict[str, GroupCounts]
+    follower_lags: dict[str, int]
+    """By node: the committed entries that it lacks, in that group of ours in which it lacks most."""
+    apply_lag: int
+    pending: int
+    pending_bytes: int
+    won: int
+    lost: int
+    applies: Histogram
+    connected: int
+    away: int
+    certificate_expires_at: float | None
+
+
+class LogMeasures(msgspec.Struct):
+    """Bytes on this node's disk, and how long it takes to sync."""
+
+    syncs: Histogram
+    unsynced_bytes: int
+    wal_bytes: int
+    segment_bytes: int
+    disk_free_bytes: int
+    disk_size_bytes: int
+    disk_state: str
+    """ok, low or full."""
+
+
+class FenceMeasures(msgspec.Struct):
+    """What the controller group's leader knows of writers, and what it moves."""
+
+    sessions: int
+    grants: int
+    held_partitions: int
+    waiters: int
+    pending_installs: int
+    moves: int
+
+
+class Measures(msgspec.Struct):
+    """One node. ``fences`` is None unless it leads the controller group."""
+
+    cluster_id: str
+    node_id: str
+    zone: str
+    version: str
+    raft: RaftMeasures
+    log: LogMeasures
+    fences: FenceMeasures | None
+    takeovers: int
+    group_lags: dict[str, int]
+    """By consumer group: records that it has not read yet, of the partitions that this node leads."""

@@ -1,0 +1,142 @@
+"""How full the disk of a node's data folder is: measured all the time, compared with two watermarks.
+
+``low``, below the soft watermark: the node takes no appends. What is under way, the log up to its bound, checkpoints
+and commands without records still have room down to the hard watermark. ``full``, below that: the node takes no copies
+of partitions either, and its last room is the reserve, which a full disk makes it use (partition/log/space.py). Both
+end when an eighth more than the watermark is free: appends do not come and go with each file.
+
+One full disk is one lost node, not the end of writes. Heartbeats tell each node how full the disks of the others are. A
+leader takes appends while its own disk and those of a majority of its voters have room; entries go to a full disk only
+where a majority needs it, and then they are small; and a node with little room hands what it leads over to voters that
+have more. Why not refuse as soon as one replica's disk is low? One disk that something else fills would stop the writes
+of half a cluster, which can lose that node altogether and write on.
+
+Free is what the file system gives to a process without privileges; a node with them stops at the same place.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from ...partition.log.fsutil import make_directory
+from ...partition.log.space import Reserve
+from ...raft.core.group import Group
+from ...raft.host import RaftHost
+from ..config import LimitsSection
+
+DiskState = Literal["ok", "low", "full"]
+STATES: tuple[DiskState, ...] = ("ok", "low", "full")
+"""By the number that heartbeats carry."""
+PERIOD_S = 1.0
+"""Between two measurements."""
+MARGIN = 8
+"""The part of a watermark, one over this, that has to be free beyond it before the disk counts as better again."""
+
+_log = logging.getLogger(__name__)
+
+
+def judge(free_bytes: int, soft_bytes: int, hard_bytes: int, before: DiskState) -> DiskState:
+    """The state of a disk with so much free."""
+    is_full = free_bytes < hard_bytes + (hard_bytes // MARGIN if before == "full" else 0)
+    is_low = free_bytes < soft_bytes + (soft_bytes // MARGIN if before != "ok" else 0)
+    if not soft_bytes or not (is_low or is_full):
+        return "ok"
+    return "full" if is_full else "low"
+
+
+def _total_bytes(data: Path) -> int:
+    found = os.statvfs(data)
+    return found.f_blocks * found.f_frsize
+
+
+class DiskWatch:
+    """The disk of one data folder. ``free_bytes``, ``total_bytes`` and ``state`` are as of the last measurement; but
+    once the reserve was used, ``state`` is full until there is room for it again.
+    """
+
+    def __init__(self, node_id: str, data: Path, limits: LimitsSection) -> None:
+        """Measures, and takes the reserve if the disk has room for it. Raises OSError. Blocks."""
+        make_directory(data)
+        total_bytes = _total_bytes(data)
+        self.soft_free_bytes: int = min(limits.disk_soft_free_bytes, total_bytes // 2)
+        """The watermark, or half of the disk where that is less: a small one shall take appends, too."""
+        self.hard_free_bytes: int = min(limits.disk_hard_free_bytes, total_bytes // 4)
+        """Likewise, or a quarter."""
+        self.free_bytes: int = 0
+        self.total_bytes: int = 0
+        self.changed: Callable[[], None] = lambda: None
+        """Called when the state has changed, and each PERIOD_S while it is not ok."""
+        self.host: RaftHost | None = None
+        """Knows the disks of the other nodes, once it is set."""
+        self._node_id = node_id
+        self._data = data
+        self._measured: DiskState = "ok"
+        self._told: DiskState = "ok"
+        self._reserve_bytes = limits.disk_reserve_bytes
+        self._reserve = Reserve(data / "reserve", limits.disk_reserve_bytes)
+        self._judge(*self._measure())
+
+    @property
+    def state(self) -> DiskState:
+        """How full the disk is."""
+        return "full" if self._reserve.is_spent else self._measured
+
+    def without_room(self, group: Group) -> list[str]:
+        """The nodes that lack the room for another record of a group that this node leads. Asked for each append."""
+        if self._measured != "ok" or self._reserve.is_spent:
+            return [self._node_id]
+        if self.host is None or not self.host.disks:
+            return []
+        low = [voter for voter in group.voters if voter in self.host.disks]
+        return low if 2 * (1 + len(self._others_with_room(group))) <= len(group.voters) else []
+
+    def heir(self, group: Group) -> str | None:
+        """The voter that shall lead a group in place of this node, whose disk has little room; None: none, since no
+        majority of the voters has room, or this node has room itself.
+        """
+        others = self._others_with_room(group)
+        if self.state == "ok" or not group.is_leader or 2 * len(others) <= len(group.voters):
+            return None
+        return others[group.group_id % len(others)]
+
+    def _others_with_room(self, group: Group) -> list[str]:
+        assert self.host is not None, "it has none yet"
+        able = self.host.connected - {self._node_id, *self.host.disks}
+        return [voter for voter in group.voters if voter in able]
+
+    @property
+    def has_reserve(self) -> bool:
+        """Whether the reserve is held: not if it was used, or never had room."""
+        return self._reserve.is_held
+
+    async def run(self) -> None:
+        """Measure until cancelled. Raises OSError."""
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            self._judge(*await asyncio.to_thread(self._measure))
+
+    def close(self) -> None:
+        """Give nothing up any more."""
+        self._reserve.close()
+
+    def _measure(self) -> tuple[int, int]:
+        """Free and total bytes, once the reserve is held, if there is ample room for it."""
+        found = os.statvfs(self._data)
+        free_bytes = found.f_bavail * found.f_frsize
+        if not self.has_reserve and free_bytes >= self.hard_free_bytes + self._reserve_bytes and self._reserve.hold():
+            free_bytes = max(0, free_bytes - self._reserve_bytes)
+        return free_bytes, found.f_blocks * found.f_frsize
+
+    def _judge(self, free_bytes: int, total_bytes: int) -> None:
+        self.free_bytes, self.total_bytes = free_bytes, total_bytes
+        self._measured = judge(free_bytes, self.soft_free_bytes, self.hard_free_bytes, self._measured)
+        before, self._told = self._told, self.state
+        if self._told != before:
+            level = logging.INFO if self._told == "ok" else logging.WARNING
+            text = "the disk of %s is %s: %d of %d bytes are free; appends are refused below %d"
+            _log.log(level, text, self._data, self._told, free_bytes, total_bytes, self.soft_free_bytes)
+        if self._told != before or self._told != "ok":
+            self.changed()

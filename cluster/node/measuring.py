@@ -1,0 +1,141 @@
+"""Reads the numbers of a node for a monitor, when the monitor asks: nothing is counted on the way of an append that is
+not counted there anyhow.
+"""
+
+from collections.abc import Iterable
+from heapq import nlargest
+from itertools import islice
+
+from ...partition.version import VERSION
+from ...raft.core.group import Group
+from ...raft.host import RaftHost
+from ..config import NodeConfig
+from ..controller.topology.catalog import CONTROLLER_GROUP
+from ..discovery.cluster_view import ClusterView
+from ..measures import (
+    LAGGING_GROUPS_MAX,
+    POSITIONS_MAX,
+    FenceMeasures,
+    GroupCounts,
+    LogMeasures,
+    Measures,
+    RaftMeasures,
+)
+from ..replica.replica import Replica
+from ..replica.replica_manager import ReplicaManager
+from .controller_member import ControllerMember
+from .disk_watch import DiskWatch
+from .leadership import Leaderships
+
+
+class Measuring:
+    """Looks at all parts of a node. Blocks the loop for some microseconds a group."""
+
+    disk: DiskWatch
+    """Of the data folder; set before the first look."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        host: RaftHost,
+        view: ClusterView,
+        replicas: ReplicaManager,
+        member: ControllerMember,
+        leaderships: Leaderships,
+    ) -> None:
+        self._config = config
+        self._host = host
+        self._view = view
+        self._replicas = replicas
+        self._member = member
+        self._leaderships = leaderships
+
+    def look(self) -> Measures:
+        """The numbers as they are now."""
+        config = self._config
+        return Measures(
+            cluster_id=config.cluster_id,
+            node_id=config.node_id,
+            zone=config.me.zone or "",
+            version=VERSION,
+            raft=self._raft(),
+            log=self._log(),
+            fences=self._fences(),
+            takeovers=0 if self._member.control is None else self._member.control.takeovers,
+            group_lags=group_lags(replica for replica in self._replicas.all() if replica.group.is_leader),
+        )
+
+    def _raft(self) -> RaftMeasures:
+        host, groups = self._host, list(self._host.groups.values())
+        counts = {"controller": GroupCounts(), "partition": GroupCounts()}
+        follower_lags: dict[str, int] = {}
+        for group in groups:
+            _count(group, counts["controller" if group.group_id == CONTROLLER_GROUP else "partition"])
+            for node_id, lag in group.lags.items():
+                follower_lags[node_id] = max(lag, follower_lags.get(node_id, 0))
+        pending = [group.pending for group in groups]
+        others = {entry.node_id for entry in self._view.members()} - {self._config.node_id}
+        return RaftMeasures(
+            groups=counts,
+            follower_lags=follower_lags,
+            apply_lag=max((group.commit_index - group.applied_index for group in groups), default=0),
+            pending=sum(count for count, _ in pending),
+            pending_bytes=sum(size for _, size in pending),
+            won=self._leaderships.won,
+            lost=self._leaderships.lost,
+            applies=host.applies,
+            connected=len(others & host.connected),
+            away=len(others - host.connected),
+            certificate_expires_at=None if host.tls is None else host.tls.expires_at,
+        )
+
+    def _log(self) -> LogMeasures:
+        log, disk = self._host.log, self.disk
+        return LogMeasures(
+            syncs=log.syncs,
+            unsynced_bytes=log.pending_bytes,
+            wal_bytes=log.disk_bytes,
+            segment_bytes=sum(replica.stored_bytes for replica in self._replicas.all()),
+            disk_free_bytes=disk.free_bytes,
+            disk_size_bytes=disk.total_bytes,
+            disk_state=disk.state,
+        )
+
+    def _fences(self) -> FenceMeasures | None:
+        control = self._member.control
+        if control is None or not control.group.is_leader:
+            return None
+        machine = control.machine
+        return FenceMeasures(
+            sessions=machine.sessions.count,
+            grants=len(machine.slots.grants.by_id),
+            held_partitions=len(machine.slots.grants.holders),
+            waiters=len(machine.slots.queue.by_id),
+            pending_installs=len(machine.slots.fences.due),
+            moves=len(self._view.moves),
+        )
+
+
+def _count(group: Group, counts: GroupCounts) -> None:
+    if group.is_leader:
+        counts.leaders += 1
+        counts.under_replicated += bool(group.out_of_sync)
+    elif group.is_learner:
+        counts.learners += 1
+    else:
+        counts.followers += 1
+    counts.leaderless += group.leader is None
+    counts.term_max = max(counts.term_max, group.term)
+
+
+def group_lags(led: Iterable[Replica]) -> dict[str, int]:
+    """Records that the LAGGING_GROUPS_MAX consumer groups which lag most have not read yet, on these partitions."""
+    lags: dict[str, int] = {}
+    positions = (
+        (group, max(0, replica.machine.log_end - position.offset))
+        for replica in led
+        for group, position in replica.machine.readers.positions.items()
+    )
+    for group, lag in islice(positions, POSITIONS_MAX):
+        lags[group] = lags.get(group, 0) + lag
+    return dict(nlargest(LAGGING_GROUPS_MAX, lags.items(), key=lambda entry: (entry[1], entry[0])))

@@ -1,0 +1,67 @@
+"""Handlers of what each node knows alone, what it counts and which writes it refused; a node asks the others, too."""
+
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from ...cluster.front.front import unless_ended
+from ...cluster.front.writes import REFUSED_WRITES_MAX
+from ...partition.api.cluster import NodeStates
+from ...partition.api.records import RefusedWrite, RefusedWrites
+from ...partition.errors import StockadeError
+from ..codec import json_codec, media, problems
+from ..codec.parameters import PARTITION_MAX, Parameters
+from ..request.call import Call, json_answer
+from ..request.everywhere import ask_others, read_cluster, read_states
+from ..request.metrics import OBSERVATION
+
+EVENTS_MAX = 1_000_000
+"""Events that a client may ask for by number."""
+
+
+async def list_nodes(call: Call) -> web.StreamResponse:
+    """What this node counts, or what each node does."""
+    if call.parameters.query_flag("everywhere"):
+        return json_answer(await read_states(call))
+    return json_answer(NodeStates([call.context.metrics.state()]))
+
+
+async def list_refused_writes(call: Call) -> web.StreamResponse:
+    """The latest writes that this node's partitions refused, or those of all nodes."""
+    parameters = call.parameters
+    count = parameters.query_integer("n", 1, REFUSED_WRITES_MAX, 100)
+    topic, partition = parameters.query_text("topic") or None, _partition(parameters)
+    missing: list[str] = []
+    found = call.front.writes.latest_refused(count, topic, partition)
+    if parameters.query_flag("everywhere"):
+        wanted = {"n": count, "topic": topic, "partition": partition}
+        query = urlencode({name: value for name, value in wanted.items() if value is not None})
+        others, missing = await ask_others(call, f"/v1/refused_writes?{query}", RefusedWrites)
+        found += [write for answer in others for write in answer.refused_writes]
+        found = sorted(found, key=_at_ms, reverse=True)[:count]
+    return json_answer(RefusedWrites(call.service.node_id, found, missing))
+
+
+async def follow_events(call: Call) -> web.StreamResponse:
+    """The state of cluster and nodes as an event stream, an event a second."""
+    left = call.parameters.query_integer("n", 0, EVENTS_MAX, 0) or None
+    pulse, seen = call.context.pulse, 0
+    with pulse.follower():
+        call.request[OBSERVATION].is_stream = True
+        stream = await call.start_stream(200, {"Content-Type": media.EVENTS, "Cache-Control": "no-cache"})
+        try:
+            while left is None or left > 0:
+                seen, state = await unless_ended(call, pulse.after(seen, lambda: read_cluster(call)))
+                await call.write(b"event: state\ndata: %b\n\n" % json_codec.dump(state))
+                left = None if left is None else left - 1
+        except StockadeError as refusal:
+            await call.write(problems.stream_end(media.EVENTS, problems.document(refusal, call.id)))
+    return stream
+
+
+def _partition(parameters: Parameters) -> int | None:
+    return parameters.query_integer("partition", 0, PARTITION_MAX, 0) if parameters.has("partition") else None
+
+
+def _at_ms(write: RefusedWrite) -> int:
+    return write.at_ms

@@ -1,0 +1,83 @@
+"""Which requests a browser may bring: no page but the node's own gets anything from a node, or changes anything there.
+
+A page in somebody's browser reaches whatever that browser reaches: a node on loopback, or behind a firewall. It has two
+ways. It sends a form, or fetches without a preflight: the browser then names the page in Origin. Or the name server of
+the page's domain says later that the domain is 127.0.0.1 (DNS rebinding): the browser takes the node for the page's own
+origin, and only Host shows the domain.
+
+So a request with an Origin is refused unless that is the origin of the request itself, or one of ``hosts``. And where
+every caller has every right, a Host is refused that a stranger's name server can answer for: a name with a dot in it
+that is not this node's. Safe are addresses (the browser asks no name server), localhost and what ends in .localhost
+(RFC 6761), and names without a dot (the public name servers have none). With principals or with TLS, Host is not
+looked at: a page under another name has no credentials, and no certificate for its name.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from ...partition.errors import PermissionDenied
+from ..codec.parameters import printable
+
+HOSTS_REMEMBERED_MAX = 1024
+"""Host headers that are not judged again."""
+
+_HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::(\d*))?")
+_ORIGIN = re.compile(r"(https?)://([^/?#@\s]+)")
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+
+
+class Boundary:
+    """The hosts by which clients reach a node: ``host``, on any port, or ``host:port``."""
+
+    def __init__(self, hosts: Iterable[str] = ()) -> None:
+        self._hosts = frozenset(map(_parts, hosts))
+        self._names = frozenset(name for name, _ in self._hosts)
+        self.is_safe: Callable[[str], bool] = lru_cache(HOSTS_REMEMBERED_MAX)(self._is_safe)
+        """Whether no name server of strangers can answer for the name in this Host header."""
+
+    def check(
+        self,
+        headers: CIMultiDict[str] | CIMultiDictProxy[str],
+        *,
+        is_open: bool,
+        is_encrypted: Callable[[], bool],
+    ) -> None:
+        """Raises PermissionDenied for a request that a page of elsewhere may have made a browser send. ``is_open``:
+        every caller has every right; ``is_encrypted``: the client speaks TLS with this node.
+        """
+        hosts = headers.getall("Host", ())
+        for host in hosts:
+            if is_open and not self.is_safe(host) and not is_encrypted():
+                raise PermissionDenied(reason="foreign_host", host=printable(host))
+        for origin in headers.getall("Origin", ()):
+            if not self._is_own(origin, hosts, is_encrypted=is_encrypted()):
+                raise PermissionDenied(reason="foreign_page", origin=printable(origin))
+
+    def _is_safe(self, host: str) -> bool:
+        name, _ = _parts(host)
+        labels = name.split(".")
+        is_address = name.startswith("[") or labels[-1].isdigit()  # no browser takes such a name for anything else
+        return len(labels) == 1 or is_address or labels[-1] == "localhost" or name in self._names
+
+    def _is_own(self, origin: str, hosts: Iterable[str], *, is_encrypted: bool) -> bool:
+        found = _ORIGIN.fullmatch(origin.lower())
+        if found is None:  # "null", say: a page without an origin
+            return False
+        scheme, authority = found.groups()
+        name, port = _parts(authority)
+        port = port or _DEFAULT_PORTS[scheme]
+        if (name, "") in self._hosts or (name, port) in self._hosts:
+            return True
+        # A proxy that ends TLS passes on the Host of https pages; of a page at http:// no TLS request is the own.
+        is_like_it = scheme == "https" or not is_encrypted
+        return is_like_it and authority in (host.lower() for host in hosts)
+
+
+def _parts(host: str) -> tuple[str, str]:
+    """A name in lower case without the dot at its end, and the port ("": none), of what a Host header says."""
+    found = _HOST.match(host.lower())
+    assert found is not None, "the pattern matches the empty text"
+    return found[1].removesuffix("."), found[2] or ""

@@ -1,0 +1,113 @@
+"""The samples of the series that a node tells of itself, and the library's form of a series with its samples."""
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.utils import floatToGoString
+
+from ...cluster.measures import FenceMeasures, LogMeasures, Measures, RaftMeasures
+from ...raft.histogram import SECONDS, Histogram
+from .series import Series
+
+DAY_S = 86_400
+
+
+class Durations(NamedTuple):
+    """A histogram: how many were at most each of ``upper``, and longer than the one before; those beyond come last."""
+
+    upper: Sequence[float]
+    counts: Sequence[int]
+    total_s: float
+
+
+Samples = dict[str, Mapping[Any, Any]]
+"""By the name of a series, a number or Durations by the values of its labels, a tuple."""
+
+
+def family(series: Series, samples: Mapping[Any, Any]) -> Metric:
+    """A series with its samples, as the library writes it."""
+    if series.kind == "histogram":
+        found = HistogramMetricFamily(series.name, series.meaning, labels=series.labels)
+        for labels, (upper, counts, total_s) in samples.items():
+            # As Prometheus has them: each bucket with all that is in those below.
+            ends = list(zip([*map(floatToGoString, upper), "+Inf"], accumulate(counts), strict=True))
+            found.add_metric(labels, ends, total_s)
+        return found
+    made = CounterMetricFamily if series.kind == "counter" else GaugeMetricFamily
+    others = made(series.name, series.meaning, labels=series.labels)
+    for labels, value in samples.items():
+        others.add_metric(labels, value)
+    return others
+
+
+def of_node(found: Measures, expiries: Mapping[str, float | None]) -> Samples:
+    """What a node says of itself; ``expiries``: when its certificates expire, but that for other nodes."""
+    expiries = {**expiries, "raft": found.raft.certificate_expires_at}
+    now = time.time()
+    return {
+        "stockade_node_info": {(found.cluster_id, found.node_id, found.zone, found.version): 1},
+        "stockade_certificate_days_left": {
+            (use,): (at - now) / DAY_S for use, at in expiries.items() if at is not None
+        },
+        **_of_raft(found.raft),
+        **_of_log(found.log),
+        **({} if found.fences is None else _of_fences(found.fences)),
+        "stockade_fence_takeovers": {(): found.takeovers},
+        "stockade_group_lag_records": {(group,): lag for group, lag in found.group_lags.items()},
+    }
+
+
+def _of_raft(raft: RaftMeasures) -> Samples:
+    groups = raft.groups
+    return {
+        "stockade_raft_groups": {
+            (kind, role): count
+            for kind, counts in groups.items()
+            for role, count in (
+                ("leader", counts.leaders),
+                ("follower", counts.followers),
+                ("learner", counts.learners),
+            )
+        },
+        "stockade_raft_leaderless_groups": {(kind,): counts.leaderless for kind, counts in groups.items()},
+        "stockade_raft_under_replicated_groups": {(kind,): counts.under_replicated for kind, counts in groups.items()},
+        "stockade_raft_term_max": {(kind,): counts.term_max for kind, counts in groups.items()},
+        "stockade_raft_leaderships_won": {(): raft.won},
+        "stockade_raft_leaderships_lost": {(): raft.lost},
+        "stockade_raft_follower_lag_entries": {(node_id,): lag for node_id, lag in raft.follower_lags.items()},
+        "stockade_raft_apply_lag_entries": {(): raft.apply_lag},
+        "stockade_raft_apply_seconds": {(): _durations(raft.applies)},
+        "stockade_raft_pending_proposals": {(): raft.pending},
+        "stockade_raft_pending_bytes": {(): raft.pending_bytes},
+        "stockade_raft_nodes": {("connected",): raft.connected, ("away",): raft.away},
+    }
+
+
+def _of_log(log: LogMeasures) -> Samples:
+    return {
+        "stockade_log_fsync_seconds": {(): _durations(log.syncs)},
+        "stockade_log_unsynced_bytes": {(): log.unsynced_bytes},
+        "stockade_log_wal_bytes": {(): log.wal_bytes},
+        "stockade_log_segment_bytes": {(): log.segment_bytes},
+        "stockade_log_disk_free_bytes": {(): log.disk_free_bytes},
+        "stockade_log_disk_size_bytes": {(): log.disk_size_bytes},
+        "stockade_log_disk_state": {(state,): state == log.disk_state for state in ("ok", "low", "full")},
+    }
+
+
+def _of_fences(fences: FenceMeasures) -> Samples:
+    return {
+        "stockade_fence_sessions": {(): fences.sessions},
+        "stockade_fence_grants": {(): fences.grants},
+        "stockade_fence_held_partitions": {(): fences.held_partitions},
+        "stockade_fence_waiters": {(): fences.waiters},
+        "stockade_fence_pending_installs": {(): fences.pending_installs},
+        "stockade_raft_moves": {(): fences.moves},
+    }
+
+
+def _durations(found: Histogram) -> Durations:
+    return Durations(SECONDS, list(found.counts), found.total_s)

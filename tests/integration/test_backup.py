@@ -1,0 +1,256 @@
+"""Backups of real clusters: one is lost and restored into another; damage, incidents, and an S3 server."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from stockade.cli.local_cluster.cluster import LocalCluster
+from stockade.cli.local_cluster.ports import free_ports
+
+from .api import ARROW, Topic, call, eventually, expect
+
+BATCHES = 30
+LINES = [f"{number} " + "x" * 90 for number in range(300)]
+
+
+def stockade(node: str, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return offline(*words, "--url", node, **environment)
+
+
+def done(node: str, *words: str, **environment: str) -> Any:
+    """The facts that a command prints."""
+    ended = stockade(node, *words, "--json", **environment)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def offline(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """A command that asks no node."""
+    command = [sys.executable, "-m", "stockade", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+def rows(topic: Topic, partition: int) -> pa.Table:
+    """Every record of a partition, by the tests' own reader: key, value, timestamp, headers."""
+    found: list[pa.RecordBatch] = []
+    offset = 0
+    while True:
+        answer = call("GET", f"{topic.records(partition)}?offset={offset}", headers={"Accept": ARROW})
+        assert answer.status == 200, answer.body
+        batches = list(pa.ipc.open_stream(answer.body))
+        if not batches:
+            return pa.Table.from_batches(found) if found else None
+        found += batches
+        offset = int(answer.headers["stockade-next-offset"])
+
+
+def filled(node: str, name: str, partitions: int = 2, batches: int = BATCHES, **config: Any) -> Topic:
+    topic = Topic(node, name)
+    topic.create(partitions=partitions, config=config)
+    for number in range(batches):
+        expect(200, topic.append("\n".join(LINES), number % partitions))
+    return topic
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A cluster of another name, to restore into."""
+    with LocalCluster(tmp_path_factory.mktemp("other"), nodes_count=1, port_base=0, cluster_id="other") as running:
+        yield running
+
+
+def test_a_lost_cluster_is_restored_into_another_one_record_by_record(
+    data: Path, other: LocalCluster, record_property: Any
+) -> None:
+    place = str(data / "backup")
+    with LocalCluster(data / "lost", port_base=0) as lost:
+        node = lost.nodes[0].url
+        topic = filled(node, "drill", 3, retention_ms=86_400_000, dedupe_window_ms=1000)
+        odd = [{"key": "k", "value": None, "timestamp_ms": 5, "headers": [{"key": "h", "value_base64": "/w=="}]}]
+        expect(200, call("POST", topic.records(1), {"records": odd}))
+        sealed = filled(node, "sealed", 1, 1, require_fence=False)
+        expect(200, call("PATCH", sealed.url, {"sealed": True}))
+        Topic(node, "empty").create(partitions=2, config={"require_fence": True, "writer_group": "g"})
+        expect(200, call("PUT", f"{node}/v1/groups/g/positions/drill/2", {"offset": 1234}))
+        first = done(node, "backup", "create", place, "--group", "g")
+        assert (first["topics"], first["records"]) == (3, len(LINES) * (BATCHES + 1) + 1)
+        expect(200, topic.append("later", 2))
+        began = time.monotonic()
+        second = done(node, "backup", "create", place, "--group", "g")
+        record_property("backup_of_one_new_record_s", time.monotonic() - began)
+        assert second["records"] == first["records"] + 1
+        before = {number: rows(topic, number) for number in range(3)}
+        described = expect(200, call("GET", topic.url))
+    assert offline("backup", "verify", place).returncode == 0
+    new = other.nodes[0].url
+    began = time.monotonic()
+    restored = done(new, "backup", "restore", place)
+    record_property("restore_s", time.monotonic() - began)
+    assert {(each["topic"], each["partition"], each["shift"]) for each in restored} == {
+        *(("drill", number, 0) for number in range(3)),
+        ("sealed", 0, 0),
+        ("empty", 0, 0),
+        ("empty", 1, 0),
+    }
+    for number, table in before.items():
+        assert rows(topic.at(new), number).equals(table)
+    assert expect(200, call("GET", topic.at(new).url))["config"] == described["config"]
+    assert expect(200, call("GET", f"{new}/v1/groups/g/positions/drill/2"))["offset"] == 1234
+    assert sealed.at(new).append("no more").json["code"] == "TOPIC_SEALED"
+    empty = expect(200, call("GET", f"{new}/v1/topics/empty"))["config"]
+    assert (empty["require_fence"], empty["writer_group"]) == (True, "g")
+
+
+def test_an_incremental_backup_copies_only_what_is_new_and_stands_for_itself(data: Path, other: LocalCluster) -> None:
+    node, place = other.nodes[0].url, data / "backup"
+    topic = filled(node, "grows", 1, 3)
+    done(node, "backup", "create", str(place), "--topic", "grows")
+    times = {path: path.stat().st_mtime_ns for path in place.rglob("*.arrow")}
+    expect(200, topic.append("one more"))
+    done(node, "backup", "create", str(place), "--topic", "grows")
+    after = {path: path.stat().st_mtime_ns for path in place.rglob("*.arrow")}
+    assert times.items() < after.items()
+    assert len(after) == len(times) + 1
+    listed = json.loads(offline("backup", "list", str(place), "--json").stdout)
+    assert [each["records"] for each in listed] == [900, 901]
+    (place / "manifests" / f"{listed[0]['name']}.json").unlink()
+    assert offline("backup", "verify", str(place)).returncode == 0
+    expect(200, call("POST", f"{topic.url}/partitions/0/trim", {"before": 500}))
+    third = done(node, "backup", "create", str(place), "--topic", "grows")
+    assert third["records"] == 401
+    restored = done(node, "backup", "restore", str(place), "--topic", "grows", "--as", "grown")
+    assert restored == [{"topic": "grown", "partition": 0, "records": 401, "shift": -500}]
+    whole = topic.values(query="offset=500&max_bytes=67108864")
+    assert Topic(node, "grown").values() == whole
+
+
+def test_a_restore_stops_before_a_time_or_an_offset(data: Path, other: LocalCluster) -> None:
+    node, place = other.nodes[0].url, str(data / "backup")
+    topic = Topic(node, "timed")
+    topic.create(partitions=2)
+    for partition in (0, 1):
+        for times in ([10, 20, 30], [15, 40]):
+            records = [{"value": str(each), "timestamp_ms": each} for each in times]
+            expect(200, call("POST", topic.records(partition), {"records": records}))
+    done(node, "backup", "create", place, "--topic", "timed")
+
+    def restored(name: str, *options: str) -> list[list[str]]:
+        done(node, "backup", "restore", place, "--topic", "timed", "--as", name, *options)
+        return [Topic(node, name).values(partition) for partition in (0, 1)]
+
+    whole = ["10", "20", "30", "15", "40"]
+    assert restored("t30", "--until", "30") == [["10", "20"]] * 2  # 15 comes after a record that is too late
+    assert restored("t31", "--until", "31") == [whole[:4]] * 2
+    assert restored("t41", "--until", "41") == [whole] * 2
+    assert restored("to", "--until-offset", "timed/1=4") == [whole, whole[:4]]
+    assert restored("t0", "--until-offset", "timed/1=0") == [whole, []]
+
+
+def test_damage_is_found_and_never_restored(data: Path, other: LocalCluster) -> None:
+    node, place = other.nodes[0].url, data / "backup"
+    filled(node, "damaged", 1, 2)
+    done(node, "backup", "create", str(place), "--topic", "damaged")
+    (file,) = place.rglob("*.arrow")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    ended = offline("backup", "verify", str(place))
+    assert (ended.returncode, "another SHA-256" in ended.stdout) == (1, True)
+    ended = stockade(node, "backup", "restore", str(place), "--topic", "damaged", "--as", "new")
+    assert (ended.returncode, "another SHA-256" in ended.stderr) == (1, True)
+    assert expect(200, call("GET", f"{node}/v1/topics/new/partitions/0/offsets"))["log_end"] == 0
+    file.unlink()
+    ended = offline("backup", "verify", str(place))
+    assert (ended.returncode, "is missing" in ended.stdout) == (1, True)
+
+
+def test_a_topic_with_records_is_not_touched_and_a_cut_short_restore_goes_on(data: Path, other: LocalCluster) -> None:
+    node, place = other.nodes[0].url, str(data / "backup")
+    topic = filled(node, "again", 1, 4)
+    done(node, "backup", "create", place, "--topic", "again")
+    ended = stockade(node, "backup", "restore", place, "--topic", "again")
+    assert (ended.returncode, "has records already" in ended.stderr) == (1, True)
+    restored = ("backup", "restore", place, "--topic", "again", "--as", "copy")
+    done(node, *restored, "--until-offset", "again/0=500")
+    assert stockade(node, *restored).returncode == 1
+    assert done(node, *restored, "--resume") == [{"topic": "copy", "partition": 0, "records": 1200, "shift": 0}]
+    assert rows(Topic(node, "copy"), 0).equals(rows(topic, 0))
+
+
+def test_a_log_that_is_shorter_than_its_backup_is_noticed(data: Path, other: LocalCluster) -> None:
+    node, place = other.nodes[0].url, data / "backup"
+    filled(node, "shorter", 1, 1)
+    done(node, "backup", "create", str(place), "--topic", "shorter")
+    (path,) = (place / "manifests").iterdir()
+    manifest = json.loads(path.read_bytes())
+    manifest["topics"][0]["partitions"][0]["end_offset"] += 1  # as if the cluster had lost a record since
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    ended = stockade(node, "backup", "create", str(place), "--topic", "shorter")
+    assert (ended.returncode, "lost records" in ended.stderr) == (1, True)
+    manifest["cluster_id"] = "another"
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    ended = stockade(node, "backup", "create", str(place), "--topic", "shorter")
+    assert (ended.returncode, "the cluster another" in ended.stderr) == (1, True)
+
+
+@contextmanager
+def s3_server(log: Path) -> Iterator[str]:
+    """Where moto's S3 server is, with a bucket ``backups``."""
+    (port,) = free_ports(1)
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as server:
+        try:
+            eventually(lambda: call("GET", f"http://127.0.0.1:{port}/").status == 200)
+            assert call("PUT", f"http://127.0.0.1:{port}/backups", b"").status == 200
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+def test_backups_go_to_an_s3_server_and_come_back(data: Path, other: LocalCluster) -> None:
+    node = other.nodes[0].url
+    topic = filled(node, "clouded", 2, 4)
+    data.mkdir()
+    with s3_server(data / "moto.log") as server:
+        keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
+        place = f"s3://backups/house?endpoint_override={server}&scheme=http&region=us-east-1"
+        assert done(node, "backup", "create", place, "--topic", "clouded", **keys)["records"] == 1200
+        expect(200, topic.append("later"))
+        assert done(node, "backup", "create", place, "--topic", "clouded", **keys)["records"] == 1201
+        verified = offline("backup", "verify", place, "--json", **keys)
+        assert (verified.returncode, json.loads(verified.stdout)["faults"]) == (0, [])
+        done(node, "backup", "restore", place, "--topic", "clouded", "--as", "fallen", **keys)
+    for number in (0, 1):
+        assert rows(Topic(node, "fallen"), number).equals(rows(topic, number))
+
+
+def test_the_page_verifies_a_backup_with_pyarrow_alone(data: Path, other: LocalCluster) -> None:
+    """Its program is run as it stands there."""
+    node, place = other.nodes[0].url, data / "backup"
+    filled(node, "paged", 2, 3)
+    done(node, "backup", "create", str(place), "--topic", "paged")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "backup.md").read_text(encoding="utf-8")
+    found = re.search(r"```python\n(# verify_backup\.py\n.*?)```", page, re.DOTALL)
+    assert found is not None
+    assert "stockade" not in found[1]
+    program = data / "verify_backup.py"
+    program.write_text(found[1], encoding="utf-8")
+
+    def run() -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([sys.executable, program, place], capture_output=True, text=True, check=False)
+
+    verified = run()
+    assert (verified.returncode, verified.stdout.count("300 records are")) == (0, 1), verified.stderr
+    path = min(place.rglob("*.arrow"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert run().returncode == 1

@@ -1,0 +1,188 @@
+"""Parts of backups that need no cluster: manifests, gaps, damage, batches in other sizes, appends without an answer."""
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from stockade.cli.backup.create import _FileWriter
+from stockade.cli.backup.manifest import Damaged, DataFile, Manifest, PartitionBackup, TopicBackup, decode, encode
+from stockade.cli.backup.restore import CannotRestore, Until, _merged, _parts, _TopicRestore, _within, size_to_restore
+from stockade.cli.backup.store import CannotReach, Store
+from stockade.cli.backup.verify import batches_of, gaps, verify
+from stockade.client.config import ClientConfig
+from stockade.partition.api.topics import TopicConfig
+from stockade.partition.errors import LeaderNotAvailable, OffsetMismatch, RequestTimedOut, TopicSealed
+from stockade.partition.records.batch import SCHEMA
+
+
+def batch(*times: int, value: bytes = b"v") -> pa.RecordBatch:
+    columns = [
+        pa.nulls(len(times), pa.binary()),
+        pa.array([value] * len(times), pa.binary()),
+        pa.array(times, SCHEMA.field("timestamp").type),
+        pa.nulls(len(times), SCHEMA.field("headers").type),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def written(store: Store, first: int, *batches: pa.RecordBatch) -> DataFile:
+    writer = _FileWriter(first)
+    for each in batches:
+        writer.add(each)
+    content, end = writer.close(), first + sum(map(len, batches))
+    path = f"data/7-t/0/{first:020d}-{end:020d}.arrow"
+    store.write(path, content)
+    return DataFile(path, first, end, len(content), hashlib.sha256(content).hexdigest(), *writer.times)
+
+
+def manifest_of(*files: DataFile, first: int = 0, end: int | None = None) -> Manifest:
+    partition = PartitionBackup(0, first, files[-1].end_offset if end is None else end, 3, list(files))
+    topic = TopicBackup("t", 7, 3, False, TopicConfig(retention_ms=5), [partition])
+    return Manifest("20260101T000000.000000Z", "c", "1", 1, 2, 3, [topic], [], [])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "place"))
+
+
+def test_a_manifest_comes_back_and_the_newest_one_counts(store: Store) -> None:
+    manifest = manifest_of(written(store, 0, batch(5, 3), batch(4)))
+    store.add(manifest)
+    older = msgspec.structs.replace(manifest, name="20250101T000000.000000Z")
+    store.add(older)
+    assert store.manifests() == [older.name, manifest.name]
+    assert store.manifest(None) == manifest
+    assert store.manifest(older.name) == older
+    assert (manifest.records, manifest.files[0][1].timestamp_ms_min, manifest.files[0][1].timestamp_ms_max) == (3, 3, 5)
+    assert verify(store, manifest, lambda _: None) == []
+
+
+@pytest.mark.parametrize("content", [b"{}", b"[]", b"no json", b'{"version": 1}', b'{"version": 2}'])
+def test_what_is_no_manifest_of_this_version_is_damage(content: bytes) -> None:
+    with pytest.raises(Damaged, match="manifest x"):
+        decode(content, "x")
+
+
+def test_a_manifest_with_more_fields_is_read(store: Store) -> None:
+    manifest = manifest_of(written(store, 0, batch(1)))
+    content: dict[str, Any] = msgspec.json.decode(encode(manifest)) | {"later": 1}
+    assert decode(msgspec.json.encode(content), "x") == manifest
+
+
+def test_a_place_without_a_backup_and_one_that_cannot_be_reached_are_told_apart(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(Damaged, match="no backup"):
+        store.manifest(None)
+    with pytest.raises(Damaged, match="missing"):
+        store.manifest("x")
+    with pytest.raises(CannotReach, match="nowhere://x"):
+        Store("nowhere://x")
+    (tmp_path / "file").touch()
+    with pytest.raises(CannotReach):
+        Store(str(tmp_path / "file")).write("a", b"")
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "ranges", "count"),
+    [
+        (0, 10, [(0, 5), (5, 10)], 0),
+        (3, 10, [(0, 5), (5, 10)], 0),  # the first file has records that were dropped since
+        (3, 3, [], 0),
+        (0, 10, [(0, 5), (6, 10)], 1),
+        (0, 10, [(1, 10)], 1),
+        (0, 10, [(0, 5)], 1),
+        (0, 10, [], 1),
+    ],
+)
+def test_records_that_no_file_has_are_noticed(first: int, end: int, ranges: list[tuple[int, int]], count: int) -> None:
+    files = [DataFile("f", *each, 1, "", 0, 0) for each in ranges]
+    assert len(list(gaps("t/0", PartitionBackup(0, first, end, 0, files)))) == count
+
+
+@pytest.mark.parametrize("change", [{"bytes": 1}, {"sha256": "0"}, {"end_offset": 9}])
+def test_a_file_that_is_not_as_its_manifest_says_is_damage(store: Store, change: dict[str, Any]) -> None:
+    file = written(store, 0, batch(1, 2))
+    content = store.read(file.path)
+    assert len(batches_of(content, file)) == 1
+    with pytest.raises(Damaged, match=file.path):
+        batches_of(content, msgspec.structs.replace(file, **change))
+
+
+def test_times_that_are_not_as_the_manifest_says_are_a_fault(store: Store) -> None:
+    file = msgspec.structs.replace(written(store, 0, batch(1, 2)), timestamp_ms_max=1)
+    (fault,) = verify(store, manifest_of(file), lambda _: None)
+    assert "other times" in fault
+
+
+def test_rows_are_cut_merged_and_split_without_changing_them() -> None:
+    config = TopicConfig(max_batch_bytes=4096)
+    batches = [batch(*range(number, number + 10), value=b"x" * 20) for number in range(0, 1000, 10)]
+    whole = pa.Table.from_batches(batches)
+    within = list(_within(batches, 100, 105, 995))
+    assert pa.Table.from_batches(within).equals(whole.slice(5, 890))
+    merged = list(_merged(iter(batches), config))
+    assert 1 < len(merged) < len(batches)
+    assert pa.Table.from_batches(merged).equals(whole)
+    parts = list(_parts(pa.concat_batches(batches), config))
+    assert pa.Table.from_batches(parts).equals(whole)
+    assert all(pa.ipc.get_record_batch_size(each) <= config.max_batch_bytes for each in parts)
+
+
+class Answers:
+    """A client whose appends end as it is told; ``stored`` has where they were stored."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.config = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=1)
+        self.answers = list(answers)
+        self.asked: list[int] = []
+
+    async def append(self, topic: str, partition: int, message: bytes, **more: Any) -> None:
+        self.asked.append(more["conditions"].if_log_end)
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+
+def appended(*answers: Exception | None) -> list[int]:
+    client: Any = Answers(*answers)
+    topic = manifest_of(DataFile("f", 0, 2, 1, "", 0, 0)).topics[0]
+    one = _TopicRestore(client, Store("/nowhere"), topic, "t", Until(), lambda _: None)
+    one._topic_id = 7
+    asyncio.run(one._append(0, batch(1, 2), 40))
+    asked: list[int] = client.asked
+    return asked
+
+
+def mismatch(log_end: int) -> OffsetMismatch:
+    return OffsetMismatch(log_end=log_end)
+
+
+def test_an_append_without_an_answer_is_stored_once() -> None:
+    assert appended(None) == [40]
+    assert appended(LeaderNotAvailable(retry_after_ms=1), None) == [40, 40]
+    assert appended(RequestTimedOut(), None) == [40, 40]  # it was not stored
+    assert appended(RequestTimedOut(), mismatch(42)) == [40, 40]  # it was
+
+
+@pytest.mark.parametrize("answers", [[mismatch(42)], [mismatch(39)], [RequestTimedOut(), mismatch(43)]])
+def test_another_writer_ends_a_restore(answers: list[Exception]) -> None:
+    with pytest.raises(CannotRestore, match="someone else writes"):
+        appended(*answers)
+
+
+def test_a_refusal_that_lasts_ends_a_restore() -> None:
+    with pytest.raises(TopicSealed):
+        appended(TopicSealed(log_end=40))
+
+
+def test_what_is_to_be_restored_is_known_before() -> None:
+    manifest = manifest_of(DataFile("f", 0, 10, 1, "", 0, 0), first=4)
+    assert size_to_restore(manifest, {"t": "u"}, Until()) == 6
+    assert size_to_restore(manifest, {"t": "u"}, Until(offsets={("t", 0): 7})) == 3
+    assert size_to_restore(manifest, {"t": "u"}, Until(offsets={("t", 0): 1})) == 0
+    assert size_to_restore(manifest, {}, Until()) == 0

@@ -1,0 +1,225 @@
+"""When a disk counts as low or full, and as better again; and the room that a node holds back on it."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stockade.cluster.config import LimitsSection
+from stockade.cluster.node import disk_watch
+from stockade.cluster.node.disk_watch import DiskState, DiskWatch, judge
+from stockade.partition.log.space import with_space
+
+GROUP: Any = None
+SOFT, HARD, RESERVE = 8000, 1600, 4096
+
+
+@pytest.mark.parametrize(
+    ("free", "before", "state"),
+    [
+        (SOFT, "ok", "ok"),
+        (SOFT - 1, "ok", "low"),
+        (SOFT, "low", "low"),
+        (SOFT + SOFT // 8 - 1, "low", "low"),
+        (SOFT + SOFT // 8, "low", "ok"),
+        (HARD, "low", "low"),
+        (HARD - 1, "low", "full"),
+        (HARD - 1, "ok", "full"),
+        (HARD, "full", "full"),
+        (HARD + HARD // 8 - 1, "full", "full"),
+        (HARD + HARD // 8, "full", "low"),
+        (SOFT + SOFT // 8, "full", "ok"),
+        (0, "ok", "full"),
+    ],
+)
+def test_the_watermarks_to_the_byte(free: int, before: DiskState, state: DiskState) -> None:
+    assert judge(free, SOFT, HARD, before) == state
+
+
+def test_without_a_soft_watermark_no_disk_is_low() -> None:
+    assert judge(0, 0, 0, "ok") == judge(0, 0, HARD, "ok") == "ok"
+
+
+class Disk:
+    """What statvfs says, in blocks of one byte; a process without privileges gets ``available``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, available: int) -> None:
+        self.available = available
+        monkeypatch.setattr(os, "statvfs", lambda _: self)
+        monkeypatch.setattr(disk_watch, "PERIOD_S", 0)
+
+    f_frsize, f_blocks, f_bfree = 1, 1_000_000, 900_000
+
+    @property
+    def f_bavail(self) -> int:
+        return self.available
+
+
+def limits(**changed: int) -> LimitsSection:
+    return LimitsSection(disk_soft_free_bytes=SOFT, disk_hard_free_bytes=HARD, disk_reserve_bytes=RESERVE, **changed)
+
+
+def test_a_change_is_told_at_once_and_again_while_there_is_little_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch, SOFT + RESERVE)
+    told: list[tuple[str, int, int]] = []
+
+    watch = DiskWatch("n1", tmp_path, limits())
+    watch.changed = lambda: told.append((watch.state, watch.free_bytes, watch.total_bytes))
+    for disk.available in (SOFT - 1, SOFT - 2, 2 * SOFT, 2 * SOFT):
+        watch._judge(*watch._measure())
+    watch.close()
+    assert told == [("low", SOFT - 1, 1_000_000), ("low", SOFT - 2, 1_000_000), ("ok", 2 * SOFT, 1_000_000)]
+
+
+def test_a_watch_measures_until_it_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch, SOFT + RESERVE)
+
+    async def scenario() -> None:
+        changed = asyncio.Event()
+        watch = DiskWatch("n1", tmp_path, limits())
+        watch.changed = changed.set
+        running = asyncio.create_task(watch.run())
+        disk.available = SOFT - 1
+        await changed.wait()
+        running.cancel()
+        watch.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("available", "is_held"), [(HARD + RESERVE, True), (HARD + RESERVE - 1, False)])
+def test_room_is_held_back_where_it_does_not_make_the_disk_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, available: int, is_held: bool
+) -> None:
+    Disk(monkeypatch, available)
+    watch = DiskWatch("n1", tmp_path, limits())
+    assert watch.has_reserve == is_held
+    assert watch.free_bytes == available - (RESERVE if is_held else 0)
+    watch.close()
+
+
+def test_a_disk_whose_reserve_was_used_is_full_at_once_and_until_there_is_room_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch, 2 * SOFT)
+    watch = DiskWatch("n1", tmp_path, limits())
+    assert watch.without_room(GROUP) == []
+    faults = [OSError(errno.ENOSPC, "No space left on device")]
+
+    def write() -> None:
+        if faults:
+            raise faults.pop()
+
+    with_space(write)
+    found: list[tuple[str, bool]] = [(watch.state, watch.has_reserve)]
+    assert watch.without_room(GROUP) == ["n1"]
+    disk.available = HARD + RESERVE - 1
+    watch._judge(*watch._measure())
+    found.append((watch.state, watch.has_reserve))
+    disk.available = 2 * SOFT
+    watch._judge(*watch._measure())
+    found.append((watch.state, watch.has_reserve))
+    assert found == [("full", False), ("full", False), ("ok", True)]
+    assert watch.without_room(GROUP) == []
+    watch.close()
+
+
+def test_a_disk_is_measured_before_a_node_takes_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Disk(monkeypatch, HARD - 1)
+    watch = DiskWatch("n1", tmp_path / "new", limits())
+    assert watch.state == "full"
+    watch.close()
+
+
+def test_a_disk_that_cannot_be_measured_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Any) -> Any:
+        raise OSError(5, "Input/output error")
+
+    watch = DiskWatch("n1", tmp_path, limits())
+    monkeypatch.setattr(os, "statvfs", fail)
+    monkeypatch.setattr(disk_watch, "PERIOD_S", 0)
+    with pytest.raises(OSError, match="Input/output error"):
+        asyncio.run(watch.run())
+    watch.close()
+
+
+def watching(tmp_path: Path, disks: dict[str, int], connected: str) -> DiskWatch:
+    watch = DiskWatch("n1", tmp_path, limits())
+    watch.host = SimpleNamespace(disks=disks, connected=set(connected.split()))  # type: ignore[assignment]
+    return watch
+
+
+def group(voters: str, group_id: int = 0, *, leads: bool = True) -> Any:
+    return SimpleNamespace(voters=tuple(voters.split()), group_id=group_id, is_leader=leads)
+
+
+@pytest.mark.parametrize(
+    ("voters", "disks", "connected", "lacking"),
+    [
+        ("n1 n2 n3", {}, "n2 n3", []),
+        ("n1 n2 n3", {"n2": 1}, "n2 n3", []),  # n1 and n3 have room
+        ("n1 n2 n3", {"n2": 2, "n3": 1}, "n2 n3", ["n2", "n3"]),
+        ("n1 n2 n3", {"n2": 1}, "n2", ["n2"]),  # n3 is away: what is committed is on n2
+        ("n1 n2 n3", {}, "n2", []),
+        ("n1 n2 n3", {"n4": 2}, "n2 n3 n4", []),  # n4 has no replica
+        ("n1 n2 n3 n4 n5", {"n2": 1, "n3": 1}, "n2 n3 n4 n5", []),
+        ("n1 n2 n3 n4 n5", {"n2": 1, "n3": 1, "n4": 2}, "n2 n3 n4 n5", ["n2", "n3", "n4"]),
+        ("n1", {"n2": 2}, "n2", []),
+    ],
+)
+def test_a_leader_takes_appends_while_a_majority_has_room(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    voters: str,
+    disks: dict[str, int],
+    connected: str,
+    lacking: list[str],
+) -> None:
+    Disk(monkeypatch, 2 * SOFT)
+    watch = watching(tmp_path, disks, connected)
+    assert watch.without_room(group(voters)) == lacking
+    assert watch.heir(group(voters)) is None  # its own disk has room
+    watch.close()
+
+
+@pytest.mark.parametrize(
+    ("voters", "disks", "connected", "heirs"),
+    [
+        ("n1 n2 n3", {}, "n2 n3", {"n2", "n3"}),
+        ("n1 n2 n3", {"n3": 1}, "n2 n3", {None}),  # two of three have little room
+        ("n1 n2 n3", {}, "n2", {None}),
+        ("n1 n2 n3 n4 n5", {"n3": 1}, "n2 n3 n4 n5", {"n2", "n4", "n5"}),
+        ("n1", {}, "n2", {None}),
+    ],
+)
+def test_a_leader_without_room_hands_over_to_voters_with_room_if_they_are_a_majority(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    voters: str,
+    disks: dict[str, int],
+    connected: str,
+    heirs: set[str | None],
+) -> None:
+    Disk(monkeypatch, SOFT - 1)
+    watch = watching(tmp_path, disks, connected)
+    assert {watch.heir(group(voters, number)) for number in range(12)} == heirs
+    assert watch.without_room(group(voters)) == ["n1"]
+    assert watch.heir(group(voters, leads=False)) is None
+    watch.close()
+
+
+@pytest.mark.parametrize(("available", "state"), [(501_000, "ok"), (499_000, "low"), (249_000, "full")])
+def test_a_disk_smaller_than_the_watermarks_takes_appends_until_half_of_it_is_used(
+    available: int, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Disk(monkeypatch, available)
+    watch = DiskWatch("n1", tmp_path, LimitsSection())
+    assert (watch.soft_free_bytes, watch.hard_free_bytes) == (500_000, 250_000)
+    assert watch.state == state
+    watch.close()

@@ -1,0 +1,86 @@
+"""What a node tells a monitor, and what it says of its leaderships."""
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stockade.cluster.measures import LAGGING_GROUPS_MAX
+from stockade.cluster.node import measuring
+from stockade.cluster.node.leadership import Leaderships
+from stockade.cluster.node.measuring import group_lags
+from stockade.raft.log.configuration import Configuration
+
+from ..fakes import FakeGroup
+
+
+def replica(log_end: int, **positions: int) -> Any:
+    """A partition whose log ends there, and on which groups have read so far."""
+    readers = SimpleNamespace(positions={name: SimpleNamespace(offset=offset) for name, offset in positions.items()})
+    return SimpleNamespace(machine=SimpleNamespace(log_end=log_end, readers=readers))
+
+
+def test_the_lag_of_a_group_is_the_sum_over_partitions() -> None:
+    assert group_lags([replica(10, a=4, b=10), replica(5, a=0)]) == {"a": 11, "b": 0}
+
+
+def test_the_groups_that_lag_most_are_told_and_no_more() -> None:
+    names = {f"g{number:03}": number for number in range(LAGGING_GROUPS_MAX + 1)}
+    told = group_lags([replica(LAGGING_GROUPS_MAX, **names)])
+    assert len(told) == LAGGING_GROUPS_MAX
+    assert f"g{LAGGING_GROUPS_MAX:03}" not in told
+    assert told["g000"] == LAGGING_GROUPS_MAX
+
+
+def test_positions_beyond_the_bound_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "POSITIONS_MAX", 2)
+    assert group_lags([replica(9, a=1, b=2), replica(9, c=3)]) == {"a": 8, "b": 7}
+
+
+def test_leaderships_are_counted_and_said_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    watch = Leaderships(lambda group_id: f"orders/{group_id}")
+    group: Any = FakeGroup(3, {"n1": 1}, None)  # type: ignore[arg-type]
+    with caplog.at_level(logging.INFO):
+        watch.look(group)
+        watch.look(group)
+        group.leading = False
+        watch.look(group)
+        watch.look(group)
+    assert [record.getMessage() for record in caplog.records] == [
+        "this node leads orders/3 in term 1",
+        "this node no longer leads orders/3: in term 1 other does",
+    ]
+    assert [vars(record)["event"] for record in caplog.records] == [
+        {"event": "leadership_won", "group": "orders/3", "term": 1},
+        {"event": "leadership_lost", "group": "orders/3", "term": 1, "leader": "other"},
+    ]
+    assert (watch.won, watch.lost, watch.changed.count) == (1, 1, 4)
+
+
+def test_new_members_of_a_group_are_said_by_its_leader_once(caplog: pytest.LogCaptureFixture) -> None:
+    watch = Leaderships(lambda group_id: f"orders/{group_id}")
+    group: Any = FakeGroup(3, {"n2": 1, "n1": 1}, None)  # type: ignore[arg-type]
+    with caplog.at_level(logging.INFO):
+        watch.look(group)
+        caplog.clear()
+        watch.look_at_members({3: group})
+        group.configuration = Configuration({"n1": 1, "n2": 1}, {"n3": 5})
+        watch.look_at_members({3: group})
+        watch.look_at_members({3: group})
+        group.configuration = Configuration({"n1": 1, "n2": 1, "n3": 5})
+        watch.look_at_members({3: group})
+        watch.look_at_members({})
+    assert [record.getMessage() for record in caplog.records] == [
+        "members of orders/3: n1, n2; n3 being filled",
+        "members of orders/3: n1, n2, n3",
+    ]
+
+
+def test_a_group_that_left_this_node_and_came_back_begins_anew() -> None:
+    watch = Leaderships(str)
+    group: Any = FakeGroup(3, {"n1": 1}, None)  # type: ignore[arg-type]
+    watch.look(group)
+    watch.forget(3)
+    watch.look(group)
+    assert (watch.won, watch.lost) == (2, 0)

@@ -1,0 +1,65 @@
+"""For what a node is not ready, and why: partitions need no controller."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
+from stockade.cluster.node import node_service
+from stockade.cluster.node.node_service import NodeService
+
+from ..fakes import FakeHost
+from .test_node import run
+
+
+def reasons(service: NodeService) -> list[tuple[str, str]]:
+    return [(each.part, each.reason) for each in service.unready()]
+
+
+def partitions(host: FakeHost) -> list[Any]:
+    return [group for group_id, group in host.groups.items() if group_id != CONTROLLER_GROUP]
+
+
+def test_without_a_controller_leader_a_node_goes_on_serving_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        assert reasons(service) == []
+        host.groups[CONTROLLER_GROUP].is_leaderless = True
+        assert reasons(service) == [("control", "no_controller")]
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_node_loads_its_partitions_before_it_serves_and_says_how_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        first, second = partitions(host)
+        service._was_loaded = False  # as after a start
+        first.is_ready = second.is_ready = False
+        assert [each.detail for each in service.unready()] == ["loading 2 partitions"]
+        assert reasons(service) == [("data", "loading")]
+        first.is_ready = second.is_ready = True
+        assert reasons(service) == []
+        first.is_ready = False  # one that moves here later takes nothing from the others
+        assert reasons(service) == []
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+@pytest.mark.parametrize(("grace_s", "found"), [(60.0, ("data", "loading")), (-1.0, ("partition", "no_leader"))])
+def test_a_partition_without_a_leader_keeps_a_node_from_the_others_for_a_while_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grace_s: float, found: tuple[str, str]
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        monkeypatch.setattr(node_service, "LEADER_GRACE_S", grace_s)
+        service._was_loaded = False
+        lost, late = partitions(host)
+        lost.is_ready, lost.is_leaderless = False, True
+        assert reasons(service) == [found]
+        late.is_ready = False
+        assert ("data", "loading") in reasons(service)
+
+    run(tmp_path, monkeypatch, scenario)

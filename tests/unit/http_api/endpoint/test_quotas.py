@@ -1,0 +1,124 @@
+"""Quotas of principals over HTTP: what is counted, what never is, and what a refusal says."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
+from stockade.cluster.access.quotas import Quota
+
+from ..conversation import Answer, Conversation, nodes
+
+ROOT, METERED = new_token(), new_token()
+RECORDS = "/v1/topics/orders/partitions/0/records"
+KEYED = "/v1/topics/orders/records"
+TEXT = {"Content-Type": "text/plain"}
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def run(quota: Quota, test: Callable[[Conversation, Access], Awaitable[None]]) -> None:
+    """One node with the topic ``orders``, and a principal ``metered`` whose clock stands still."""
+    access = Access(
+        (),
+        [
+            Principal("root", ["all"], [PrincipalToken(ROOT.hash)]),
+            Principal("metered", ["all"], [PrincipalToken(METERED.hash)], quota=quota),
+        ],
+    )
+
+    async def main() -> None:
+        async with nodes(1, access) as (node,):
+            now_s = time.monotonic()
+            access.caller(f"Bearer {METERED.token}", None).spending._now_s = lambda: now_s
+            created = await node.call("POST", "/v1/topics", {"name": "orders"}, bearer(ROOT.token))
+            assert created.status == 201
+            await test(node, access)
+
+    asyncio.run(main())
+
+
+async def append(node: Conversation, body: bytes = b"x", token: str = METERED.token, path: str = RECORDS) -> Answer:
+    return await node.call("POST", path, body, bearer(token) | TEXT)
+
+
+def held(access: Access) -> int:
+    return access.caller(f"Bearer {METERED.token}", None).spending.held_requests
+
+
+@pytest.mark.parametrize("path", [RECORDS, KEYED])
+def test_requests_beyond_the_quota_are_429_with_the_time_to_come_again_and_others_go_on(path: str) -> None:
+    async def test(node: Conversation, access: Access) -> None:
+        statuses = [(await append(node, path=path)).status for _ in range(3)]
+        assert statuses == [200, 200, 429]
+        refused = await append(node, path=path)
+        assert refused.json["code"] == "THROTTLING_QUOTA_EXCEEDED"
+        assert "principal metered has used its quota of 2 requests/s of this node" in refused.json["detail"]
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert [(await append(node, path=path, token=ROOT.token)).status for _ in range(5)] == [200] * 5
+        assert held(access) == 0
+
+    run(Quota(requests_per_s=2), test)
+
+
+def test_bytes_that_were_sent_and_records_that_were_read_are_counted() -> None:
+    async def test(node: Conversation, access: Access) -> None:
+        assert (await append(node, b"y" * 3000, ROOT.token)).status == 200
+        assert (await append(node, b"x" * 3000)).status == 200
+        refused = await append(node)
+        assert (refused.status, "quota of 1000 bytes/s" in refused.json["detail"]) == (429, True)
+        assert 1000 <= refused.json["retry_after_ms"] <= 2100
+
+    run(Quota(bytes_per_s=1000), test)
+
+    async def read(node: Conversation, access: Access) -> None:
+        assert (await append(node, b"y" * 3000, ROOT.token)).status == 200
+        assert (await node.call("GET", RECORDS, None, bearer(METERED.token))).status == 200
+        assert (await node.call("GET", RECORDS, None, bearer(METERED.token))).status == 429
+
+    run(Quota(bytes_per_s=1000), read)
+
+
+def test_what_a_principal_has_it_can_keep_and_give_up_beyond_its_quota() -> None:
+    async def test(node: Conversation, access: Access) -> None:
+        mine = bearer(METERED.token)
+        session = (await node.call("POST", "/v1/sessions", {"client_id": "c"}, mine)).json["session"]
+        assert (await node.call("POST", "/v1/sessions", {"client_id": "c"}, mine)).status == 429
+        for _ in range(5):
+            assert (await node.call("PUT", f"/v1/sessions/{session}", None, mine)).status == 200
+        assert (await node.call("DELETE", f"/v1/sessions/{session}", None, mine)).status == 204
+        assert held(access) == 0
+
+    run(Quota(requests_per_s=1), test)
+
+
+def test_a_stranger_uses_up_nothing_of_a_principals_quota() -> None:
+    async def test(node: Conversation, access: Access) -> None:
+        for _ in range(5):
+            assert (await append(node, token=METERED.token[:-1] + "?")).status == 401
+        assert (await append(node)).status == 200
+
+    run(Quota(requests_per_s=1), test)
+
+
+def test_requests_in_flight_leave_room_for_others() -> None:
+    async def test(node: Conversation, access: Access) -> None:
+        node.server.front.in_flight.requests.limit = 8
+        waits = f"{RECORDS}?offset=latest&min_bytes=1&max_wait_ms=60000"
+        waiting = [
+            asyncio.ensure_future(node.call("GET", waits, None, bearer(METERED.token), valid=False)) for _ in range(8)
+        ]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        while len(done) < 4:
+            done, _ = await asyncio.wait(waiting, timeout=0.05)
+        assert {each.result().status for each in done} == {429}
+        assert held(access) == 4
+        assert (await append(node, token=ROOT.token)).status == 200, "which ends the waits"
+        assert sorted([(await each).status for each in waiting]) == [200] * 4 + [429] * 4
+        assert held(access) == 0
+
+    run(Quota(), test)

@@ -1,0 +1,132 @@
+"""What /metrics says of a node: every series, with the numbers that the node gave."""
+
+import asyncio
+import hashlib
+import math
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from stockade.cluster.access.principals import Access, Token
+from stockade.http_api.request.samples import DAY_S, of_node
+from stockade.http_api.request.series import SERIES, WITH_NAMES
+from stockade.partition.api.cluster import Unready
+
+from ..conversation import Conversation, nodes
+from ..fake_measures import fake_measures
+
+Values = dict[tuple[str, frozenset[str]], float]
+
+
+def values(text: str) -> Values:
+    """Samples by name and the values of their labels."""
+    return {
+        (sample.name, frozenset(sample.labels.values())): sample.value
+        for found in text_string_to_metric_families(text)
+        for sample in found.samples
+    }
+
+
+def run(test: Callable[[Conversation], Awaitable[None]], access: Access | None = None) -> None:
+    async def main() -> None:
+        async with nodes(1, access) as (node,):
+            await test(node)
+
+    asyncio.run(main())
+
+
+def test_each_series_has_its_line_of_help_before_anything_is_counted() -> None:
+    async def test(node: Conversation) -> None:
+        text = (await node.call("GET", "/metrics")).body.decode()
+        exposed = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP stockade_")}
+        assert exposed == {series.exposed for series in SERIES}
+        kinds = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE "))
+        assert {series.exposed: series.kind for series in SERIES}.items() <= kinds.items()
+
+    run(test)
+
+
+def test_each_number_of_a_node_stands_at_its_own_series() -> None:
+    async def test(node: Conversation) -> None:
+        node.service.missing = [Unready("control", "no_controller", "none is known")]
+        found = values((await node.call("GET", "/metrics")).body.decode())
+        wanted = {
+            ("stockade_node_info", "c-1 n1 a 0.1.0"): 1,
+            ("stockade_ready", "data"): 1,
+            ("stockade_ready", "control"): 0,
+            ("stockade_raft_groups", "controller leader"): 1,
+            ("stockade_raft_groups", "partition leader"): 2,
+            ("stockade_raft_groups", "partition follower"): 3,
+            ("stockade_raft_groups", "partition learner"): 4,
+            ("stockade_raft_leaderless_groups", "partition"): 5,
+            ("stockade_raft_under_replicated_groups", "partition"): 6,
+            ("stockade_raft_term_max", "controller"): 7,
+            ("stockade_raft_term_max", "partition"): 8,
+            ("stockade_raft_follower_lag_entries", "n2"): 9,
+            ("stockade_raft_apply_lag_entries", ""): 10,
+            ("stockade_raft_pending_proposals", ""): 11,
+            ("stockade_raft_pending_bytes", ""): 12,
+            ("stockade_raft_leaderships_won_total", ""): 13,
+            ("stockade_raft_leaderships_lost_total", ""): 14,
+            ("stockade_raft_apply_seconds_count", ""): 1,
+            ("stockade_raft_nodes", "away"): 1,
+            ("stockade_log_unsynced_bytes", ""): 15,
+            ("stockade_log_wal_bytes", ""): 16,
+            ("stockade_log_segment_bytes", ""): 17,
+            ("stockade_log_disk_free_bytes", ""): 18,
+            ("stockade_log_disk_size_bytes", ""): 19,
+            ("stockade_log_disk_state", "low"): 1,
+            ("stockade_log_disk_state", "ok"): 0,
+            ("stockade_fence_sessions", ""): 20,
+            ("stockade_fence_grants", ""): 21,
+            ("stockade_fence_held_partitions", ""): 22,
+            ("stockade_fence_waiters", ""): 23,
+            ("stockade_fence_pending_installs", ""): 24,
+            ("stockade_raft_moves", ""): 25,
+            ("stockade_fence_takeovers_total", ""): 26,
+            ("stockade_group_lag_records", "readers"): 27,
+            ("stockade_http_in_flight_requests", ""): 1,
+        }
+        assert {key: found.get((key[0], frozenset(key[1].split()))) for key in wanted} == wanted
+
+    run(test)
+
+
+def test_a_bucket_of_a_histogram_has_all_that_is_in_those_below() -> None:
+    async def test(node: Conversation) -> None:
+        found = values((await node.call("GET", "/metrics")).body.decode())
+        buckets = {
+            float(next(iter(labels))): value
+            for (name, labels), value in found.items()
+            if name == "stockade_log_fsync_seconds_bucket"
+        }
+        assert (buckets[0.25], buckets[0.5], buckets[5.0], buckets[math.inf]) == (0, 1, 1, 2)
+        assert found["stockade_log_fsync_seconds_sum", frozenset()] == pytest.approx(9.3)
+
+    run(test)
+
+
+def test_names_of_consumer_groups_are_for_callers_who_may_read_the_cluster() -> None:
+    access = Access([Token("reads", hashlib.sha256(b"reads").hexdigest(), "read")])
+
+    async def test(node: Conversation) -> None:
+        for token, is_shown in ((None, False), ("guessed", False), ("reads", True)):
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            answer = await node.call("GET", "/metrics", None, headers)
+            assert answer.status == 200
+            assert (b"readers" in answer.body) is is_shown
+            assert b"stockade_raft_groups{" in answer.body
+
+    run(test, access)
+    assert {"stockade_group_lag_records"} == WITH_NAMES
+
+
+def test_a_certificate_counts_the_days_that_it_has_left() -> None:
+    found = fake_measures("n1")
+    now = time.time()
+    found.raft.certificate_expires_at = now - DAY_S
+    days = of_node(found, {"http": now + 10 * DAY_S})["stockade_certificate_days_left"]
+    assert {key: round(value, 2) for key, value in days.items()} == {("http",): 10, ("raft",): -1}
+    assert ("http",) not in of_node(found, {"http": None})["stockade_certificate_days_left"]

@@ -1,0 +1,101 @@
+"""A disk that was rolled back is noticed by any node that knows what it had promised, and by no other sign."""
+
+from pathlib import Path
+
+import pytest
+
+from stockade.raft.messages import Hello, Ping, RolledBack
+from stockade.raft.net.codec import PROTOCOL_VERSION
+from stockade.raft.net.liveness import LivenessTimeouts
+from stockade.raft.net.promises import Promises
+
+from ..transports import UNSET, Node, Peer, Run
+
+TIMES = LivenessTimeouts(heartbeat_s=0.02, silent_s=0.5, dead_s=30.0)
+
+
+def hello(session: int, began: int, incarnation: int = 7) -> Hello:
+    return Hello(PROTOCOL_VERSION, "house", "n2", incarnation, session, began)
+
+
+@pytest.mark.parametrize(
+    ("again", "lost"),
+    [
+        (hello(2, 100), None),  # it began where it had been, to the record
+        (hello(2, 101), None),
+        (hello(2, 99), 100),
+        (hello(2, 0), 100),
+        (hello(1, 50), None),  # the same process, connected again
+        (hello(2, 0, incarnation=8), None),  # another disk promises nothing of the old one
+    ],
+)
+def test_a_log_that_begins_below_what_was_told_has_lost_promises(again: Hello, lost: int | None) -> None:
+    promises = Promises()
+    assert promises.lost(hello(1, 50)) is None
+    promises.greeted(hello(1, 50))
+    promises.tells("n2", 100)
+    promises.tells("n2", 80)  # a late heartbeat
+    promises.tells("n3", 1000)  # it has not introduced itself
+    assert promises.lost(again) == lost
+
+
+def test_a_new_session_is_judged_by_what_it_tells_itself(tmp_path: Path) -> None:
+    promises = Promises()
+    promises.greeted(hello(1, 50))
+    promises.tells("n2", 100)
+    promises.greeted(hello(2, 120))
+    assert promises.lost(hello(3, 119)) == 120
+    promises.tells("n2", 130)
+    assert promises.lost(hello(3, 125)) == 130
+
+
+def test_what_was_told_outlives_a_restart_and_damage_of_it_is_no_reason_to_stop(tmp_path: Path) -> None:
+    path = tmp_path / "promises.json"
+    promises = Promises(path)
+    promises.save()
+    assert not path.exists()
+    promises.greeted(hello(1, 50))
+    promises.tells("n2", 100)
+    promises.save()
+    assert Promises(path).lost(hello(2, 99)) == 100
+    path.write_bytes(b"damaged")
+    assert Promises(path).lost(hello(2, 99)) is None
+
+
+def test_a_node_that_was_rolled_back_is_told_so_and_never_connected(run: Run) -> None:
+    async def scenario() -> None:
+        async with Node("n1", {"n2": UNSET}, TIMES) as node:
+            node.transport.promises.greeted(hello(1, 50))
+            node.transport.promises.tells("n2", 100)
+            async with await Peer.dial(node, hello(2, 99)) as peer:
+                assert await peer.hear_a(RolledBack) == RolledBack(100)
+                assert await peer.hear() is None
+            assert node.events == []
+            async with await Peer.dial(node, hello(3, 100)):
+                await node.until_events(1)
+
+    run(scenario)
+
+
+def test_heartbeats_tell_how_far_the_log_is_and_the_told_node_hears_of_its_loss(run: Run) -> None:
+    async def scenario() -> None:
+        addresses: dict[str, tuple[str, int]] = {}
+        async with Node("n1", addresses, TIMES) as n1:
+            async with Node("n2", addresses, TIMES) as n2:
+                n2.transport.position = lambda: 500
+                await n1.until(lambda: n1.events == ["up n2"])
+                stranger = Hello(PROTOCOL_VERSION, "house", "n99", 0)
+                async with Node("n9", {"n99": UNSET}, TIMES) as clock, await Peer.dial(clock, stranger) as beat:
+                    while (told := n1.transport.promises.told.get("n2")) is None or told.position < 500:
+                        await beat.hear_a(Ping)
+            await n1.until(lambda: n1.events == ["up n2", "down n2"])
+            again = Node("n2", addresses, TIMES)
+            again.transport.on_rolled_back = lambda node, position: again.note(f"lost {position} by {node}")
+            addresses["n2"] = UNSET
+            await again.transport.start(0, session=2, began=499)
+            again.transport.set_peer("n1", n1.transport.address)
+            await again.until(lambda: "lost 500 by n1" in again.events)
+            assert n1.events == ["up n2", "down n2"]
+            await again.transport.stop()
+
+    run(scenario)

@@ -1,0 +1,139 @@
+"""A node whose disk is an older copy of itself gives up, and votes for nobody, once it meets a node that knows better.
+
+Three real hosts with real logs; the copy is made of a running node, as a snapshot of a disk is.
+"""
+
+import asyncio
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from stockade.raft.net.promises import Promises
+from stockade.raft.wal.errors import DiskRefused
+
+from .cluster import Cluster, _copy_of_a_moment, until
+
+
+async def with_image(cluster: Cluster, node: str) -> Path:
+    """Commit, copy the disk of a running node, and commit more, which the node acknowledges and tells the others."""
+    await cluster.commit(b"before")
+    image = cluster.directory / "image"
+    _copy_of_a_moment(cluster._data(node), image)
+    for number in range(5):
+        await cluster.commit(b"after %d" % number)
+    log = cluster.hosts[node].log
+    await until(lambda: len(cluster.machines[node].commands) >= 6)
+    end = log.durable_position
+    for other in set(cluster.hosts) - {node}:
+        promises = cluster.hosts[other]._transport.promises
+        await until(lambda promises=promises: promises.told[node].position >= end)  # type: ignore[misc]
+    return image
+
+
+def put_back(cluster: Cluster, node: str, image: Path) -> None:
+    shutil.rmtree(cluster._data(node))
+    image.rename(cluster._data(node))
+
+
+async def gives_up(cluster: Cluster, node: str) -> None:
+    await until(lambda: bool(cluster.fatal))
+    ((failed, error),) = cluster.fatal
+    assert failed == node
+    with pytest.raises(DiskRefused, match="older than what this node told"):
+        raise error
+
+
+def test_a_disk_that_was_rolled_back_stops_its_node_and_the_others_never_meet_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            leader = await cluster.led()
+            node = next(each for each in cluster.hosts if each != leader)
+            image = await with_image(cluster, node)
+            await cluster.stop(node)
+            put_back(cluster, node, image)
+            await cluster.start(node)
+            await gives_up(cluster, node)
+            assert all(node not in host.connected for name, host in cluster.hosts.items() if name != node)
+            await cluster.commit(b"without it")
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_was_only_killed_or_stopped_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            node = next(each for each in cluster.hosts if each != cluster.leader())
+            await with_image(cluster, node)
+            await cluster.kill(node)
+            await cluster.start(node)
+            await until(lambda: len(cluster.machines[node].commands) >= 6)
+            await cluster.stop(node)
+            await cluster.commit(b"meanwhile")
+            await cluster.start(node)
+            await until(lambda: cluster.machines[node].commands[-1:] == [b"meanwhile"])
+            assert cluster.fatal == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_without_its_leader_a_rolled_back_node_elects_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_noticed: bool
+) -> None:
+    """With the mistake of noticing nothing, it votes as if it had promised nothing."""
+    if not is_noticed:
+        monkeypatch.setattr(Promises, "lost", lambda self, hello: None)
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            leader = await cluster.led()
+            node, third = (each for each in cluster.hosts if each != leader)
+            image = await with_image(cluster, node)
+            await cluster.stop(node)
+            await cluster.stop(leader)
+            put_back(cluster, node, image)
+            await cluster.start(node)
+            if is_noticed:
+                await gives_up(cluster, node)
+                term = cluster.group(third).term
+                elections_s = 2 * cluster.settings.election_timeout_ms_max / 1000
+                with suppress(TimeoutError):
+                    await until(lambda: cluster.group(third).is_leader, elections_s)
+                assert (cluster.group(third).is_leader, cluster.group(third).term) == (False, term)
+            else:
+                await until(lambda: cluster.leader() is not None)
+            assert bool(cluster.fatal) == is_noticed
+
+    asyncio.run(scenario())
+
+
+def test_it_is_noticed_after_a_restart_of_all_nodes_as_well(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            leader = await cluster.led()
+            node = next(each for each in cluster.hosts if each != leader)
+            image = await with_image(cluster, node)
+            names = list(cluster.hosts)
+            for each in names:
+                await cluster.stop(each)
+            put_back(cluster, node, image)
+            for each in names:
+                await cluster.start(each)
+            await gives_up(cluster, node)
+
+    asyncio.run(scenario())
+
+
+def test_a_message_that_claims_less_than_this_disk_has_stops_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            await cluster.commit(b"x")
+            (host, *_) = cluster.hosts.values()
+            host._on_rolled_back("n2", host._began)
+            assert cluster.fatal == []
+            host._on_rolled_back("n2", host._began + 1)
+            assert len(cluster.fatal) == 1
+
+    asyncio.run(scenario())

@@ -5,6 +5,8 @@ import logging
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -41,20 +43,30 @@ class JsonLines(logging.Formatter):
         return json.dumps(line | getattr(record, "event", {}), ensure_ascii=False, default=str)
 
 
-def start(level: str, line_format: Format, node_id: str, *, is_one_of_many: bool) -> None:
-    """Log to stderr at ``level``, from now on. SIGUSR1 turns DEBUG on, and off again."""
+@contextmanager
+def logging_to_stderr(level: str, line_format: Format, node_id: str, *, is_one_of_many: bool) -> Iterator[None]:
+    """Within it, the process logs to stderr at ``level``; SIGUSR1 turns DEBUG on, and off again."""
     name = f" {node_id}" if is_one_of_many else ""
     text = logging.Formatter(f"%(asctime)s %(levelname)s{name} %(name)s: %(message)s")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(node_id) if line_format == "json" else text)
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
     wanted = logging.getLevelNamesMapping()[level.upper()]
-    _log.setLevel(wanted)
 
     def switch(*_: object) -> None:
         other = logging.DEBUG if _log.level != logging.DEBUG else (wanted if wanted != logging.DEBUG else logging.INFO)
         _log.setLevel(other)
-        # Said at any level: whoever sent the signal looks for it.
+        # Said at any level: the operator who sent the signal looks for it.
         _log.log(max(other, logging.INFO), "SIGUSR1: the log has lines from %s on", logging.getLevelName(other))
 
-    signal.signal(signal.SIGUSR1, switch)
+    root = logging.getLogger()
+    before = root.level, _log.level, signal.signal(signal.SIGUSR1, switch)
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    _log.setLevel(wanted)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before[0])
+        _log.setLevel(before[1])
+        signal.signal(signal.SIGUSR1, before[2])

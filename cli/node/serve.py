@@ -153,13 +153,15 @@ def serve(
     if number is not None and number > len(nodes):
         raise click.ClickException(f"{config} has no node {number} any more: it has {len(nodes)}")
     name = settings.node_id if number is None else nodes[number - 1].node_id
-    logs.start(log_level, log_format, name, is_one_of_many=number is not None)
-    if number is not None:
-        _run_node(nodes[number - 1], with_parent)
-    elif settings.processes is None:
-        _run_node(settings, with_parent)
-    elif faults := Machine(settings, _command(config, processes, log_format, log_level)).run(with_parent=with_parent):
-        raise click.ClickException(f"machine {settings.node_id} stopped:\n{listed(faults)}")
+    with logs.logging_to_stderr(log_level, log_format, name, is_one_of_many=number is not None):
+        if number is not None:
+            _run_node(nodes[number - 1], with_parent)
+        elif settings.processes is None:
+            _run_node(settings, with_parent)
+        else:
+            command = _command(config, processes, log_format, log_level)
+            if faults := Machine(settings, command).run(with_parent=with_parent):
+                raise click.ClickException(f"machine {settings.node_id} stopped:\n{listed(faults)}")
 
 
 def _settings(config: Path, processes: int | None) -> NodeConfig:

@@ -4,34 +4,23 @@ import json
 import logging
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from stockade.cli.node import logs
 
-STARTED: list[logging.Handler] = []
 
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    """The process' own logging and signals are as they were when the test ends."""
-    root, ours, before = logging.getLogger(), logging.getLogger(logs.OURS), signal.getsignal(signal.SIGUSR1)
-    levels = root.level, ours.level
-    yield
-    for handler in STARTED:
-        root.removeHandler(handler)
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
-    signal.signal(signal.SIGUSR1, before)
-
-
-def start(level: str, line_format: logs.Format, node_id: str, *, is_one_of_many: bool = False) -> None:
-    """As in a process of its own, where no one listens yet."""
+@contextmanager
+def started(level: str, line_format: logs.Format, node_id: str, *, is_one_of_many: bool = False) -> Iterator[None]:
+    """As in a process of its own, where no other handler writes a line."""
     root = logging.getLogger()
-    before, root.handlers[:] = root.handlers[:], []
-    logs.start(level, line_format, node_id, is_one_of_many=is_one_of_many)
-    STARTED[:] = root.handlers
-    root.handlers += before
+    others, root.handlers[:] = root.handlers[:], []
+    try:
+        with logs.logging_to_stderr(level, line_format, node_id, is_one_of_many=is_one_of_many):
+            yield
+    finally:
+        root.handlers += others
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -39,13 +28,13 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_a_line_of_json_has_what_the_event_has_and_no_line_breaks(capsys: pytest.CaptureFixture[str]) -> None:
-    start("info", "json", "n1")
     log = logging.getLogger("stockade.cluster.node.leadership")
-    log.info("this node leads %s", "orders/0", extra={"event": {"event": "leadership_won", "term": 7}})
-    try:
-        raise ValueError("first\nsecond")
-    except ValueError:
-        log.exception("a bug\nof two lines")
+    with started("info", "json", "n1"):
+        log.info("this node leads %s", "orders/0", extra={"event": {"event": "leadership_won", "term": 7}})
+        try:
+            raise ValueError("first\nsecond")
+        except ValueError:
+            log.exception("a bug\nof two lines")
     won, bug = map(json.loads, lines(capsys))
     assert won.pop("time").endswith("Z")
     assert won == {
@@ -62,8 +51,8 @@ def test_a_line_of_json_has_what_the_event_has_and_no_line_breaks(capsys: pytest
 
 
 def test_a_line_of_text_names_the_node_where_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:
-    start("info", "text", "a.1", is_one_of_many=True)
-    logging.getLogger("stockade.x").warning("hello")
+    with started("info", "text", "a.1", is_one_of_many=True):
+        logging.getLogger("stockade.x").warning("hello")
     assert lines(capsys)[0].endswith(" WARNING a.1 stockade.x: hello")
 
 
@@ -71,15 +60,29 @@ def test_a_line_of_text_names_the_node_where_there_are_several(capsys: pytest.Ca
 def test_usr1_turns_debug_on_and_off_again_and_libraries_stay_as_they_are(
     level: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start(level, "text", "n1")
     ours, library = logging.getLogger("stockade.x"), logging.getLogger("library")
-    before = ours.getEffectiveLevel()
-    assert ours.isEnabledFor(logging.DEBUG) is (level == "debug")
-    said = []
-    for _ in range(2):
-        signal.raise_signal(signal.SIGUSR1)
-        said.append(ours.isEnabledFor(logging.DEBUG))
-        assert f"lines from {logging.getLevelName(ours.getEffectiveLevel())} on" in lines(capsys)[-1]
-        assert not library.isEnabledFor(logging.DEBUG)
-    assert said == ([False, True] if level == "debug" else [True, False])
-    assert ours.getEffectiveLevel() == before
+    with started(level, "text", "n1"):
+        before = ours.getEffectiveLevel()
+        assert ours.isEnabledFor(logging.DEBUG) is (level == "debug")
+        said = []
+        for _ in range(2):
+            signal.raise_signal(signal.SIGUSR1)
+            said.append(ours.isEnabledFor(logging.DEBUG))
+            assert f"lines from {logging.getLevelName(ours.getEffectiveLevel())} on" in lines(capsys)[-1]
+            assert not library.isEnabledFor(logging.DEBUG)
+        assert said == ([False, True] if level == "debug" else [True, False])
+        assert ours.getEffectiveLevel() == before
+
+
+def test_a_node_that_stops_leaves_logging_and_signals_of_its_process_as_it_found_them() -> None:
+    """A test, or a program with a node inside, would else log at the level of a node that runs no more."""
+    root, ours = logging.getLogger(), logging.getLogger(logs.OURS)
+
+    def state() -> tuple[object, ...]:
+        return root.level, ours.level, [*root.handlers], signal.getsignal(signal.SIGUSR1)
+
+    before = state()
+    with pytest.raises(SystemExit), logs.logging_to_stderr("debug", "text", "n1", is_one_of_many=False):
+        assert all(now != then for now, then in zip(state(), before, strict=True))
+        raise SystemExit(1)
+    assert state() == before

@@ -73,6 +73,7 @@ def main() -> None:
 
     Start with `stockade cluster`: it runs three nodes on this machine. Other commands find a cluster with --url or
     STOCKADE_URL. They print tables, or JSON with --output json. Exit codes are the same everywhere: 0 done, 1 refused,
-    2 wrong usage, 3 outcome unknown, 4 no node reached, 5 fenced. `stockade COMMAND --help` has examples; `stockade
+    2 wrong usage, 3 outcome unknown, 4 no node reached, 5 fenced,
+    6 the plan has changed. `stockade COMMAND --help` has examples; `stockade
     completion bash` makes the shell complete commands and names.
     """

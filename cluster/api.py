@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from ..partition.api.cluster import Cluster, PartitionCounts, Reassignment, Unready
+from ..partition.api.cluster import Cluster, PartitionCounts, Reassignment, RemovalPlan, Unready
 from ..partition.api.ownership import (
     Evicted,
     Grant,
@@ -23,7 +23,7 @@ from ..partition.api.ownership import (
 )
 from ..partition.api.principals import IssuedToken, PrincipalInfo, PrincipalList
 from ..partition.api.producers import PartitionProducer, ProducerList, ProducerPair, ProducerStatus
-from ..partition.api.records import StageInfo
+from ..partition.api.records import PartitionContents, StageInfo
 from ..partition.api.topics import Mode, Topic, TopicConfig, TopicPage, TopicSummary
 from ..partition.commands import Appended, Offset, Token
 from ..partition.log.segments import Slice
@@ -98,9 +98,19 @@ class Partition(Protocol):
         ...
 
     async def trim(
-        self, before: Offset | None, *, topic_id: int | None, token: Token | None, principal: str = ""
+        self,
+        before: Offset | None,
+        *,
+        topic_id: int | None,
+        token: Token | None,
+        principal: str = "",
+        if_epoch: int | None = None,
+        if_log_end: Offset | None = None,
     ) -> tuple[Offset, Offset]:
-        """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
+        """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14).
+
+        ``if_epoch``, ``if_log_end``: only while the partition has these (None: in any case). Raises PlanChanged.
+        """
         ...
 
     async def position(self, group: str) -> CommittedPosition:
@@ -141,6 +151,10 @@ class Partition(Protocol):
 
     async def fences(self) -> list[Tenure]:
         """Who holds the slot and who held it, the latest first; bounded. Linearizable."""
+        ...
+
+    async def contents(self, most: int) -> PartitionContents:
+        """The log's ends and bytes, and the ``most`` lowest positions of groups, the lowest first; linearizable."""
         ...
 
     async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
@@ -228,8 +242,10 @@ class Topics(Protocol):
         """
         ...
 
-    async def delete_topic(self, name: str, topic_id: int | None) -> None:
-        """Log, slots and epochs go; grants on it end."""
+    async def delete_topic(self, name: str, topic_id: int | None, if_grants: str | None = None) -> None:
+        """Log, slots and epochs go; grants on it end. ``if_grants``: only if those end that have this digest (None: in
+        any case). Raises PlanChanged.
+        """
         ...
 
 
@@ -262,11 +278,16 @@ class Resources(Protocol):
         ...
 
     async def fence_topic(
-        self, topic: str, partitions: Sequence[int] | None, topic_id: int | None, reason: str | None
+        self,
+        topic: str,
+        partitions: Sequence[int] | None,
+        topic_id: int | None,
+        reason: str | None,
+        if_grants: Sequence[str] | None = None,
     ) -> list[Evicted]:
         """End every grant on these partitions (None: all) as ExclusiveWithFencing would, without a new holder: epochs
         rise, and the next ticket in the queue is promoted. Answers when it is in force: one item a partition,
-        ascending.
+        ascending. ``if_grants``: only if these end, and no others (None: in any case). Raises PlanChanged.
         """
         ...
 
@@ -299,16 +320,22 @@ class Members(Protocol):
         """
         ...
 
-    async def remove_node(self, node_id: str) -> None:
+    async def remove_node(self, node_id: str, if_plan: str | None = None) -> None:
         """Begin to move everything away from a node; when that is done, it is no member any more. Raises NotFound,
-        NotEnoughReplicas.
+        NotEnoughReplicas; PlanChanged, if the digest of ``removal`` is not ``if_plan`` (None: in any case).
         """
         ...
 
-    async def remove_zone(self, zone: str) -> None:
+    async def remove_zone(self, zone: str, if_plan: str | None = None) -> None:
         """Begin to remove all nodes of a zone (a machine) at once: nothing moves from one of them to another.
 
-        Raises NotFound, NotEnoughReplicas.
+        Raises NotFound, NotEnoughReplicas, PlanChanged.
+        """
+        ...
+
+    async def removal(self, node_id: str | None, zone: str | None) -> RemovalPlan:
+        """What the removal of a node, or of the nodes of a zone, would move now; changes nothing. Linearizable. Raises
+        NotFound, NotEnoughReplicas.
         """
         ...
 

@@ -69,7 +69,7 @@ def _topics() -> list[Route]:
             _TOPIC,
             topics.delete_topic,
             "controller",
-            ("topic_id",),
+            ("topic_id", "if_grants"),
             answers_json=False,
             deadline_s=_PLACING_S,
             needs=_ADMIN_TOPIC,
@@ -114,6 +114,7 @@ def _records() -> list[Route]:
             needs=_PRODUCE,
         ),
         Route("GET", _PARTITION + "/fences", handlers.list_fences, "partition", ("topic_id",), needs=_READ),
+        Route("GET", _PARTITION + "/contents", handlers.get_contents, "partition", ("n", "topic_id"), needs=_READ),
         Route("GET", _PARTITION + "/producers", handlers.list_producers, "partition", ("n", "topic_id"), needs=_READ),
     ]
 

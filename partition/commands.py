@@ -225,13 +225,17 @@ class InstallProducer(msgspec.Struct, frozen=True, tag="install_producer"):
 
 
 class Trim(msgspec.Struct, frozen=True, tag="trim"):
-    """Drop the records below ``before`` (None: all), as a writer asks for it (SEMANTICS 5.14). Answers Trimmed."""
+    """Drop the records below ``before`` (None: all), as a writer asks for it (SEMANTICS 5.14), if the partition has
+    this epoch and this end still (None: in any case). Answers Trimmed, or a refusal: PlanChanged.
+    """
 
     before: Offset | None
     topic_id: int | None = None
     token: Token | None = None
     now_ms: int = 0
     principal: str = ""
+    if_epoch: int | None = None
+    if_log_end: Offset | None = None
 
 
 class Retain(msgspec.Struct, frozen=True, tag="retain"):

@@ -11,7 +11,8 @@ of leaders is out of date). One instance may differ from its class in ``no_side_
     ├── UnknownTopicOrPartition, UnknownSession, NotFound 404, MethodNotAllowed 405, NotAcceptable 406
     ├── InconsistentTopicId, TopicAlreadyExists, StageAlreadyExists, TopicSealed, OutOfOrderSequence,
     │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait, GenerationFenced                      409
-    ├── SessionExpired 410, OffsetMismatch 412, MessageTooLarge 413, UnsupportedMediaType 415, NotLeaderOrFollower 421
+    ├── SessionExpired 410, OffsetMismatch and PlanChanged 412, MessageTooLarge 413, UnsupportedMediaType 415,
+    │   NotLeaderOrFollower 421
     ├── OffsetOutOfRange 410 or 416, ProducerBusy 423, FencingTokenRequired 428
     ├── ThrottlingQuotaExceeded and WaitQueueFull 429
     ├── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable and NotEnoughReplicas 503, RequestTimedOut 504
@@ -332,6 +333,15 @@ class OffsetMismatch(
     StockadeError, code="OFFSET_MISMATCH", http_status=412, title="The log does not end at the given offset"
 ):
     """The condition ``if_log_end`` of an append does not hold. Fields: log_end."""
+
+
+class PlanChanged(
+    StockadeError, code="PLAN_CHANGED", http_status=412, title="The state is not the one that the order rests on"
+):
+    """An order of an operator names the state that it was decided on (if_grants, if_epoch, if_log_end, if_plan), which
+    is another one now. Fields, those that the order has conditions on: grants (that it would end), topic_epoch,
+    log_end, plan (its digest).
+    """
 
 
 class OffsetOutOfRange(

@@ -162,6 +162,11 @@ BY_CODE: dict[str, Text] = {
         "the log ends at {log_end}, not at the offset that the request names",
         "Read from there, then decide again.",
     ),
+    "PLAN_CHANGED": Text(
+        "the state has changed since this was planned",
+        "Look at what the order would hit now, then decide again. After an unknown outcome the change may be its own.",
+        cli="--plan shows it with the digest to --confirm.",
+    ),
     "OFFSET_OUT_OF_RANGE": Text(
         "",
         "Choose an offset from `log_start` to `log_end`.",

@@ -2,7 +2,7 @@
 
 In: options and arguments. Out: tables, JSON, exit codes. Each file is one command or group. May import `..ui`,
 `..local_cluster`, the client, and of chaos and spark what the command runs.
-May import: chaos.demo, chaos.history, chaos.streams, chaos.system, cli, cli.local_cluster, cli.ui, client, client.api,
-client.consumer, client.producer, client.producer.queue, client.session, client.transport, cluster, cluster.access,
-partition, partition.api, partition.log, spark.pipelines, spark.pipelines.audit.
+May import: chaos.demo, chaos.history, chaos.streams, chaos.system, cli, cli.local_cluster, cli.orders, cli.ui, client,
+client.api, client.consumer, client.producer, client.producer.queue, client.session, client.transport, cluster,
+cluster.access, partition, partition.api, partition.log, spark.pipelines, spark.pipelines.audit.
 """

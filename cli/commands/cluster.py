@@ -7,8 +7,10 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -20,9 +22,11 @@ from ...cluster.machines import PROCESSES_MAX, Member, member_faults
 from ...partition.api.cluster import Cluster, LeaderInfo, Node
 from ...partition.errors import StockadeError
 from ..local_cluster.cluster import ClusterFailed, LocalCluster
+from ..orders.consent import Consent, consent_options, under_consent
+from ..orders.plans import removal_plan
 from ..ui.completion_names import NODE, TOPIC
 from ..ui.connection import with_client, with_config
-from ..ui.exits import LOCAL, REFUSED
+from ..ui.exits import LOCAL, PLANNED, REFUSED
 from ..ui.manual import Manual, ManualGroup
 from ..ui.output import output_option, show_json, show_result, show_table, stdout_console, waiting
 from ..ui.parameters import WholeNumber
@@ -158,15 +162,24 @@ async def add(
 
 @click.command(
     cls=Manual,
-    examples=[("A machine that is gone for good", "stockade cluster remove n3")],
+    exits=PLANNED,
+    examples=[
+        ("What would move, and where?", "stockade cluster remove n3 --plan"),
+        ("A machine that is gone for good", "stockade cluster remove n3"),
+    ],
 )
 @click.argument("node")
 @_wait
+@consent_options
 @output_option
 @with_client
-async def remove(client: Client, node: str, *, wait: bool, output: str) -> None:
+async def remove(client: Client, node: str, *, wait: bool, consent: Consent, output: str) -> None:
     """Move every replica on NODE to other nodes, then forget NODE. It need not run; stop it when this has ended."""
-    leaving = Leaving(await client.remove_node(node), [node])
+
+    def act(conditions: Mapping[str, Any]) -> Awaitable[Cluster]:
+        return client.remove_node(node, **conditions)
+
+    leaving = Leaving(await under_consent(consent, output, partial(removal_plan, client, node), act), [node])
 
     if wait:
         await _carried_out(client, leaving, f"emptying {node}")
@@ -176,20 +189,27 @@ async def remove(client: Client, node: str, *, wait: bool, output: str) -> None:
 @click.command(
     cls=Manual,
     short_help="Move everything off a machine, then forget its nodes.",
+    exits=PLANNED,
     examples=[("Before machine a is switched off", "stockade cluster drain a")],
 )
 @click.argument("machine")
 @_wait
+@consent_options
 @output_option
 @with_client
-async def drain(client: Client, machine: str, *, wait: bool, output: str) -> None:
+async def drain(client: Client, machine: str, *, wait: bool, consent: Consent, output: str) -> None:
     """Move every replica off all nodes of MACHINE (a zone), its partitions and controllers, then forget these nodes.
 
     Nothing moves from one of them to another, and writers go on meanwhile. They need not run; stop the machine when
     this has ended. `stockade cluster add --processes` takes it back.
     """
     nodes = [node.node_id for node in (await client.cluster()).nodes if node.zone == machine]
-    leaving = Leaving(await client.remove_zone(machine), nodes)
+
+    def act(conditions: Mapping[str, Any]) -> Awaitable[Cluster]:
+        return client.remove_zone(machine, **conditions)
+
+    look = partial(removal_plan, client, machine, zone=True)
+    leaving = Leaving(await under_consent(consent, output, look, act), nodes)
 
     if wait:
         await _carried_out(client, leaving, f"draining {machine}")

@@ -1,7 +1,9 @@
 """`stockade topics …`: create, list, describe, alter, seal, offsets, tail, trim, delete."""
 
 import asyncio
+from collections.abc import Awaitable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import click
@@ -12,9 +14,11 @@ from ...client.config import ClientConfig
 from ...client.session.session import Session
 from ...partition.api.records import Trimmed, text_or_base64
 from ...partition.api.topics import PartitionState, SlotHolder, Topic
+from ..orders.consent import Consent, consent_options, under_consent
+from ..orders.plans import deletion_plan, trim_plan
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client, with_config
-from ..ui.exits import WRITER
+from ..ui.exits import CHANGED, PLANNED, WRITER
 from ..ui.manual import Manual
 from ..ui.output import confirm, count, output_option, record_object, show_json, show_result, show_table, yes_option
 from ..ui.parameters import SETTINGS_HELP, MomentType, SettingType, WholeNumber, all_option
@@ -112,8 +116,9 @@ class EndType(click.ParamType[int]):
 @click.command(
     cls=Manual,
     short_help="Delete the oldest records of a partition.",
-    exits=WRITER,
+    exits=(*WRITER, CHANGED),
     examples=[
+        ("What would go?", "stockade topics trim orders --partition 0 --before 1000 --plan"),
         ("Delete records below offset 1000", "stockade topics trim orders --partition 0 --before 1000"),
         (
             "Empty a partition of a topic with require_fence",
@@ -125,24 +130,27 @@ class EndType(click.ParamType[int]):
 @click.option("--partition", required=True, type=WholeNumber(0), help="The partition.")
 @click.option("--before", required=True, type=EndType(), help="First offset to keep; `end` deletes all.")
 @click.option("--exclusive", is_flag=True, help="Hold the partition meanwhile; topics with require_fence need this.")
-@yes_option
+@consent_options
 @output_option
 @with_client
 async def trim(
-    client: Client, topic: str, partition: int, before: int, output: str, *, exclusive: bool, yes: bool
+    client: Client, topic: str, partition: int, before: int, output: str, *, exclusive: bool, consent: Consent
 ) -> None:
     """Delete the records of a partition of TOPIC below an offset, on all replicas."""
-    confirm(f"Delete {'all records' if before == -1 else f'records below {before}'} in {topic}/{partition}?", yes)
-    trimmed = await _trim(client, topic, partition, before, exclusive=exclusive)
+    look = partial(trim_plan, client, topic, partition, before, exclusive=exclusive)
+    act = partial(_trim, client, topic, partition, before, exclusive=exclusive)
+    trimmed = await under_consent(consent, output, look, act)
     show_result(trimmed, f"{topic}/{partition}: offsets {trimmed.log_start}..{trimmed.log_end}", output)
 
 
-async def _trim(client: Client, topic: str, partition: int, before: int, *, exclusive: bool) -> Trimmed:
+async def _trim(
+    client: Client, topic: str, partition: int, before: int, conditions: Mapping[str, Any], *, exclusive: bool
+) -> Trimmed:
     if not exclusive:
-        return await client.trim(topic, partition, before)
+        return await client.trim(topic, partition, before, **conditions)
     async with Session(client, "trim") as session:
         fence = await session.acquire(topic, [partition])
-        return await client.trim(topic, partition, before, token=fence.token(partition))
+        return await client.trim(topic, partition, before, token=fence.token(partition), **conditions)
 
 
 _settings = click.option(
@@ -291,15 +299,26 @@ async def seal(client: Client, name: str, output: str, *, yes: bool) -> None:
     show_result(sealed, f"{name}: sealed", output)
 
 
-@topics.command(cls=Manual, examples=[("Without being asked", "stockade topics delete orders --yes")])
+@topics.command(
+    cls=Manual,
+    exits=PLANNED,
+    examples=[
+        ("What would go, and whom would it hit?", "stockade topics delete orders --plan"),
+        ("Exactly that", "stockade topics delete orders --confirm 5f1a0c44d1be9a02"),
+        ("Without being asked", "stockade topics delete orders --yes"),
+    ],
+)
 @click.argument("name", type=TOPIC)
-@yes_option
+@consent_options
 @output_option
 @with_client
-async def delete(client: Client, name: str, *, yes: bool, output: str) -> None:
+async def delete(client: Client, name: str, *, consent: Consent, output: str) -> None:
     """Delete the topic NAME with all its records."""
-    confirm(f"Delete {name} with all its records?", yes)
-    await client.delete_topic(name)
+
+    def act(conditions: Mapping[str, Any]) -> Awaitable[None]:
+        return client.delete_topic(name, **conditions)
+
+    await under_consent(consent, output, partial(deletion_plan, client, name), act)
     show_result({"topic": name, "deleted": True}, f"{name}: deleted", output)
 
 

@@ -2,5 +2,5 @@
 
 In: options, and a COMMAND to run. Out: tables, JSON, exit codes; and processes that end when what they hold is lost
 (`child.py`, `subreaper.py`). May import `..ui` and the client.
-May import: cli.ui, client, client.api, client.session, partition, partition.api.
+May import: cli.orders, cli.ui, client, client.api, client.session, partition, partition.api.
 """

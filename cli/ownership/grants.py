@@ -1,14 +1,13 @@
 """`stockade grants …`: who may write to which partitions, now and before; acquire and release."""
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import click
-import msgspec
 
 from ...client.api.client import Client
-from ...partition.api.ownership import Fences, FenceTenure, Grant, Ticket
-from ...partition.api.topics import Mode, Topic
+from ...partition.api.ownership import FenceTenure, Grant, Ticket
+from ...partition.api.topics import Mode
+from ..orders.holdings import Holding, holdings
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client
 from ..ui.exits import WRITER
@@ -16,28 +15,6 @@ from ..ui.manual import Manual
 from ..ui.output import numbers, output_option, show_json, show_result, show_table
 from ..ui.parameters import mode_option, partitions_option
 from ..ui.times import moment, seconds
-
-ASKED_AT_ONCE = 32
-"""Partitions asked about at the same time."""
-
-
-class Holding(msgspec.Struct, frozen=True):
-    """A grant in force and the partitions of one topic that it holds. ``epoch``: the highest epoch of these.
-
-    ``expires_in_ms``: its session ends then, unless it is renewed; None: the session was not among those listed.
-    """
-
-    topic: str
-    grant: str
-    mode: str
-    epoch: int
-    producer_name: str
-    client_id: str | None
-    operation: str
-    since_ms: int
-    since_unix_ms: int | None
-    expires_in_ms: int | None
-    partitions: list[int]
 
 
 @click.group(short_help="Who holds which partitions, and who held them.")
@@ -70,7 +47,7 @@ async def list_grants(client: Client, topics: Sequence[str], output: str) -> Non
     described = [await client.topic(name) for name in names]
     sessions = (await client.sessions()).sessions
     left_ms = {grant.grant: session.remaining_ms for session in sessions for grant in session.grants}
-    found = [holding for topic in described for holding in _holdings(topic, await _fences(client, topic), left_ms)]
+    found = [holding for topic in described for holding in await holdings(client, topic, left_ms)]
     if output == "json":
         show_json({"grants": found})
         return
@@ -169,38 +146,6 @@ async def _granted(client: Client, ticket: Ticket, session: str) -> Grant:
         if ticket.state == "cancelled":
             raise click.ClickException("the ticket is gone from the wait queue: acquire again")
     return ticket.grant
-
-
-async def _fences(client: Client, topic: Topic) -> list[Fences]:
-    """The fences of those partitions that have a holder."""
-    held = [each.partition for each in topic.partitions if each.slot_mode is not None or each.topic_epoch is None]
-    found: list[Fences] = []
-    for start in range(0, len(held), ASKED_AT_ONCE):
-        some = held[start : start + ASKED_AT_ONCE]
-        found += await asyncio.gather(*(client.fences(topic.name, number) for number in some))
-    return found
-
-
-def _holdings(topic: Topic, fences: Sequence[Fences], left_ms: Mapping[str, int]) -> Iterator[Holding]:
-    held: dict[str, tuple[FenceTenure, list[int]]] = {}
-    for each in fences:
-        for tenure in each.fences:
-            if tenure.until_ms is None:
-                held.setdefault(tenure.grant, (tenure, []))[1].append(each.partition)
-    for tenure, partitions in held.values():
-        yield Holding(
-            topic.name,
-            tenure.grant,
-            tenure.mode,
-            tenure.epoch,
-            tenure.producer_name,
-            tenure.client_id,
-            tenure.operation,
-            tenure.since_ms,
-            tenure.since_unix_ms,
-            left_ms.get(tenure.grant),
-            partitions,
-        )
 
 
 def _tenure(partition: int, tenure: FenceTenure) -> tuple[object, ...]:

@@ -10,11 +10,18 @@ from typing import Any, NoReturn
 import click
 
 from ...client.errors import ClusterUnreachable
-from ...partition.errors import InvalidProducerEpoch, ProducerFenced, SessionExpired, StockadeError, UnknownSession
+from ...partition.errors import (
+    InvalidProducerEpoch,
+    PlanChanged,
+    ProducerFenced,
+    SessionExpired,
+    StockadeError,
+    UnknownSession,
+)
 from ...partition.refusal_texts import writer_of
 from .times import moment, seconds
 
-OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, FENCED, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 127, 130
+OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, FENCED, CHANGED, NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 127, 130
 
 MEANINGS = {
     OK: "Done.",
@@ -23,6 +30,7 @@ MEANINGS = {
     UNKNOWN_OUTCOME: "The outcome is unknown: it may have been done. Check before you repeat it.",
     UNREACHABLE: "No node could be reached. Nothing was sent.",
     FENCED: "Fenced: another writer took over, or the session ended. Later writes were refused.",
+    CHANGED: "The state has changed since the plan was shown. Nothing was done; the new plan is shown.",
     NOT_RUN: "COMMAND could not be run.",
     INTERRUPTED: "Interrupted by Ctrl-C.",
 }
@@ -37,6 +45,8 @@ JUDGED = {
     USAGE: "Wrong usage, or the run could not be carried out; a message says why.",
 }
 """Exit codes of a command that breaks a cluster of its own and judges it."""
+PLANNED = (OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, CHANGED, INTERRUPTED)
+"""Exit codes of a command that shows what it would hit."""
 WRITER = (OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, FENCED, INTERRUPTED)
 """Exit codes of a command that may be fenced."""
 
@@ -75,6 +85,8 @@ def exit_code(error: StockadeError) -> int:
         return UNREACHABLE
     if isinstance(error, ProducerFenced | InvalidProducerEpoch | SessionExpired | UnknownSession):
         return FENCED
+    if isinstance(error, PlanChanged):
+        return CHANGED
     return REFUSED if error.no_side_effects else UNKNOWN_OUTCOME
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...partition.api.cluster import Cluster, LeaderInfo, Reassignment
+from ...partition.api.cluster import Cluster, LeaderInfo, Reassignment, RemovalPlan
 from ...partition.api.principals import CallerInfo, IssuedToken, PrincipalInfo, PrincipalList, PrincipalQuota
 from ...partition.api.records import RefusedWrites
 from ..transport.calls import Calls, decode, present, quoted
@@ -35,17 +35,24 @@ class Administration:
         body = {"action": "add", "node_id": node_id, "url": url, "raft_address": raft_address} | present(zone=zone)
         return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
 
-    async def remove_node(self, node_id: str) -> Cluster:
-        """Begin to move every replica away from a node, which then leaves. Raises NotFound, NotEnoughReplicas."""
-        body = {"action": "remove", "node_id": node_id}
+    async def removal(self, *, node_id: str | None = None, zone: str | None = None) -> RemovalPlan:
+        """What the removal of a node, or of all nodes of a zone, would move. Raises NotFound, NotEnoughReplicas."""
+        body = {"action": "remove", "dry_run": True} | present(node_id=node_id, zone=zone)
+        return await self.calls.call(RemovalPlan, "POST", "/v1/cluster/members", body=body)
+
+    async def remove_node(self, node_id: str, *, if_plan: str | None = None) -> Cluster:
+        """Begin to move every replica away from a node, which then leaves; with ``if_plan``, only if `removal` has this
+        digest still (PlanChanged). Raises NotFound, NotEnoughReplicas.
+        """
+        body = {"action": "remove", "node_id": node_id} | present(if_plan=if_plan)
         return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
 
-    async def remove_zone(self, zone: str) -> Cluster:
-        """Begin to remove all nodes of a zone (a machine that runs several) at once.
+    async def remove_zone(self, zone: str, *, if_plan: str | None = None) -> Cluster:
+        """Begin to remove all nodes of a zone (a machine that runs several) at once; ``if_plan`` as for a node.
 
-        Raises NotFound, NotEnoughReplicas.
+        Raises NotFound, NotEnoughReplicas, PlanChanged.
         """
-        body = {"action": "remove", "zone": zone}
+        body = {"action": "remove", "zone": zone} | present(if_plan=if_plan)
         return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:

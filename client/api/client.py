@@ -29,9 +29,10 @@ from ...partition.api.ownership import (
     Sever,
     Ticket,
     TopicFenced,
+    grants_digest,
 )
 from ...partition.api.producers import ProducerList, ProducerPair, ProducerStatus
-from ...partition.api.records import PARTS, AppendAnswer, Offsets, TailAnswer, Trimmed
+from ...partition.api.records import PARTS, AppendAnswer, Offsets, PartitionContents, TailAnswer, Trimmed
 from ...partition.api.topics import Mode, Topic, TopicConfig, TopicList, TopicSummary
 from ...partition.commands import Stamp, Token
 from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
@@ -139,22 +140,42 @@ class Client(Administration):
         body = present(partitions=partitions, config=dict(config) if config else None, sealed=True if seal else None)
         return await self.calls.call(Topic, "PATCH", _topic(name), body=body, quiet_s=SLOW_S)
 
-    async def delete_topic(self, name: str, *, topic_id: int | None = None) -> None:
-        """Delete a topic and its records; with ``topic_id``, only the topic with this id.
+    async def delete_topic(
+        self, name: str, *, topic_id: int | None = None, if_grants: Sequence[str] | None = None
+    ) -> None:
+        """Delete a topic and its records; with ``topic_id``, only the topic with this id; with ``if_grants``, only if
+        these grants hold partitions of it, and no others.
 
-        Raises UnknownTopicOrPartition, InconsistentTopicId.
+        Raises UnknownTopicOrPartition, InconsistentTopicId, PlanChanged.
         """
         self.metadata.forget(name)
-        await self.calls.send("DELETE", _topic(name), params=present(topic_id=topic_id), quiet_s=SLOW_S)
+        params = present(topic_id=topic_id, if_grants=None if if_grants is None else grants_digest(if_grants))
+        await self.calls.send("DELETE", _topic(name), params=params, quiet_s=SLOW_S)
 
-    async def trim(self, topic: str, partition: int, before: int, *, token: Token | None = None) -> Trimmed:
+    async def trim(
+        self,
+        topic: str,
+        partition: int,
+        before: int,
+        *,
+        token: Token | None = None,
+        if_epoch: int | None = None,
+        if_log_end: int | None = None,
+    ) -> Trimmed:
         """Drop the records below the offset ``before`` (-1: all).
 
-        ``token``: the fencing token, which a topic with require_fence demands (FencingTokenRequired). Raises
-        ProducerFenced for an old one.
+        ``token``: the fencing token, which a topic with require_fence demands (FencingTokenRequired). ``if_epoch``,
+        ``if_log_end``: only while the partition has this fencing epoch, and ends there. Raises ProducerFenced for an
+        old token, PlanChanged.
         """
         path = f"{_partition(topic, partition)}/trim"
-        return await self.calls.call(Trimmed, "POST", path, headers=_fence_headers(token), body={"before": before})
+        body = {"before": before} | present(if_epoch=if_epoch, if_log_end=if_log_end)
+        return await self.calls.call(Trimmed, "POST", path, headers=_fence_headers(token), body=body)
+
+    async def contents(self, topic: str, partition: int, most: int = LISTED_MAX) -> PartitionContents:
+        """What a partition holds, and the ``most`` groups that are furthest behind on it."""
+        path = f"{_partition(topic, partition)}/contents"
+        return await self.calls.call(PartitionContents, "GET", path, params={"n": most})
 
     # Records
 
@@ -336,15 +357,21 @@ class Client(Administration):
         await self.calls.send("DELETE", f"/v1/grants/{quoted(grant)}", headers=_session_header(session))
 
     async def fence_topic(
-        self, topic: str, partitions: Sequence[int] | None = None, *, reason: str | None = None
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        *,
+        reason: str | None = None,
+        if_grants: Sequence[str] | None = None,
     ) -> TopicFenced:
         """Evict the holders of ``partitions`` (None: all) without a new holder; answers when it is in force.
 
         The fencing epochs rise, so the evicted tokens are refused; the next ticket in each queue is promoted.
-        ``reason``: shown in the slots' history, 1 to 200 characters.
+        ``reason``: shown in the slots' history, 1 to 200 characters. ``if_grants``: only if these grants end by it, and
+        no others; otherwise PlanChanged.
         """
         wanted = "all" if partitions is None else partition_numbers(partitions)
-        body = {"partitions": wanted} | present(reason=reason)
+        body = {"partitions": wanted} | present(reason=reason, if_grants=None if if_grants is None else list(if_grants))
         return await self.calls.call(TopicFenced, "POST", f"{_topic(topic)}/fence", body=body)
 
     async def fences(self, topic: str, partition: int) -> Fences:

@@ -124,10 +124,12 @@ class AddNode(Timed, frozen=True, tag="add_node"):
 class RemoveNode(Timed, frozen=True, tag="remove_node"):
     """Move a node's replicas elsewhere, then forget it. The same again changes nothing.
 
-    Answers Arranged, or NotFound, NotEnoughReplicas (there is no room for what it holds; nothing is changed).
+    ``if_plan``: only if this is the digest of what moves (ReplicaAssignment.removal; None: in any case). Answers
+    Arranged, or NotFound, NotEnoughReplicas (there is no room for what it holds; nothing is changed), PlanChanged.
     """
 
     node_id: str
+    if_plan: str | None = None
 
 
 class RemoveZone(Timed, frozen=True, tag="remove_zone"):
@@ -137,6 +139,7 @@ class RemoveZone(Timed, frozen=True, tag="remove_zone"):
     """
 
     zone: str
+    if_plan: str | None = None
 
 
 class Reassign(Timed, frozen=True, tag="reassign"):
@@ -274,15 +277,16 @@ class ChangeTopic(Timed, frozen=True, tag="change_topic"):
 
 class FenceTopic(Timed, frozen=True, tag="fence_topic"):
     """End whole grants that have one of these partitions (None: all), without a new holder; queued tickets are
-    promoted.
+    promoted. ``if_grants``: only if these end, and no others (None: in any case).
 
-    Answers TopicFenced, or UnknownTopicOrPartition, InconsistentTopicId, InvalidRequest.
+    Answers TopicFenced, or UnknownTopicOrPartition, InconsistentTopicId, InvalidRequest, PlanChanged.
     """
 
     topic: str
     partitions: list[int] | None
     topic_id: int | None = None
     reason: str | None = None
+    if_grants: list[str] | None = None
 
 
 TopicCommand = ChangeTopic | FenceTopic
@@ -332,13 +336,14 @@ class CreateTopic(Asked, frozen=True, tag="create_topic"):
 
 
 class DeleteTopic(Timed, frozen=True, tag="delete_topic"):
-    """Delete a topic; its grants end.
+    """Delete a topic; its grants end. ``if_grants``: only if those end that have this digest (None: in any case).
 
-    Answers TopicDeleted, or UnknownTopicOrPartition, InconsistentTopicId.
+    Answers TopicDeleted, or UnknownTopicOrPartition, InconsistentTopicId, PlanChanged.
     """
 
     name: str
     topic_id: int | None = None
+    if_grants: str | None = None
 
 
 class OpenSession(Asked, frozen=True, tag="open_session"):

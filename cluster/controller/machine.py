@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
+from ...partition.api.ownership import grants_digest
 from ...partition.commands import belongs_to_another
-from ...partition.errors import InvalidRequest, StockadeError, UnknownTopicOrPartition
+from ...partition.errors import InvalidRequest, PlanChanged, StockadeError, UnknownTopicOrPartition
 from ...partition.log.image import FileExtent, Image, ImageDamaged
 from ...raft.machine import Machine
 from ..access.rights import lacks
@@ -102,6 +103,9 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+_OTHER_GRANTS = "other grants would end than those that the order names"
 
 
 class ControllerMachine(Machine):
@@ -320,6 +324,9 @@ class ControllerMachine(Machine):
 
     def _delete_topic(self, index: int, command: DeleteTopic) -> TopicDeleted:
         topic = self.catalog.find(command.name, command.topic_id)
+        grants = self._grants(topic, range(topic.partitions))
+        if command.if_grants not in (None, grants_digest(grants)):
+            raise PlanChanged(_OTHER_GRANTS, grants=grants)
         self.slots.end_topic(topic)
         self.catalog.delete(topic)
         self.assignment.forget(topic)
@@ -333,7 +340,15 @@ class ControllerMachine(Machine):
             raise InvalidRequest(f"reason: over {FENCE_REASON_CHARACTERS_MAX} characters")
         topic = self.catalog.find(command.topic, command.topic_id)
         partitions = resolve(topic, command.partitions)
+        grants = self._grants(topic, partitions)
+        if command.if_grants is not None and sorted(command.if_grants) != grants:
+            raise PlanChanged(_OTHER_GRANTS, grants=grants)
         return TopicFenced(topic.topic_id, self.slots.fence(topic, partitions, command.reason))
+
+    def _grants(self, topic: Topic, partitions: Iterable[int]) -> list[str]:
+        """The ids of those that have one of these partitions, ascending."""
+        groups = [group_id(topic.topic_id, partition) for partition in partitions]
+        return sorted(grant.grant_id for grant in self.slots.grants.on_any(groups))
 
     def _open_session(self, index: int, command: OpenSession) -> SessionState:
         opened = self.sessions.open(command.session, command.client_id, command.ttl_ms, self.lease_clock_ms, command.by)

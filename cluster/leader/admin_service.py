@@ -8,7 +8,7 @@ from heapq import nsmallest
 from itertools import chain
 from typing import TypeVar, cast
 
-from ...partition.api.cluster import Reassignment
+from ...partition.api.cluster import Reassignment, RemovalPlan
 from ...partition.api.ownership import (
     GroupList,
     HeldGrant,
@@ -46,13 +46,20 @@ class MemberService:
         """Raises ThrottlingQuotaExceeded."""
         await self._arrange(lambda now: AddNode(now_ms=now, node_id=node_id, url=url, raft=raft_address, zone=zone))
 
-    async def remove_node(self, node_id: str) -> None:
-        """Raises NotFound, NotEnoughReplicas."""
-        await self._arrange(lambda now: RemoveNode(now_ms=now, node_id=node_id))
+    async def remove_node(self, node_id: str, if_plan: str | None = None) -> None:
+        """Raises NotFound, NotEnoughReplicas, PlanChanged."""
+        await self._arrange(lambda now: RemoveNode(now_ms=now, node_id=node_id, if_plan=if_plan))
 
-    async def remove_zone(self, zone: str) -> None:
-        """Raises NotFound, NotEnoughReplicas."""
-        await self._arrange(lambda now: RemoveZone(now_ms=now, zone=zone))
+    async def remove_zone(self, zone: str, if_plan: str | None = None) -> None:
+        """Raises NotFound, NotEnoughReplicas, PlanChanged."""
+        await self._arrange(lambda now: RemoveZone(now_ms=now, zone=zone, if_plan=if_plan))
+
+    async def removal(self, node_id: str | None, zone: str | None) -> RemovalPlan:
+        """Of a node, or else of a zone. Raises NotFound, NotEnoughReplicas."""
+        await self._control.barrier()
+        assignment = self._control.machine.assignment
+        order = RemoveZone(now_ms=0, zone=zone or "") if node_id is None else RemoveNode(now_ms=0, node_id=node_id)
+        return assignment.removal(assignment.leaving(order))
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         """Raises UnknownTopicOrPartition, NotFound, InvalidRequest."""

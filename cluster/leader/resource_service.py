@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from msgspec import structs
+
 from ...partition.api.ownership import Evicted, OwnResult, Resource
 from ..controller.commands import Disown, FenceRef, FenceTopic, Own, Owned, TopicFenced
 from ..controller.topology.catalog import group_id
@@ -54,14 +56,23 @@ class ResourceService:
         ]
 
     async def fence_topic(
-        self, topic: str, partitions: Sequence[int] | None, topic_id: int | None, reason: str | None
+        self,
+        topic: str,
+        partitions: Sequence[int] | None,
+        topic_id: int | None,
+        reason: str | None,
+        if_grants: Sequence[str] | None = None,
     ) -> list[Evicted]:
         """End every grant on these partitions; answers when each partition refuses their tokens."""
-        numbers = None if partitions is None else sorted(partitions)
-        fenced = await self._control.decide(
-            lambda now: FenceTopic(now_ms=now, topic=topic, partitions=numbers, topic_id=topic_id, reason=reason),
-            TopicFenced,
+        order = FenceTopic(
+            now_ms=0,
+            topic=topic,
+            partitions=None if partitions is None else sorted(partitions),
+            topic_id=topic_id,
+            reason=reason,
+            if_grants=None if if_grants is None else list(if_grants),
         )
+        fenced = await self._control.decide(lambda now: structs.replace(order, now_ms=now), TopicFenced)
         refs = [FenceRef(group_id(fenced.topic_id, item.partition), item.order) for item in fenced.partitions]
         await self._control.installed(refs, ())
         return [Evicted(item.partition, item.epoch, item.grants) for item in fenced.partitions]

@@ -221,9 +221,11 @@ class TopicService:
             await asyncio.sleep(ASK_AGAIN_S)
         raise RequestTimedOut("changed, but not every partition acts by it yet")
 
-    async def delete_topic(self, name: str, topic_id: int | None) -> None:
-        """Answers when every node that can be reached has dropped its replicas."""
-        await self._control.decide(lambda now: DeleteTopic(now_ms=now, name=name, topic_id=topic_id), TopicDeleted)
+    async def delete_topic(self, name: str, topic_id: int | None, if_grants: str | None = None) -> None:
+        """Answers when every node that can be reached has dropped its replicas. Raises PlanChanged."""
+        await self._control.decide(
+            lambda now: DeleteTopic(now_ms=now, name=name, topic_id=topic_id, if_grants=if_grants), TopicDeleted
+        )
         index = self._control.machine.catalog_index
         nodes, timeout_s = self._control.machine.assignment.nodes.rows, self._control.timeout_s
         if not await self._group_statuses.until_all(nodes, lambda each: each.catalog_index >= index, timeout_s):

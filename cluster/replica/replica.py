@@ -8,6 +8,7 @@ command: the producer is enrolled first, and the write proposed again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from heapq import nsmallest
 from itertools import islice
 from typing import Literal, TypeVar
 
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import structs
 
 from ...partition.api.producers import BatchStatus, PartitionProducer, ProducerOnPartition
-from ...partition.api.records import StageInfo
+from ...partition.api.records import GroupPosition, PartitionContents, StageInfo
 from ...partition.api.topics import TopicConfig
 from ...partition.commands import (
     PRODUCER_EPOCH_MAX,
@@ -253,11 +254,19 @@ class Replica(ServedGroup):
         return found if isinstance(found, Appended | StockadeError) else None
 
     async def trim(
-        self, before: Offset | None, *, topic_id: int | None, token: Token | None, principal: str = ""
+        self,
+        before: Offset | None,
+        *,
+        topic_id: int | None,
+        token: Token | None,
+        principal: str = "",
+        if_epoch: int | None = None,
+        if_log_end: Offset | None = None,
     ) -> tuple[Offset, Offset]:
         """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
         await self._prepare_write()
-        trimmed = await self._ask(Trim(before, topic_id, token, self.now_ms(), principal), Trimmed)
+        command = Trim(before, topic_id, token, self.now_ms(), principal, if_epoch, if_log_end)
+        trimmed = await self._ask(command, Trimmed)
         return trimmed.log_start, trimmed.log_end
 
     async def commit_position(
@@ -398,6 +407,14 @@ class Replica(ServedGroup):
         """History of the slot, the latest first: the present holders too. Linearizable."""
         await self.barrier()
         return self.machine.tenures()
+
+    async def contents(self, most: int) -> PartitionContents:
+        """The log's ends, its bytes on this node's disk, and the lowest positions of groups; linearizable."""
+        await self.barrier()
+        found, ends = self.machine.readers.positions, (self.machine.log_start, self.machine.log_end)
+        lowest = nsmallest(most, ((position.offset, group) for group, position in found.items()))
+        positions = [GroupPosition(group, offset) for offset, group in lowest]
+        return PartitionContents(self.topic, self.partition, *ends, self.stored_bytes, len(found), positions)
 
     async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
         """How many producers this partition knows, and the most recently used ones, the latest first; linearizable."""

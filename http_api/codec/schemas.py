@@ -101,6 +101,8 @@ class TrimBody(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST …/trim. ``before`` -1: up to the log's end."""
 
     before: OrUnlimited
+    if_epoch: _Natural | UnsetType = UNSET
+    if_log_end: _Natural | UnsetType = UNSET
 
 
 class ClaimBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -215,6 +217,7 @@ class TopicFence(msgspec.Struct, forbid_unknown_fields=True):
 
     partitions: Partitions
     reason: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    if_grants: Annotated[list[str], Meta(max_length=10_000)] | UnsetType = UNSET
 
 
 _NodeId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,249}\Z")]
@@ -223,16 +226,22 @@ _BASE_URL = re.compile(r"https?://[^/\s]+/?\Z")
 
 
 class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/cluster/members. Addresses belong to ``add`` alone; ``remove`` is of a node or of a zone."""
+    """Body of POST /v1/cluster/members. Addresses belong to ``add`` alone; ``remove`` is of a node or of a zone, and so
+    are ``dry_run`` and ``if_plan``.
+    """
 
     action: Literal["add", "remove"]
     node_id: _NodeId | UnsetType = UNSET
     url: str | UnsetType = UNSET
     raft_address: str | UnsetType = UNSET
     zone: str | UnsetType | None = UNSET
+    dry_run: bool = False
+    if_plan: str | UnsetType = UNSET
 
     def coming(self) -> tuple[str, str, str]:
         """Id, base URL and host:port of a node to add. Raises InvalidRequest."""
+        if self.dry_run or self.if_plan is not UNSET:
+            raise InvalidRequest("dry_run, if_plan: only with the action remove")
         if self.node_id is UNSET:
             raise InvalidRequest("node_id: missing")
         if self.url is UNSET or not _BASE_URL.match(self.url):

@@ -13,12 +13,16 @@ async def get_cluster(call: Call) -> web.StreamResponse:
 
 
 async def change_members(call: Call) -> web.StreamResponse:
-    """Begin to add or remove a node, or to remove those of a zone; GET /v1/cluster shows the progress."""
+    """Begin to add or remove a node, or to remove those of a zone; GET /v1/cluster shows the progress. Or say what a
+    removal would move.
+    """
     wanted = await call.read_json(schemas.MemberChange)
     if wanted.action == "remove":
         what, name = wanted.leaving()
-        members = call.service.at_controller().members
-        await (members.remove_zone(name) if what == "zone" else members.remove_node(name))
+        members, if_plan = call.service.at_controller().members, or_none(wanted.if_plan)
+        if wanted.dry_run:
+            return json_answer(await members.removal(*((name, None) if what == "node" else (None, name))))
+        await (members.remove_zone(name, if_plan) if what == "zone" else members.remove_node(name, if_plan))
     else:
         node_id, url, raft_address = wanted.coming()
         zone = or_none(wanted.zone)

@@ -111,7 +111,7 @@ async def fence_topic(call: Call) -> web.StreamResponse:
     wanted = await call.read_json(schemas.TopicFence)
     partitions = _chosen(wanted.partitions)
     fenced = await call.service.at_controller().resources.fence_topic(
-        topic, partitions, topic_id, or_none(wanted.reason)
+        topic, partitions, topic_id, or_none(wanted.reason), or_none(wanted.if_grants)
     )
     return json_answer(TopicFenced(topic, fenced))
 

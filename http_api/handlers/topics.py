@@ -71,5 +71,8 @@ async def change_topic(call: Call) -> web.StreamResponse:
 
 async def delete_topic(call: Call) -> web.StreamResponse:
     """Delete a topic."""
-    await call.service.at_controller().topics.delete_topic(call.parameters.topic(), call.parameters.topic_id())
+    parameters = call.parameters
+    await call.service.at_controller().topics.delete_topic(
+        parameters.topic(), parameters.topic_id(), parameters.query_text("if_grants") or None
+    )
     return web.Response(status=204)

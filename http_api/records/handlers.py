@@ -3,6 +3,7 @@
 from typing import cast
 
 from aiohttp import web
+from msgspec import structs
 
 from ...cluster.api import Partition
 from ...partition.api.ownership import Fences, FenceTenure
@@ -12,6 +13,7 @@ from ...partition.api.topics import Mode
 from ...partition.errors import StockadeError
 from ...partition.state.fence import Tenure
 from ..codec import json_codec, schemas
+from ..codec.json_codec import or_none
 from ..request.call import Call, json_answer
 from .append import append_answer, check_message_id, read_conditions, read_token, receive_batch, waits_for_verdict
 from .encode import rows
@@ -22,6 +24,8 @@ TAIL_MAX = 10_000
 """Most records of a tail."""
 PRODUCERS_MAX = 1000
 """Most producers of one list."""
+POSITIONS_MAX = 1000
+"""Most positions of one list."""
 
 
 async def append(call: Call) -> web.StreamResponse:
@@ -96,7 +100,12 @@ async def trim(call: Call) -> web.StreamResponse:
     before = None if wanted.before == -1 else wanted.before
     try:
         log_start, log_end = await partition.trim(
-            before, topic_id=topic_id, token=token, principal=call.caller.principal
+            before,
+            topic_id=topic_id,
+            token=token,
+            principal=call.caller.principal,
+            if_epoch=or_none(wanted.if_epoch),
+            if_log_end=or_none(wanted.if_log_end),
         )
     except StockadeError as refusal:
         call.front.writes.refused(call.id, partition, refusal, token)
@@ -109,6 +118,14 @@ async def list_fences(call: Call) -> web.StreamResponse:
     partition = await _partition(call)
     fences = [_fence(tenure) for tenure in await partition.fences()]
     return json_answer(Fences(partition.topic, partition.partition, fences))
+
+
+async def get_contents(call: Call) -> web.StreamResponse:
+    """What the partition holds, and which groups continue where."""
+    count = call.parameters.query_integer("n", 1, POSITIONS_MAX, 100)
+    found = await (await _partition(call)).contents(count)
+    seen = [each for each in found.positions if call.caller.may_see("group", each.group)]
+    return json_answer(structs.replace(found, positions=seen))
 
 
 async def list_producers(call: Call) -> web.StreamResponse:

@@ -37,6 +37,27 @@ class Reassignment(msgspec.Struct, frozen=True):
     replicas: list[str]
 
 
+class Relocation(msgspec.Struct, frozen=True):
+    """A partition's replicas go from the nodes ``replicas`` to the nodes ``target`` (node ids). ``topic`` and
+    ``partition`` None: the controller group's.
+    """
+
+    topic: str | None
+    partition: int | None
+    replicas: list[str]
+    target: list[str]
+
+
+class RemovalPlan(msgspec.Struct, frozen=True):
+    """What a removal of these nodes would move. ``plan``: a digest of it; a removal with it as ``if_plan`` is refused
+    once another plan is in its place.
+    """
+
+    plan: str
+    node_ids: list[str]
+    moves: list[Relocation]
+
+
 class Cluster(msgspec.Struct, frozen=True):
     """The cluster as node ``node_id`` sees it. ``controller``: the leader of the controller group.
 

@@ -110,6 +110,28 @@ class Trimmed(msgspec.Struct, frozen=True):
     log_end: int
 
 
+class GroupPosition(msgspec.Struct, frozen=True):
+    """Where a group continues in a partition."""
+
+    group: str
+    offset: int
+
+
+class PartitionContents(msgspec.Struct, frozen=True):
+    """What a trim or the deletion of a partition would hit. ``stored_bytes``: of its segments, on one replica.
+    ``positions``: of the ``total`` groups that committed one, those that are furthest behind, the lowest first; only of
+    groups that the caller may know.
+    """
+
+    topic: str
+    partition: int
+    log_start: int
+    log_end: int
+    stored_bytes: int
+    total: int
+    positions: list[GroupPosition]
+
+
 class StageInfo(msgspec.Struct, frozen=True):
     """A stage of a partition: a batch beside the log. ``digest``: SHA-256 of the body and its media type.
 

@@ -48,6 +48,7 @@ from ..errors import (
     NotOwner,
     OffsetMismatch,
     OffsetOutOfRange,
+    PlanChanged,
     ProducerFenced,
     StockadeError,
     ThrottlingQuotaExceeded,
@@ -272,6 +273,8 @@ class PartitionMachine:
         )
         if refusal is not None:
             return refusal
+        if command.if_epoch not in (None, self.topic_epoch) or command.if_log_end not in (None, self.log_end):
+            return PlanChanged(topic_epoch=self.topic_epoch, log_end=self.log_end)
         before = self.log_end if command.before is None else command.before
         if before > self.log_end:
             return OffsetOutOfRange(before, self.log_start, self.log_end)

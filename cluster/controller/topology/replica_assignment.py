@@ -6,12 +6,14 @@ report about another move is recognised.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from hashlib import blake2b
 from typing import assert_never
 
 import msgspec
 
-from ....partition.errors import InvalidRequest, NotEnoughReplicas, NotFound, UnknownTopicOrPartition
+from ....partition.api.cluster import Relocation, RemovalPlan
+from ....partition.errors import InvalidRequest, NotEnoughReplicas, NotFound, PlanChanged, UnknownTopicOrPartition
 from ..commands import (
     AddNode,
     Arranged,
@@ -32,6 +34,8 @@ from .nodes import NodeEntry, Nodes, SavedNodes
 
 CONTROLLERS_GROWN = 3
 """A controller group of one member grows to so many when the nodes are there: alone, it survives nothing."""
+DIGEST_BYTES = 8
+"""Of a plan: it guards against a change that nobody noticed, not against one that somebody made to fit."""
 
 
 class SavedReplicaAssignment(msgspec.Struct, frozen=True):
@@ -61,10 +65,8 @@ class ReplicaAssignment:
                 self._arrange_controllers(index)
             case AddNode(node_id=node_id, url=url, raft=raft, zone=zone):
                 self.nodes.announce(NodeEntry(node_id, url, raft, zone))
-            case RemoveNode(node_id=node_id):
-                self._remove(index, [self.nodes.find(node_id).node_id])
-            case RemoveZone(zone=zone):
-                self._remove(index, self.nodes.in_zone(zone))
+            case RemoveNode() | RemoveZone():
+                self._remove(index, self.leaving(command), command.if_plan)
             case Reassign():
                 self._reassign(index, command)
             case CheckMove(group_id=group, version=version):
@@ -82,6 +84,21 @@ class ReplicaAssignment:
             return self.controllers
         located = self._catalog.locate(group)
         return located[0].placements[located[1]] if located is not None else None
+
+    def leaving(self, command: RemoveNode | RemoveZone) -> list[str]:
+        """The nodes that a removal is about. Raises NotFound."""
+        if isinstance(command, RemoveNode):
+            return [self.nodes.find(command.node_id).node_id]
+        return self.nodes.in_zone(command.zone)
+
+    def removal(self, node_ids: Sequence[str]) -> RemovalPlan:
+        """What their removal would move, and the digest of it; nothing moves from those that are being removed already.
+        Raises NotEnoughReplicas.
+        """
+        plan = self._plan_without([node_id for node_id in node_ids if not self.nodes.is_draining(node_id)])
+        moves = [self._relocation(group, target) for group, target in plan.items()]
+        digest = blake2b(msgspec.msgpack.encode((node_ids, moves)), digest_size=DIGEST_BYTES).hexdigest()
+        return RemovalPlan(digest, list(node_ids), moves)
 
     def forget(self, topic: Topic) -> None:
         """A topic was deleted: nothing of it moves any more."""
@@ -132,7 +149,9 @@ class ReplicaAssignment:
                 raise InvalidRequest(f"replicas: {node_id} is being removed")
         self._move(group_id(topic.topic_id, command.partition), index, wanted)
 
-    def _remove(self, index: int, node_ids: Iterable[str]) -> None:
+    def _remove(self, index: int, node_ids: Sequence[str], if_plan: str | None) -> None:
+        if if_plan is not None and (found := self.removal(node_ids).plan) != if_plan:
+            raise PlanChanged("the removal would move other replicas than was planned", plan=found)
         leaving = [node_id for node_id in node_ids if not self.nodes.is_draining(node_id)]
         plan = self._plan_without(leaving)
         for node_id in leaving:
@@ -172,6 +191,11 @@ class ReplicaAssignment:
             return by_id[topic_id].name, partition
 
         return found + sorted({group for each in node_ids for group in self._catalog.holdings.groups(each)}, key=place)
+
+    def _relocation(self, group: GroupId, target: list[str]) -> Relocation:
+        located = None if group == CONTROLLER_GROUP else self._catalog.locate(group)
+        name = None if located is None else located[0].name
+        return Relocation(name, None if located is None else located[1], self.replicas(group) or [], target)
 
     def _goal(self, group: GroupId) -> list[str]:
         """Where a group will be when nothing moves any more."""

@@ -20,8 +20,9 @@ from stockade.cluster.controller.principals import Principals
 from stockade.cluster.measures import Measures
 from stockade.cluster.model import NO_PRINCIPAL, By, CommittedPosition, Conditions, Leader, ReadGuard
 from stockade.partition.api.cluster import Cluster, Node, PartitionCounts, Unready
-from stockade.partition.api.ownership import Grant, SessionInfo, Ticket
+from stockade.partition.api.ownership import Grant, SessionInfo, Ticket, grants_digest
 from stockade.partition.api.producers import PartitionProducer, ProducerPair
+from stockade.partition.api.records import GroupPosition, PartitionContents
 from stockade.partition.api.topics import Mode, PartitionState, Topic, TopicConfig, TopicPage, TopicSummary
 from stockade.partition.commands import (
     Append,
@@ -44,6 +45,7 @@ from stockade.partition.errors import (
     NotLeaderOrFollower,
     OffsetOutOfRange,
     PermissionDenied,
+    PlanChanged,
     ProducerBusy,
     ProducerFenced,
     SessionExpired,
@@ -221,10 +223,17 @@ class FakePartition(FakeSubmitting, FakeStaging):
         return *log.find_timestamp(timestamp_ms), log.log_start, log.log_end
 
     async def trim(
-        self, before: Offset | None, *, topic_id: int | None, token: Token | None, principal: str = ""
+        self,
+        before: Offset | None,
+        *,
+        topic_id: int | None,
+        token: Token | None,
+        principal: str = "",
+        if_epoch: int | None = None,
+        if_log_end: Offset | None = None,
     ) -> tuple[Offset, Offset]:
         self._check_leading()
-        trimmed = self._apply(Trim(before, topic_id, token, principal=principal))
+        trimmed = self._apply(Trim(before, topic_id, token, 0, principal, if_epoch, if_log_end))
         assert isinstance(trimmed, Trimmed)
         return trimmed.log_start, trimmed.log_end
 
@@ -242,6 +251,13 @@ class FakePartition(FakeSubmitting, FakeStaging):
     async def fences(self) -> list[Tenure]:
         self._check_leading()
         return self.machine.tenures()
+
+    async def contents(self, most: int) -> PartitionContents:
+        self._check_leading()
+        found = self.machine.readers.positions
+        positions = [GroupPosition(group, position.offset) for group, position in found.items()]
+        ends = self.machine.log_start, self.machine.log_end
+        return PartitionContents(self.topic, self.partition, *ends, 7, len(found), positions[:most])
 
     async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
         self._check_leading()
@@ -398,9 +414,11 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
         self.shared.topics[name] = topic
         return await self.get_topic(name), True
 
-    async def delete_topic(self, name: str, topic_id: int | None) -> None:
+    async def delete_topic(self, name: str, topic_id: int | None, if_grants: str | None = None) -> None:
         self._check_controlling()
         topic = self._topic(name)
+        if if_grants not in (None, grants_digest(self.shared.grants)):
+            raise PlanChanged(grants=sorted(self.shared.grants))
         if topic_id not in (None, topic.topic_id):
             raise InconsistentTopicId(topic_id=topic.topic_id)
         del self.shared.topics[name]

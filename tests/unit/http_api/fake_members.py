@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from stockade.cluster.model import Leader
-from stockade.partition.api.cluster import Reassignment
-from stockade.partition.errors import NotFound, NotLeaderOrFollower, UnknownTopicOrPartition
+from stockade.partition.api.cluster import Reassignment, Relocation, RemovalPlan
+from stockade.partition.errors import NotFound, NotLeaderOrFollower, PlanChanged, UnknownTopicOrPartition
 
 
 class FakeOperating:
@@ -18,11 +18,22 @@ class FakeOperating:
     async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> None:
         self._decided("add", node_id, url, raft_address, zone)
 
-    async def remove_node(self, node_id: str) -> None:
+    async def remove_node(self, node_id: str, if_plan: str | None = None) -> None:
         self._decided("remove", node_id)
+        self._check_plan(if_plan)
 
-    async def remove_zone(self, zone: str) -> None:
+    async def remove_zone(self, zone: str, if_plan: str | None = None) -> None:
         self._decided("remove_zone", zone)
+        self._check_plan(if_plan)
+
+    async def removal(self, node_id: str | None, zone: str | None) -> RemovalPlan:
+        self._decided("removal", node_id, zone)
+        moves = [Relocation(None, None, ["n1"], ["n2"]), Relocation("orders", 0, ["n1"], ["n2"])]
+        return RemovalPlan("planned", ["n1"], moves)
+
+    def _check_plan(self, if_plan: str | None) -> None:
+        if if_plan not in (None, "planned"):
+            raise PlanChanged(plan="planned")
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         self._decided("reassign", *replicas)

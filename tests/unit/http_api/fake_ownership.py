@@ -16,6 +16,7 @@ from stockade.partition.errors import (
     InvalidRequest,
     NotFound,
     NotOwner,
+    PlanChanged,
     ProducerFenced,
 )
 from stockade.partition.state.machine import PartitionConfig, PartitionMachine
@@ -174,9 +175,16 @@ class FakeOwning:
         return fenced
 
     async def fence_topic(
-        self, topic: str, partitions: Sequence[int] | None, topic_id: int | None, reason: str | None
+        self,
+        topic: str,
+        partitions: Sequence[int] | None,
+        topic_id: int | None,
+        reason: str | None,
+        if_grants: Sequence[str] | None = None,
     ) -> list[Evicted]:
         self._check_controlling()
+        if if_grants is not None and sorted(if_grants) != sorted(self.shared.grants):
+            raise PlanChanged(grants=sorted(self.shared.grants))
         found = self._topic(topic)
         if topic_id not in (None, found.topic_id):
             raise InconsistentTopicId(topic_id=found.topic_id)

@@ -92,6 +92,7 @@ REASSIGN = Request("POST", "/v1/cluster/reassignments", {"topic": "orders", "par
 TOKEN_HASH = ".".join(("a" * 16, "b" * 32, "c" * 64))
 ADMIN = Principal("root", ["all"], certificates=["CN:root"])
 NODE = {"action": "add", "node_id": "n9", "url": "http://127.0.0.1:7", "raft_address": "127.0.0.1:8"}
+REMOVAL = {"action": "remove", "node_id": "n9"}
 
 GOOD: dict[str, Request] = {
     "list_topics": get("/v1/topics"),
@@ -113,6 +114,7 @@ GOOD: dict[str, Request] = {
     "append_stage": REFER,
     "list_fences": get(f"{PARTITION}/fences"),
     "list_partition_producers": get(f"{PARTITION}/producers"),
+    "get_contents": get(f"{PARTITION}/contents"),
     "list_tickets": get(f"{TOPIC}/tickets?partition=0&n=5"),
     "list_sessions": get("/v1/sessions?prefix=a&n=5"),
     "list_groups": get("/v1/groups"),
@@ -185,6 +187,7 @@ _INCONSISTENT = {
         "trim",
         "list_fences",
         "list_partition_producers",
+        "get_contents",
         "put_stage",
         "list_stages",
         "change_stages",
@@ -235,6 +238,11 @@ CASES: dict[tuple[str, int], list[Request]] = {
     ("fetch", 410): [APPEND, TRIM._replace(body={"before": -1}), get(RECORDS + "?offset=0")],
     ("fetch", 416): _at(FETCH, RECORDS + "?offset=99"),
     ("trim", 403): _as(TRIM, FENCE | {"Stockade-Fence-Epoch": "0"}),
+    ("trim", 412): _with(TRIM, {"before": 0, "if_epoch": 9}),
+    ("fence_topic", 412): _with(FENCE_TOPIC, {"partitions": "all", "if_grants": ["g-none"]}),
+    ("delete_topic", 412): _at(GOOD["delete_topic"], f"{TOPIC}?if_grants=0"),
+    ("change_members", 200): _with(GOOD["change_members"], REMOVAL | {"dry_run": True}),
+    ("change_members", 412): _with(GOOD["change_members"], REMOVAL | {"if_plan": "0"}),
     ("trim", 416): _with(TRIM, {"before": 99}),
     ("trim", 423): _as(TRIM, {}),
     ("trim", 428): _at(TRIM._replace(headers={}), "/v1/topics/fenced/partitions/0/trim"),

@@ -57,6 +57,7 @@ COMMANDS: list[Command] = [
     InstallProducer(7, 32767, 99, 5),
     ForgetProducers([7, 9], 99),
     Trim(None, 812, Token("g-812-1", 7, "s"), 5),
+    Trim(4, if_epoch=7, if_log_end=9),
     Retain(3, 5),
     Configure(99, PartitionConfig(812, True, True, 1, 1000, 5, "g", True), 5),
     InstallReader("g", (1 << 64) - 1, False),

@@ -1,15 +1,25 @@
 """Topics that grow or change, and fences on purpose (SEMANTICS 7.4)."""
 
 from stockade.cluster.controller.commands import (
+    DeleteTopic,
     FencedPartition,
     FenceRef,
+    FenceTopic,
     GrantState,
     TicketState,
     TopicChanged,
+    TopicDeleted,
     TopicFenced,
 )
 from stockade.cluster.controller.topology.catalog import group_id
-from stockade.partition.errors import InconsistentTopicId, InvalidRequest, ProducerFenced, UnknownTopicOrPartition
+from stockade.partition.api.ownership import grants_digest
+from stockade.partition.errors import (
+    InconsistentTopicId,
+    InvalidRequest,
+    PlanChanged,
+    ProducerFenced,
+    UnknownTopicOrPartition,
+)
 
 from ..driver import house
 
@@ -181,3 +191,25 @@ def test_a_change_of_another_incarnation_is_refused() -> None:
     driver = house()
     answer = driver.acquire("a", topic_id=99)
     assert isinstance(answer, InconsistentTopicId)
+
+
+def test_a_fence_that_names_the_grants_ends_these_and_no_others() -> None:
+    driver = house(partitions=3)
+    first, second = driver.granted("a", [0, 1]).grant_id, driver.granted("b", [2], "Shared").grant_id
+    for named in ([], [second], [first, second]):
+        order = FenceTopic(now_ms=driver.now_ms, topic="t", partitions=[0], if_grants=named)
+        assert driver.do(order) == PlanChanged(grants=[first])
+    assert driver.grant(first) is not None
+    assert isinstance(driver.do(FenceTopic(now_ms=0, topic="t", partitions=[0], if_grants=[first])), TopicFenced)
+    assert (driver.grant(first), driver.grant(second) is None) == (None, False)
+    assert isinstance(driver.do(FenceTopic(now_ms=0, topic="t", partitions=[0], if_grants=[])), TopicFenced)
+
+
+def test_a_deletion_that_names_the_grants_ends_these_and_no_others() -> None:
+    driver = house(partitions=2)
+    grants = sorted((driver.granted("a", [0]).grant_id, driver.granted("b", [1]).grant_id))
+    for named in ([], grants[:1], [*grants, "g-9-9"]):
+        order = DeleteTopic(now_ms=driver.now_ms, name="t", if_grants=grants_digest(named))
+        assert driver.do(order) == PlanChanged(grants=grants)
+    order = DeleteTopic(now_ms=driver.now_ms, name="t", if_grants=grants_digest(reversed(grants)))
+    assert isinstance(driver.do(order), TopicDeleted)

@@ -8,6 +8,7 @@ from stockade.partition.errors import (
     FencingTokenRequired,
     InconsistentTopicId,
     OffsetOutOfRange,
+    PlanChanged,
     ProducerBusy,
     ProducerFenced,
     TopicSealed,
@@ -48,6 +49,19 @@ def test_trimming_what_is_gone_changes_nothing() -> None:
 
 def test_trimming_beyond_the_end_is_refused() -> None:
     assert ten().apply(Trim(11)) == OffsetOutOfRange(11, 0, 10)
+
+
+def test_a_trim_for_another_epoch_or_another_end_drops_nothing() -> None:
+    driver = ten()
+    driver.seat(1, 1)
+    driver.clear(1, 1)
+    before = state(driver.machine)
+    epoch = driver.machine.topic_epoch
+    refusal = PlanChanged(topic_epoch=epoch, log_end=10)
+    assert driver.apply(Trim(2, if_epoch=epoch + 1)) == driver.apply(Trim(2, if_epoch=epoch - 1)) == refusal
+    assert driver.apply(Trim(None, if_epoch=epoch, if_log_end=9)) == refusal
+    assert state(driver.machine) == before
+    assert driver.apply(Trim(None, if_epoch=epoch, if_log_end=10)) == Trimmed(10, 10)
 
 
 def test_trimming_needs_the_token_of_a_held_slot() -> None:

@@ -23,6 +23,7 @@ from stockade.partition.errors import (
     InvalidRequest,
     NotEnoughReplicas,
     NotFound,
+    PlanChanged,
     StockadeError,
     ThrottlingQuotaExceeded,
     UnknownTopicOrPartition,
@@ -379,3 +380,30 @@ def test_nothing_moves_while_the_founders_register_one_by_one() -> None:
     founders = ["a.1", "a.2", "b.1", "b.2", "c.1"]
     cluster = machines(controllers=founders)
     assert (cluster.membership.moves, cluster.membership.controllers) == ({}, founders)
+
+
+def test_a_removal_under_a_plan_moves_what_was_planned_or_nothing() -> None:
+    cluster = Cluster()
+    cluster.topic("t", partitions=2, replicas=3)
+    plan = cluster.membership.removal(["n1"])
+    assert plan == cluster.membership.removal(["n1"]), "a look changes nothing"
+    assert [(move.topic, move.partition) for move in plan.moves] == [(None, None), ("t", 0), ("t", 1)]
+    assert all("n1" in move.replicas and "n1" not in move.target for move in plan.moves)
+    cluster.topic("later", partitions=1, replicas=3)
+    new = cluster.membership.removal(["n1"])
+    stale = RemoveNode(now_ms=0, node_id="n1", if_plan=plan.plan)
+    assert cluster.do(stale) == PlanChanged(plan=new.plan)
+    assert not cluster.membership.moves
+    assert cluster.do(RemoveNode(now_ms=0, node_id="n1", if_plan=new.plan)) == Arranged()
+    moved = {each.group_id: each.target for each in cluster.membership.moves.values()}
+    assert list(moved.values()) == [move.target for move in new.moves]
+
+
+def test_the_removal_of_a_zone_has_a_plan_of_all_its_nodes() -> None:
+    cluster = Cluster(nodes=(), controllers=["n1"])
+    for node_id, zone in (("n1", "a"), ("n2", "a"), ("n3", "b"), ("n4", "c"), ("n5", "d")):
+        cluster.register(node_id, zone=zone, controllers=["n1"])
+    cluster.topic("t", partitions=1, replicas=3)
+    plan = cluster.membership.removal(["n1", "n2"])
+    assert cluster.do(RemoveZone(now_ms=0, zone="a", if_plan="0")) == PlanChanged(plan=plan.plan)
+    assert cluster.do(RemoveZone(now_ms=0, zone="a", if_plan=plan.plan)) == Arranged()

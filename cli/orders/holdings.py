@@ -1,0 +1,73 @@
+"""The grants in force on a topic, by asking those partitions that have a holder."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from ...client.api.client import Client
+from ...partition.api.ownership import Fences, FenceTenure
+from ...partition.api.topics import Topic
+
+ASKED_AT_ONCE = 32
+"""Partitions asked about at the same time."""
+
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """A grant in force and the partitions of one topic that it holds. ``epoch``: the highest epoch of these.
+
+    ``expires_in_ms``: its session ends then, unless it is renewed; None: the session was not among those listed.
+    """
+
+    topic: str
+    grant: str
+    mode: str
+    epoch: int
+    producer_name: str
+    client_id: str | None
+    operation: str
+    since_ms: int
+    since_unix_ms: int | None
+    expires_in_ms: int | None
+    partitions: list[int]
+
+
+async def holdings(client: Client, topic: Topic, left_ms: Mapping[str, int]) -> list[Holding]:
+    """The grants that hold partitions of a topic. ``left_ms``: by grant, until its session ends."""
+    held = [each.partition for each in topic.partitions if each.slot_mode is not None or each.topic_epoch is None]
+    found = await each_of(held, lambda number: client.fences(topic.name, number))
+    return list(_holdings(topic, found, left_ms))
+
+
+async def each_of(items: Sequence[_Item], ask: Callable[[_Item], Awaitable[_Answer]]) -> list[_Answer]:
+    """The answers, in the order of the items, ASKED_AT_ONCE at a time."""
+    found: list[_Answer] = []
+    for start in range(0, len(items), ASKED_AT_ONCE):
+        found += await asyncio.gather(*map(ask, items[start : start + ASKED_AT_ONCE]))
+    return found
+
+
+def _holdings(topic: Topic, fences: Iterable[Fences], left_ms: Mapping[str, int]) -> Iterator[Holding]:
+    held: dict[str, tuple[FenceTenure, list[int]]] = {}
+    for each in fences:
+        for tenure in each.fences:
+            if tenure.until_ms is None:
+                held.setdefault(tenure.grant, (tenure, []))[1].append(each.partition)
+    for tenure, partitions in held.values():
+        yield Holding(
+            topic.name,
+            tenure.grant,
+            tenure.mode,
+            tenure.epoch,
+            tenure.producer_name,
+            tenure.client_id,
+            tenure.operation,
+            tenure.since_ms,
+            tenure.since_unix_ms,
+            left_ms.get(tenure.grant),
+            partitions,
+        )

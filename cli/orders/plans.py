@@ -1,0 +1,152 @@
+"""What each order would hit, read from a running cluster. Nothing here changes anything."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ...client.api.client import Client
+from ...partition.api.cluster import Relocation, RemovalPlan
+from ...partition.api.records import PartitionContents
+from ...partition.api.topics import Topic
+from ...partition.errors import InvalidRequest
+from ..ui.output import count, numbers
+from .consent import Plan
+from .holdings import Holding, each_of, holdings
+
+NAMES_MAX = 5
+"""Names of writers and groups in a line for people; JSON has all."""
+WEIGHED_MAX = 1000
+"""Partitions of a removal whose bytes are asked for; with more, they are not."""
+
+
+async def fence_plan(client: Client, topic: str, partitions: Sequence[int]) -> Plan:
+    """Of evicting the holders of these partitions (none: of all)."""
+    described = await client.topic(topic)
+    chosen = sorted(partitions) or [each.partition for each in described.partitions]
+    ending = _touching(await holdings(client, described, {}), chosen)
+    grants = sorted(each.grant for each in ending)
+    state = {"topic": topic, "topic_id": described.topic_id, "partitions": chosen, "grants": _told(ending)}
+    lines = [f"epochs rise on {count(len(chosen), 'partition')}", *_writers(ending)]
+    return Plan(f"fence {topic}", state, {}, lines, {"if_grants": grants})
+
+
+async def deletion_plan(client: Client, topic: str) -> Plan:
+    """Of deleting a topic."""
+    described = await client.topic(topic)
+    ending = await holdings(client, described, {})
+    found = await each_of(range(len(described.partitions)), lambda number: client.contents(topic, number))
+    groups = sorted({position.group for each in found for position in each.positions})
+    records = sum(each.log_end - each.log_start for each in found)
+    stored = sum(each.stored_bytes for each in found)
+    size = {"partitions": len(found), "replication_factor": described.replication_factor}
+    state = {"topic": topic, "topic_id": described.topic_id, **size, "is_empty": not records}
+    lines = [
+        f"{records:,} records in {count(len(found), 'partition')}, {stored:,} bytes on each of"
+        f" {count(described.replication_factor, 'replica')}: there is no way back",
+        *_writers(ending),
+        _losing(groups),
+    ]
+    return Plan(
+        f"delete {topic}",
+        state | {"grants": _told(ending), "groups": groups},
+        {"records": records, "stored_bytes": stored},
+        lines,
+        {"topic_id": described.topic_id, "if_grants": [each.grant for each in ending]},
+    )
+
+
+async def trim_plan(client: Client, topic: str, partition: int, before: int, *, exclusive: bool) -> Plan:
+    """Of dropping the records of a partition below ``before`` (-1: all). ``exclusive``: the command acquires it first,
+    which raises its epoch by one.
+    """
+    described = await client.topic(topic)
+    if partition >= len(described.partitions):
+        raise InvalidRequest(f"partition: {topic} has {count(len(described.partitions), 'partition')}")
+    ending = _touching(await holdings(client, described, {}), [partition])
+    found, epoch = await client.contents(topic, partition), described.partitions[partition].topic_epoch
+    end = {"log_end": found.log_end} if before == -1 else {}
+    dropped = max(0, (found.log_end if before == -1 else min(before, found.log_end)) - found.log_start)
+    behind = sorted(each.group for each in found.positions if each.offset < found.log_start + dropped)
+    state = {"topic": topic, "topic_id": described.topic_id, "partition": partition, "before": before, "epoch": epoch}
+    state |= {"log_start": found.log_start, **end, "grants": _told(ending), "groups": behind}
+    lines = [
+        f"{dropped:,} of {found.log_end - found.log_start:,} records, offsets {found.log_start:,} to"
+        f" {found.log_start + dropped:,}, {_part(found, dropped)}: there is no way back",
+        *_writers(ending, "holds the slot at epoch"),
+        _losing(behind),
+    ]
+    conditions: dict[str, Any] = {} if epoch is None else {"if_epoch": epoch + exclusive}
+    conditions |= {} if before != -1 else {"if_log_end": found.log_end}
+    about = {"dropped_records": dropped, "log_end": found.log_end, "stored_bytes": found.stored_bytes}
+    return Plan(f"trim {topic}/{partition}", state, about, lines, conditions)
+
+
+async def removal_plan(client: Client, name: str, *, zone: bool = False) -> Plan:
+    """Of removing a node, or all nodes of a zone."""
+    plan = await (client.removal(zone=name) if zone else client.removal(node_id=name))
+    led, weights = await _load(client, plan)
+    moving = f"{count(len(plan.moves), 'group')} {'moves' if len(plan.moves) == 1 else 'move'}"
+    bytes_ = "" if weights is None else f", {weights:,} bytes to copy"
+    lines = [f"nodes that go: {', '.join(plan.node_ids)}", f"{moving}, of which they lead {led}{bytes_}"]
+    coming = Counter(node for move in plan.moves for node in set(move.target) - set(move.replicas))
+    lines += [f"{node} takes {count(taken, 'replica')}" for node, taken in sorted(coming.items())]
+    lines += ["the controller group moves, too"] if any(move.topic is None for move in plan.moves) else []
+    state = {"plan": plan.plan, "node_ids": plan.node_ids}
+    about = {"led": led, "stored_bytes": weights, "moves": msgspec.to_builtins(plan.moves)}
+    return Plan(f"{'drain' if zone else 'remove'} {name}", state, about, lines, {"if_plan": plan.plan})
+
+
+async def _load(client: Client, plan: RemovalPlan) -> tuple[int, int | None]:
+    """Of the partitions that move: how many their nodes lead, and the bytes of all (None: there are too many)."""
+    moves = [(move, move.topic, move.partition or 0) for move in plan.moves if move.topic is not None]
+    topics = await each_of(sorted({topic for _, topic, _ in moves}), client.topic)
+    by_name = {topic.name: topic for topic in topics}
+    led = sum(_leader(by_name[topic], move) in plan.node_ids for move, topic, _ in moves)
+    if len(moves) > WEIGHED_MAX:
+        return led, None
+    found = await each_of(moves, lambda each: client.contents(each[1], each[2], 1))
+    coming = [len(set(move.target) - set(move.replicas)) for move, *_ in moves]
+    return led, sum(each.stored_bytes * copies for each, copies in zip(found, coming, strict=True))
+
+
+def _leader(topic: Topic, move: Relocation) -> str | None:
+    return topic.partitions[move.partition or 0].leader_node
+
+
+def _touching(found: Iterable[Holding], partitions: Sequence[int]) -> list[Holding]:
+    return [each for each in found if not set(partitions).isdisjoint(each.partitions)]
+
+
+def _told(found: Iterable[Holding]) -> list[Mapping[str, Any]]:
+    """Grants as a plan has them, without what changes while they are held."""
+    told = [
+        {"grant": each.grant, "mode": each.mode, "epoch": each.epoch, "producer_name": each.producer_name}
+        | {"client_id": each.client_id, "partitions": each.partitions}
+        for each in found
+    ]
+    return sorted(told, key=lambda each: str(each["grant"]))
+
+
+def _writers(found: Sequence[Holding], what: str = "loses its grant of epoch") -> list[str]:
+    lines = [
+        f"{each.producer_name} of {each.client_id or 'an unknown client'} {what} {each.epoch} ({each.mode}, on"
+        f" partitions {numbers(each.partitions)})"
+        for each in found[:NAMES_MAX]
+    ]
+    more = [f"and {len(found) - NAMES_MAX} more"] if len(found) > NAMES_MAX else []
+    return lines + more or ["no writer holds a slot here"]
+
+
+def _losing(groups: Sequence[str]) -> str:
+    if not groups:
+        return "no group has its position in what goes"
+    more = f" and {len(groups) - NAMES_MAX} more" if len(groups) > NAMES_MAX else ""
+    return f"{count(len(groups), 'group')} had not read on beyond it: {', '.join(groups[:NAMES_MAX])}{more}"
+
+
+def _part(found: PartitionContents, dropped: int) -> str:
+    stored = found.log_end - found.log_start
+    share = found.stored_bytes * dropped // stored if stored else 0
+    return f"about {share:,} bytes on each replica"

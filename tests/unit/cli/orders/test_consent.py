@@ -1,0 +1,148 @@
+"""An order is carried out as it was shown, or not at all: against a real node."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stockade.cli.orders.holdings import holdings
+from stockade.testing import Cluster
+
+from ..operating import Operator
+
+
+@pytest.fixture(scope="module")
+def at() -> Iterator[Operator]:
+    with Cluster() as running:
+        yield Operator(running)
+
+
+@pytest.fixture
+def session(at: Operator) -> Iterator[str]:
+    opened = at.says("sessions", "open", "mirror-1", "--ttl", "120").strip()
+    yield opened
+    at.says("sessions", "end", opened)
+
+
+def planned(at: Operator, *order: str) -> dict[str, Any]:
+    found: dict[str, Any] = at.tells(*order, "--plan")
+    assert at.tells(*order, "--plan")["plan"] == found["plan"], "the same state, the same digest"
+    return found
+
+
+def changed(at: Operator, *order: str) -> dict[str, Any]:
+    """The new plan of an order that was refused since the state has changed."""
+    done = at.call(*order, "--output", "json")
+    assert (done.exit_code, "nothing was done" in done.stderr) == (6, True), done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_fence_names_whom_it_hits_and_hits_nobody_else(at: Operator, session: str) -> None:
+    at.says("topics", "create", "hung", "--partitions", "2")
+    order = ("fence", "hung", "--partition", "0")
+    grant = at.tells("grants", "acquire", "hung", "--session", session)
+    plan = planned(at, *order)
+    [ending] = plan["state"]["grants"]
+    assert (ending["grant"], ending["client_id"], ending["partitions"]) == (grant["grant"], "mirror-1", [0, 1])
+    assert "stockade of mirror-1 loses its grant of epoch" in at.says(*order, "--plan")
+    other = at.says("sessions", "open", "mirror-2", "--ttl", "120").strip()
+    second = at.tells("grants", "acquire", "hung", "--session", other, "--mode", "fencing")
+    new = changed(at, *order, "--confirm", plan["plan"])
+    assert [each["grant"] for each in new["state"]["grants"]] == [second["grant"]]
+    assert at.tells("grants", "list", "hung")["grants"][0]["grant"] == second["grant"], "the healthy one stays"
+    fenced = at.tells(*order, "--confirm", new["plan"])
+    assert fenced["partitions"][0]["grants"] == [second["grant"]]
+    assert at.tells("grants", "list", "hung")["grants"] == []
+    at.says("sessions", "end", other)
+
+
+def test_a_writer_that_comes_after_the_look_is_not_evicted(
+    at: Operator, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at.says("topics", "create", "raced")
+    order = ("fence", "raced")
+    plan = planned(at, *order)
+    read = holdings
+    taken: list[Any] = []
+
+    async def late(*args: Any) -> list[Any]:
+        found = await read(*args)
+        if not taken:  # between this look and the order, a writer comes
+            client = args[0]
+            taken.append(await client.acquire("raced", session, None, "Exclusive", "late"))
+        return found
+
+    monkeypatch.setattr("stockade.cli.orders.plans.holdings", late)
+    new = changed(at, *order, "--confirm", plan["plan"])
+    assert [each["grant"] for each in new["state"]["grants"]] == [taken[0].grant]
+    assert [each["producer_name"] for each in at.tells("grants", "list", "raced")["grants"]] == ["late"]
+
+
+def test_a_deletion_says_what_is_lost_and_spares_a_topic_with_a_new_writer(at: Operator, session: str) -> None:
+    at.says("topics", "create", "old")
+    order = ("topics", "delete", "old")
+    empty = planned(at, *order)
+    at.says("produce", "old", stdin="a\nb\nc\n")
+    assert changed(at, *order, "--confirm", empty["plan"])["about"]["records"] == 3
+    at.says("groups", "reset", "billing", "old", "--to-offset", "2")
+    plan = planned(at, *order)
+    assert (plan["state"]["groups"], plan["state"]["grants"], plan["about"]["records"]) == (["billing"], [], 3)
+    assert "1 group had not read on beyond it: billing" in at.says(*order, "--plan")
+    at.says("produce", "old", stdin="d\n")
+    assert planned(at, *order)["plan"] == plan["plan"], "records come all the time"
+    grant = at.tells("grants", "acquire", "old", "--session", session)
+    new = changed(at, *order, "--confirm", plan["plan"])
+    assert [each["grant"] for each in new["state"]["grants"]] == [grant["grant"]]
+    assert at.tells(*order, "--confirm", new["plan"]) == {"topic": "old", "deleted": True}
+
+
+def test_a_trim_says_who_had_not_read_it_and_follows_neither_a_new_writer_nor_new_records(
+    at: Operator, session: str
+) -> None:
+    at.says("topics", "create", "log")
+    at.says("produce", "log", stdin="a\nb\nc\nd\n")
+    at.says("groups", "reset", "slow", "log", "--to-offset", "1")
+    at.says("groups", "reset", "fast", "log", "--to-offset", "3")
+    order = ("topics", "trim", "log", "--partition", "0", "--before")
+    plan = planned(at, *order, "3")
+    assert (plan["state"]["groups"], plan["about"]["dropped_records"]) == (["slow"], 3)
+    assert "3 of 4 records, offsets 0 to 3" in at.says(*order, "3", "--plan")
+    everything = planned(at, *order, "end")
+    at.says("produce", "log", stdin="e\n")
+    assert changed(at, *order, "end", "--confirm", everything["plan"])["about"]["dropped_records"] == 5
+    at.says("grants", "acquire", "log", "--session", session)
+    changed(at, *order, "3", "--confirm", plan["plan"])
+    assert at.tells("topics", "offsets", "log")["partitions"][0]["log_start"] == 0
+    at.says("fence", "log", "--yes")
+    again = planned(at, *order, "3")
+    assert at.tells(*order, "3", "--confirm", again["plan"])["log_start"] == 3
+    alone = planned(at, *order, "end", "--exclusive")
+    assert at.tells(*order, "end", "--exclusive", "--confirm", alone["plan"])["log_start"] == 5
+
+
+def test_a_plan_that_makes_no_sense_is_refused(at: Operator) -> None:
+    at.says("topics", "create", "sense")
+    assert at.call("fence", "sense", "--plan", "--yes").exit_code == 2
+    assert at.call("topics", "trim", "sense", "--partition", "7", "--before", "0", "--plan").exit_code == 1
+    assert at.call("topics", "delete", "nowhere", "--plan").exit_code == 1
+    assert at.call("cluster", "remove", "n8", "--plan").exit_code == 1
+
+
+def test_a_person_is_shown_the_plan_and_asked(at: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    at.says("topics", "create", "asked")
+
+    class Terminal:
+        @staticmethod
+        def isatty() -> bool:
+            return True
+
+    class System:
+        stdin = Terminal
+        exit = staticmethod(__import__("sys").exit)
+
+    monkeypatch.setattr("stockade.cli.orders.consent.sys", System)
+    no = at.call("topics", "delete", "asked", stdin="n\n")
+    assert (no.exit_code, "no writer holds a slot here" in no.stderr, "Do it?" in no.stderr) == (1, True, True)
+    assert "asked: deleted" in at.says("topics", "delete", "asked", stdin="y\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stockade import Consumer, Producer, sync
+from stockade import Client, Consumer, Producer, sync
 from stockade.errors import ProducerFenced, SessionExpired, UnknownSession
 from stockade.testing import Cluster
 
@@ -89,10 +89,11 @@ async def run(text: str, names: dict[str, Any]) -> None:
 
 
 async def run_traced(text: str, names: dict[str, Any]) -> None:
-    """With a producer and a record, which the page has from its other blocks."""
-    async with Producer(names["URL"]) as producer, Consumer(names["URL"]) as consumer:
+    """With a producer, a client and a record, which the page has from its other blocks."""
+    url = names["URL"]
+    async with Producer(url) as producer, Client(url) as client, Consumer(url) as consumer:
         record = await anext(aiter(consumer.read("orders", [0], start="earliest")))
-        await run(text, names | {"producer": producer, "record": record})
+        await run(text, names | {"producer": producer, "client": client, "record": record})
 
 
 @pytest.mark.parametrize("text", BLOCKS, ids=[text.splitlines()[0][:40] for text in BLOCKS])

@@ -339,6 +339,12 @@ class Members(Protocol):
         """
         ...
 
+    async def raise_feature_level(self, level: int) -> None:
+        """Let the cluster use what this feature level brought; a level that it has already changes nothing. No node
+        with older software can be a member any more. Raises InvalidRequest, FeatureUpdateFailed.
+        """
+        ...
+
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         """Begin to move a partition to these nodes, in place of any move under way. Raises UnknownTopicOrPartition,
         NotFound (a node), InvalidRequest.

@@ -25,6 +25,7 @@ from ..raft.net.rpc import CallFailed
 from . import rpc
 from .controller import commands as controller_commands
 from .controller.topology.catalog import CONTROLLER_GROUP
+from .features import Features
 from .model import Leader
 from .rpc import Message
 from .stages import WATCH, Watch
@@ -52,6 +53,8 @@ class ServedGroup:
         proposed because the log is full may be tried again after ``retry_after_ms``. ``monotonic`` is a clock in
         seconds.
         """
+        self.features: Features = Features()
+        """Which commands may be proposed."""
         self.group: Group = group
         self.timeout_s: float = timeout_s
         self._urls = urls

@@ -65,7 +65,8 @@ class Placement(msgspec.Struct, frozen=True):
 class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
     """All topics and nodes at one index of the controller's log, and who leads the controller group as far as the
     teller knows. ``removed``: nodes of the past; ``controllers``: who holds, or is to hold, the controller group.
-    ``index`` 0: nothing new of these. ``principals`` None: nothing new of those.
+    ``index`` 0: nothing new of these. ``principals`` None: nothing new of those. ``feature_level``: of the cluster, at
+    that index.
     """
 
     index: int
@@ -77,6 +78,7 @@ class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
     controllers: list[str] = []
     moves: list[Move] = []
     principals: PrincipalTable | None = None
+    feature_level: int = 1
 
 
 class DescribeController(msgspec.Struct, frozen=True, tag="ask_standing"):

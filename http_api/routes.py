@@ -175,6 +175,7 @@ def _cluster() -> list[Route]:
     return [
         Route("GET", "/v1/cluster", cluster.get_cluster, "controller", needs=()),
         Route("POST", "/v1/cluster/members", cluster.change_members, "controller", needs=_ADMIN),
+        Route("POST", "/v1/cluster/feature_level", cluster.raise_feature_level, "controller", needs=_ADMIN),
         Route("POST", "/v1/cluster/reassignments", cluster.reassign, "controller", needs=_ADMIN),
         Route(
             "POST", "/v1/cluster/leaders", cluster.transfer_leader, "controller", deadline_s=_TRANSFER_S, needs=_ADMIN

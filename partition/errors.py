@@ -10,7 +10,7 @@ of leaders is out of date). One instance may differ from its class in ``no_side_
     ├── Unauthenticated 401; ProducerFenced, InvalidProducerEpoch, NotOwner, PermissionDenied           403
     ├── UnknownTopicOrPartition, UnknownSession, NotFound 404, MethodNotAllowed 405, NotAcceptable 406
     ├── InconsistentTopicId, TopicAlreadyExists, StageAlreadyExists, TopicSealed, OutOfOrderSequence,
-    │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait, GenerationFenced                      409
+    │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait, GenerationFenced, FeatureUpdateFailed 409
     ├── SessionExpired 410, OffsetMismatch and PlanChanged 412, MessageTooLarge 413, UnsupportedMediaType 415,
     │   NotLeaderOrFollower 421
     ├── OffsetOutOfRange 410 or 416, ProducerBusy 423, FencingTokenRequired 428
@@ -327,6 +327,14 @@ class HoldAndWait(StockadeError, code="HOLD_AND_WAIT", http_status=409, title="A
 
 class SessionExpired(StockadeError, code="SESSION_EXPIRED", http_status=410, title="The session has ended"):
     """The session has expired; it is never revived."""
+
+
+class FeatureUpdateFailed(
+    StockadeError, code="FEATURE_UPDATE_FAILED", http_status=409, title="The feature level cannot be that one now"
+):
+    """The cluster's feature level is higher already, or a member does not support the level, or cannot be asked.
+    Fields: nodes (those members), feature_level (the cluster's).
+    """
 
 
 class OffsetMismatch(

@@ -158,6 +158,12 @@ BY_CODE: dict[str, Text] = {
         "the session was not renewed in time and has ended",
         "Open another session and acquire again. Check what is stored before you send the rest.",
     ),
+    "FEATURE_UPDATE_FAILED": Text(
+        "the feature level of the cluster cannot be that one now",
+        "Upgrade and start the nodes that are named, or remove them from the cluster; a level never goes down.",
+        http="GET /v1/cluster shows what each node supports.",
+        cli="`stockade cluster status` shows what each node supports.",
+    ),
     "OFFSET_MISMATCH": Text(
         "the log ends at {log_end}, not at the offset that the request names",
         "Read from there, then decide again.",

@@ -15,7 +15,7 @@ from .checkpoint.group_storage import CheckpointScheduler, GroupStorage
 from .core.group import Group
 from .histogram import Histogram
 from .machine import Machine
-from .messages import RaftMessage
+from .messages import Hello, RaftMessage, Software
 from .net.liveness import LivenessTimeouts
 from .net.promises import Promises
 from .net.streams import AcceptStream
@@ -23,10 +23,11 @@ from .net.tls import Tls, TlsFault, TlsFiles
 from .net.transport import NO_ROOM, Address, Transport
 from .ports import Timer
 from .settings import RaftSettings
-from .wal.errors import DiskRefused
+from .wal.errors import DiskRefused, NewerDisk
+from .wal.file_set import level_of
 from .wal.wal import Wal
 
-__all__ = ["RaftHost", "RaftSettings", "Tls", "TlsFault", "TlsFiles"]
+__all__ = ["RaftHost", "RaftSettings", "Software", "Tls", "TlsFault", "TlsFiles", "check_level"]
 
 FOR_CLUSTER = b"\0"
 """The kind of the calls that ``serve`` names the handler of."""
@@ -62,6 +63,7 @@ class NodeRuntime:
         self.call_soon: Callable[..., object] = loop.call_soon
         self.call_at: Callable[..., Timer] = loop.call_at
         self.send: Callable[[int, str, RaftMessage], bool] = transport.send
+        self.speaks: Callable[[str, int], bool] = transport.speaks
         # Chance that spreads, and hides nothing.
         self.rng: Callable[[], float] = random.Random(random.SystemRandom().getrandbits(128)).random  # noqa: S311  # nosec B311
         self.wake_when_durable: Callable[[Callable[[], None]], None] = log.wake_when_durable
@@ -160,6 +162,44 @@ class RaftHost:
         return self._transport.incarnations
 
     @property
+    def software(self) -> Software:
+        """What this node runs, as it tells the others. To be set before the start."""
+        return self._transport.software
+
+    @software.setter
+    def software(self, software: Software) -> None:
+        self._transport.software = software
+
+    @property
+    def hellos(self) -> Mapping[str, Hello]:
+        """The nodes with a live connection, each with what it said of itself."""
+        return self._transport.hellos
+
+    def software_of(self, node_id: str) -> Software | None:
+        """What a node runs, this one included; None: there is no live connection to it."""
+        if node_id == self.node_id:
+            return self.software
+        hello = self.hellos.get(node_id)
+        return None if hello is None else hello.software
+
+    @property
+    def level(self) -> int:
+        """The feature level of the cluster, as far as this node's disk knows: it only grows. Once started."""
+        return self.log.level
+
+    async def raise_level(self, level: int) -> None:
+        """The cluster has this feature level. When this returns, older software refuses this node's disk, and this node
+        refuses older software. Nothing that needs the level may be written before. Stops the node, and never returns,
+        if its software does not support the level.
+        """
+        if not self.software.supports(level):
+            self._fail(_unsupported(self._data_dir, self.software, level))
+            await asyncio.Event().wait()
+        if level > self.level:
+            await self.log.raise_level(level)
+            self._transport.raise_level(level)
+
+    @property
     def log(self) -> Wal:
         """The write-ahead log of all groups. Once started."""
         assert self._node is not None, "not started"
@@ -195,10 +235,12 @@ class RaftHost:
         return self._transport.address
 
     async def start(self) -> None:
-        """Recover the log, then listen and dial. Raises what Wal.open and Transport.start raise."""
+        """Recover the log, then listen and dial. Raises what ``check_level``, Wal.open and Transport.start raise."""
+        check_level(self._data_dir, self.software)
         loop = asyncio.get_running_loop()
         log = Wal.open(self._data_dir / "wal", loop, self._fail, self._settings.wal_file_bytes)
         self.incarnation = log.incarnation
+        self._transport.raise_level(log.level)
         self._node = NodeRuntime(self.node_id, self.incarnation, loop, log, self._transport, self._settings, self._fail)
         self._transport.groups = self.groups
         self._transport.on_up = self._on_up
@@ -361,3 +403,19 @@ class RaftHost:
             for group in self.groups.values():
                 group.halt()
             self._on_fatal(error)
+
+
+def check_level(data_dir: Path, software: Software) -> None:
+    """Raises DiskRefused if what is in a node's data folder needs other software than this: to be asked before anything
+    else there is read. Blocks.
+    """
+    level = level_of(data_dir / "wal")
+    if not software.supports(level):
+        raise _unsupported(data_dir, software, level)
+
+
+def _unsupported(data_dir: Path, software: Software, level: int) -> DiskRefused:
+    if level > software.newest:
+        return NewerDisk(data_dir, level, software.newest, "feature level")
+    fault = f"the cluster has feature level {level}, and this software needs {software.oldest} at least"
+    return DiskRefused(data_dir, fault, "Upgrade through the releases between, one by one.")

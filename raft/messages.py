@@ -121,11 +121,27 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     ok: bool
 
 
+class Software(msgspec.Struct, frozen=True, gc=False):
+    """What a node runs: its version, for people, and the feature levels (u16) of the clusters that it can be a member
+    of, the oldest and the newest.
+    """
+
+    version: str = ""
+    oldest: int = 1
+    newest: int = 1
+
+    def supports(self, level: int) -> bool:
+        """Whether it can be a member of a cluster of this feature level."""
+        return self.oldest <= level <= self.newest
+
+
 class Hello(msgspec.Struct, frozen=True, gc=False):
-    """First frame in each direction. Of another version, only ``version`` is read; the rest stays empty.
+    """First frame in each direction. Of a version that codec.py does not know, only ``version`` is read; the rest stays
+    empty.
 
     ``incarnation`` (u64) tells the sender's disk from any that it had before; ``session`` (u64), drawn at each start,
     this run of its process from others; ``began`` (u64) is where its log ended at that start, as a position (Ping).
+    ``software`` is the sender's. A hello of version 6 does not have it: that software knows level 1 alone.
     """
 
     version: int
@@ -134,6 +150,7 @@ class Hello(msgspec.Struct, frozen=True, gc=False):
     incarnation: int
     session: int = 0
     began: int = 0
+    software: Software = Software()
 
 
 class OpenStream(msgspec.Struct, frozen=True, gc=False):

@@ -49,6 +49,12 @@ class NodePorts(Protocol):
         """Send to a node; False if it surely will not arrive."""
         ...
 
+    def speaks(self, node_id: str, version: int) -> bool:
+        """Whether a node is connected by this version of the protocol (net/codec.py), or by a newer one: what an older
+        one does not know must not be sent.
+        """
+        ...
+
     def log_is_full(self) -> bool:
         """Whether too much waits for the disk to take in more entries."""
         ...

@@ -1,6 +1,6 @@
 """`stockade cluster`: runs a cluster on this machine, in the foreground.
 
-`stockade cluster status|move|transfer|add|remove|drain`: an operator's orders to any running cluster.
+`stockade cluster status|move|transfer|add|remove|drain|upgrade`: an operator's orders to any running cluster.
 """
 
 import asyncio
@@ -217,6 +217,47 @@ async def drain(client: Client, machine: str, *, wait: bool, consent: Consent, o
     show_result({"zone": machine, "node_ids": nodes, "done": wait}, text, output)
 
 
+@click.command(
+    cls=Manual,
+    short_help="Show how far an upgrade is; finish it.",
+    examples=[
+        ("Do all nodes run the new release?", "stockade cluster upgrade"),
+        ("When they do, and it works well", "stockade cluster upgrade --finalize"),
+    ],
+)
+@click.option(
+    "--finalize", is_flag=True, help="Raise the feature level to the newest that a node supports. There is no way back."
+)
+@output_option
+@with_client
+async def upgrade(client: Client, *, finalize: bool, output: str) -> None:
+    """Show the feature level of the cluster, and which levels the software of each node supports.
+
+    While a cluster is upgraded node by node its level stays, and each node can be rolled back. --finalize lets the
+    cluster use what the new release brought; it is refused while a node does not support the newest level or is away.
+    From then on nodes with older software are refused.
+    """
+    found = await client.cluster()
+    if finalize:
+        newest = max(node.feature_levels.newest for node in found.nodes if node.feature_levels is not None)
+        found = await client.raise_feature_level(newest)
+    _show_levels(found, output)
+
+
+def _show_levels(found: Cluster, output: str) -> None:
+    if output == "json":
+        nodes = [{"node_id": n.node_id, "version": n.version, "feature_levels": n.feature_levels} for n in found.nodes]
+        show_json({"feature_level": found.feature_level, "nodes": nodes})
+        return
+    click.echo(f"feature level {found.feature_level}")
+    show_table(["NODE", "STATE", "VERSION", "LEVELS"], [(n.node_id, _state(n), *_software(n)) for n in found.nodes])
+
+
+def _software(node: Node) -> tuple[str, str]:
+    levels = node.feature_levels
+    return node.version or "-", "-" if levels is None else f"{levels.oldest} to {levels.newest}"
+
+
 async def _carried_out(client: Client, leaving: "Leaving", what: str) -> None:
     """Return when nodes have left; show meanwhile, on a terminal, how many of their groups have moved."""
     console = Console(stderr=True, highlight=False)
@@ -291,12 +332,16 @@ def _show(cluster: Cluster, output: str) -> None:
     if output == "json":
         show_json(cluster)
         return
-    click.echo(f"cluster {cluster.cluster_id}, version {cluster.version}, controller: {_leader(cluster.controller)}")
+    about = f"version {cluster.version}, feature level {cluster.feature_level}"
+    click.echo(f"cluster {cluster.cluster_id}, {about}, controller: {_leader(cluster.controller)}")
     if rows := machine_rows(cluster):
         show_table(["MACHINE", "UP", "CONTROLLERS", "NODES"], rows)
         click.echo()
-    rows = [(node.node_id, _state(node), node.url, node.raft_address, node.zone or "-") for node in cluster.nodes]
-    show_table(["NODE", "STATE", "URL", "RAFT", "ZONE"], rows)
+    rows = [
+        (node.node_id, _state(node), node.url, node.raft_address, node.zone or "-", *_software(node))
+        for node in cluster.nodes
+    ]
+    show_table(["NODE", "STATE", "URL", "RAFT", "ZONE", "VERSION", "LEVELS"], rows)
     if cluster.reassignments:
         click.echo()
         moves = [(f"{each.topic}/{each.partition}", ",".join(each.replicas)) for each in cluster.reassignments]
@@ -372,7 +417,7 @@ def cluster(context: click.Context, nodes: int, port_base: int, data: Path, no_r
         _run(nodes, port_base, data, no_restart, tls)
 
 
-for _command in (status, move, transfer, add, remove, drain):
+for _command in (status, move, transfer, add, remove, drain, upgrade):
     cluster.add_command(_command)
 
 

@@ -55,6 +55,12 @@ class Administration:
         body = {"action": "remove", "zone": zone} | present(if_plan=if_plan)
         return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
 
+    async def raise_feature_level(self, level: int) -> Cluster:
+        """Let the cluster use what this feature level brought, once all members support it: no node can go back to
+        older software then. Repeating it changes nothing. Raises InvalidRequest, FeatureUpdateFailed.
+        """
+        return await self.calls.call(Cluster, "POST", "/v1/cluster/feature_level", body={"level": level})
+
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         """Begin to move a partition's replicas to these nodes (node ids).
 

@@ -71,6 +71,7 @@ class Client(Blocking[_Client]):
     remove_node: Final = blocking(_Client.remove_node)
     removal: Final = blocking(_Client.removal)
     remove_zone: Final = blocking(_Client.remove_zone)
+    raise_feature_level: Final = blocking(_Client.raise_feature_level)
     reassign: Final = blocking(_Client.reassign)
     transfer_leader: Final = blocking(_Client.transfer_leader)
     caller: Final = blocking(_Client.caller)

@@ -167,7 +167,19 @@ class MoveDone(Timed, frozen=True, tag="move_done"):
     version: int
 
 
-MembershipCommand = RegisterNode | AddNode | RemoveNode | RemoveZone | Reassign | CheckMove | MoveDone
+class RaiseFeatureLevel(Timed, frozen=True, tag="raise_feature_level"):
+    """The cluster has this feature level from now on. ``supporting``: the registered nodes whose software is known to
+    support it; the command itself is the first that older software cannot read. A level that is in force already
+    changes nothing. Answers Arranged, or FeatureUpdateFailed (a registered node is not among these).
+    """
+
+    level: int
+    supporting: list[str]
+
+
+MembershipCommand = (
+    RegisterNode | AddNode | RemoveNode | RemoveZone | Reassign | CheckMove | MoveDone | RaiseFeatureLevel
+)
 
 
 class Arranged(msgspec.Struct, frozen=True, tag="arranged"):

@@ -50,6 +50,7 @@ from .commands import (
     Owned,
     ProducerFenceInstalled,
     ProducerState,
+    RaiseFeatureLevel,
     ReaderFenceInstalled,
     ReaderRef,
     Reassign,
@@ -176,7 +177,7 @@ class ControllerMachine(Machine):
         self.principals: Principals = Principals()
         changes = (PutPrincipal, DeletePrincipal, AddPrincipalToken, DeletePrincipalToken)
         self._handlers |= dict.fromkeys(changes, self.principals.decide)
-        arrangements = (RegisterNode, AddNode, RemoveNode, RemoveZone, Reassign, CheckMove, MoveDone)
+        arrangements = (RegisterNode, AddNode, RemoveNode, RemoveZone, Reassign, CheckMove, MoveDone, RaiseFeatureLevel)
         self._handlers |= dict.fromkeys(arrangements, self.assignment.decide)
 
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:

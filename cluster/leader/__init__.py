@@ -3,5 +3,5 @@
 In: requests about sessions, grants, topics, producers, members.
 Out: commands proposed to the controller group; answers once their fences are installed.
 May import: cluster, cluster.access, cluster.controller, cluster.controller.ownership, cluster.controller.topology,
-cluster.discovery, cluster.replica, partition, partition.api, raft.core.
+cluster.discovery, cluster.replica, partition, partition.api, raft, raft.core.
 """

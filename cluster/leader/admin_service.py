@@ -3,7 +3,7 @@ producers.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from itertools import chain
 from typing import TypeVar, cast
@@ -20,13 +20,16 @@ from ...partition.api.ownership import (
 )
 from ...partition.api.producers import ProducerList, ProducerPair, is_throwaway
 from ...partition.api.topics import Mode
-from ...partition.errors import UnknownTopicOrPartition
-from ..controller.commands import AddNode, Arranged, Command, Reassign, RemoveNode, RemoveZone
+from ...partition.errors import FeatureUpdateFailed, InvalidRequest, UnknownTopicOrPartition
+from ...partition.version import VERSION
+from ...raft.host import Software
+from ..controller.commands import AddNode, Arranged, Command, RaiseFeatureLevel, Reassign, RemoveNode, RemoveZone
 from ..controller.ownership.grants import Grant, Ticket
 from ..controller.ownership.resources import Resource
 from ..controller.producers import ProducerRow
 from ..controller.sessions import Session
 from ..discovery.cluster_view import ClusterView
+from ..features import NEWEST_LEVEL
 from .controller_group import ControllerGroup
 
 CATCH_UP_MAX_S = 1.0
@@ -38,9 +41,13 @@ class MemberService:
     is carried out.
     """
 
-    def __init__(self, control: ControllerGroup, view: ClusterView) -> None:
+    def __init__(
+        self, control: ControllerGroup, view: ClusterView, software_of: Callable[[str], Software | None]
+    ) -> None:
+        """``software_of`` a node; None: this node is not connected to it."""
         self._control = control
         self._view = view
+        self._software_of = software_of
 
     async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> None:
         """Raises ThrottlingQuotaExceeded."""
@@ -67,10 +74,45 @@ class MemberService:
         await self._arrange(lambda now: Reassign(now_ms=now, topic=topic, partition=partition, replicas=wanted))
         return Reassignment(topic, partition, wanted)
 
+    async def raise_feature_level(self, level: int) -> None:
+        """Raises InvalidRequest, FeatureUpdateFailed."""
+        if level > NEWEST_LEVEL:
+            raise InvalidRequest(f"level: the newest that this node's software ({VERSION}) supports is {NEWEST_LEVEL}")
+        group, assignment = self._control.group, self._control.machine.assignment
+        if group.is_leader:
+            await self._control.barrier()
+        elif (leader := group.leader) is None or self._lacks(leader, level) is None:
+            raise self._control.not_leading()
+        else:
+            raise _not_yet(level, assignment.feature_level, {leader: str(self._lacks(leader, level))})
+        if level < assignment.feature_level:
+            detail = f"the cluster has feature level {assignment.feature_level}, and a level never goes down"
+            raise FeatureUpdateFailed(detail, nodes=[], feature_level=assignment.feature_level)
+        registered = sorted(assignment.nodes.registered())
+        lacking = {node_id: why for node_id in registered if (why := self._lacks(node_id, level)) is not None}
+        if lacking:
+            raise _not_yet(level, assignment.feature_level, lacking)
+        await self._arrange(lambda now: RaiseFeatureLevel(now_ms=now, level=level, supporting=registered))
+
+    def _lacks(self, node_id: str, level: int) -> str | None:
+        """Why a node keeps the cluster from having this level; None if it does not."""
+        software = self._software_of(node_id)
+        if software is None:
+            return "it is away"
+        if software.supports(level):
+            return None
+        return f"its software ({software.version or 'of before 0.2'}) supports level {software.newest} at most"
+
     async def _arrange(self, make: Callable[[int], Command]) -> None:
         await self._control.decide(make, Arranged)
         index, view = self._control.machine.catalog_index, self._view
         await view.changed.until(lambda: True if view.index >= index else None, CATCH_UP_MAX_S)
+
+
+def _not_yet(level: int, present: int, lacking: Mapping[str, str]) -> FeatureUpdateFailed:
+    why = "; ".join(f"{node_id}: {fault}" for node_id, fault in lacking.items())
+    detail = f"not every member supports feature level {level}: {why}"
+    return FeatureUpdateFailed(detail, nodes=[*lacking], feature_level=present)
 
 
 ITEMS_PER_TURN = 10_000

@@ -94,6 +94,7 @@ class ControllerGroup(ServedGroup):
             assignment.nodes.removed,
             assignment.controllers,
             list(assignment.moves.values()),
+            feature_level=assignment.feature_level,
         )
 
     def has_news(self, after: int, principals_after: int) -> bool:

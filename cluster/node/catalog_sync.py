@@ -5,6 +5,7 @@ of this node, or asked of a controller.
 import asyncio
 import itertools
 import logging
+from collections.abc import Awaitable, Callable
 
 from ..access.store import PrincipalStore
 from ..discovery.cluster_view import ClusterView
@@ -33,7 +34,10 @@ class CatalogSync:
         view: ClusterView,
         replicas: ReplicaManager,
         principals: PrincipalStore,
+        raise_level: Callable[[int], Awaitable[None]],
     ) -> None:
+        """``raise_level``: what this node does before it acts by a catalog of that feature level."""
+        self._raise_level = raise_level
         self._node_id = node_id
         self._member = member
         self._router = router
@@ -59,6 +63,7 @@ class CatalogSync:
             await self._principals.write()
             self._replicas.heard_of_controller(catalog.leader, catalog.term)
             if catalog.index >= self._view.index:
+                await self._raise_level(catalog.feature_level)
                 await self._view.follow(catalog)
                 await self._replicas.follow(catalog)
 

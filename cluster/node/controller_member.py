@@ -13,6 +13,7 @@ from ..access.store import PrincipalStore
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
+from ..features import Features
 from ..groups import Router
 from ..leader.admin_service import ListService, MemberService
 from ..leader.controller_group import ControllerGroup
@@ -101,6 +102,7 @@ class ControllerMember:
             self.principals,
         )
         control.group.on_role_change = self._on_role_change
+        control.features = Features(self._host)
         loops = (
             control.keep_time(),
             Reconciler(control, self._router).run(),
@@ -113,7 +115,7 @@ class ControllerMember:
             TopicService(control, self._group_statuses),
             ResourceService(control),
             ProducerService(control, self._producer_statuses),
-            MemberService(control, self._view),
+            MemberService(control, self._view, self._host.software_of),
             ListService(control),
             PrincipalService(control, self._group_statuses),
         )

@@ -11,7 +11,7 @@ from ...partition.log.modes import close_to_others
 from ...partition.log.segments import SegmentLog
 from ...partition.state.machine import PartitionConfig, PartitionMachine
 from ...raft.core.group import Group
-from ...raft.host import RaftHost, RaftSettings, Tls
+from ...raft.host import RaftHost, RaftSettings, Tls, check_level
 from .. import rpc
 from ..access.store import PrincipalStore
 from ..config import STORED_NAMES, NodeConfig, parse_address
@@ -21,6 +21,7 @@ from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
 from ..discovery.peer_sync import PeerSync
 from ..discovery.registration import Registration
+from ..features import SOFTWARE, Features
 from ..groups import Router, hand_over, transfer_all_leaderships
 from ..leader.producer_service import ProducerStatusReader, enrol
 from ..leader.topic_service import GroupStatusReader
@@ -49,6 +50,8 @@ class Node:
     """What encrypts the connections to other nodes."""
     disk: DiskWatch
     """How full the disk of the data folder is."""
+    features: Features
+    """Which commands and formats this node may use."""
     _handing_over: asyncio.Future[None] | None = None
 
     @classmethod
@@ -57,6 +60,7 @@ class Node:
         (a disk error, a broken invariant). Raises OSError or what the log finds wrong with the disk.
         """
         await asyncio.to_thread(_close_to_others, Path(config.data_dir))
+        await asyncio.to_thread(check_level, Path(config.data_dir), SOFTWARE)
         disk = await asyncio.to_thread(DiskWatch, config.node_id, Path(config.data_dir), config.limits)
         failure, view, tls = NodeFailure(on_failure), ClusterView(config), config.tls()
         principals = PrincipalStore(Path(config.data_dir))
@@ -71,6 +75,7 @@ class Node:
             tls=tls,
             plaintext=config.raft.plaintext,
         )
+        host.software = SOFTWARE
         try:
             await host.start()
         except BaseException:
@@ -91,7 +96,7 @@ class Node:
         data, node_id = Path(config.data_dir), config.node_id
         self._config, self._principals = config, principals
         self._failure, self._view, self._host = failure, view, host
-        self._timeout_s = config.limits.request_timeout_ms / 1000
+        self._timeout_s, self.features = config.limits.request_timeout_ms / 1000, Features(host)
         self._tasks: list[asyncio.Task[None]] = []
         self._leaderships, self._router = Leaderships(self._name_of), Router(node_id, host)
         self._replicas = ReplicaManager(
@@ -137,7 +142,10 @@ class Node:
         self._disk_changed()
         self._spawn(self.disk.run())
         self._spawn(self._member.run(config.controllers))
-        self._spawn(CatalogSync(config.node_id, self._member, self._router, view, replicas, self._principals).run())
+        follow = CatalogSync(
+            config.node_id, self._member, self._router, view, replicas, self._principals, self._host.raise_level
+        )
+        self._spawn(follow.run())
         self._spawn(PeerSync(self._host, view).run())
         self._spawn(Maintenance(replicas).run())
         if pace := config.limits.inspection_bytes_per_s:
@@ -192,7 +200,7 @@ class Node:
             is_founder = assignment.founders.get(self._config.node_id) == self._host.incarnation
             return self._open_group(assignment.group_id, assignment.founders if is_founder else {}, machine)
 
-        return Replica(
+        replica = Replica(
             (assignment.topic, assignment.topic_id, assignment.partition),
             config,
             stored,
@@ -202,6 +210,8 @@ class Node:
             timeout_s=self._timeout_s,
             without_room=self.disk.without_room,
         )
+        replica.features = self.features
+        return replica
 
     def _open_group(self, group: int, founders: rpc.Founders, machine: Any) -> Group:
         opened = self._host.open_group(group, founders, machine)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ...partition.api.cluster import Cluster, Node, PartitionCounts, Unready
+from ...partition.api.cluster import Cluster, FeatureLevels, Node, PartitionCounts, Unready
 from ...partition.api.topics import Topic, TopicPage
 from ...partition.errors import (
     InconsistentTopicId,
@@ -16,7 +16,7 @@ from ...partition.errors import (
     UnknownTopicOrPartition,
 )
 from ...partition.version import VERSION
-from ...raft.host import RaftHost
+from ...raft.host import RaftHost, Software
 from ...raft.net.streams import AcceptStream
 from ...raft.wal.errors import DiskRefused
 from ..access.store import PrincipalTable
@@ -151,12 +151,22 @@ class NodeService:
         disks = {**self._host.disks, self.node_id: self._host.disk}
         states = {node_id: STATES[min(level, len(STATES) - 1)] for node_id, level in disks.items()}
         nodes = [
-            Node(m.node_id, m.url, m.raft, m.zone, m.node_id in alive, m.draining, states.get(m.node_id, "ok"))
+            Node(
+                m.node_id,
+                m.url,
+                m.raft,
+                m.zone,
+                m.node_id in alive,
+                m.draining,
+                states.get(m.node_id, "ok"),
+                *_software(self._host.software_of(m.node_id)),
+            )
             for m in self._view.members()
         ]
         moves = [found for move in self._view.moves if (found := self._replicas.reassignment(move)) is not None]
         leader, controllers = self.controller().info, self._view.controllers
-        return Cluster(self._cluster_id, self.node_id, VERSION, leader, nodes, moves, controllers)
+        level = self._host.level
+        return Cluster(self._cluster_id, self.node_id, VERSION, leader, nodes, moves, controllers, level)
 
     def counts(self) -> PartitionCounts:
         """Of the partitions that this node holds."""
@@ -250,3 +260,9 @@ class NodeService:
         if led.group.is_leader and node_id in led.group.voters and is_away:
             raise NotEnoughReplicas(f"{node_id} is away")
         return await led.transfer_leadership(node_id)
+
+
+def _software(software: Software | None) -> tuple[str | None, FeatureLevels | None]:
+    if software is None:
+        return None, None
+    return software.version or None, FeatureLevels(software.oldest, software.newest)

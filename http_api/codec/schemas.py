@@ -277,6 +277,12 @@ class Reassignment(msgspec.Struct, forbid_unknown_fields=True):
             raise InvalidRequest("replicas: their number must be odd")
 
 
+class FeatureLevel(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/feature_level."""
+
+    level: Annotated[int, Meta(ge=1, le=65_535)]
+
+
 class LeaderTransfer(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/cluster/leaders; topic and partition null: the controller group."""
 

@@ -30,6 +30,13 @@ async def change_members(call: Call) -> web.StreamResponse:
     return json_answer(call.service.cluster(), 202)
 
 
+async def raise_feature_level(call: Call) -> web.StreamResponse:
+    """Let the cluster use what a feature level brought, once all members support it."""
+    wanted = await call.read_json(schemas.FeatureLevel)
+    await call.service.at_controller().members.raise_feature_level(wanted.level)
+    return json_answer(call.service.cluster())
+
+
 async def reassign(call: Call) -> web.StreamResponse:
     """Begin to move a partition's replicas; GET /v1/cluster shows the progress."""
     wanted = await call.read_json(schemas.Reassignment)

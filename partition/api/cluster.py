@@ -13,11 +13,20 @@ class LeaderInfo(msgspec.Struct, frozen=True):
     leader_term: int
 
 
+class FeatureLevels(msgspec.Struct, frozen=True):
+    """The oldest and the newest feature level of a cluster that a node's software can be a member of."""
+
+    oldest: int
+    newest: int
+
+
 class Node(msgspec.Struct, frozen=True):
     """A member. ``url`` serves HTTP, ``raft_address`` (host:port) the other nodes.
 
     ``alive``: the answering node has heard from it lately. ``draining``: its replicas are being moved away. ``disk``:
-    how full its disk is by what it said last: low, it takes no appends; full, no copies either.
+    how full its disk is by what it said last: low, it takes no appends; full, no copies either. ``version``: of its
+    software, and ``feature_levels``: that this supports; both None while the answering node is not connected to it, and
+    the version is None of software that does not tell it.
     """
 
     node_id: str
@@ -27,6 +36,8 @@ class Node(msgspec.Struct, frozen=True):
     alive: bool
     draining: bool = False
     disk: Literal["ok", "low", "full"] = "ok"
+    version: str | None = None
+    feature_levels: FeatureLevels | None = None
 
 
 class Reassignment(msgspec.Struct, frozen=True):
@@ -62,7 +73,8 @@ class Cluster(msgspec.Struct, frozen=True):
     """The cluster as node ``node_id`` sees it. ``controller``: the leader of the controller group.
 
     ``nodes`` are ascending by id; ``reassignments`` are those under way; ``controllers`` are the node ids of the
-    controller group, those of both ends while it moves.
+    controller group, those of both ends while it moves. ``feature_level``: what all members support, and the cluster
+    uses.
     """
 
     cluster_id: str
@@ -72,6 +84,7 @@ class Cluster(msgspec.Struct, frozen=True):
     nodes: list[Node]
     reassignments: list[Reassignment] = []
     controllers: list[str] = []
+    feature_level: int = 1
 
 
 class Unready(msgspec.Struct, frozen=True):

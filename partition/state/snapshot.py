@@ -59,9 +59,12 @@ class Sealed(Generic[_State]):
             raise ImageDamaged(f"the state of the {self._owner} is cut off")
         magic, version, crc = _HEADER.unpack_from(data)
         body = memoryview(data)[_HEADER.size :]
-        if magic != self._magic or not self._oldest <= version <= self._version:
+        if magic != self._magic:
+            raise ImageDamaged(f"the state is not that of a {self._owner}")
+        if not self._oldest <= version <= self._version:
+            who, known = "newer" if version > self._version else "older", f"{self._oldest} to {self._version}"
             raise ImageDamaged(
-                f"the state is not that of a {self._owner}, or it was written by another version of this software"
+                f"{who} software wrote the state of the {self._owner} (version {version}; this software knows {known})"
             )
         if crc32(body) != crc:
             raise ImageDamaged(f"the state of the {self._owner} does not have its CRC")

@@ -20,12 +20,20 @@ from ...partition.records.checksum import crc32
 from ..log.configuration import Configuration
 from ..log.origin import Origin
 from ..machine import FileExtent
-from ..wal.errors import DiskRefused
+from ..wal.errors import DiskRefused, NewerDisk
 
 _MAGIC = b"STOCKDCP"
 _VERSION = 1
 _HEADER = struct.Struct("<8sIIQ")
 """Magic, version, CRC-32 of all that follows, its length."""
+
+
+class NewerVersion(ValueError):
+    """The bytes have a version that this software does not know."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"newer software wrote it (version {version}; this software knows {_VERSION})")
+        self.version: int = version
 
 
 class CheckpointDamaged(DiskRefused):
@@ -64,7 +72,7 @@ def decode(content: bytes | bytearray) -> Checkpoint:
     if magic != _MAGIC:
         raise ValueError("it does not begin as a checkpoint does")
     if version != _VERSION:
-        raise ValueError(f"another version of this software wrote it ({version} in place of {_VERSION})")
+        raise NewerVersion(version)
     if len(body) != length:
         raise ValueError(f"it ends after {len(content)} bytes in place of {_HEADER.size + length}")
     if crc32(body) != crc:
@@ -90,12 +98,14 @@ class CheckpointStore:
         return self.folder(group_id) / f"files-{generation}"
 
     def read(self, group_id: int) -> Checkpoint | None:
-        """A group's checkpoint; None if it has none. Raises CheckpointDamaged."""
+        """A group's checkpoint; None if it has none. Raises CheckpointDamaged, NewerDisk."""
         path = self.path(group_id)
         try:
             checkpoint = decode(path.read_bytes())
         except FileNotFoundError:
             return None
+        except NewerVersion as newer:
+            raise NewerDisk(path, newer.version, _VERSION) from newer
         except ValueError as error:
             raise CheckpointDamaged(path, str(error)) from error
         if checkpoint.group_id != group_id:

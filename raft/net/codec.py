@@ -3,6 +3,13 @@
 A frame is: length of the rest (u32), kind (u8), group id (u32), body; all little-endian. Frames that belong to no group
 (calls, hellos, pings) carry group 0. Decoding never executes anything that the bytes name, nor allocates beyond the
 caps below. A frame that ``encode`` cannot have produced raises InvalidFrame, and no other exception.
+
+**Versions.** A node speaks PROTOCOL_VERSION and PROTOCOL_OLDEST, which is that of the release before; each connection
+has the version in which its hellos were exchanged (handshake.py). To add a kind of frame, or to change one: raise
+PROTOCOL_VERSION, unless that was done since the last release; add the class, its kind and its codec; and name the
+version in ``SINCE``. Whoever builds such a frame asks first: ``ports.speaks(node_id, version)`` in the core,
+``Transport.speaks`` elsewhere, and otherwise sends what the older version has. The answer may change whenever the
+connection does, so ask for each frame. ``Transport.send`` refuses a frame that the other end does not know.
 """
 
 import struct
@@ -31,12 +38,21 @@ from ..messages import (
     Reply,
     RequestVote,
     RolledBack,
+    Software,
     TimeoutNow,
     VoteReply,
     Wake,
 )
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
+PROTOCOL_OLDEST = 6
+"""A node speaks both, and none between or beyond."""
+LEVEL_PROTOCOLS = {1: 6, 2: 7}
+"""Feature level of the cluster -> the oldest protocol that its members speak. Levels between have that of the one
+before.
+"""
+SINCE: dict[type[Any], int] = {}
+"""Kinds of messages -> the protocol that brought them; those that are not here are as old as PROTOCOL_OLDEST."""
 FRAME_BYTES_MAX = 32 << 20
 """Longest frame, header included."""
 ENTRIES_MAX = 65_536
@@ -54,6 +70,8 @@ _APPEND = struct.Struct("<QQQQQI")
 _CALL = struct.Struct("<Q")
 _REPLY = struct.Struct("<Q?")
 _HELLO = struct.Struct("<HBBQQQ")
+_HELLO_MORE = struct.Struct("<HHB")
+"""Since version 7: oldest and newest feature level, bytes of the software's version."""
 _VERSION = struct.Struct("<H")
 
 
@@ -116,19 +134,28 @@ def _decode_reply(body: bytes) -> Reply:
 def _encode_hello(message: Hello) -> bytes:
     cluster_id, node_id = message.cluster_id.encode(), message.node_id.encode()
     numbers = message.incarnation, message.session, message.began
-    head = _HELLO.pack(message.version, len(cluster_id), len(node_id), *numbers)
-    return head + cluster_id + node_id
+    frame = _HELLO.pack(message.version, len(cluster_id), len(node_id), *numbers) + cluster_id + node_id
+    if message.version <= PROTOCOL_OLDEST:
+        return frame
+    software, version = message.software, message.software.version.encode()
+    return frame + _HELLO_MORE.pack(software.oldest, software.newest, len(version)) + version
 
 
 def _decode_hello(body: bytes) -> Hello:
     (version,) = _VERSION.unpack_from(body)
-    if version != PROTOCOL_VERSION:
+    if not PROTOCOL_OLDEST <= version <= PROTOCOL_VERSION:
         return Hello(version, "", "", 0)
-    _, cluster_bytes, node_bytes, *numbers = _HELLO.unpack_from(body)
+    _, cluster_bytes, node_bytes, incarnation, session, began = _HELLO.unpack_from(body)
     split = _HELLO.size + cluster_bytes
-    if split + node_bytes != len(body):
-        raise InvalidFrame(f"ids end at byte {split + node_bytes} of a hello of {len(body)} bytes")
-    return Hello(version, body[_HELLO.size : split].decode(), body[split:].decode(), *numbers)
+    end, software = split + node_bytes, Software()
+    cluster_id, node_id = body[_HELLO.size : split].decode(), body[split:end].decode()
+    if version > PROTOCOL_OLDEST:
+        *levels, version_bytes = _HELLO_MORE.unpack_from(body, end)
+        start, end = end + _HELLO_MORE.size, end + _HELLO_MORE.size + version_bytes
+        software = Software(body[start:end].decode(), *levels)
+    if end != len(body):
+        raise InvalidFrame(f"its texts end at byte {end} of a hello of {len(body)} bytes")
+    return Hello(version, cluster_id, node_id, incarnation, session, began, software)
 
 
 def _encode_open_stream(message: OpenStream) -> bytes:

@@ -62,6 +62,11 @@ class Connection(Dialled):
         """What gets every byte from now on: this connection carries a stream."""
         self.peer: str | None = None
         """The id of the other node, once it is admitted."""
+        self.protocol: int = 0
+        """The version of the protocol that both ends speak; of a connection that this node dialled, the version of its
+        hello until the other end's comes.
+        """
+        self.is_to_be_dialled_again: bool = False
         self.closed: asyncio.Event = asyncio.Event()
         self.call_ids: count[int] = count(1)
         self.answers: dict[int, asyncio.Future[bytes]] = {}

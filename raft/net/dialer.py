@@ -14,6 +14,8 @@ class Dialled(asyncio.Protocol):
 
     closed: asyncio.Event
     """Set when it is lost."""
+    is_to_be_dialled_again: bool
+    """Whether the next dial shall begin at once when it is lost, without a pause."""
 
 
 class Dialer:
@@ -56,6 +58,8 @@ class Dialer:
                 _log.exception("dialling %s failed", peer)
             else:
                 await connection.closed.wait()
+                if connection.is_to_be_dialled_again:
+                    continue
             await asyncio.sleep(self._reconnect_s)
 
     async def _connect(self, peer: str) -> Dialled:

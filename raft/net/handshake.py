@@ -1,11 +1,21 @@
-"""Which node is admitted as the other end of a connection. tls.py judges certificates."""
+"""Which node is admitted as the other end of a connection, and which version of the protocol they speak on it. tls.py
+judges certificates.
+
+The node that dials says hello in the newest version that it speaks, and the other node answers in the same one. A node
+that does not know this version refuses it by a text that begins as NOT_SPOKEN does, and is dialled again in the older
+version at once. The refusal of protocol 6 had that text already, so a node of the release before this one needs no
+change for it. Which of the versions that it speaks a node accepts follows from the cluster's feature level: once that
+is raised, the older one is refused.
+"""
 
 import ipaddress
 import logging
 from collections import Counter
 from collections.abc import Container, Sequence
+from typing import NamedTuple
 
 from ..messages import Hello
+from .codec import PROTOCOL_OLDEST, PROTOCOL_VERSION
 
 _log = logging.getLogger(__name__)
 
@@ -15,16 +25,40 @@ STRANGER_CHARS_MAX = 300
 """Characters of a stranger's text that get into a log."""
 
 
+NOT_SPOKEN = "it speaks version {} of the protocol"
+"""How the refusal of a version begins, in every release: never change it."""
+
+
+class Accepted(NamedTuple):
+    """What a node accepts of others: the oldest version of the protocol, and the cluster's feature level, which every
+    member supports.
+    """
+
+    protocol: int = PROTOCOL_OLDEST
+    level: int = 1
+
+
+def wants_older(reason: str) -> bool:
+    """Whether a node refused PROTOCOL_VERSION as a version that it does not know, and may know PROTOCOL_OLDEST."""
+    return reason.startswith(NOT_SPOKEN.format(PROTOCOL_VERSION))
+
+
 def hello_fault(
-    hello: Hello, mine: Hello, dialled: str | None, peers: Container[str], *, is_stream: bool = False
+    hello: Hello,
+    mine: Hello,
+    dialled: str | None,
+    peers: Container[str],
+    accepted: Accepted,
+    *,
+    is_stream: bool = False,
 ) -> str | None:
     """Why the sender of ``hello`` must not be at the other end of a connection; None if it may be.
 
     ``mine`` is this node's own hello, ``dialled`` the id of the node that this node dialled (None: it was dialled),
     ``peers`` the ids of the nodes that it knows. Of a pair, the node with the larger id dials; a stream, either.
     """
-    if hello.version != mine.version:
-        return f"it speaks version {hello.version} of the protocol, {mine.node_id} speaks {mine.version}"
+    if (fault := _version_fault(hello, mine, accepted)) is not None:
+        return fault
     if hello.cluster_id != mine.cluster_id:
         return f"it belongs to cluster {hello.cluster_id!r}, {mine.node_id} to {mine.cluster_id!r}"
     if dialled is not None and hello.node_id != dialled:
@@ -33,7 +67,25 @@ def hello_fault(
         return f"{mine.node_id} knows no node {hello.node_id!r}"
     if dialled is None and not is_stream and hello.node_id <= mine.node_id:
         return f"{hello.node_id!r} must not dial {mine.node_id!r}: of two nodes, the one with the larger id dials"
+    return _level_fault(hello, accepted.level)
+
+
+def _version_fault(hello: Hello, mine: Hello, accepted: Accepted) -> str | None:
+    spoken = f"{NOT_SPOKEN.format(hello.version)}, {mine.node_id} speaks "
+    if not PROTOCOL_OLDEST <= hello.version <= PROTOCOL_VERSION:
+        older = "" if accepted.protocol == PROTOCOL_VERSION else f"{accepted.protocol} to "
+        return f"{spoken}{older}{PROTOCOL_VERSION}"
+    if hello.version < accepted.protocol:
+        return f"{spoken}{PROTOCOL_VERSION}: its software is older than feature level {accepted.level} of the cluster"
     return None
+
+
+def _level_fault(hello: Hello, level: int) -> str | None:
+    software = hello.software
+    if software.supports(level):
+        return None
+    supported = f"the feature levels {software.oldest} to {software.newest}"
+    return f"its software ({software.version or 'unknown'}) supports {supported}, and the cluster has level {level}"
 
 
 def stranger_to_drop(hosts: Sequence[str], peers: Container[str]) -> int:

@@ -13,11 +13,11 @@ from typing import Protocol, cast, get_args
 
 from msgspec import structs
 
-from ..messages import Call, Hello, Message, OpenStream, Ping, RaftMessage, Refusal, Reply, RolledBack
-from .codec import FRAME_BYTES_MAX, PROTOCOL_VERSION, InvalidFrame, encode
+from ..messages import Call, Hello, Message, OpenStream, Ping, RaftMessage, Refusal, Reply, RolledBack, Software
+from .codec import FRAME_BYTES_MAX, LEVEL_PROTOCOLS, PROTOCOL_OLDEST, PROTOCOL_VERSION, SINCE, InvalidFrame, encode
 from .connection import Connection
 from .dialer import Address, Dialer
-from .handshake import RejectionLog, hello_fault, is_loopback, printable, stranger_to_drop
+from .handshake import Accepted, RejectionLog, hello_fault, is_loopback, printable, stranger_to_drop, wants_older
 from .liveness import DEFAULT_TIMES, Liveness, LivenessTimeouts
 from .promises import Promises
 from .rpc import CallFailed, CallRefused, CallUnknown
@@ -96,6 +96,12 @@ class Transport:
     """Those whose disks have none. Do not change it."""
     incarnations: dict[str, int]
     """The connected nodes, each with the incarnation of its disk. Do not change it."""
+    hellos: dict[str, Hello]
+    """What the connected nodes said of themselves. Do not change it."""
+    software: Software = Software()
+    """What this node runs, as it tells the others. To be set before the start."""
+    accepted: Accepted
+    """What this node accepts of others; ``raise_level`` changes it."""
 
     def __init__(
         self,
@@ -113,20 +119,18 @@ class Transport:
         if tls is None and not plaintext and not is_loopback(listen[0]):
             raise ValueError(f"listening in plaintext on {listen[0]}, which others can reach, takes plaintext=True")
         self._tls = tls
-        self.incarnations, self.groups = {}, {}
+        self.incarnations, self.groups, self.hellos, self.accepted = {}, {}, {}, Accepted()
         self.disk, self.disks, self.full_disks = 0, {}, set()
         self.promises, self.position = Promises(), lambda: 0
         self.on_up = self.on_rolled_back = lambda node_id, number: None
         self.on_down = self.on_silent = self.on_heard = lambda node_id: None
         self.handlers = {}
         self.accept_stream = lambda node_id: None
-        self._listen = listen
-        self._peers = dict(peers)
-        self._times = times
-        self._peer_buffer_bytes_max = peer_buffer_bytes_max
-        self._calls_max = calls_max
+        self._listen, self._peers, self._times = listen, dict(peers), times
+        self._peer_buffer_bytes_max, self._calls_max = peer_buffer_bytes_max, calls_max
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, 0)
-        self._hello_frame = encode(0, self._hello)
+        encode(0, self._hello)  # raises InvalidFrame, rather than at each dial
+        self._older: set[str] = set()  # nodes that do not know PROTOCOL_VERSION: the next dial says the older hello
         self._server: asyncio.Server | None = None
         self._dialer = Dialer(self._connection, times.dead_s, times.reconnect_s)
         self._open: dict[Connection, None] = {}  # in the order in which they were opened
@@ -176,8 +180,8 @@ class Transport:
 
         Returns when it listens; peers connect later. Raises OSError if the port is taken.
         """
-        self._hello = structs.replace(self._hello, incarnation=incarnation, session=session, began=began)
-        self._hello_frame = encode(0, self._hello)
+        about = {"incarnation": incarnation, "session": session, "began": began, "software": self.software}
+        self._hello = structs.replace(self._hello, **about)
         loop = asyncio.get_running_loop()
         self.liveness = Liveness(self, loop.time, loop.call_at, self._times)
         if self._tls is not None:
@@ -188,6 +192,20 @@ class Transport:
             if peer < self._hello.node_id:
                 self._dialer.dial(peer, address)
         self.liveness.start()
+
+    def raise_level(self, level: int) -> None:
+        """The cluster has this feature level now: nodes whose software is too old for it are refused, and cut off."""
+        known = max(each for each in LEVEL_PROTOCOLS if each <= level)
+        self.accepted = Accepted(LEVEL_PROTOCOLS[known], level)
+        for connection in list(self._open):
+            if connection.peer is not None and connection.protocol < self.accepted.protocol:
+                self.faulty(connection, f"its software is too old for feature level {level}")
+                connection.abort()
+
+    def speaks(self, node_id: str, version: int) -> bool:
+        """Whether this node is connected, and its connection has this version of the protocol, or a newer one."""
+        connection = self._admitted.get(node_id)
+        return connection is not None and connection.protocol >= version
 
     def halt(self) -> None:
         """Send no Raft message and no heartbeat any more: this node has failed."""
@@ -217,6 +235,9 @@ class Transport:
         """
         connection = self._admitted.get(node_id)
         if connection is None or self._is_halted:
+            return False
+        if SINCE and SINCE.get(type(message), 0) > connection.protocol:
+            _log.error("%s does not know a %s, which it was to be sent", connection.other_end, type(message).__name__)
             return False
         last = self._encoded
         if last is None or last[1] is not message or last[0] != group_id:
@@ -306,10 +327,22 @@ class Transport:
         if not self._server.is_serving():  # accepted just before stop
             connection.abort()
         elif connection.dialled is not None:
-            is_stream = connection.wanted is not None
-            connection.send(encode(0, OpenStream(self._hello)) if is_stream else self._hello_frame)
+            hello = self._hello_for(connection)
+            connection.send(encode(0, hello if connection.wanted is None else OpenStream(hello)))
         else:
             self._bound_strangers()
+
+    def _hello_for(self, connection: Connection) -> Hello:
+        """In the newest version; in the older one to a node that refused this, once: it may be upgraded meanwhile."""
+        peer = connection.dialled
+        assert peer is not None
+        connection.protocol = PROTOCOL_VERSION
+        if connection.wanted is not None and peer in self._admitted:
+            connection.protocol = self._admitted[peer].protocol
+        elif peer in self._older:
+            self._older.discard(peer)
+            connection.protocol = PROTOCOL_OLDEST
+        return structs.replace(self._hello, version=connection.protocol)
 
     def _bound_strangers(self) -> None:
         strangers = [each for each in self._open if each.peer is None and each.dialled is None and not each.is_closing]
@@ -377,14 +410,14 @@ class Transport:
 
     def _introduce(self, connection: Connection, message: Message) -> None:
         if isinstance(message, Refusal):
-            self._rejected(connection, f"refuses this node: {printable(message.reason)}")
-            connection.abort()
+            self._is_refused(connection, message.reason)
             return
         is_opening = isinstance(message, OpenStream) and connection.dialled is None
         hello = message.hello if isinstance(message, OpenStream) and is_opening else message
         if not isinstance(hello, Hello):
             raise InvalidFrame("it sent something else before its hello")
-        fault = hello_fault(hello, self._hello, connection.dialled, self._peers, is_stream=is_opening)
+        dialled = connection.dialled
+        fault = hello_fault(hello, self._hello, dialled, self._peers, self.accepted, is_stream=is_opening)
         fault = fault or certificate_fault(connection.names, hello.cluster_id, hello.node_id)
         if self._is_revoked(connection, hello.node_id):
             fault = fault or f"{hello.node_id!r} or its certificate is revoked"
@@ -396,14 +429,27 @@ class Transport:
             connection.send(encode(0, Refusal(fault)))
             connection.close()
             return
+        connection.protocol = hello.version
         if connection.dialled is None:
-            connection.send(self._hello_frame)
+            connection.send(encode(0, structs.replace(self._hello, version=hello.version)))
         if not is_opening and (lost := self.promises.lost(hello)) is not None:
             self._rejected(connection, f"has begun below position {lost} of its log: its disk was rolled back")
             connection.send(encode(0, RolledBack(lost)))
             connection.close()
             return
         self._admit(connection, hello, stream)
+
+    def _is_refused(self, connection: Connection, reason: str) -> None:
+        """The node that this node dialled refuses it: perhaps it only does not know the newest version."""
+        peer, is_newest = connection.dialled, connection.protocol == PROTOCOL_VERSION
+        if peer is not None and is_newest and self.accepted.protocol == PROTOCOL_OLDEST and wants_older(reason):
+            self._older.add(peer)
+            connection.is_to_be_dialled_again = True
+            if connection.wanted is not None:
+                connection.wanted.refuse("it does not know the newest version of the protocol")
+        else:
+            self._rejected(connection, f"refuses this node: {printable(reason)}")
+        connection.abort()
 
     def _is_revoked(self, connection: Connection, node_id: str) -> bool:
         return self._tls is not None and self._tls.is_revoked(node_id, connection.fingerprint)
@@ -432,28 +478,29 @@ class Transport:
             connection.carry(hello.node_id, stream)
         else:
             self.promises.greeted(hello)
-            self._up(connection, hello.node_id, hello.incarnation)
+            self._up(connection, hello)
 
     # Which connection of a pair counts
 
-    def _up(self, connection: Connection, peer: str, incarnation: int) -> None:
+    def _up(self, connection: Connection, hello: Hello) -> None:
+        peer, incarnation = hello.node_id, hello.incarnation
         older = self._admitted.get(peer)
         if older is not None:  # its other end is gone, or it would not have dialled again
             self._down(older)
             older.abort()
         connection.admit(peer, FRAME_BYTES_MAX)
         self._admitted[peer] = connection
-        self.incarnations[peer] = incarnation
+        self.incarnations[peer], self.hellos[peer] = incarnation, hello
         self.liveness.up(peer)
         self._rejections.clear()
-        _log.info("connected to %s", connection.other_end)
+        _log.info("connected to %s, protocol %d", connection.other_end, connection.protocol)
         self.on_up(peer, incarnation)
 
     def _down(self, connection: Connection) -> None:
         peer = connection.peer
         if peer is not None and self._admitted.get(peer) is connection:
             del self._admitted[peer]
-            del self.incarnations[peer]
+            del self.incarnations[peer], self.hellos[peer]
             self.liveness.down(peer)
             self._forget_disk(peer)
             _log.info("no longer connected to %s", connection.other_end)

@@ -9,13 +9,29 @@ HOW_TO_REBUILD = (
 )
 
 
-class DiskRefused(Exception):
-    """This disk cannot be used: ``path`` is the file, ``fault`` what is wrong with it."""
+INSTALL_NEWER = (
+    "Nothing is damaged: start the software again that wrote it, or a newer one. If this node shall run the older"
+    " software for good, and the cluster's feature level allows it, move its data folder aside with"
+    " `stockade rebuild --data DIR` (it deletes nothing): it joins again with an empty disk."
+)
 
-    def __init__(self, path: Path, fault: str) -> None:
-        super().__init__(f"{path}: {fault}. {HOW_TO_REBUILD}")
+
+class DiskRefused(Exception):
+    """This disk cannot be used: ``path`` is the file, ``fault`` what is wrong with it, ``advice`` what to do."""
+
+    def __init__(self, path: Path, fault: str, advice: str = HOW_TO_REBUILD) -> None:
+        super().__init__(f"{path}: {fault}. {advice}")
         self.path = path
         self.fault = fault
+
+
+class NewerDisk(DiskRefused):
+    """Newer software wrote this: a version of the format (or a feature level) that this software does not know."""
+
+    def __init__(self, path: Path, version: int, known: int, what: str = "version") -> None:
+        super().__init__(
+            path, f"newer software wrote it ({what} {version}; this software knows {known})", INSTALL_NEWER
+        )
 
 
 class WalCorrupt(DiskRefused):

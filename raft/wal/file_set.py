@@ -21,7 +21,6 @@ from .files import OpenFile, create_file, first_unwritten, numbers_in, path_of, 
 from .records import FileHeader
 
 _MAGIC = b"STOCKDID"
-_VERSION = 1
 _FIELDS = struct.Struct("<8sIQQQQQ")
 _CRC = struct.Struct("<I")
 IDENTITY_BYTES = _FIELDS.size + _CRC.size
@@ -37,11 +36,23 @@ class WalIdentity:
     ``last_bytes`` bytes. Its records end at ``last_end`` if that is known (it is not 0), and then the file takes no
     more of them: so a file that was truncated from outside does not pass for one whose end was never written. Changes
     block until they are on disk, and may come from several threads.
+
+    ``level`` is the cluster's feature level as far as this disk knows: what is on it may need software that supports
+    the level. It is in the place of the file's version, so the software that knows version 1 alone goes on with a disk
+    of level 1 and refuses any other.
     """
 
     def __init__(
-        self, path: Path, incarnation: int, first: int, last: int, last_bytes: int = 0, last_end: int = 0
+        self,
+        path: Path,
+        incarnation: int,
+        first: int,
+        last: int,
+        last_bytes: int = 0,
+        last_end: int = 0,
+        level: int = 1,
     ) -> None:
+        self.level: int = level
         self.incarnation = incarnation
         self.first: int = first
         self.last: int = last
@@ -60,13 +71,18 @@ class WalIdentity:
             return None
         if len(content) != IDENTITY_BYTES:
             raise DiskRefused(path, f"it holds {len(content)} bytes in place of {IDENTITY_BYTES}")
-        magic, version, *fields = _FIELDS.unpack_from(content)
+        magic, level, *fields = _FIELDS.unpack_from(content)
         (crc,) = _CRC.unpack_from(content, _FIELDS.size)
         if (magic, crc) != (_MAGIC, crc32(content[: _FIELDS.size])):
             raise DiskRefused(path, "its checksum does not match")
-        if version != _VERSION:
-            raise DiskRefused(path, f"another version of this software wrote it ({version} in place of {_VERSION})")
-        return cls(path, *fields)
+        return cls(path, *fields, level)
+
+    def raise_level(self, level: int) -> None:
+        """The cluster has this feature level, or a higher one."""
+        with self._lock:
+            if level > self.level:
+                self.level = level
+                self.save()
 
     def grow(self, last: int, last_bytes: int) -> None:
         """The file ``last``, of ``last_bytes`` bytes, is about to take records."""
@@ -89,13 +105,19 @@ class WalIdentity:
     def save(self) -> None:
         """Make what is set the identity, durably."""
         numbers = self.incarnation, self.first, self.last, self.last_bytes, self.last_end
-        fields = _FIELDS.pack(_MAGIC, _VERSION, *numbers)
+        fields = _FIELDS.pack(_MAGIC, self.level, *numbers)
         write_durably(self._path, fields + _CRC.pack(crc32(fields)))
 
 
 def identity_path(directory: Path) -> Path:
     """Where the identity of the log in ``directory`` is."""
     return directory / "identity"
+
+
+def level_of(directory: Path) -> int:
+    """The feature level that the log in ``directory`` needs; 1 if there is none. Raises DiskRefused."""
+    identity = WalIdentity.read(directory)
+    return 1 if identity is None else identity.level
 
 
 def spares_in(directory: Path) -> list[Path]:

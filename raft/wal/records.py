@@ -33,7 +33,7 @@ ENTRY, TRUNCATE, VOTE, ERASE, RESET = 1, 2, 3, 4, 5
 """
 
 _MAGIC = b"STOCKADE"
-_VERSION, _VERSION_WITHOUT_REUSE = 2, 1
+FILE_VERSION, _VERSION_WITHOUT_REUSE = 2, 1
 _FILE = struct.Struct("<8sIIQQ")
 _CRC = struct.Struct("<I")
 FILE_HEADER_BYTES = _FILE.size + _CRC.size
@@ -83,7 +83,7 @@ class FileHeader(NamedTuple):
     marker: int
     number: int
     previous_end: int
-    version: int = _VERSION
+    version: int = FILE_VERSION
 
     @property
     def seed(self) -> int:
@@ -118,13 +118,22 @@ def encode_file_header(header: FileHeader) -> bytes:
     return fields + _CRC.pack(crc32(fields))
 
 
+def newer_version(data: bytes | memoryview) -> int | None:
+    """The version of an intact header that this software does not know; None of any other bytes."""
+    if len(data) < FILE_HEADER_BYTES:
+        return None
+    magic, version, *_ = _FILE.unpack_from(data)
+    (crc,) = _CRC.unpack_from(data, _FILE.size)
+    return version if (magic, crc) == (_MAGIC, crc32(data[: _FILE.size])) and version > FILE_VERSION else None
+
+
 def decode_file_header(data: bytes | memoryview) -> FileHeader | None:
     """The header; None if these bytes are not an intact header of a known version."""
     if len(data) < FILE_HEADER_BYTES:
         return None
     magic, version, marker, number, previous_end = _FILE.unpack_from(data)
     (crc,) = _CRC.unpack_from(data, _FILE.size)
-    if (magic, crc) != (_MAGIC, crc32(data[: _FILE.size])) or version not in (_VERSION, _VERSION_WITHOUT_REUSE):
+    if (magic, crc) != (_MAGIC, crc32(data[: _FILE.size])) or version not in (FILE_VERSION, _VERSION_WITHOUT_REUSE):
         return None
     return FileHeader(marker, number, previous_end, version)
 

@@ -11,13 +11,14 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import WalCorrupt
+from .errors import NewerDisk, WalCorrupt
 from .file_set import WalIdentity, identity_path, spares_in
 from .files import numbers_in, path_of, remove_before
 from .records import (
     ENTRY,
     ERASE,
     FILE_HEADER_BYTES,
+    FILE_VERSION,
     MARKER,
     RECORD_HEADER_BYTES,
     RESET,
@@ -31,6 +32,7 @@ from .records import (
     decode_file_header,
     decode_record,
     locate,
+    newer_version,
     parts_of,
 )
 
@@ -92,7 +94,10 @@ class Recovery:
             if is_last:
                 _drop_cached_pages(file.fileno())
             view = memoryview(file.read())  # not mapped: a disk that fails under a mapping kills the process (D11)
-            header = self._check_header(path, number, decode_file_header(view[:FILE_HEADER_BYTES]))
+            first = view[:FILE_HEADER_BYTES]
+            if (version := newer_version(first)) is not None:
+                raise NewerDisk(path, version, FILE_VERSION)
+            header = self._check_header(path, number, decode_file_header(first))
             self.number, self.end = number, self._read_records(path, view, header)
             self.sizes[number] = self.end if is_last else len(view)
             if is_last:

@@ -363,6 +363,15 @@ class Wal:
         return self._identity.incarnation
 
     @property
+    def level(self) -> int:
+        """The cluster's feature level, as far as this disk knows."""
+        return self._identity.level
+
+    async def raise_level(self, level: int) -> None:
+        """Have it on disk that what is written from now on may need this feature level."""
+        await asyncio.to_thread(self._identity.raise_level, level)
+
+    @property
     def is_new(self) -> bool:
         """Whether this directory has never held a record."""
         return self._identity.last == 0

@@ -20,6 +20,7 @@ from .client.errors import (
 from .client.producer.results import ProducerErrors
 from .partition.errors import (
     CorruptMessage,
+    FeatureUpdateFailed,
     FencingTokenRequired,
     GenerationFenced,
     HeadersTooLarge,
@@ -63,7 +64,8 @@ from .partition.errors import (
 )
 
 __all__ = [
-    "BufferFull", "ClientClosed", "ClientFault", "ClusterUnreachable", "CorruptMessage", "FencingTokenRequired",
+    "BufferFull", "ClientClosed", "ClientFault", "ClusterUnreachable", "CorruptMessage", "FeatureUpdateFailed",
+    "FencingTokenRequired",
     "GenerationFenced", "HeadersTooLarge", "HoldAndWait", "InconsistentTopicId", "InsufficientStorage",
     "InternalError", "InvalidConfig", "InvalidFencingToken", "InvalidProducerEpoch", "InvalidProducerIdMapping",
     "InvalidRecord", "InvalidRequest", "LeaderNotAvailable", "MessageTooLarge", "MethodNotAllowed", "NotAcceptable",

@@ -164,6 +164,9 @@ class Process:
         assert self.failure is None
         return self.world.network.send(self.node_id, node_id, group_id, message)
 
+    def speaks(self, node_id: str, version: int) -> bool:
+        return True
+
     def log_is_full(self) -> bool:
         return self.log.pending_bytes > self.world.settings.unsynced_bytes_max
 

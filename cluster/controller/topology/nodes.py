@@ -90,6 +90,10 @@ class Nodes:
         entry = self.rows.get(node_id)
         return entry is not None and entry.draining
 
+    def registered(self) -> set[str]:
+        """The ids of the nodes that have come with a disk, those that are being removed included."""
+        return {entry.node_id for entry in self.rows.values() if entry.incarnation is not None}
+
     def eligible(self) -> list[NodeEntry]:
         """The nodes that new replicas may be placed on, ascending by id."""
         return [self.rows[node_id] for node_id in sorted(self.rows) if self.rows[node_id].takes_replicas]

@@ -13,7 +13,14 @@ from typing import assert_never
 import msgspec
 
 from ....partition.api.cluster import Relocation, RemovalPlan
-from ....partition.errors import InvalidRequest, NotEnoughReplicas, NotFound, PlanChanged, UnknownTopicOrPartition
+from ....partition.errors import (
+    FeatureUpdateFailed,
+    InvalidRequest,
+    NotEnoughReplicas,
+    NotFound,
+    PlanChanged,
+    UnknownTopicOrPartition,
+)
 from ..commands import (
     AddNode,
     Arranged,
@@ -22,6 +29,7 @@ from ..commands import (
     GroupId,
     MembershipCommand,
     MoveDone,
+    RaiseFeatureLevel,
     Reassign,
     RegisterNode,
     RemoveNode,
@@ -44,16 +52,20 @@ class SavedReplicaAssignment(msgspec.Struct, frozen=True):
     nodes: SavedNodes
     controllers: list[str]
     moves: list[Move]
+    feature_level: int = 1
 
 
 class ReplicaAssignment:
-    """The nodes, and the moves under way by group. ``controllers``: where the controller group is, or is to be."""
+    """The nodes, and the moves under way by group. ``controllers``: where the controller group is, or is to be;
+    ``feature_level``: what every node supports (features.py).
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self.nodes: Nodes = Nodes()
         self.controllers: list[str] = []
         self.moves: dict[GroupId, Move] = {}
+        self.feature_level: int = 1
 
     def decide(self, index: int, command: MembershipCommand) -> Arranged | Done:
         """Apply one command. Raises its refusals before anything is changed."""
@@ -74,6 +86,8 @@ class ReplicaAssignment:
                 return Done()
             case MoveDone(group_id=group, version=version):
                 self._arrive(self._find_move(group, version))
+            case RaiseFeatureLevel():
+                self._raise_level(command)
             case _:
                 assert_never(command)
         return Arranged()
@@ -108,13 +122,23 @@ class ReplicaAssignment:
 
     def save(self) -> SavedReplicaAssignment:
         """Everything that decides future answers."""
-        return SavedReplicaAssignment(self.nodes.save(), self.controllers, list(self.moves.values()))
+        return SavedReplicaAssignment(
+            self.nodes.save(), self.controllers, list(self.moves.values()), self.feature_level
+        )
 
     def load(self, saved: SavedReplicaAssignment) -> None:
         """Inverse of save, into an empty one."""
         self.nodes.load(saved.nodes)
         self.controllers = saved.controllers
         self.moves = {move.group_id: move for move in saved.moves}
+        self.feature_level = saved.feature_level
+
+    def _raise_level(self, command: RaiseFeatureLevel) -> None:
+        unsure = sorted(self.nodes.registered() - set(command.supporting))
+        if command.level > self.feature_level and unsure:
+            unknown = f"not known to support feature level {command.level}: {', '.join(unsure)}"
+            raise FeatureUpdateFailed(unknown, nodes=unsure, feature_level=self.feature_level)
+        self.feature_level = max(self.feature_level, command.level)
 
     def _arrange_controllers(self, index: int) -> None:
         """As soon as the nodes for it are there, let a controller group of one grow, and take from a zone what it has

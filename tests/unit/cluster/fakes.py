@@ -8,6 +8,7 @@ from typing import Any
 from stockade.raft.core.group import Committed, NotLeader, Outcome, Rejected, Unknown
 from stockade.raft.log.configuration import Configuration
 from stockade.raft.machine import Machine
+from stockade.raft.messages import Software
 
 
 class FakeGroup:
@@ -94,7 +95,16 @@ class FakeHost:
         self.connected: set[str] = set()
         self.calls: list[str] = []
         self.departed: set[int] = set()
+        self.software = Software()
+        self.softwares: dict[str, Software] = {}
+        self.level = 1
         self._scratch = scratch
+
+    def software_of(self, node_id: str) -> Software | None:
+        return self.software if node_id == "n1" else self.softwares.get(node_id)
+
+    async def raise_level(self, level: int) -> None:
+        self.level = max(self.level, level)
 
     def serve(self, handler: Callable[[str, bytes], Awaitable[bytes]]) -> None:
         """No node calls this one."""

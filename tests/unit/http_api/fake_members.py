@@ -5,7 +5,13 @@ from typing import Any
 
 from stockade.cluster.model import Leader
 from stockade.partition.api.cluster import Reassignment, Relocation, RemovalPlan
-from stockade.partition.errors import NotFound, NotLeaderOrFollower, PlanChanged, UnknownTopicOrPartition
+from stockade.partition.errors import (
+    FeatureUpdateFailed,
+    NotFound,
+    NotLeaderOrFollower,
+    PlanChanged,
+    UnknownTopicOrPartition,
+)
 
 
 class FakeOperating:
@@ -34,6 +40,11 @@ class FakeOperating:
     def _check_plan(self, if_plan: str | None) -> None:
         if if_plan not in (None, "planned"):
             raise PlanChanged(plan="planned")
+
+    async def raise_feature_level(self, level: int) -> None:
+        self._decided("raise_feature_level", level)
+        if level > 2:
+            raise FeatureUpdateFailed("not every member supports it", nodes=["n2"], feature_level=1)
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         self._decided("reassign", *replicas)

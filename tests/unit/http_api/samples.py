@@ -89,6 +89,7 @@ CHANGE_STAGES = Request(
 )
 REFER = Request("POST", f"{STAGES}/staged/append", None, FENCE)
 REASSIGN = Request("POST", "/v1/cluster/reassignments", {"topic": "orders", "partition": 0, "replicas": ["n1"]})
+RAISE_LEVEL = Request("POST", "/v1/cluster/feature_level", {"level": 2})
 TOKEN_HASH = ".".join(("a" * 16, "b" * 32, "c" * 64))
 ADMIN = Principal("root", ["all"], certificates=["CN:root"])
 NODE = {"action": "add", "node_id": "n9", "url": "http://127.0.0.1:7", "raft_address": "127.0.0.1:8"}
@@ -143,6 +144,7 @@ GOOD: dict[str, Request] = {
     "get_caller": get("/v1/caller"),
     "get_cluster": get("/v1/cluster"),
     "change_members": Request("POST", "/v1/cluster/members", NODE),
+    "raise_feature_level": RAISE_LEVEL,
     "reassign": REASSIGN,
     "transfer_leader": Request("POST", "/v1/cluster/leaders", {"topic": "orders", "partition": 0}),
     "fence_producer": Request("POST", "/v1/cluster/producer_fences", {"name": "mirror"}),
@@ -264,6 +266,7 @@ CASES: dict[tuple[str, int], list[Request]] = {
     ("get_producer", 404): _at(GOOD["get_producer"], "/v1/producers/nobody"),
     ("change_members", 404): _with(GOOD["change_members"], {"action": "remove", "node_id": "x1"})
     + _with(GOOD["change_members"], {"action": "remove", "zone": "x1"}),
+    ("raise_feature_level", 409): _with(RAISE_LEVEL, {"level": 3}),
     ("reassign", 404): _with(REASSIGN, REASSIGN.body | {"replicas": ["x1"]}),
     ("transfer_leader", 404): _with(GOOD["transfer_leader"], {"topic": "orders", "partition": 0, "node_id": "x1"}),
     ("fence_producer", 404): _with(GOOD["fence_producer"], {"name": "nobody"}),

@@ -202,6 +202,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "NewPosition": schemas.NewPosition,
     "StageChanges": StageChanges,
     "MemberChange": schemas.MemberChange,
+    "FeatureLevel": schemas.FeatureLevel,
     "Reassignment": schemas.Reassignment,
     "LeaderTransfer": schemas.LeaderTransfer,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from stockade.raft.messages import Hello, Message, Ping, RaftMessage
+from stockade.raft.messages import Hello, Message, Ping, RaftMessage, Software
 from stockade.raft.net.codec import PROTOCOL_VERSION, FrameReader, encode
 from stockade.raft.net.liveness import LivenessTimeouts
 from stockade.raft.net.transport import Address, Receiver, Transport
@@ -53,7 +53,9 @@ class Node:
         self.node_id = node_id
         self.addresses = addresses
         self.incarnation: int = options.pop("incarnation", 0)
+        software: Software = options.pop("software", Software())
         self.transport = Transport(node_id, "house", UNSET, addresses, times=times, **options)
+        self.transport.software = software
         self.events: list[str] = []
         self.frames: list[tuple[str, int, Message]] = []
         self.changed = asyncio.Event()

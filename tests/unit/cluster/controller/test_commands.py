@@ -39,6 +39,7 @@ from stockade.cluster.controller.commands import (
     ProducerFence,
     ProducerFenceInstalled,
     ProducerState,
+    RaiseFeatureLevel,
     ReaderFenceInstalled,
     ReaderRef,
     Reassign,
@@ -169,6 +170,7 @@ COMMANDS: list[Command] = [
     PutPrincipal(now_ms=1, by=By("root", evicts=True), name="p", rights=["all"], certificates=["CN:p"], tokens=[TOKEN]),
     DeletePrincipal(now_ms=1, name="p"),
     AddPrincipalToken(now_ms=1, name="p", token=TOKEN),
+    RaiseFeatureLevel(now_ms=1, level=2, supporting=["n1"]),
     DeletePrincipalToken(now_ms=1, name="p", token_id="00"),
 ]
 

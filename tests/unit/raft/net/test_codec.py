@@ -22,6 +22,7 @@ from stockade.raft.messages import (
     Reply,
     RequestVote,
     RolledBack,
+    Software,
     TimeoutNow,
     VoteReply,
     Wake,
@@ -31,6 +32,7 @@ from stockade.raft.net.codec import FrameReader, InvalidFrame, encode
 
 U64 = st.integers(0, (1 << 64) - 1)
 U32 = st.integers(0, (1 << 32) - 1)
+U16 = st.integers(0, (1 << 16) - 1)
 ID = st.text(max_size=60)
 
 
@@ -55,9 +57,13 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(TimeoutNow, U64),
     st.builds(Call, U64, st.binary()),
     st.builds(Reply, U64, st.binary(), st.booleans()),
-    st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64, U64, U64),
+    st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64, U64, U64, st.builds(Software, ID, U16, U16)),
+    st.builds(Hello, st.just(codec.PROTOCOL_OLDEST), ID, ID, U64, U64, U64),
     st.builds(Refusal, st.text()),
-    st.builds(OpenStream, st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64, U64, U64)),
+    st.builds(
+        OpenStream,
+        st.builds(Hello, st.just(codec.PROTOCOL_VERSION), ID, ID, U64, U64, U64, st.builds(Software, ID, U16, U16)),
+    ),
     st.builds(Ping, st.integers(0, 255), U64),
     st.builds(RolledBack, U64),
 )
@@ -110,7 +116,7 @@ def is_foreign_hello(received: list[tuple[int, Message]]) -> bool:
     """Of a hello of another version, only the version is read."""
     [(_, message)] = received
     hello = message.hello if isinstance(message, OpenStream) else message
-    return isinstance(hello, Hello) and hello.version != codec.PROTOCOL_VERSION
+    return isinstance(hello, Hello) and hello.version not in {codec.PROTOCOL_OLDEST, codec.PROTOCOL_VERSION}
 
 
 @given(st.binary(max_size=200))
@@ -150,7 +156,9 @@ ENTRY = struct.Struct("<QQQQQI")
         (2, struct.pack("<QBQQ", 1, 2, 3, 4), "not the bytes of any AppendAck"),
         (6, struct.pack("<QB", 1, 0) + b"x", "malformed"),
         (9, struct.pack("<QB", 1, 2), "not a boolean"),
-        (10, struct.pack("<HBBQQQ", codec.PROTOCOL_VERSION, 2, 2, 0, 0, 0) + b"abc", "ids end at byte"),
+        (10, struct.pack("<HBBQQQ", codec.PROTOCOL_OLDEST, 2, 2, 0, 0, 0) + b"abc", "texts end at byte"),
+        (10, struct.pack("<HBBQQQ", codec.PROTOCOL_VERSION, 1, 1, 0, 0, 0) + b"abc", "malformed"),
+        (10, struct.pack("<HBBQQQ", codec.PROTOCOL_VERSION, 1, 1, 0, 0, 0) + b"cn\1\0\2\0\3v1", "texts end at byte"),
         (10, struct.pack("<HBBQQQ", codec.PROTOCOL_VERSION, 1, 1, 0, 0, 0) + b"\xff\xff", "malformed"),
         (11, b"\xff", "malformed"),
         (12, b"", "malformed"),

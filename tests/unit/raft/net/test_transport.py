@@ -61,7 +61,7 @@ def test_sending_to_a_node_that_is_not_connected_says_so(run: Run) -> None:
 @pytest.mark.parametrize(
     "introduction, why",
     [
-        (hello("n2", version=9), f"it speaks version 9 of the protocol, n1 speaks {PROTOCOL_VERSION}"),
+        (hello("n2", version=9), f"it speaks version 9 of the protocol, n1 speaks 6 to {PROTOCOL_VERSION}"),
         (hello("n2", cluster_id="barn"), "it belongs to cluster 'barn', n1 to 'house'"),
         (hello("n7"), "n1 knows no node 'n7'"),
         (hello("n0"), "'n0' must not dial 'n1'"),

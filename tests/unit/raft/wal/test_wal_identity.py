@@ -1,11 +1,16 @@
 """The identity of a log names its disk and its files, so that a lost file never passes for one that never existed."""
 
 import asyncio
+import struct
 from pathlib import Path
 
 import pytest
 
-from stockade.raft.wal.errors import DiskRefused, WalCorrupt
+from stockade.partition.records.checksum import crc32
+from stockade.raft.host import check_level
+from stockade.raft.messages import Software
+from stockade.raft.wal.errors import DiskRefused, NewerDisk, WalCorrupt
+from stockade.raft.wal.records import FILE_HEADER_BYTES
 from stockade.raft.wal.wal import Wal
 
 
@@ -70,3 +75,56 @@ def test_what_a_crash_left_of_a_new_identity_is_no_identity(tmp_path: Path) -> N
     first = incarnation_of(tmp_path)
     (tmp_path / "identity.new").write_bytes(b"half")
     assert incarnation_of(tmp_path) == first
+
+
+def level_of(directory: Path, level: int = 0) -> int:
+    async def scenario() -> int:
+        wal = Wal.open(directory, asyncio.get_running_loop(), fail, file_bytes=4096)
+        await wal.raise_level(level)
+        wal.save_vote(1, 1, "n1")
+        await wal.close()
+        return wal.level
+
+    return asyncio.run(scenario())
+
+
+IDENTITY_OF_1 = struct.Struct("<8sIQQQQQI")
+"""As software that knows level 1 alone reads it: nothing else has its version, and its length."""
+
+
+def test_a_disk_keeps_the_level_that_it_was_told_and_no_lower_one(tmp_path: Path) -> None:
+    assert level_of(tmp_path) == 1
+    assert [level_of(tmp_path, level) for level in (2, 0, 1, 3, 2)] == [2, 2, 2, 3, 3]
+
+
+def test_older_software_reads_a_disk_of_level_1_and_refuses_any_other_by_its_version(tmp_path: Path) -> None:
+    level_of(tmp_path)
+    content = (tmp_path / "identity").read_bytes()
+    magic, version, incarnation, first, last, *_, crc = IDENTITY_OF_1.unpack(content)
+    assert (magic, version, first, last, crc) == (b"STOCKDID", 1, 1, 1, crc32(content[:-4]))
+    assert incarnation == incarnation_of(tmp_path)
+    level_of(tmp_path, 2)
+    assert IDENTITY_OF_1.unpack((tmp_path / "identity").read_bytes())[1] == 2
+
+
+def test_a_disk_whose_level_the_software_does_not_support_is_refused_before_anything_else_is_read(
+    tmp_path: Path,
+) -> None:
+    check_level(tmp_path, Software("", 1, 1))  # nothing is there
+    level_of(tmp_path / "wal", 2)
+    check_level(tmp_path, Software("", 1, 2))
+    with pytest.raises(NewerDisk, match=r"newer software wrote it \(feature level 2; this software knows 1\)"):
+        check_level(tmp_path, Software("", 1, 1))
+    with pytest.raises(DiskRefused, match=r"needs 3 at least. Upgrade through the releases between"):
+        check_level(tmp_path, Software("", 3, 4))
+
+
+def test_a_file_of_the_log_of_newer_software_is_refused_as_such(tmp_path: Path) -> None:
+    incarnation_of(tmp_path, write=True)
+    with (tmp_path / "0000000001.wal").open("r+b") as file:
+        fields = bytearray(file.read(FILE_HEADER_BYTES)[:-4])
+        struct.pack_into("<I", fields, 8, 9)
+        file.seek(0)
+        file.write(fields + struct.pack("<I", crc32(bytes(fields))))
+    with pytest.raises(NewerDisk, match=r"0000000001\.wal: newer software wrote it \(version 9; this software knows 2"):
+        incarnation_of(tmp_path)

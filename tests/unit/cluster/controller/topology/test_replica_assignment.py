@@ -1,5 +1,6 @@
 """Nodes come and go, and replicas move: as the controller's machine decides it."""
 
+import msgspec
 import pytest
 
 from stockade.cluster.controller.commands import (
@@ -9,6 +10,7 @@ from stockade.cluster.controller.commands import (
     CreateTopic,
     Done,
     MoveDone,
+    RaiseFeatureLevel,
     Reassign,
     RegisterNode,
     RemoveNode,
@@ -16,10 +18,12 @@ from stockade.cluster.controller.commands import (
     TopicCreated,
 )
 from stockade.cluster.controller.topology import nodes as nodes_module
-from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
+from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, Catalog, group_id
 from stockade.cluster.controller.topology.moves import Move
+from stockade.cluster.controller.topology.replica_assignment import ReplicaAssignment, SavedReplicaAssignment
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import (
+    FeatureUpdateFailed,
     InvalidRequest,
     NotEnoughReplicas,
     NotFound,
@@ -407,3 +411,31 @@ def test_the_removal_of_a_zone_has_a_plan_of_all_its_nodes() -> None:
     plan = cluster.membership.removal(["n1", "n2"])
     assert cluster.do(RemoveZone(now_ms=0, zone="a", if_plan="0")) == PlanChanged(plan=plan.plan)
     assert cluster.do(RemoveZone(now_ms=0, zone="a", if_plan=plan.plan)) == Arranged()
+
+
+def test_the_feature_level_goes_up_once_every_registered_node_is_known_to_support_it() -> None:
+    cluster = Cluster()
+    cluster.add("n9")  # announced, and never came: it is asked when it comes
+    refused = cluster.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=["n1", "n2", "n4"]))
+    assert refused == FeatureUpdateFailed(nodes=["n3"], feature_level=1)
+    assert cluster.membership.feature_level == 1
+    assert cluster.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=list(NODES))) == Arranged()
+    assert (cluster.membership.feature_level, cluster.machine.catalog_index) == (2, cluster.machine.applied_index)
+
+
+def test_a_feature_level_never_goes_down_and_the_same_again_changes_nothing() -> None:
+    cluster = Cluster()
+    for level, after in ((3, 3), (2, 3), (3, 3), (1, 3)):
+        assert cluster.do(RaiseFeatureLevel(now_ms=0, level=level, supporting=list(NODES))) == Arranged()
+        assert cluster.membership.feature_level == after
+
+
+def test_the_feature_level_is_in_a_checkpoint_and_one_of_before_has_level_1() -> None:
+    cluster = Cluster()
+    without = msgspec.msgpack.decode(msgspec.msgpack.encode(cluster.membership.save()))
+    assert without.pop("feature_level") == 1
+    assert msgspec.convert(without, SavedReplicaAssignment).feature_level == 1
+    cluster.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=list(NODES)))
+    restored = ReplicaAssignment(Catalog())
+    restored.load(cluster.membership.save())
+    assert restored.feature_level == 2

@@ -1,0 +1,40 @@
+"""The cluster's feature level: what all members understand, replicated by the controller and raised by an operator.
+
+While a cluster is upgraded, nodes of two releases are in it: what one of them writes into a log, a checkpoint or a file
+the other one has to read, and after a rollback it has to go on with it. So a release that brings a command, a field or
+a format brings a feature level, too, and uses them only at that level: ``if features.at_least(2)``. The level is raised
+once, by one command, when every member supports it; it never goes down. Before, every node can be rolled back.
+
+Level 1: all software up to commit 787c146 of this project (protocol 6).
+Level 2: RaiseFeatureLevel itself; disks that say their level (wal/identity).
+"""
+
+from ..partition.version import VERSION
+from ..raft.host import RaftHost, Software
+
+OLDEST_LEVEL = 1
+"""Of a cluster that this software can be a member of. The release after the next may raise it by one."""
+NEWEST_LEVEL = 2
+SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
+"""What this node runs, as it tells the others."""
+
+
+class Features:
+    """The level that this node acts by: that of the newest catalog, once the node's disk says so. It only grows."""
+
+    def __init__(self, host: RaftHost | None = None, level: int = NEWEST_LEVEL) -> None:
+        """``host`` None: the level is fixed, for tests."""
+        self._host = host
+        self._level = level
+
+    @property
+    def level(self) -> int:
+        """The level now."""
+        return self._level if self._host is None else self._host.level
+
+    def at_least(self, level: int) -> bool:
+        """Whether this node may propose and write what needs this level. What a replica's apply does may not depend on
+        this, since replicas learn the level at different times: it depends on the command, and in the controller's
+        machine on ``assignment.feature_level``, which is part of its state.
+        """
+        return self.level >= level

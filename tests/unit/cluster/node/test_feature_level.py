@@ -1,0 +1,111 @@
+"""An operator raises the feature level: refused while a member does not support it, and acted upon by every node once
+its disk says so.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from stockade.cluster.controller.commands import RegisterNode, encode_command
+from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
+from stockade.cluster.features import NEWEST_LEVEL, OLDEST_LEVEL, Features
+from stockade.cluster.node.node_service import NodeService
+from stockade.partition.api.cluster import FeatureLevels
+from stockade.partition.errors import FeatureUpdateFailed, InvalidRequest, NotLeaderOrFollower
+from stockade.partition.version import VERSION
+from stockade.raft.messages import Software
+
+from ..fakes import FakeHost
+from .test_node import run
+
+OLD = Software("", 1, 1)
+NEW = Software("9.9.9", 1, 3)
+
+
+async def register(host: FakeHost, *node_ids: str) -> None:
+    for node_id in node_ids:
+        url, raft = f"http://{node_id}:1", f"{node_id}:2"
+        command = RegisterNode(
+            now_ms=0, node_id=node_id, url=url, raft=raft, zone=None, incarnation=1, controllers=["n1"]
+        )
+        await host.groups[CONTROLLER_GROUP].propose(encode_command(command), 1.0)
+
+
+def test_the_level_is_raised_when_every_member_supports_it_and_the_node_acts_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        await register(host, "n2")
+        host.softwares["n2"] = NEW
+        members, features = service.at_controller().members, service.at_controller().control.features
+        assert (service.cluster().feature_level, features.at_least(2)) == (1, False)
+        await members.raise_feature_level(2)
+        assert (host.level, service.cluster().feature_level, features.at_least(2)) == (2, 2, True)
+        assert not features.at_least(3)
+        await members.raise_feature_level(2)
+        with pytest.raises(FeatureUpdateFailed, match="a level never goes down"):
+            await members.raise_feature_level(1)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+@pytest.mark.parametrize(
+    ("software", "why"),
+    [
+        (None, "n2: it is away"),
+        (OLD, r"n2: its software \(of before 0.2\) supports level 1 at most"),
+        (Software("0.1.7", 1, 1), r"n2: its software \(0.1.7\) supports level 1 at most"),
+    ],
+)
+def test_the_level_is_not_raised_while_a_member_does_not_support_it_or_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, software: Software | None, why: str
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        await register(host, "n2", "n3")
+        host.softwares["n3"] = NEW
+        if software is not None:
+            host.softwares["n2"] = software
+        with pytest.raises(FeatureUpdateFailed, match=why) as refused:
+            await service.at_controller().members.raise_feature_level(2)
+        assert refused.value.fields == {"nodes": ["n2"], "feature_level": 1}
+        assert (host.level, service.cluster().feature_level) == (1, 1)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_level_that_this_software_does_not_know_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        with pytest.raises(InvalidRequest, match=f"the newest that this node's software .* supports is {NEWEST_LEVEL}"):
+            await service.at_controller().members.raise_feature_level(NEWEST_LEVEL + 1)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_controller_of_older_software_is_not_asked_to_raise_what_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        members = service.at_controller().members
+        host.groups[CONTROLLER_GROUP].leading = False  # "other" leads
+        host.softwares["other"] = OLD
+        with pytest.raises(FeatureUpdateFailed, match="other: its software"):
+            await members.raise_feature_level(2)
+        host.softwares["other"] = NEW
+        with pytest.raises(NotLeaderOrFollower):
+            await members.raise_feature_level(2)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_the_cluster_tells_what_each_node_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        assert host.software == Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
+        [node] = service.cluster().nodes
+        assert (node.version, node.feature_levels) == (VERSION, FeatureLevels(OLDEST_LEVEL, NEWEST_LEVEL))
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_without_a_host_the_level_is_fixed() -> None:
+    assert Features(level=2).at_least(2)
+    assert not Features(level=2).at_least(3)

@@ -71,11 +71,11 @@ class WalIdentity:
             return None
         if len(content) != IDENTITY_BYTES:
             raise DiskRefused(path, f"it holds {len(content)} bytes in place of {IDENTITY_BYTES}")
-        magic, level, *fields = _FIELDS.unpack_from(content)
+        magic, level, incarnation, first, last, last_bytes, last_end = _FIELDS.unpack_from(content)
         (crc,) = _CRC.unpack_from(content, _FIELDS.size)
         if (magic, crc) != (_MAGIC, crc32(content[: _FIELDS.size])):
             raise DiskRefused(path, "its checksum does not match")
-        return cls(path, *fields, level)
+        return cls(path, incarnation, first, last, last_bytes, last_end, level)
 
     def raise_level(self, level: int) -> None:
         """The cluster has this feature level, or a higher one."""

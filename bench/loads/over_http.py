@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import json
+import os
+import ssl
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -15,6 +17,10 @@ from processor import Watch
 
 VALUE = b"x" * 1024
 TTL_MS = 300_000
+TOKEN = "BENCH_TOKEN"  # noqa: S105  # its name
+"""Environment variable of a load generator: the token that its requests have. The authority of https:// URLs is in
+SSL_CERT_FILE.
+"""
 
 Requests = Iterator[bytes]
 """The requests that a connection sends, one after the other."""
@@ -23,7 +29,8 @@ Requests = Iterator[bytes]
 def call(method: str, url: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
     """The JSON of an answer. Raises HTTPError for a refusal."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"} | (headers or {}), method=method)  # noqa: S310
+    headers = {"Content-Type": "application/json"} | _credentials() | (headers or {})
+    request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
     with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
         return json.loads(answer.read() or b"null")
 
@@ -81,12 +88,13 @@ async def drive(targets: Sequence[tuple[str, Requests]], seconds: float) -> Load
     makes it known to the partition.
     """
     loop, latencies = asyncio.get_running_loop(), list[float]()
-    connections = []
+    connections, tls = [], ssl.create_default_context()
     for url, requests in targets:
         address = urlsplit(url)
         connection = Connection(requests)
         host, port = address.hostname or "", address.port or 80
-        await loop.create_connection(lambda connection=connection: connection, host, port)  # type: ignore[misc]
+        encrypted = tls if address.scheme == "https" else None
+        await loop.create_connection(lambda connection=connection: connection, host, port, ssl=encrypted)  # type: ignore[misc]
         connections.append(connection)
     await asyncio.gather(*(connection.run(0.0, []) for connection in connections))
     watch = Watch()
@@ -141,8 +149,14 @@ def leaders_of(url: str, topic: str) -> list[str]:
         time.sleep(0.1)
 
 
+def _credentials() -> dict[str, str]:
+    token = os.environ.get(TOKEN)
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
 def _append(topic: str, partition: int, headers: bytes = b"") -> bytes:
     start = f"POST /v1/topics/{topic}/partitions/{partition}/records HTTP/1.1\r\nHost: bench\r\n".encode()
+    headers += "".join(f"{name}: {value}\r\n" for name, value in _credentials().items()).encode()
     return start + b"Content-Type: text/plain\r\n" + headers + b"Content-Length: %d\r\n\r\n" % len(VALUE) + VALUE
 
 

@@ -60,11 +60,12 @@ class Nodes:
 
 
 @contextmanager
-def cluster(folder: Path, revision: str = "") -> Iterator[Nodes]:
-    """Three nodes of a revision, which end with the block."""
+def cluster(folder: Path, revision: str = "", options: Sequence[str] = ()) -> Iterator[Nodes]:
+    """Three nodes of a revision, which end with the block. ``options``: further ones of `stockade cluster`."""
     sources = _sources(revision, folder / "sources")
     data = folder / "data"
-    command = [sys.executable, "-m", "stockade", "cluster", "--port-base", str(_port_base()), "--data", data]
+    ports = ("--port-base", str(_port_base()))
+    command = [sys.executable, "-m", "stockade", "cluster", *ports, "--data", data, *options]
     with spawned({"stockade": command}, folder, {"PYTHONPATH": str(sources / "src")}) as servers:
         yield _ready(data / "cluster.json", servers)
 

@@ -24,7 +24,7 @@ from ..codec import json_codec, media
 from ..codec.parameters import Parameters
 from ..endpoint.dispatch import conclude
 from ..reading.decode import FORMS, read_batch
-from ..reading.work import INLINE_BYTES_MAX
+from ..reading.work import ReadBatch
 from ..records.append import BASE_OFFSET, CONDITION_HEADERS, conditions_of
 from ..request.call import Call, RequestHandler, Route
 from ..request.context import Context
@@ -69,15 +69,17 @@ class FastAppends:
                 return False
             config, conditions, first_seq = partition.config, target.conditions, int(sequence or 0)
             refuses_id = conditions.message_id is not None and not config.dedupe_window_ms
-            is_large = len(body) > min(INLINE_BYTES_MAX, config.max_batch_bytes) and target.form != media.ARROW
-            if is_large or len(body) > config.max_batch_bytes or refuses_id or first_seq >= SEQUENCE_MODULUS:
+            if len(body) > config.max_batch_bytes or refuses_id or first_seq >= SEQUENCE_MODULUS:
+                return False
+            reading = ReadBatch(target.form, now_ms(), config.max_batch_bytes)
+            if not reading.is_light(body):
                 return False
             if sequence is not None and conditions.stamp is not None:
                 stamp = structs.replace(conditions.stamp, first_seq=first_seq)
                 conditions = structs.replace(conditions, stamp=stamp)
             if caller.principal:
                 conditions = structs.replace(conditions, principal=caller.principal)
-            batch = read_batch(target.form, body, now_ms=now_ms(), batch_bytes_max=config.max_batch_bytes)
+            batch = read_batch(reading.form, body, now_ms=reading.now_ms, batch_bytes_max=reading.batch_bytes_max)
             self.front.in_flight.take(requests=1, body_bytes=len(body))
             spending = self._admitted(caller, len(body))
         except StockadeError:

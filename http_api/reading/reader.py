@@ -1,4 +1,4 @@
-"""Reads bodies: small ones at once, large ones in a process beside the node."""
+"""Reads bodies: light ones at once, others in a process beside the node."""
 
 import asyncio
 import logging
@@ -14,9 +14,10 @@ import msgspec
 
 from ...partition.errors import InternalError, InvalidRequest, ThrottlingQuotaExceeded
 from ...partition.records.batch import Batch
+from ..codec import json_codec
+from ..codec.media import JSON
 from .process import HEAD
 from .work import (
-    INLINE_BYTES_MAX,
     Answer,
     BatchRead,
     Failed,
@@ -28,6 +29,7 @@ from .work import (
     SplitBatches,
     SplitRead,
     do,
+    is_light,
     name_of,
 )
 
@@ -69,6 +71,8 @@ class BodyReader:
 
     async def json(self, body: bytes, shape: type[_Shape]) -> _Shape:
         """A JSON text as ``shape``. Raises InvalidRequest, ThrottlingQuotaExceeded."""
+        if is_light(JSON, body):
+            return json_codec.read(body, shape)
         answer = cast(JsonRead, await self._do(ReadJson(name_of(shape)), body))
         return msgspec.msgpack.decode(answer.value, type=shape)
 
@@ -81,7 +85,7 @@ class BodyReader:
         self._end_idle()
 
     async def _do(self, order: Order, body: bytes) -> object:
-        if len(body) <= INLINE_BYTES_MAX or not order.is_heavy:
+        if order.is_light(body):
             return do(order, body)
         if self._waiting >= WAITING_MAX:
             raise ThrottlingQuotaExceeded("the node reads too many large bodies already", retry_after_ms=RETRY_AFTER_MS)

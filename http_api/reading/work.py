@@ -7,15 +7,32 @@ import msgspec
 
 from ...partition.errors import StockadeError, revive
 from ...partition.partitioner import partition_for_key
-from ...partition.records.batch import Batch, batch_from_columns
+from ...partition.records.batch import Batch, batch_from_columns, unpacked
 from ..codec import json_codec
-from ..codec.media import JSON, NDJSON
+from ..codec.media import ARROW, JSON, TEXT
 from .decode import body_bytes_max, positions, read_batch, read_columns
 
 INLINE_BYTES_MAX = 64 * 1024
 """A body of more bytes is not parsed on the event loop if its parser makes objects of it, or holds the interpreter for
-long: JSON in both forms, and what is split by key. Arrow for one partition is validated by columns, 16 MiB in 10 ms.
+long: JSON in both forms, and what is split by key.
 """
+INLINE_PIECES_MAX = 8192
+"""Nor is a text with more pieces: lines, commas and opening brackets. Each may be an object, of some 1 us."""
+INLINE_ARROW_BYTES_MAX = 4 * 1024 * 1024
+"""Nor an Arrow body that unpacks to more, 13 KB of which may unpack to 16 MiB. By columns, 4 MiB take some 5 ms."""
+INLINE_SPLIT_ROWS_MAX = 4096
+"""Nor is one of more records split by key, which handles them one by one."""
+INLINE_SPLIT_BYTES_MAX = 256 * 1024
+"""Nor one that unpacks to more: each 8 bytes of it may be a header."""
+
+
+def is_light(form: str, body: bytes) -> bool:
+    """Whether the objects that a text is parsed into, other than Arrow, take little time whatever it holds."""
+    if form == TEXT:
+        return body.count(b"\n") <= INLINE_PIECES_MAX
+    if len(body) > INLINE_BYTES_MAX:
+        return False
+    return len(body) <= INLINE_PIECES_MAX or sum(map(body.count, (b"\n", b",", b"[", b"{"))) <= INLINE_PIECES_MAX
 
 
 class ReadBatch(msgspec.Struct, frozen=True, tag="batch"):
@@ -25,10 +42,11 @@ class ReadBatch(msgspec.Struct, frozen=True, tag="batch"):
     now_ms: int
     batch_bytes_max: int
 
-    @property
-    def is_heavy(self) -> bool:
-        """Whether a large body of this kind must not be read on the event loop."""
-        return self.form in (JSON, NDJSON)
+    def is_light(self, body: bytes) -> bool:
+        """Whether it may be done on the event loop, whatever the body holds."""
+        if self.form != ARROW:
+            return is_light(self.form, body)
+        return self.batch_bytes_max <= INLINE_ARROW_BYTES_MAX or unpacked(body).uncompressed <= INLINE_ARROW_BYTES_MAX
 
 
 class SplitBatches(msgspec.Struct, frozen=True, tag="split"):
@@ -42,10 +60,12 @@ class SplitBatches(msgspec.Struct, frozen=True, tag="split"):
     partitions: int
     keyless: int
 
-    @property
-    def is_heavy(self) -> bool:
-        """Records are handled one by one, whatever their form."""
-        return True
+    def is_light(self, body: bytes) -> bool:
+        """As ``ReadBatch.is_light``: records are handled one by one, whatever their form."""
+        if len(body) > INLINE_BYTES_MAX or self.form != ARROW:
+            return len(body) <= INLINE_BYTES_MAX and is_light(self.form, body)
+        found = unpacked(body)
+        return found.rows <= INLINE_SPLIT_ROWS_MAX and found.uncompressed <= INLINE_SPLIT_BYTES_MAX
 
 
 class ReadJson(msgspec.Struct, frozen=True, tag="json"):
@@ -53,10 +73,9 @@ class ReadJson(msgspec.Struct, frozen=True, tag="json"):
 
     shape: str
 
-    @property
-    def is_heavy(self) -> bool:
-        """A JSON text makes objects."""
-        return True
+    def is_light(self, body: bytes) -> bool:
+        """As ``ReadBatch.is_light``."""
+        return is_light(JSON, body)
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):

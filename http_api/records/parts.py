@@ -18,7 +18,6 @@ from ...cluster.model import Conditions
 from ...partition.api.records import PARTS_MAX
 from ...partition.commands import MESSAGE_ID_CHARACTERS_MAX, PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Stamp, Token
 from ...partition.errors import InvalidRequest, MessageTooLarge
-from ..codec import json_codec
 from ..codec.json_codec import or_none
 from ..codec.parameters import INT64_MAX
 from ..codec.schemas import Name, Partition
@@ -92,20 +91,25 @@ class Part(NamedTuple):
     stream: memoryview
 
 
-def read_parts(body: bytes, principal: str) -> list[Part]:
-    """The parts of a body, sent by this principal. Raises InvalidRequest, MessageTooLarge."""
+def list_of(body: bytes) -> bytes:
+    """The first line of a body: a PartList as JSON. Raises InvalidRequest."""
     end = body.find(b"\n", 0, LIST_BYTES_MAX)
     if end < 0:
         raise InvalidRequest(f"body: no line of JSON within the first {LIST_BYTES_MAX} bytes")
-    entries = json_codec.read(body[:end], PartList).parts
+    return body[:end]
+
+
+def parts_of(body: bytes, listed: PartList, principal: str) -> list[Part]:
+    """The parts of a body with this first line, sent by this principal. Raises InvalidRequest, MessageTooLarge."""
+    entries = listed.parts
     if len(entries) > PARTS_MAX:
         raise MessageTooLarge(limit=PARTS_MAX, unit="parts")
     if len({(entry.topic, entry.partition) for entry in entries}) < len(entries):
         raise InvalidRequest("parts: a partition occurs twice")
-    start = end + 1
-    listed = sum(entry.bytes for entry in entries)
-    if listed != len(body) - start:
-        raise InvalidRequest(f"body: {len(body) - start} bytes follow the first line, and its parts have {listed}")
+    start = body.index(b"\n") + 1
+    size = sum(entry.bytes for entry in entries)
+    if size != len(body) - start:
+        raise InvalidRequest(f"body: {len(body) - start} bytes follow the first line, and its parts have {size}")
     view, parts = memoryview(body), []
     for entry in entries:
         parts.append(Part(entry.topic, entry.partition, entry.conditions(principal), view[start : start + entry.bytes]))

@@ -219,7 +219,7 @@ class Call:
 
     @property
     def has_small_body(self) -> bool:
-        """Whether the body, as its Content-Length says, may be read on the event loop whatever it holds."""
+        """Whether the body is small, as its Content-Length says."""
         size = self.request.content_length
         return size is not None and size <= INLINE_BYTES_MAX
 
@@ -244,9 +244,7 @@ class Call:
     async def read_json(self, shape: type[_Shape]) -> _Shape:
         """The JSON body as ``shape``. Raises UnsupportedMediaType, and as ``read`` does."""
         self.body_type((media.JSON,))
-        body = await self.read(JSON_BYTES_MAX)
-        is_small = len(body) <= INLINE_BYTES_MAX
-        return json_codec.read(body, shape) if is_small else await self.context.reader.json(body, shape)
+        return await self.context.reader.json(await self.read(JSON_BYTES_MAX), shape)
 
     async def read(self, bytes_max: int) -> bytes:
         """The body, kept in ``body`` for forwarding and for further reads. Raises MessageTooLarge, InvalidRequest,

@@ -18,9 +18,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import CorruptMessage, InvalidRecord, MessageTooLarge
+from ..errors import CorruptMessage, InvalidRecord, MessageTooLarge, StockadeError
 from .checksum import crc32
-from .ipc import METADATA_V5, batch_header, batch_places, is_little_endian, metadata_version
+from .ipc import METADATA_V5, BatchHeader, batch_header, batch_places, is_little_endian, metadata_version
 
 RECORDS_MAX = 100_000
 """Most records in one batch."""
@@ -184,6 +184,17 @@ def batch_from_stream(body: bytes | memoryview, *, now_ms: int, batch_bytes_max:
     if stored is None or filled is not columns:
         stored = filled.serialize().to_pybytes()
     return _batch(stored, len(columns), (now_ms, max_timestamp_ms), batch_bytes_max)
+
+
+def unpacked(body: bytes | memoryview) -> BatchHeader:
+    """How many rows and bytes the batch of a stream claims to have without compression; none of a body that
+    ``batch_from_stream`` refuses before it unpacks anything.
+    """
+    try:
+        message, _ = _only_batch(pa.py_buffer(body))
+        return batch_header(memoryview(message.metadata), memoryview(message.body))
+    except (StockadeError, *_UNREADABLE):
+        return BatchHeader(0, 0)
 
 
 def batch_from_columns(
@@ -393,10 +404,13 @@ def _check_headers(column: pa.ListArray) -> None:
     headers = column.flatten()
     if not len(headers):
         return
-    too_many = pc.index(pc.greater(pc.list_value_length(column), HEADERS_MAX), True).as_py()
+    lengths = pc.fill_null(pc.list_value_length(column), 0)
+    too_many = pc.index(pc.greater(lengths, HEADERS_MAX), True).as_py()
     if too_many >= 0:
         raise InvalidRecord(f"a record has at most {HEADERS_MAX} headers", too_many)
-    if any(part.null_count for part in headers.flatten()):  # a null header makes its parts null
-        rows = enumerate(column.to_pylist())
-        index = next(i for i, row in rows if row and any(h is None or None in h.values() for h in row))
+    key, value = headers.flatten()  # a null header makes its parts null
+    if key.null_count or value.null_count:
+        # By columns: a small body may unpack to millions of headers, and Python's objects of them would take seconds.
+        header = pc.index(pc.or_(pc.is_null(key), pc.is_null(value)), True).as_py()
+        index = pc.index(pc.greater(pc.cumulative_sum(lengths.cast(pa.int64())), header), True).as_py()
         raise InvalidRecord("a header, its key and its value must not be null", index)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,17 @@ from stockade.http_api.reading import reader as reader_module
 from stockade.http_api.reading.decode import read_batch
 from stockade.http_api.reading.process import MEMORY_BYTES_MAX
 from stockade.http_api.reading.reader import WAITING_MAX, BodyReader
-from stockade.http_api.reading.work import INLINE_BYTES_MAX, SplitBatches, do
+from stockade.http_api.reading.work import (
+    INLINE_BYTES_MAX,
+    INLINE_SPLIT_ROWS_MAX,
+    Order,
+    ReadBatch,
+    ReadJson,
+    SplitBatches,
+    do,
+    name_of,
+)
+from stockade.http_api.records.parts import PartList
 from stockade.partition.errors import (
     InternalError,
     InvalidRecord,
@@ -29,7 +39,7 @@ from stockade.partition.errors import (
     StockadeError,
     ThrottlingQuotaExceeded,
 )
-from stockade.partition.records.batch import stream
+from stockade.partition.records.batch import batch_from_columns, compressed, stream
 
 BYTES_MAX = 16 << 20
 LARGE = json.dumps({"records": [{"key": f"k{number}", "value": "x" * 100} for number in range(1000)]}).encode()
@@ -279,12 +289,45 @@ def test_a_bug_there_is_an_internal_error_here(monkeypatch: pytest.MonkeyPatch) 
     run(scenario)
 
 
-def test_arrow_is_read_here_whatever_its_size() -> None:
+def zeros(rows: int, row_bytes: int) -> bytes:
+    """An Arrow stream that is far smaller than what it unpacks to."""
+    values = batch_from_columns([None] * rows, [bytes(row_bytes)] * rows, None, None, now_ms=1, batch_bytes_max=1 << 30)
+    return b"".join(stream([compressed(values.message, "zstd")]))
+
+
+HOLDS_THE_LOOP: list[tuple[str, Order, bytes]] = [
+    ("lines", ReadBatch(NDJSON, 1, BYTES_MAX), b"{}\n" * (INLINE_BYTES_MAX // 3)),
+    ("numbers", ReadBatch(NDJSON, 1, BYTES_MAX), b"1\n" * (INLINE_BYTES_MAX // 2)),
+    ("objects", ReadBatch(JSON, 1, BYTES_MAX), b'{"records":[' + b"{}," * (INLINE_BYTES_MAX // 3 - 8) + b"{}]}"),
+    ("brackets", ReadBatch(JSON, 1, BYTES_MAX), b"[" * INLINE_BYTES_MAX),
+    ("lines of text", ReadBatch(TEXT, 1, BYTES_MAX), b"\n" * 50_000),
+    ("unpacks", ReadBatch(ARROW, 1, BYTES_MAX), zeros(1, 15 << 20)),
+    ("records to split", SplitBatches(ARROW, 1, BYTES_MAX, 4, 0), zeros(INLINE_SPLIT_ROWS_MAX + 1, 0)),
+    ("unpacks to split", SplitBatches(ARROW, 1, BYTES_MAX, 4, 0), zeros(16, 1 << 16)),
+    ("text to split", SplitBatches(TEXT, 1, BYTES_MAX, 4, 0), b"\n" * 50_000),
+    ("parts", ReadJson(name_of(PartList)), b'{"version":1,"parts":[' + b"1," * 30_000 + b"1]}"),
+]
+"""Each is small, or was taken for light: measured, 18 ms to 110 ms of the event loop, and no more with INLINE_… below."""
+
+
+@pytest.mark.parametrize(("order", "body"), [row[1:] for row in HOLDS_THE_LOOP], ids=[row[0] for row in HOLDS_THE_LOOP])
+def test_a_small_body_that_means_much_work_does_not_hold_the_loop(order: Order, body: bytes) -> None:
+    async def scenario(reader: Counted) -> None:
+        with suppress(StockadeError):
+            await reader._do(order, body)
+        assert len(reader.started) == 1, f"{len(body)} bytes were read on the loop"
+
+    run(scenario)
+
+
+def test_arrow_is_read_here_up_to_what_takes_5_ms() -> None:
     rows = read_batch(TEXT, b"x" * (1 << 20), now_ms=1, batch_bytes_max=BYTES_MAX)
 
     async def scenario(reader: Counted) -> None:
         body = b"".join(stream([rows.message]))
         assert (await reader.batch(ARROW, body, now_ms=1, batch_bytes_max=BYTES_MAX)).count == 1
+        small = SplitBatches(ARROW, 1, BYTES_MAX, 4, 0)
+        assert not (await reader.split(small, zeros(INLINE_SPLIT_ROWS_MAX, 0))).parts[0].refusal
         assert reader.started == []
 
     run(scenario)

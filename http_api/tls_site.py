@@ -11,13 +11,13 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
 from typing import cast
 
 from aiohttp import web
 
 from .request.connections import HANDSHAKE_S
 from .server import HttpConnection, HttpRunner
+from .tls_connection import TlsConnection
 
 BACKLOG = 128
 """Connections that the kernel completes before the node takes them."""
@@ -158,11 +158,19 @@ class _Door:
             self._socket.close()
 
     async def _handshake(self) -> None:
+        """What fails is a client: it speaks no TLS, shows no certificate, or is gone. The sweep ends what takes longer
+        than HANDSHAKE_S.
+        """
         self._has_begun = True
-        # What fails here is a client: it speaks no TLS, shows no certificate, or is gone. The sweep ends a handshake
-        # after HANDSHAKE_S, long before the loop would.
-        with suppress(OSError):
-            await self._loop.connect_accepted_socket(self._entered, self._socket, ssl=self._context)
+        connection = TlsConnection(self._context, self._entered)
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, self._socket)
+            await connection.shaken
+        except OSError:
+            pass
+        except asyncio.CancelledError:
+            connection.abort()
+            raise
 
     def _entered(self) -> HttpConnection:
         connection = self._runner.new_connection()

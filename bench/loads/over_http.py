@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 from figures import Load
 from processor import Watch
 
+from stockade.raft.net.tls import TlsSession
+
 VALUE = b"x" * 1024
 TTL_MS = 300_000
 TOKEN = "BENCH_TOKEN"  # noqa: S105  # its name
@@ -38,32 +40,48 @@ def call(method: str, url: str, body: Any = None, headers: dict[str, str] | None
 class Connection(asyncio.Protocol):
     """One request in flight at all times, once it is started."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, tls: TlsSession | None = None) -> None:
         self._requests = requests
+        self._tls = tls
         self._latencies: list[float] = []
-        self._end = 0.0
+        self._end: float | None = None
         self._began = 0.0
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast(asyncio.Transport, transport)
+        if self._tls is not None:
+            self._transport.write(self._tls.outgoing())
 
     async def run(self, end: float, latencies: list[float]) -> None:
         """Send a request and note the time of its answer, again until ``end``; at least one."""
         self.done = asyncio.get_running_loop().create_future()
         self._end, self._latencies = end, latencies
-        self._send()
+        self._go_on()
         await self.done
+
+    def _go_on(self) -> None:
+        """Send the first request, once it can be encrypted."""
+        if self._end is not None and (self._tls is None or self._tls.established):
+            self._send()
 
     def data_received(self, data: bytes) -> None:
         """Note the time of an answer, and send the next request."""
+        if self._tls is not None:
+            was_established = self._tls.established
+            data = self._tls.receive(data)
+            if not was_established:
+                self._transport.write(self._tls.outgoing())
+                self._go_on()
+            if not data:
+                return
         now = time.perf_counter()
         if not (data.startswith(b"HTTP/1.1 200") and data.rstrip().endswith(b"}")):
             self.done.set_exception(RuntimeError(f"no good answer in one piece: {data[:300]!r}"))
             return
         self._latencies.append(now - self._began)
-        if now < self._end:
+        if self._end is not None and now < self._end:
             self._send()
         else:
             self.done.set_result(None)
@@ -79,7 +97,8 @@ class Connection(asyncio.Protocol):
 
     def _send(self) -> None:
         self._began = time.perf_counter()
-        self._transport.write(next(self._requests))
+        request = next(self._requests)
+        self._transport.write(request if self._tls is None else self._tls.seal(request))
 
 
 async def drive(targets: Sequence[tuple[str, Requests]], seconds: float) -> Load:
@@ -88,13 +107,13 @@ async def drive(targets: Sequence[tuple[str, Requests]], seconds: float) -> Load
     makes it known to the partition.
     """
     loop, latencies = asyncio.get_running_loop(), list[float]()
-    connections, tls = [], ssl.create_default_context()
+    connections, tls = [], ssl.create_default_context()  # as a client in C would, past the loop's own slow TLS
+    tls.check_hostname = False  # a load of this machine's loopback; the authority is checked
     for url, requests in targets:
         address = urlsplit(url)
-        connection = Connection(requests)
         host, port = address.hostname or "", address.port or 80
-        encrypted = tls if address.scheme == "https" else None
-        await loop.create_connection(lambda connection=connection: connection, host, port, ssl=encrypted)  # type: ignore[misc]
+        connection = Connection(requests, TlsSession(tls, dialled=True) if address.scheme == "https" else None)
+        await loop.create_connection(lambda connection=connection: connection, host, port)  # type: ignore[misc]
         connections.append(connection)
     await asyncio.gather(*(connection.run(0.0, []) for connection in connections))
     watch = Watch()

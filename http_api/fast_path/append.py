@@ -69,10 +69,9 @@ class FastAppends:
                 return False
             config, conditions, first_seq = partition.config, target.conditions, int(sequence or 0)
             refuses_id = conditions.message_id is not None and not config.dedupe_window_ms
-            if len(body) > config.max_batch_bytes or refuses_id or first_seq >= SEQUENCE_MODULUS:
-                return False
             reading = ReadBatch(target.form, now_ms(), config.max_batch_bytes)
-            if not reading.is_light(body):
+            is_heavy = len(body) > config.max_batch_bytes or not reading.is_light(body)
+            if is_heavy or refuses_id or first_seq >= SEQUENCE_MODULUS:
                 return False
             if sequence is not None and conditions.stamp is not None:
                 stamp = structs.replace(conditions.stamp, first_seq=first_seq)

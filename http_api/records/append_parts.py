@@ -1,8 +1,8 @@
 """Append to many partitions: one request for all that a client has for the partitions that a node leads.
 
 Each part is an append of its own: judged by its partition, counted and answered by itself. All parts of a request are
-proposed in one turn of the loop, unless that takes too long, so that they share frames and syncs. A part is answered as soon as it is decided, by a
-line that names it: a partition that is slow to answer holds up none of the others.
+proposed in one turn of the loop, unless that takes too long, so that they share frames and syncs. A part is answered as
+soon as it is decided, by a line that names it: a partition that is slow to answer holds up none of the others.
 
 A part that this node does not lead is refused, not forwarded: its client wants to know the leader, and asks it from
 then on. Forwarding would hide that, and copy the batch twice, for each request.

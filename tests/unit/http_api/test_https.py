@@ -18,7 +18,7 @@ from stockade.cluster.https import ClientCertificate, ClientCertificates, HttpTl
 from stockade.http_api.app import DEFAULT_BOUNDS, HttpServer, start_http
 from stockade.http_api.fast_path.connection import FastConnection
 from stockade.http_api.request.connections import ConnectionBounds
-from stockade.raft.net.tls import TlsFault
+from stockade.raft.net.tls import TlsFault, TlsSession
 
 from .conversation import RECORDS
 from .fake_cluster import FakeCluster, FakeService
@@ -56,6 +56,12 @@ class House:
         if name is not None:
             certificate, key = node_files(self.folder, name)
             context.load_cert_chain(certificate, key)
+        return context
+
+    def trusting_any_host(self) -> ssl.SSLContext:
+        """The same, for TLS without a socket."""
+        context = self.trusting()
+        context.check_hostname = False
         return context
 
     def renew(self, until: datetime = LATER) -> None:
@@ -336,3 +342,76 @@ def test_a_client_of_a_removed_authority_is_refused_after_the_reload(house: Hous
                 await status(server, house.trusting("app"))
 
     play(main())
+
+
+async def shaken(server: HttpServer, house: House) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, TlsSession]:
+    """A connection and its TLS, whose records the test sends itself."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    session = TlsSession(house.trusting_any_host(), dialled=True)
+    while not session.established:
+        writer.write(session.outgoing())
+        session.receive(await reader.read(1 << 16))
+    writer.write(session.outgoing())
+    return reader, writer, session
+
+
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n"
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("piece", [1, 7, 1000], ids=["bytes", "pieces", "at once"])
+def test_records_in_any_pieces_are_one_request(
+    house: House, piece: int, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def main() -> None:
+        async with listening(HttpTls(house.section())) as server:
+            reader, writer, session = await shaken(server, house)
+            sent = session.seal(REQUEST[:5]) + session.seal(REQUEST[5:])
+            for place in range(0, len(sent), piece):
+                writer.write(sent[place : place + piece])
+                await writer.drain()
+            found = b""
+            while not found.endswith(b"}"):
+                found += session.receive(await reader.read(1 << 16))
+            assert found.startswith(b"HTTP/1.1 200 ")
+            writer.close()
+
+    play(main(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_record_that_was_forged_ends_its_connection_alone(
+    house: House, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def main() -> None:
+        async with listening(HttpTls(house.section())) as server:
+            reader, writer, session = await shaken(server, house)
+            forged = bytearray(session.seal(REQUEST))
+            forged[-1] ^= 1
+            writer.write(forged)
+            with pytest.raises(TlsFault, match="bad record mac"):
+                session.receive(await reader.read())
+            assert await status(server, house.trusting()) == 200
+            writer.close()
+
+    play(main(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_node_says_where_its_answers_end_and_hears_where_requests_do(
+    house: House, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """An answer that was cut off is none: TLS's own end (close_notify) shows it."""
+
+    async def main() -> None:
+        async with listening(HttpTls(house.section())) as server:
+            reader, writer, session = await shaken(server, house)
+            writer.write(session.seal(REQUEST.replace(b"Host", b"Connection: close\r\nHost")))
+            assert session.receive(await reader.read()).endswith(b"}")
+            assert session.is_ended
+            reader, writer, session = await shaken(server, house)
+            writer.write(session.ending())
+            assert await reader.read() is not None, "it is closed"
+            writer.close()
+
+    play(main(), loop)

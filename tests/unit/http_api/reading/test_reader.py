@@ -307,7 +307,7 @@ HOLDS_THE_LOOP: list[tuple[str, Order, bytes]] = [
     ("text to split", SplitBatches(TEXT, 1, BYTES_MAX, 4, 0), b"\n" * 50_000),
     ("parts", ReadJson(name_of(PartList)), b'{"version":1,"parts":[' + b"1," * 30_000 + b"1]}"),
 ]
-"""Each is small, or was taken for light: measured, 18 ms to 110 ms of the event loop, and no more with INLINE_… below."""
+"""Each is small, or was taken for light: 18 to 110 ms of the event loop."""
 
 
 @pytest.mark.parametrize(("order", "body"), [row[1:] for row in HOLDS_THE_LOOP], ids=[row[0] for row in HOLDS_THE_LOOP])

@@ -106,6 +106,11 @@ class Spending:
         if self._requests is not None:
             self._requests.spend(1)
 
+    def spend_requests(self, count: int) -> None:
+        """Count further appends of a request that was admitted: they delay the next one."""
+        if self._requests is not None:
+            self._requests.spend(count)
+
     def spend_bytes(self, count: int) -> None:
         """Count bytes of a body that came, or of records that were read."""
         if self._bytes is not None:

@@ -164,20 +164,30 @@ class Front:
         return self._stopping
 
     def admit(self, spending: Spending) -> None:
-        """Count one request for its principal until ``release``. Raises ThrottlingQuotaExceeded: its rates are used up,
+        """Count one request in flight for its principal. Raises ThrottlingQuotaExceeded: its rates are used up,
         or as many requests of its own are in flight as there is room for requests of all others. So one principal never
         takes more than half of a node, two never more than two thirds (dynamic thresholds of shared buffers, Choudhury
         and Hahne 1998). What belongs to no principal has no share of its own.
         """
         spending.admit()
-        budget = self.in_flight.requests
-        if spending.is_principals and spending.held_requests > budget.limit - budget.used:
+        spending.held_requests += 1
+        try:
+            self.check_share(spending)
+        except ThrottlingQuotaExceeded:
+            spending.held_requests -= 1
+            raise
+
+    def check_share(self, spending: Spending) -> None:
+        """Raises ThrottlingQuotaExceeded if this principal has more in flight, the latest one left out, than there is
+        room for others.
+        """
+        budget, others = self.in_flight.requests, spending.held_requests - 1
+        if spending.is_principals and others > budget.limit - budget.used:
             raise ThrottlingQuotaExceeded(
-                f"{spending.name} has {spending.held_requests} requests in flight, and the node has room for "
+                f"{spending.name} has {others} requests in flight, and the node has room for "
                 f"{budget.limit - budget.used} more, which are for others",
                 retry_after_ms=budget.retry_after_ms,
             )
-        spending.held_requests += 1
 
     def unready(self) -> list[Unready]:
         """For what the node is not ready, the weightiest first."""

@@ -75,7 +75,7 @@ async def conclude(call: Call, work: Awaitable[web.StreamResponse]) -> web.Strea
     finally:
         front.in_flight.give_back(call.held_requests, call.held_body_bytes, call.held_answer_bytes)
         if call.held_for is not None:
-            call.held_for.held_requests -= 1
+            call.held_for.held_requests -= call.held_requests
     if not response.prepared:
         response.headers.update(media.NO_SNIFFING)
         for name, value in call.leader_headers().items():

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from ...cluster.front.front import unless_ended
 from ...cluster.front.writes import REFUSED_WRITES_MAX
-from ...partition.api.cluster import NodeStates
+from ...partition.api.cluster import ClusterState, NodeStates
 from ...partition.api.records import RefusedWrite, RefusedWrites
 from ...partition.errors import StockadeError
 from ..codec import json_codec, media, problems
@@ -46,12 +46,18 @@ async def follow_events(call: Call) -> web.StreamResponse:
     """The state of cluster and nodes as an event stream, an event a second."""
     left = call.parameters.query_integer("n", 0, EVENTS_MAX, 0) or None
     pulse, seen = call.context.pulse, 0
+
+    async def read() -> ClusterState:
+        call.check_rights()  # others get what it reads, and nodes that refuse its credentials would be missing in that
+        return await read_cluster(call)
+
     with pulse.follower():
         call.request[OBSERVATION].is_stream = True
         stream = await call.start_stream(200, {"Content-Type": media.EVENTS, "Cache-Control": "no-cache"})
         try:
             while left is None or left > 0:
-                seen, state = await unless_ended(call, pulse.after(seen, lambda: read_cluster(call)))
+                seen, state = await unless_ended(call, pulse.after(seen, read))
+                call.check_rights()
                 await call.write(b"event: state\ndata: %b\n\n" % json_codec.dump(state))
                 left = None if left is None else left - 1
         except StockadeError as refusal:

@@ -145,6 +145,8 @@ async def _read_once(call: Call, partition: Partition, wanted: FetchRequest) -> 
         guard=wanted.guard,
     )
     found = await unless_ended(call, reading)
+    if wanted.max_wait_ms:
+        call.check_rights()
     call.spend_bytes(found.size)
     if wanted.form == media.ARROW:
         return await _arrow(call, found, wanted)

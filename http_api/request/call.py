@@ -187,11 +187,12 @@ class Call:
         return self.front.access.caller(self.request.headers.get("Authorization"), self.certificate)
 
     def check_rights(self) -> None:
-        """For an answer that goes on for long. Raises Unauthenticated, PermissionDenied when the caller would not be
-        let in any more.
+        """For a request that has taken long: a body that came late, a wait, a stream. Raises Unauthenticated,
+        PermissionDenied when the caller would not be let in any more.
         """
-        caller = self.front.access.caller(self.request.headers.get("Authorization"), self.certificate)
-        self.route.check(caller, self.request.match_info)
+        if self.route.needs is not None:
+            self.caller = self.front.access.caller(self.request.headers.get("Authorization"), self.certificate)
+            self.route.check(self.caller, self.request.match_info)
 
     @property
     def by(self) -> By:
@@ -262,6 +263,7 @@ class Call:
                 self._hold_body(len(self.body), bytes_max)
             else:
                 self.body = await self._arrived(bytes_max)
+                self.check_rights()
         except TimeoutError:
             slow = f"{ARRIVAL_S:.0f} s, or more slowly than {SLOWEST_BODY_BYTES_PER_S} bytes a second"
             raise InvalidRequest(f"body: did not come within {slow}") from None
@@ -311,9 +313,14 @@ class Call:
             self.spend_bytes(more)
 
     def hold_requests(self, count: int) -> None:
-        """Count as so many requests in flight: one for each append in it. Raises ThrottlingQuotaExceeded."""
-        self.front.in_flight.take(requests=count - self.held_requests)
+        """Count as so many requests, one for each append in it. Raises ThrottlingQuotaExceeded."""
+        more = count - self.held_requests
+        self.front.in_flight.take(requests=more)
         self.held_requests = count
+        if self.held_for is not None:
+            self.held_for.held_requests += more
+            self.front.check_share(self.held_for)
+            self.held_for.spend_requests(more)
 
     def hold_answer(self, count: int) -> None:
         """Make room for an answer of about ``count`` bytes. Raises ThrottlingQuotaExceeded."""

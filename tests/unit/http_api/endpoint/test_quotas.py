@@ -10,6 +10,8 @@ from stockade.cluster.access.principals import Access, Principal, PrincipalToken
 from stockade.cluster.access.quotas import Quota
 
 from ..conversation import Answer, Conversation, nodes
+from ..records.test_append import arrow_stream
+from ..samples import PARTS_FORM, parts_body
 
 ROOT, METERED = new_token(), new_token()
 RECORDS = "/v1/topics/orders/partitions/0/records"
@@ -120,5 +122,43 @@ def test_requests_in_flight_leave_room_for_others() -> None:
         assert (await append(node, token=ROOT.token)).status == 200, "which ends the waits"
         assert sorted([(await each).status for each in waiting]) == [200] * 4 + [429] * 4
         assert held(access) == 0
+
+    run(Quota(), test)
+
+
+def test_each_append_of_a_request_with_many_is_counted() -> None:
+    """A request with 256 parts is no way round a quota of one request a second."""
+
+    async def test(node: Conversation, access: Access) -> None:
+        made = await node.call("POST", "/v1/topics", {"name": "many", "partitions": 5}, bearer(ROOT.token))
+        assert made.status == 201
+        sent = parts_body(*(({"topic": "many", "partition": part}, arrow_stream([b"x"])) for part in range(5)))
+        answer = await node.call("POST", "/v1/append", sent, bearer(METERED.token) | PARTS_FORM)
+        assert answer.status == 200
+        refused = await append(node)
+        assert (refused.status, refused.headers["Retry-After"]) == (429, "3"), (
+            "as many seconds as three appends beyond it take"
+        )
+        assert held(access) == 0
+
+    run(Quota(requests_per_s=2), test)
+
+
+def test_a_principal_with_many_appends_a_request_takes_no_more_than_its_share() -> None:
+    """The others would have 16 of 10,000 places otherwise: 39 requests of 256 parts count as 39."""
+
+    async def test(node: Conversation, access: Access) -> None:
+        made = await node.call("POST", "/v1/topics", {"name": "many", "partitions": 5}, bearer(ROOT.token))
+        assert made.status == 201
+        node.server.front.in_flight.requests.limit = 12
+        sent = parts_body(*(({"topic": "many", "partition": part}, arrow_stream([b"x"])) for part in range(5)))
+        assert (await node.call("POST", "/v1/append", sent, bearer(METERED.token) | PARTS_FORM)).status == 200
+        spending = access.caller(f"Bearer {METERED.token}", None).spending
+        spending.held_requests += 3  # so many of its requests are on their way
+        node.server.front.in_flight.take(requests=3)
+        refused = await node.call("POST", "/v1/append", sent, bearer(METERED.token) | PARTS_FORM)
+        assert (refused.status, "which are for others" in refused.json["detail"]) == (429, True)
+        node.server.front.in_flight.give_back(requests=3)
+        assert held(access) == 3
 
     run(Quota(), test)

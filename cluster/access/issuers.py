@@ -143,12 +143,13 @@ class Issuers:
             if issuer is None:
                 raise Unauthenticated("no issuer of this cluster has issued the JSON Web Token (its claim iss)")
             claims = self._verified(token, issuer, header)
+            expires_s = float(claims["exp"])
         except (jwt.PyJWTError, RecursionError, OverflowError) as error:
             raise Unauthenticated(f"the JSON Web Token is not taken: {error}") from error
         subject = f"{issuer.name}:{claims.get(issuer.subject_claim)}"
         if not isinstance(claims.get(issuer.subject_claim), str) or not is_subject(subject):
             raise Unauthenticated(f"the JSON Web Token has no {issuer.subject_claim} of 1 to 255 printable characters")
-        return _Verdict(subject, float(claims["exp"]))
+        return _Verdict(subject, expires_s)
 
     def _verified(self, token: str, issuer: Issuer, header: Mapping[str, Any]) -> dict[str, Any]:
         keys = self._keys.get(issuer.name, {})

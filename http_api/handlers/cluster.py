@@ -1,6 +1,7 @@
 """Handlers of the cluster: its nodes, the placement of replicas, and leaders."""
 
 from aiohttp import web
+from msgspec import structs
 
 from ..codec import schemas
 from ..codec.json_codec import or_none
@@ -8,8 +9,12 @@ from ..request.call import Call, json_answer
 
 
 async def get_cluster(call: Call) -> web.StreamResponse:
-    """Nodes and controller, as this node sees them."""
-    return json_answer(call.service.cluster())
+    """Nodes and controller, as this node sees them, and the moves of topics that the caller may know."""
+    found, caller = call.service.cluster(), call.caller
+    if not caller.may("read", "cluster", ""):
+        moves = [each for each in found.reassignments if caller.may_see("topic", each.topic)]
+        found = structs.replace(found, reassignments=moves)
+    return json_answer(found)
 
 
 async def change_members(call: Call) -> web.StreamResponse:

@@ -86,6 +86,7 @@ def test_a_token_names_its_subject_by_any_key_of_its_issuer(issuers: Issuers) ->
         (lambda: token(EC, "ES256", "k1"), "is not taken"),
         (lambda: token(RSA, "RS512"), "alg"),
         (lambda: token(exp=time.time() - LEEWAY_S - 5), "expired"),
+        (lambda: token(exp=10**400), "is not taken"),
         (lambda: token(exp=None), 'missing the "exp" claim'),
         (lambda: token(nbf=time.time() + LEEWAY_S + 60), "not yet valid"),
         (lambda: token(aud="elsewhere"), "Audience"),

@@ -123,27 +123,27 @@ class Stalls:
             self._begin_beat()
 
     def _note(self, late_s: float, cpu_s: float) -> None:
-        where = bisect_left(SECONDS, late_s)
-        if cpu_s < STALL_S:
-            self.waited[where] += 1
+        held_s = min(late_s, cpu_s)  # a busy machine lets a loop that computes wait, too
+        if held_s < STALL_S:
+            self.waited[bisect_left(SECONDS, late_s)] += 1
             self.waited_s += late_s
             return
-        self.held[where] += 1
-        self.held_s += late_s
-        self._keep(late_s)
+        self.held[bisect_left(SECONDS, held_s)] += 1
+        self.held_s += held_s
+        self._keep(held_s)
         now = time.monotonic()
         if now < self._logged_at + LOG_EVERY_S:
             self._unlogged += 1
             return
         more = f"; {self._unlogged} stalls before this one were not logged" if self._unlogged else ""
         seen = self._seen or "what ran was over before its stack was looked at"
-        _log.warning("the event loop stood still for %.0f ms%s: %s", late_s * 1000, more, seen)
+        _log.warning("the event loop stood still for %.0f ms%s: %s", held_s * 1000, more, seen)
         self._logged_at, self._unlogged = now, 0
 
-    def _keep(self, late_s: float) -> None:
+    def _keep(self, held_s: float) -> None:
         asked, stack = self._seen or (None, [])
         route, body_bytes, request = asked or (None, None, None)
-        self._kept.append(Stall(int(time.time() * 1000), int(late_s * 1000), route, body_bytes, request, stack))
+        self._kept.append(Stall(int(time.time() * 1000), int(held_s * 1000), route, body_bytes, request, stack))
 
     def _watch(self) -> None:
         """In the thread: look at the stack of a loop that is late, once for each stall."""

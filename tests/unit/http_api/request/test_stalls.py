@@ -126,10 +126,18 @@ def test_a_node_without_requests_is_not_watched_and_one_with_requests_is_again(
     assert "stalls" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_a_stall_is_as_long_as_the_loop_computed_and_what_the_machine_added_is_none_of_it() -> None:
+    stalls = Stalls(lambda _: None)
+    stalls._note(0.9, 0.03)
+    assert [each.held_ms for each in stalls.latest(1)] == [30]
+    stalls._note(0.9, 0.019)
+    assert (sum(stalls.held), sum(stalls.waited)) == (1, 1)
+
+
 def test_the_latest_stalls_are_kept_the_last_one_first() -> None:
     async def scenario(stalls: Stalls) -> None:
         for number in range(KEPT_MAX + 1):
-            stalls._note(1 + number, 1.0)
+            stalls._note(1 + number, 1 + number)
 
     stalls = watched(scenario)
     assert [each.held_ms for each in stalls.latest(2)] == [1000 * (KEPT_MAX + 1), 1000 * KEPT_MAX]

@@ -22,7 +22,7 @@ class TlsConnection(asyncio.Protocol):
         """Done when the handshake has ended, well or not."""
         self._context = context
         self._entered = entered
-        self._tls = TlsSession(context, dialled=False)
+        self._tls: TlsSession | None = None  # before its first byte a connection costs next to nothing
         self._below: asyncio.Transport | None = None
         self._inner: asyncio.Protocol | None = None
         self._is_aborted = False
@@ -42,22 +42,24 @@ class TlsConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
         assert self._below is not None, "a connection is made before bytes come"
+        tls = self._tls = self._tls or TlsSession(self._context, dialled=False)
         try:
-            plain = self._tls.receive(data)
+            plain = tls.receive(data)
         except TlsFault:  # what is wrong is the client: there is nothing to log
-            self._send_own()  # the alert
+            self._below.write(tls.outgoing())  # the alert
             self._below.close()
             return
-        self._send_own()
+        if own := tls.outgoing():
+            self._below.write(own)
         if self._inner is None:
-            if not self._tls.established:
+            if not tls.established:
                 return
             self._inner = self._entered()
-            self._inner.connection_made(_Encrypted(self._below, self._tls, self._context))
+            self._inner.connection_made(_Encrypted(self._below, tls, self._context))
             self._end_handshake()
         if plain:
             self._inner.data_received(plain)
-        if self._tls.is_ended:
+        if tls.is_ended:
             self._below.close()
 
     def eof_received(self) -> None:
@@ -82,12 +84,6 @@ class TlsConnection(asyncio.Protocol):
     def _end_handshake(self) -> None:
         if not self.shaken.done():
             self.shaken.set_result(None)
-
-    def _send_own(self) -> None:
-        """Send what TLS itself has to say."""
-        assert self._below is not None
-        if own := self._tls.outgoing():
-            self._below.write(own)
 
 
 class _Encrypted(StreamTransport):

@@ -224,8 +224,13 @@ class Topics(Protocol):
         replication_factor: int | None,
         config: TopicConfig,
         by: By = NO_PRINCIPAL,
+        *,
+        leaves_retention: bool = False,
     ) -> tuple[Topic, bool]:
-        """The topic, and whether it is new; answers when every partition has a leader."""
+        """The topic, and whether it is new; answers when every partition has a leader.
+
+        ``leaves_retention``: the creator leaves the retention to the cluster; that of ``config`` does not count.
+        """
         ...
 
     async def change_topic(

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from ..partition.api.topics import TOPIC_RETENTION_MS
 from ..raft.net.tls import Mode, Tls, TlsFault, TlsFiles
 from . import machines
 from .access.issuers import Issuer, Issuers, KeyFile, KeysFault, issuer_faults
@@ -63,7 +64,9 @@ class LimitsSection(msgspec.Struct, frozen=True):
     segments are read again to see whether they are as they were written (0: never); how many connections of clients
     are open at a time, all together and of one address (an IPv4 address, or a /64 network of IPv6); with how many free
     bytes on the disk of its data folder a node refuses appends (soft, 0: never), and takes no copies of partitions
-    (hard); and how many bytes it holds back there for the moment when the disk is full (0: none).
+    (hard); how many bytes it holds back there for the moment when the disk is full (0: none); and how long a topic
+    keeps records whose creator says nothing of its retention (-1: for good), for topics that are created while this
+    node leads the controller group.
     """
 
     request_timeout_ms: int = 10_000
@@ -77,6 +80,7 @@ class LimitsSection(msgspec.Struct, frozen=True):
     disk_soft_free_bytes: int = 2 * 1024 * 1024 * 1024
     disk_hard_free_bytes: int = 1024 * 1024 * 1024
     disk_reserve_bytes: int = 64 * 1024 * 1024
+    topic_retention_ms: int = TOPIC_RETENTION_MS
 
 
 CONTROLLERS_MAX = 5
@@ -100,6 +104,7 @@ LIMITS = {
     "disk_soft_free_bytes": (0, 1 << 50),
     "disk_hard_free_bytes": (0, 1 << 50),
     "disk_reserve_bytes": (0, 1 << 40),
+    "topic_retention_ms": (-1, 1 << 53),
 }
 _Section = TypeVar("_Section", bound=msgspec.Struct)
 Address = tuple[str, int]

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from ...partition.api.topics import Mode, TopicConfig
+from ...partition.api.topics import TOPIC_RETENTION_MS, Mode, TopicConfig
 from .manual import Adding
 
 SHORT_MODES: dict[str, Mode] = {
@@ -123,14 +123,16 @@ def _unix_ms(text: str) -> int | None:
 
 
 FIELDS = {field.name: field for field in msgspec.structs.fields(TopicConfig)}
+_DEFAULTS = {**msgspec.structs.asdict(TopicConfig()), "retention_ms": TOPIC_RETENTION_MS}
 
 SETTINGS_HELP = (
     "A setting of the topic; repeat the option for several. "
     + ", ".join(
-        f"{name} ({'none' if field.default is None else msgspec.json.encode(field.default).decode()})"
-        for name, field in FIELDS.items()
+        f"{name} ({'none' if default is None else msgspec.json.encode(default).decode()})"
+        for name, default in _DEFAULTS.items()
     )
-    + ". Defaults are in brackets. Times are milliseconds; -1 means unlimited."
+    + ". Defaults of new topics are in brackets; that of retention_ms is for topics without retention_bytes, and nodes"
+    " may have another one. Times are milliseconds; -1 means unlimited."
 )
 
 

@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import structs
+
 from ...partition.api.topics import Mode, PartitionState, Topic, TopicConfig, TopicPage, TopicSummary
 from ...partition.errors import RequestTimedOut, UnknownTopicOrPartition
+from ...partition.internal_names import INTERNAL_TOPIC_PREFIX
 from .. import rpc
 from ..access.store import PrincipalStore
 from ..controller.commands import ChangeTopic, CreateTopic, DeleteTopic, TopicChanged, TopicCreated, TopicDeleted
@@ -141,9 +144,11 @@ def _rank(reported: tuple[str, GroupStatus]) -> tuple[int, bool, bool, int]:
 class TopicService:
     """The catalog's leader: creates, deletes and lists topics."""
 
-    def __init__(self, control: ControllerGroup, group_statuses: GroupStatusReader) -> None:
+    def __init__(self, control: ControllerGroup, group_statuses: GroupStatusReader, retention_ms: int) -> None:
+        """``retention_ms``: of new topics whose creators leave it to the cluster."""
         self._control = control
         self._group_statuses = group_statuses
+        self._retention_ms = retention_ms
 
     async def list_topics(self) -> list[TopicSummary]:
         """Ascending by name; linearizable."""
@@ -163,8 +168,12 @@ class TopicService:
         replication_factor: int | None,
         config: TopicConfig,
         by: By = NO_PRINCIPAL,
+        *,
+        leaves_retention: bool = False,
     ) -> tuple[Topic, bool]:
         """The topic, and whether it is new; answers when every partition has a leader."""
+        if leaves_retention:
+            config = await self._with_retention(name, config)
         nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
         created = await self._control.decide(
             lambda now: CreateTopic(
@@ -180,6 +189,18 @@ class TopicService:
             TopicCreated,
         )
         return await self._described_with_leaders(name, created.topic_id), created.created
+
+    async def _with_retention(self, name: str, config: TopicConfig) -> TopicConfig:
+        """With that of the topic if it exists, as nothing was said against it; or else the cluster's own. Topics that
+        Stockade made for itself drop only what it tells them to.
+        """
+        await self._control.barrier()
+        existing = self._control.placement(name)
+        if existing is not None:
+            known = existing.config
+            return structs.replace(config, retention_ms=known.retention_ms, retention_bytes=known.retention_bytes)
+        is_internal = name.startswith(INTERNAL_TOPIC_PREFIX)
+        return config if is_internal else structs.replace(config, retention_ms=self._retention_ms)
 
     async def change_topic(
         self,

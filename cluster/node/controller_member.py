@@ -10,6 +10,7 @@ import msgspec
 from ...raft.core.group import Group
 from ...raft.host import RaftHost
 from ..access.store import PrincipalStore
+from ..config import LimitsSection
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
@@ -53,10 +54,10 @@ class ControllerMember:
         group_statuses: GroupStatusReader,
         producer_statuses: ProducerStatusReader,
         on_role_change: Callable[[Group], None],
-        timeout_s: float,
+        limits: LimitsSection,
         principals: PrincipalStore,
     ) -> None:
-        """``on_role_change`` is called when the group has another leader, or none; ``timeout_s`` bounds every call."""
+        """``on_role_change`` is called when the group has another leader, or none."""
         self.services: ControllerServices | None = None
         self._view = view
         self._bootstrap = bootstrap
@@ -65,7 +66,8 @@ class ControllerMember:
         self._group_statuses = group_statuses
         self._producer_statuses = producer_statuses
         self._on_role_change = on_role_change
-        self._timeout_s = timeout_s
+        self._timeout_s = limits.request_timeout_ms / 1000
+        self._topic_retention_ms = limits.topic_retention_ms
         self.principals: PrincipalStore = principals
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -112,7 +114,7 @@ class ControllerMember:
         self.services = ControllerServices(
             control,
             SessionService(control),
-            TopicService(control, self._group_statuses),
+            TopicService(control, self._group_statuses, self._topic_retention_ms),
             ResourceService(control),
             ProducerService(control, self._producer_statuses),
             MemberService(control, self._view, self._host.software_of),

@@ -115,7 +115,7 @@ class Node:
             self._group_statuses,
             self._producer_statuses,
             self._leaderships.look,
-            self._timeout_s,
+            config.limits,
             principals,
         )
         self._registration = Registration(_entry(config, host), config.controllers, view, self._router)

@@ -27,9 +27,14 @@ async def create_topic(call: Call) -> web.StreamResponse:
     wanted = await call.read_json(schemas.NewTopic)
     call.caller.require("admin", "topic", wanted.name)
     wanted.check()
-    config = TopicConfig(**schemas.read_config(wanted.config))
+    given = schemas.read_config(wanted.config)
     topic, is_new = await call.service.at_controller().topics.create_topic(
-        wanted.name, wanted.partitions, or_none(wanted.replication_factor), config, call.by_most("topics")
+        wanted.name,
+        wanted.partitions,
+        or_none(wanted.replication_factor),
+        TopicConfig(**given),
+        call.by_most("topics"),
+        leaves_retention=given.keys().isdisjoint(("retention_ms", "retention_bytes")),
     )
     if not is_new:
         return json_answer(topic)

@@ -18,6 +18,10 @@ The names are those of Pulsar's producer access modes (PIP 68).
 """
 
 
+TOPIC_RETENTION_MS = 7 * 86_400_000
+"""Retention by age of a new topic whose creator gives none, unless the cluster is configured otherwise."""
+
+
 class TopicConfig(msgspec.Struct, frozen=True):
     """Configuration of a topic. Units are in the names: ``_ms`` milliseconds, ``_bytes`` bytes; -1 is no limit.
 
@@ -28,7 +32,9 @@ class TopicConfig(msgspec.Struct, frozen=True):
     - ``dedupe_window_ms``: how long a message id is remembered, at most one day; 0: message ids are refused.
     - ``producer_ttl_ms``: idle time after which a partition forgets a producer that no live grant is attached to.
     - ``max_producers``: producers that a partition remembers; beyond it the least recently used one is forgotten.
-    - ``retention_ms``, ``retention_bytes``: age, and size of a partition, beyond which whole segments are dropped.
+    - ``retention_ms``, ``retention_bytes``: age, and size of a partition, beyond which whole segments are dropped. A
+      new topic gets the cluster's own retention (7 days, if not configured) when its creator gives neither; a whole
+      TopicConfig gives both.
     - ``max_batch_bytes``: the largest batch, as an uncompressed Arrow message; 1 KiB to 16 MiB.
     """
 

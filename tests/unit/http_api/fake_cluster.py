@@ -395,7 +395,14 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
         return TopicPage(*known, len(found), found[first : first + most])
 
     async def create_topic(
-        self, name: str, partitions: int, replication_factor: int | None, config: TopicConfig, by: By = NO_PRINCIPAL
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int | None,
+        config: TopicConfig,
+        by: By = NO_PRINCIPAL,
+        *,
+        leaves_retention: bool = False,
     ) -> tuple[Topic, bool]:
         self._check_controlling()
         known = self.shared.topics.get(name)

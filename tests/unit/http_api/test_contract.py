@@ -19,7 +19,7 @@ from stockade.http_api.reading.decode import body_bytes_max
 from stockade.http_api.records import parts
 from stockade.partition.api import cluster, ownership, producers, records, topics
 from stockade.partition.api.cluster import Unready
-from stockade.partition.api.topics import TopicConfig
+from stockade.partition.api.topics import TOPIC_RETENTION_MS, TopicConfig
 from stockade.partition.errors import (
     InsufficientStorage,
     LeaderNotAvailable,
@@ -227,7 +227,7 @@ def test_a_body_is_read_as_it_is_documented(name: str) -> None:
 
 def test_a_new_topics_configuration_is_its_changes_with_the_documented_defaults() -> None:
     whole, changes = (document()["components"]["schemas"][name] for name in ("TopicConfig", "TopicConfigPatch"))
-    defaults = msgspec.structs.asdict(TopicConfig())
+    defaults = msgspec.structs.asdict(TopicConfig()) | {"retention_ms": TOPIC_RETENTION_MS}
     assert whole["additionalProperties"] is False
     assert whole["properties"] == {
         name: schema | {"default": defaults[name]} for name, schema in changes["properties"].items()

@@ -45,7 +45,7 @@ function NewTopic({ onClose }) {
   const set = (name) => (event) => setForm({ ...form, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value });
   const create = async () => {
     const config = { require_fence: form.fence };
-    if (form.hours) config.retention_ms = Math.round(Number(form.hours) * 3600e3);
+    if (form.hours) config.retention_ms = Number(form.hours) < 0 ? -1 : Math.round(Number(form.hours) * 3600e3);
     const body = { name: form.name.trim(), partitions: Number(form.partitions), config };
     if (form.replicas) body.replication_factor = Number(form.replicas);
     await ask("POST", "/v1/topics", { body });
@@ -57,7 +57,7 @@ function NewTopic({ onClose }) {
       <${Field} label="Partitions" hint="More can be added later"><input type="number" min="1" required value=${form.partitions} onInput=${set("partitions")} /><//>
       <${Field} label="Replicas" hint="Empty: 3, or the nodes there are"><input type="number" min="1" value=${form.replicas} onInput=${set("replicas")} /><//>
     </div>
-    <${Field} label="Keep records for (hours)" hint="Empty: for ever"><input type="number" min="0" step="any" value=${form.hours} onInput=${set("hours")} /><//>
+    <${Field} label="Keep records for (hours)" hint="Empty: as the cluster does, 7 days unless configured; -1: for ever"><input type="number" min="-1" step="any" value=${form.hours} onInput=${set("hours")} /><//>
     <label class="check"><input type="checkbox" checked=${form.fence} onChange=${set("fence")} />Refuse every write that carries no fencing token</label>
   <//>`;
 }

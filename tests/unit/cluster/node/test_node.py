@@ -24,6 +24,7 @@ from stockade.partition.errors import (
     ProducerFenced,
     RequestTimedOut,
     StockadeError,
+    TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
 from stockade.partition.records.batch import Batch, batch_from_columns
@@ -242,6 +243,33 @@ def test_a_deleted_topic_is_gone_with_its_files_and_its_grants(tmp_path: Path, m
         await service.at_controller().topics.create_topic("t", 1, None, TopicConfig())
         with pytest.raises(StockadeError, match="INCONSISTENT_TOPIC_ID"):
             await append(service, b"zombie of a deleted topic", token=token)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_topic_without_a_retention_of_its_own_gets_the_clusters_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    week_ms = 7 * 86_400_000
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        async def made(name: str, config: TopicConfig, *, leaves: bool) -> tuple[int, int, bool]:
+            create = service.at_controller().topics.create_topic
+            topic, is_new = await create(name, 1, None, config, leaves_retention=leaves)
+            return topic.config.retention_ms, topic.config.retention_bytes, is_new
+
+        assert await made("new", TopicConfig(), leaves=True) == (week_ms, -1, True)
+        assert await made("new", TopicConfig(), leaves=True) == (week_ms, -1, False)
+        assert await made("sized", TopicConfig(retention_bytes=5), leaves=False) == (-1, 5, True)
+        assert await made("old", TopicConfig(), leaves=False) == (-1, -1, True)
+        assert await made("old", TopicConfig(), leaves=True) == (
+            -1,
+            -1,
+            False,
+        )  # a program that creates it at each start
+        assert await made("stockade-sink.x", TopicConfig(), leaves=True) == (-1, -1, True)
+        with pytest.raises(TopicAlreadyExists):
+            await made("old", TopicConfig(require_fence=True), leaves=True)
 
     run(tmp_path, monkeypatch, scenario)
 

@@ -113,6 +113,13 @@ class Partition(Protocol):
         """
         ...
 
+    async def begin_at(self, offset: Offset, *, topic_id: int | None, principal: str = "") -> tuple[Offset, Offset]:
+        """Let a log that has never had a record begin at ``offset``; (log_start, log_end) after that.
+
+        Raises OffsetMismatch, FeatureLevelTooLow.
+        """
+        ...
+
     async def position(self, group: str) -> CommittedPosition:
         """The group's committed position; linearizable."""
         ...

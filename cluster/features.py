@@ -6,7 +6,8 @@ a format brings a feature level, too, and uses them only at that level: ``if fea
 once, by one command, when every member supports it; it never goes down. Before, every node can be rolled back.
 
 Level 1: all software up to commit 787c146 of this project (protocol 6).
-Level 2: RaiseFeatureLevel itself; disks that say their level (wal/identity).
+Level 2: RaiseFeatureLevel itself; disks that say their level (wal/identity); a partition's command BeginAt, so that a
+restored log keeps its offsets.
 """
 
 from ..partition.version import VERSION

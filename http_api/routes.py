@@ -38,6 +38,7 @@ _READ_GROUP = (Need("read", "group", "group"),)
 _PRODUCE = (Need("produce", "topic", "topic"),)
 _ADMIN_TOPIC = (Need("admin", "topic", "topic"),)
 _ADMIN = (Need("admin", "cluster"),)
+_TRIM = (Need("trim", "topic", "topic"),)
 _SEE = (Need("read", "cluster"),)
 _EVICT = (Need("evict", "topic", "topic"),)
 _HOLD = (Need("acquire", "topic"),)
@@ -94,14 +95,8 @@ def _records() -> list[Route]:
         Route("POST", _TOPIC + "/records", by_key.append_by_key, "partition", ("topic_id", "acks"), needs=_PRODUCE),
         Route("GET", _PARTITION + "/offsets", handlers.get_offset, "partition", ("at", "topic_id"), needs=_READ),
         Route("GET", _PARTITION + "/tail", handlers.read_tail, "partition", ("n", "topic_id"), needs=_READ),
-        Route(
-            "POST",
-            _PARTITION + "/trim",
-            handlers.trim,
-            "partition",
-            ("topic_id",),
-            needs=(Need("trim", "topic", "topic"),),
-        ),
+        Route("POST", _PARTITION + "/trim", handlers.trim, "partition", ("topic_id",), needs=_TRIM),
+        Route("POST", _PARTITION + "/begin", handlers.begin_at, "partition", ("topic_id",), needs=_ADMIN_TOPIC),
         Route("PUT", _STAGES + "/{stage}", stages.put_stage, "partition", ("ttl_ms", "topic_id"), needs=_PRODUCE),
         Route("GET", _STAGES, stages.list_stages, "partition", ("prefix", "topic_id"), needs=_READ),
         Route("PATCH", _STAGES, stages.change_stages, "partition", ("topic_id",), needs=_PRODUCE),

@@ -238,6 +238,22 @@ class Trim(msgspec.Struct, frozen=True, tag="trim"):
     if_log_end: Offset | None = None
 
 
+OFFSET_BEGIN_MAX = 1 << 53
+"""The highest offset at which a log may begin: programs of every language can count from there for centuries."""
+
+
+class BeginAt(msgspec.Struct, frozen=True, tag="begin_at"):
+    """Let a log that has never had a record begin at ``offset``, so that one restored from a backup has the offsets of
+    the old one. Of feature level 2. Answers Trimmed, also when it begins there already and has no record; or a refusal:
+    OffsetMismatch.
+    """
+
+    offset: Offset
+    topic_id: int | None = None
+    now_ms: int = 0
+    principal: str = ""
+
+
 class Retain(msgspec.Struct, frozen=True, tag="retain"):
     """Drop the records below ``before``, as the topic's retention asks for it, and let time pass. Answers Trimmed."""
 
@@ -341,6 +357,7 @@ Command = (
     | InstallProducer
     | ForgetProducers
     | Trim
+    | BeginAt
     | Retain
     | Configure
     | InstallReader

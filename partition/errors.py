@@ -10,7 +10,8 @@ of leaders is out of date). One instance may differ from its class in ``no_side_
     ├── Unauthenticated 401; ProducerFenced, InvalidProducerEpoch, NotOwner, PermissionDenied           403
     ├── UnknownTopicOrPartition, UnknownSession, NotFound 404, MethodNotAllowed 405, NotAcceptable 406
     ├── InconsistentTopicId, TopicAlreadyExists, StageAlreadyExists, TopicSealed, OutOfOrderSequence,
-    │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait, GenerationFenced, FeatureUpdateFailed 409
+    │   UnknownProducerId, InvalidProducerIdMapping, HoldAndWait, GenerationFenced, FeatureUpdateFailed,
+    │   FeatureLevelTooLow 409
     ├── SessionExpired 410, OffsetMismatch and PlanChanged 412, MessageTooLarge 413, UnsupportedMediaType 415,
     │   NotLeaderOrFollower 421
     ├── OffsetOutOfRange 410 or 416, ProducerBusy 423, FencingTokenRequired 428
@@ -335,6 +336,12 @@ class FeatureUpdateFailed(
     """The cluster's feature level is higher already, or a member does not support the level, or cannot be asked.
     Fields: nodes (those members), feature_level (the cluster's).
     """
+
+
+class FeatureLevelTooLow(
+    StockadeError, code="FEATURE_LEVEL_TOO_LOW", http_status=409, title="The cluster's feature level does not have that"
+):
+    """A member may run software that does not know this. Fields: feature_level (the cluster's), needed."""
 
 
 class OffsetMismatch(

@@ -164,6 +164,12 @@ BY_CODE: dict[str, Text] = {
         http="GET /v1/cluster shows what each node supports.",
         cli="`stockade cluster status` shows what each node supports.",
     ),
+    "FEATURE_LEVEL_TOO_LOW": Text(
+        "this needs feature level {needed}, and the cluster has {feature_level}",
+        "Upgrade every node, then raise the level; until then do without this.",
+        http="PUT /v1/cluster/feature_level raises it.",
+        cli="`stockade cluster upgrade --finalize` raises it.",
+    ),
     "OFFSET_MISMATCH": Text(
         "the log ends at {log_end}, not at the offset that the request names",
         "Read from there, then decide again.",

@@ -172,6 +172,15 @@ class Client(Administration):
         body = {"before": before} | present(if_epoch=if_epoch, if_log_end=if_log_end)
         return await self.calls.call(Trimmed, "POST", path, headers=_fence_headers(token), body=body)
 
+    async def begin_at(self, topic: str, partition: int, offset: int, *, topic_id: int | None = None) -> Trimmed:
+        """Let a partition that has never had a record begin at ``offset``, as a restored log does.
+
+        Raises OffsetMismatch: it has had records; FeatureLevelTooLow: not every node is upgraded; InconsistentTopicId.
+        """
+        path = f"{_partition(topic, partition)}/begin"
+        params = present(topic_id=topic_id)
+        return await self.calls.call(Trimmed, "POST", path, params=params, body={"offset": offset})
+
     async def contents(self, topic: str, partition: int, most: int = LISTED_MAX) -> PartitionContents:
         """What a partition holds, and the ``most`` groups that are furthest behind on it."""
         path = f"{_partition(topic, partition)}/contents"

@@ -59,6 +59,7 @@ class Client(Blocking[_Client]):
     own: Final = blocking(_Client.own)
     disown: Final = blocking(_Client.disown)
     resources: Final = blocking(_Client.resources)
+    begin_at: Final = blocking(_Client.begin_at)
     position: Final = blocking(_Client.position)
     commit_position: Final = blocking(_Client.commit_position)
     groups: Final = blocking(_Client.groups)

@@ -24,6 +24,7 @@ from ...partition.commands import (
     Append,
     Appended,
     AppendStage,
+    BeginAt,
     ChangeStages,
     Command,
     CommitPosition,
@@ -47,6 +48,7 @@ from ...partition.commands import (
 from ...partition.config import PartitionConfig
 from ...partition.durable.stored_machine import StoredMachine
 from ...partition.errors import (
+    FeatureLevelTooLow,
     InsufficientStorage,
     InternalError,
     InvalidRequest,
@@ -268,6 +270,14 @@ class Replica(ServedGroup):
         command = Trim(before, topic_id, token, self.now_ms(), principal, if_epoch, if_log_end)
         trimmed = await self._ask(command, Trimmed)
         return trimmed.log_start, trimmed.log_end
+
+    async def begin_at(self, offset: Offset, *, topic_id: int | None, principal: str = "") -> tuple[Offset, Offset]:
+        """Let a log that has never had a record begin at ``offset``; (log_start, log_end) after that."""
+        if not self.features.at_least(2):
+            raise FeatureLevelTooLow(feature_level=self.features.level, needed=2)
+        await self._prepare_write()
+        begun = await self._ask(BeginAt(offset, topic_id, self.now_ms(), principal), Trimmed)
+        return begun.log_start, begun.log_end
 
     async def commit_position(
         self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None, principal: str = ""

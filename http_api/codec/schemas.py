@@ -23,7 +23,7 @@ from ...cluster.access.quotas import NO_QUOTA, Quota
 from ...cluster.config import is_address
 from ...cluster.model import Claim
 from ...partition.api.topics import Mode, TopicConfig
-from ...partition.commands import PRODUCER_EPOCH_MAX
+from ...partition.commands import OFFSET_BEGIN_MAX, PRODUCER_EPOCH_MAX
 from ...partition.errors import InvalidRequest
 from .json_codec import explain, or_none
 from .parameters import INT64_MAX, PARTITION_MAX, TOPIC_NAME
@@ -103,6 +103,12 @@ class TrimBody(msgspec.Struct, forbid_unknown_fields=True):
     before: OrUnlimited
     if_epoch: _Natural | UnsetType = UNSET
     if_log_end: _Natural | UnsetType = UNSET
+
+
+class BeginBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST …/begin."""
+
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_BEGIN_MAX)]
 
 
 class ClaimBody(msgspec.Struct, forbid_unknown_fields=True):

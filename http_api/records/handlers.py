@@ -113,6 +113,15 @@ async def trim(call: Call) -> web.StreamResponse:
     return json_answer(Trimmed(topic, number, log_start, log_end))
 
 
+async def begin_at(call: Call) -> web.StreamResponse:
+    """Let a log that has never had a record begin at an offset."""
+    topic, number, topic_id = call.parameters.topic(), call.parameters.partition(), call.parameters.topic_id()
+    wanted = await call.read_json(schemas.BeginBody)
+    call.partition = partition = await call.service.partition(topic, number, topic_id)
+    ends = await partition.begin_at(wanted.offset, topic_id=topic_id, principal=call.caller.principal)
+    return json_answer(Trimmed(topic, number, *ends))
+
+
 async def list_fences(call: Call) -> web.StreamResponse:
     """The tenures of the slot, the latest first."""
     partition = await _partition(call)

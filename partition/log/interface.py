@@ -112,6 +112,10 @@ class Log(Protocol):
         """Raise log_start to ``before``, which is at most log_end, if it is lower."""
         ...
 
+    def begin_at(self, offset: Offset) -> None:
+        """Raise log_start and log_end of a log that has never had a batch to ``offset``."""
+        ...
+
     def read(self, offset: Offset, max_bytes: int) -> Slice:
         """Batches from the one that contains ``offset``: the first always, more while all together fit
         ``max_bytes``.
@@ -168,6 +172,11 @@ class MemoryLog:
         """Raise log_start to ``before`` if it is lower."""
         self.log_start = max(self.log_start, before)
         self.batches = [batch for batch in self.batches if batch.next_offset > self.log_start]
+
+    def begin_at(self, offset: Offset) -> None:
+        """Raise log_start and log_end of an empty log."""
+        assert self.log_start == self.log_end == 0
+        self.log_start = offset
 
     def read(self, offset: Offset, max_bytes: int) -> Slice:
         """Batches from the one that contains ``offset``."""

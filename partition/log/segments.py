@@ -186,6 +186,12 @@ class SegmentLog:
             self._dropped += segment_files.files_of(segment)
             self.reclaimable += segment.size + segment.index_size
 
+    def begin_at(self, offset: Offset) -> None:
+        """Raise log_start and log_end of a log that has never had a batch, and so has no file."""
+        assert not self._segments
+        assert not self._log_start
+        self._log_start = offset
+
     def retained_from(self, wall_ms: int, retention_ms: int, retention_bytes: int) -> Offset:
         """First offset within the retention: received at most ``retention_ms`` before ``wall_ms``, and at most
         ``retention_bytes`` altogether (-1: no bound). Whole segments are dropped; the last one by age alone.

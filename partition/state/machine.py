@@ -14,6 +14,7 @@ from ..commands import (
     Append,
     Appended,
     AppendStage,
+    BeginAt,
     ChangeStages,
     ClearFence,
     Command,
@@ -92,6 +93,7 @@ class PartitionMachine:
             InstallProducer: self._install_producer,
             ForgetProducers: self.producers.forget,
             Trim: self._trim,
+            BeginAt: self._begin_at,
             Retain: self._retain,
             Configure: self._configure,
             PutStage: self._put_stage,
@@ -279,6 +281,20 @@ class PartitionMachine:
         if before > self.log_end:
             return OffsetOutOfRange(before, self.log_start, self.log_end)
         return self._drop_below(before)
+
+    def _begin_at(self, command: BeginAt) -> Trimmed | StockadeError:
+        """No offset that was ever given out is skipped or given out again: there was none."""
+        self._pass_time(command.now_ms)
+        refusal = self._judge_topic(command.topic_id, None, stores=True) or self.fence.judge(
+            None, self.config.require_fence, command.principal
+        )
+        if refusal is not None:
+            return refusal
+        if self.log_start == self.log_end == 0:
+            self.log.begin_at(command.offset)
+        elif not self.log_start == self.log_end == command.offset:
+            return OffsetMismatch(log_end=self.log_end)
+        return Trimmed(self.log_start, self.log_end)
 
     def _retain(self, command: Retain) -> Trimmed:
         self._pass_time(command.now_ms)

@@ -20,6 +20,7 @@ from .client.errors import (
 from .client.producer.results import ProducerErrors
 from .partition.errors import (
     CorruptMessage,
+    FeatureLevelTooLow,
     FeatureUpdateFailed,
     FencingTokenRequired,
     GenerationFenced,
@@ -64,15 +65,14 @@ from .partition.errors import (
 )
 
 __all__ = [
-    "BufferFull", "ClientClosed", "ClientFault", "ClusterUnreachable", "CorruptMessage", "FeatureUpdateFailed",
-    "FencingTokenRequired",
-    "GenerationFenced", "HeadersTooLarge", "HoldAndWait", "InconsistentTopicId", "InsufficientStorage",
-    "InternalError", "InvalidConfig", "InvalidFencingToken", "InvalidProducerEpoch", "InvalidProducerIdMapping",
-    "InvalidRecord", "InvalidRequest", "LeaderNotAvailable", "MessageTooLarge", "MethodNotAllowed", "NotAcceptable",
-    "NotEnoughReplicas", "NotFound", "NotLeaderOrFollower", "NotOwner", "OffsetMismatch", "OffsetOutOfRange",
-    "OtherEventLoop", "OutOfOrderSequence", "PermissionDenied", "PlanChanged", "ProducerAborted", "ProducerBusy",
-    "ProducerErrors", "ProducerFenced", "RequestTimedOut", "SessionExpired", "StageAlreadyExists", "StockadeError",
-    "ThrottlingQuotaExceeded", "TopicAlreadyExists", "TopicSealed", "Unauthenticated", "UnknownProducerId",
-    "UnknownRefusal", "UnknownSession", "UnknownTopicOrPartition", "UnreadableAnswer", "UnsupportedMediaType",
-    "UsedAfterFork", "WaitQueueFull",
+    "BufferFull", "ClientClosed", "ClientFault", "ClusterUnreachable", "CorruptMessage", "FeatureLevelTooLow",
+    "FeatureUpdateFailed", "FencingTokenRequired", "GenerationFenced", "HeadersTooLarge", "HoldAndWait",
+    "InconsistentTopicId", "InsufficientStorage", "InternalError", "InvalidConfig", "InvalidFencingToken",
+    "InvalidProducerEpoch", "InvalidProducerIdMapping", "InvalidRecord", "InvalidRequest", "LeaderNotAvailable",
+    "MessageTooLarge", "MethodNotAllowed", "NotAcceptable", "NotEnoughReplicas", "NotFound", "NotLeaderOrFollower",
+    "NotOwner", "OffsetMismatch", "OffsetOutOfRange", "OtherEventLoop", "OutOfOrderSequence", "PermissionDenied",
+    "PlanChanged", "ProducerAborted", "ProducerBusy", "ProducerErrors", "ProducerFenced", "RequestTimedOut",
+    "SessionExpired", "StageAlreadyExists", "StockadeError", "ThrottlingQuotaExceeded", "TopicAlreadyExists",
+    "TopicSealed", "Unauthenticated", "UnknownProducerId", "UnknownRefusal", "UnknownSession",
+    "UnknownTopicOrPartition", "UnreadableAnswer", "UnsupportedMediaType", "UsedAfterFork", "WaitQueueFull",
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from stockade.partition.api.topics import Mode, PartitionState, Topic, TopicConf
 from stockade.partition.commands import (
     Append,
     Appended,
+    BeginAt,
     ClearFence,
     Command,
     CommitPosition,
@@ -236,6 +237,12 @@ class FakePartition(FakeSubmitting, FakeStaging):
         trimmed = self._apply(Trim(before, topic_id, token, 0, principal, if_epoch, if_log_end))
         assert isinstance(trimmed, Trimmed)
         return trimmed.log_start, trimmed.log_end
+
+    async def begin_at(self, offset: int, *, topic_id: int | None, principal: str = "") -> tuple[Offset, Offset]:
+        self._check_leading()
+        begun = self._apply(BeginAt(offset, topic_id, 0, principal))
+        assert isinstance(begun, Trimmed)
+        return begun.log_start, begun.log_end
 
     async def position(self, group: str) -> CommittedPosition:
         self._check_leading()

@@ -73,6 +73,7 @@ TAKEN = {"partitions": [0], "mode": "Exclusive", "producer_name": "p"}
 FETCH = get(RECORDS)
 APPEND = Request("POST", RECORDS, BODY, FENCE)
 KEYED = Request("POST", "/v1/topics/free/records", BODY)
+BEGIN = Request("POST", "/v1/topics/free/partitions/0/begin", {"offset": 0})
 TRIM = Request("POST", f"{PARTITION}/trim", {"before": 0}, FENCE)
 OWN = Request("POST", "/v1/groups/g/own", {"claims": [{"resource": "printer"}]}, SESSION)
 DISOWN = Request("DELETE", "/v1/groups/g/own?resource=printer&resource=b", None, SESSION)
@@ -109,6 +110,7 @@ GOOD: dict[str, Request] = {
     "get_offset": get(f"{PARTITION}/offsets"),
     "read_tail": get(f"{PARTITION}/tail"),
     "trim": TRIM,
+    "begin_at": BEGIN,
     "put_stage": PUT_STAGE,
     "list_stages": get(STAGES),
     "change_stages": CHANGE_STAGES,
@@ -187,6 +189,7 @@ _INCONSISTENT = {
         "get_offset",
         "read_tail",
         "trim",
+        "begin_at",
         "list_fences",
         "list_partition_producers",
         "get_contents",
@@ -245,6 +248,9 @@ CASES: dict[tuple[str, int], list[Request]] = {
     ("delete_topic", 412): _at(GOOD["delete_topic"], f"{TOPIC}?if_grants=0"),
     ("change_members", 200): _with(GOOD["change_members"], REMOVAL | {"dry_run": True}),
     ("change_members", 412): _with(GOOD["change_members"], REMOVAL | {"if_plan": "0"}),
+    ("begin_at", 412): [KEYED, BEGIN],
+    ("begin_at", 423): _at(BEGIN, "/v1/topics/taken/partitions/0/begin"),
+    ("begin_at", 428): _at(BEGIN, "/v1/topics/fenced/partitions/0/begin"),
     ("trim", 416): _with(TRIM, {"before": 99}),
     ("trim", 423): _as(TRIM, {}),
     ("trim", 428): _at(TRIM._replace(headers={}), "/v1/topics/fenced/partitions/0/trim"),
@@ -331,6 +337,8 @@ CODES: dict[tuple[str, str], list[Request]] = {
         REFER._replace(path="/v1/topics/free/partitions/0/stages/staged/append", headers={}),
     ],
     ("append_stage", "OUT_OF_ORDER_SEQUENCE_NUMBER"): _as(REFER, FENCE | STAMP | {"Stockade-Producer-Seq": "7"}),
+    ("begin_at", "INCONSISTENT_TOPIC_ID"): CASES["begin_at", 409],
+    ("begin_at", "TOPIC_SEALED"): [Request("PATCH", "/v1/topics/free", {"sealed": True}), BEGIN],
     ("trim", "INVALID_FENCING_TOKEN"): _as(TRIM, FENCE | {"Stockade-Fence-Epoch": "9"}),
     ("acquire", "UNKNOWN_TOPIC_OR_PARTITION"): CASES["acquire", 404],
     ("acquire", "INCONSISTENT_TOPIC_ID"): _with(ACQUIRE, GRANT | {"topic_id": 999}),

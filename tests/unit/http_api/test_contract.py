@@ -41,6 +41,7 @@ ON_REAL_MACHINES = "decided by the controller's machine: tests/unit/cluster"
 UNREACHED: dict[tuple[str, int | str], str] = {
     **{(name, status): TOKENS for name in OPERATIONS for status in (401, "UNAUTHENTICATED", "PERMISSION_DENIED")},
     **{("get_cluster", status): ASKS_NOBODY for status in (421, 429, 500, 503, 504)},
+    ("begin_at", "FEATURE_LEVEL_TOO_LOW"): "needs a cluster of older software: tests/unit/cluster/replica",
     ("append_parts", 429): "needs a node that has too much in flight: records/test_append_parts.py",
     ("append_parts", 500): "a bug of a part is that part's answer: records/test_append_parts.py",
     **{
@@ -193,6 +194,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "NewGrant": schemas.NewGrant,
     "NewProducer": schemas.NewProducer,
     "ProducerFence": schemas.ProducerFence,
+    "BeginRequest": schemas.BeginBody,
     "TrimRequest": schemas.TrimBody,
     "OwnRequest": schemas.OwnBody,
     "PartList": parts.PartList,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stockade.cluster.features import Features
 from stockade.cluster.model import CommittedPosition, Conditions, ReadGuard
 from stockade.cluster.replica.replica import Replica
 from stockade.partition.api.topics import TopicConfig
@@ -24,6 +25,7 @@ from stockade.partition.commands import (
 from stockade.partition.config import PartitionConfig
 from stockade.partition.durable.stored_machine import StoredMachine
 from stockade.partition.errors import (
+    FeatureLevelTooLow,
     InvalidRequest,
     LeaderNotAvailable,
     NotLeaderOrFollower,
@@ -283,6 +285,26 @@ async def test_a_position_is_committed_and_found(tmp_path: Path) -> None:
     assert refusal.value.fields["resource"] == "t/0"
     with pytest.raises(OffsetOutOfRange):
         await one.commit_position("g", 6, None, 1)
+
+
+@scenario
+async def test_a_log_begins_at_an_offset_once(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    assert await one.begin_at(40, topic_id=TOPIC_ID) == (40, 40)
+    await append(one, 2)
+    assert (one.machine.log_start, one.machine.log_end) == (40, 42)
+    with pytest.raises(OffsetMismatch):
+        await one.begin_at(50, topic_id=None)
+
+
+@scenario
+async def test_a_log_begins_elsewhere_only_when_no_node_has_older_software(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    one.features = Features(level=1)
+    with pytest.raises(FeatureLevelTooLow) as refused:
+        await one.begin_at(40, topic_id=None)
+    assert refused.value.fields == {"feature_level": 1, "needed": 2}
+    assert one.machine.log_end == 0
 
 
 @scenario

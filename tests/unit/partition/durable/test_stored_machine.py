@@ -17,6 +17,7 @@ from stockade.partition.commands import (
     Append,
     Appended,
     AppendStage,
+    BeginAt,
     ChangeStages,
     ClearFence,
     Command,
@@ -370,6 +371,7 @@ STEPS = st.one_of(
     st.tuples(st.just("commit"), st.sampled_from("gh"), st.integers(0, 30)),
     st.tuples(st.just("retain"), st.integers(0, 60)),
     st.tuples(st.just("trim"), st.none() | st.integers(0, 60)),
+    st.tuples(st.just("begin"), st.integers(0, 20)),
     st.tuples(st.just("configure"), st.integers(1, 4), st.booleans()),
     st.tuples(st.just("stage"), st.sampled_from("abc"), st.integers(1, 3)),
     st.tuples(st.just("stages"), st.sampled_from(["", "a", "bc"]), st.sampled_from(["", "b", "ac"])),
@@ -421,6 +423,8 @@ class Maker:
                 return Retain(before, 0)
             case ("trim", (int() | None) as before):
                 return Trim(before)
+            case ("begin", int(offset)):
+                return BeginAt(offset)
             case ("configure", int(max_producers), bool(strict)):
                 config = replace(CONFIG, max_producers=max_producers, strict_sequence=strict)
                 return Configure(self.number, config)

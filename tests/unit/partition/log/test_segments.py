@@ -370,12 +370,14 @@ APPENDS = st.lists(st.tuples(st.lists(st.integers(0, 20), min_size=1, max_size=4
 
 
 @settings(max_examples=60, deadline=None)
-@given(APPENDS, st.integers(0, 5000), st.integers(0, 60))
+@given(APPENDS, st.integers(0, 5000), st.integers(0, 60), st.integers(0, 3))
 def test_the_log_on_disk_answers_like_the_log_in_memory(
-    appends: list[tuple[list[int], bool]], room: int, before: int
+    appends: list[tuple[list[int], bool]], room: int, before: int, first: int
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
         disk, memory = begun(Path(directory), 2500), MemoryLog()
+        for log in (disk, memory):
+            log.begin_at(first)
         for number, (times, stamped) in enumerate(appends):
             one = command(times, STAMP if stamped else None)
             assert disk.append(one, number) == memory.append(one, number)

@@ -2,11 +2,12 @@
 
 import pytest
 
-from stockade.partition.commands import Configure, Configured, Retain, Stamp, Token, Trim, Trimmed
+from stockade.partition.commands import BeginAt, Configure, Configured, Retain, Stamp, Token, Trim, Trimmed
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import (
     FencingTokenRequired,
     InconsistentTopicId,
+    OffsetMismatch,
     OffsetOutOfRange,
     PlanChanged,
     ProducerBusy,
@@ -119,3 +120,34 @@ def test_a_configuration_that_comes_late_is_passed_over() -> None:
     driver.apply(Configure(901, PartitionConfig(TOPIC_ID, require_fence=True)))
     assert driver.apply(Configure(900, PartitionConfig(TOPIC_ID))) == Configured(901)
     assert driver.append() == FencingTokenRequired()
+
+
+def test_a_log_without_a_record_begins_where_it_is_told() -> None:
+    driver = Driver(replicas=3)
+    assert driver.apply(BeginAt(40)) == driver.apply(BeginAt(40, TOPIC_ID)) == Trimmed(40, 40)
+    assert stored(driver.append(count=2)) == (40, 41)
+    assert (driver.machine.log_start, driver.machine.log_end) == (40, 42)
+    with pytest.raises(OffsetOutOfRange):
+        driver.machine.log.read(39, 1)
+
+
+def test_a_log_that_has_had_a_record_begins_nowhere_else() -> None:
+    driver = ten()
+    assert driver.apply(BeginAt(40)) == driver.apply(BeginAt(0)) == OffsetMismatch(log_end=10)
+    driver.apply(Trim(None))
+    before = state(driver.machine)
+    assert driver.apply(BeginAt(40)) == driver.apply(BeginAt(0)) == OffsetMismatch(log_end=10)
+    assert driver.apply(BeginAt(10)) == Trimmed(10, 10)
+    assert state(driver.machine) == before
+
+
+def test_only_one_who_might_append_lets_a_log_begin_elsewhere() -> None:
+    driver = Driver()
+    assert isinstance(driver.apply(BeginAt(4, 700)), InconsistentTopicId)
+    driver.seat(1, 1)
+    assert isinstance(driver.apply(BeginAt(4)), ProducerBusy)
+    driver.clear(1, 1)
+    driver.apply(Configure(2, PartitionConfig(TOPIC_ID, require_fence=True)))
+    assert driver.apply(BeginAt(4)) == FencingTokenRequired()
+    driver.apply(Configure(3, PartitionConfig(TOPIC_ID, sealed=True)))
+    assert isinstance(driver.apply(BeginAt(4)), TopicSealed)

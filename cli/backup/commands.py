@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
@@ -12,22 +13,50 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ...client.api.client import Client
+from ...partition.errors import StockadeError
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client
-from ..ui.exits import LOCAL, REFUSED
+from ..ui.exits import LOCAL, REFUSED, sentence
 from ..ui.manual import Adding, Manual
 from ..ui.output import count, output_option, show_json, show_table
-from ..ui.parameters import InstantType, WholeNumber, collected
+from ..ui.parameters import DurationType, InstantType, WholeNumber, collected
 from ..ui.times import moment, seconds
-from .create import CannotBackUp, back_up
+from .begin import CannotBackUp
 from .create import Progress as Copying
+from .create import back_up
 from .manifest import Damaged, Manifest
-from .restore import CannotRestore, Restored, Until, restore, size_to_restore
+from .prune import Keep, Pruned, prune
+from .restore import CannotRestore, Manner, Restored, Until, restore, restore_principals, size_to_restore
+from .schedule import INTERVAL_S, Gauges, Schedule
 from .store import CannotReach, Store
 from .verify import verify
 
+FAILURES = CannotBackUp, CannotReach, CannotRestore, Damaged
+
 place_argument: Adding = click.argument("place")
 name_option: Adding = click.option("--name", help="Of a backup that `stockade backup list` shows. Default: the newest.")
+_KEEPING: list[Adding] = [
+    click.option("--keep-last", type=WholeNumber(1), help="Keep so many of the newest backups."),
+    click.option("--keep-for", "keep_for_s", type=DurationType(), help="Keep backups that are not older than this."),
+]
+
+
+class Kept(NamedTuple):
+    """What to keep: at least one of them."""
+
+    keep_last: int | None
+    keep_for_s: float | None
+
+
+_SCHEDULE: list[Adding] = [
+    click.option("--every", "every_s", type=DurationType(), help="Go on, and make a backup each time this is over."),
+    click.option(
+        "--metrics-file",
+        metavar="FILE",
+        help="Write gauges for the textfile collector of node_exporter: the age of the last backup above all.",
+    ),
+    *_KEEPING,
+]
 
 
 @click.group(short_help="Backups: make, verify and restore them.")
@@ -43,7 +72,7 @@ def _explained(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
     async def body(*args: Any, **options: Any) -> None:
         try:
             await command(*args, **options)
-        except (CannotBackUp, CannotReach, CannotRestore, Damaged) as error:
+        except FAILURES as error:
             _end(error)
 
     return body
@@ -58,8 +87,12 @@ def _end(error: Exception) -> NoReturn:
     cls=Manual,
     short_help="Back up topics, only what is new.",
     examples=[
-        ("Everything, every hour", "stockade backup create /mnt/backups/orders-prod"),
+        ("Everything, every hour by a timer", "stockade backup create /mnt/backups/orders-prod"),
         ("Two topics, to an object store", "stockade backup create s3://backups/orders --topic orders --topic jobs"),
+        (
+            "As a service: each minute, for a month, with an alert when it gets old",
+            "stockade backup create PLACE --every 1m --keep-for 30d --metrics-file /var/lib/node_exporter/backup.prom",
+        ),
     ],
 )
 @place_argument
@@ -68,27 +101,134 @@ def _end(error: Exception) -> NoReturn:
     "--group",
     "groups",
     multiple=True,
-    help="Also keep the positions of this group. Without it: of groups that own partitions.",
+    help="Keep the positions of this group in any case. Without it: on each partition of the 1,000 groups that are"
+    " furthest behind.",
 )
+@click.option(
+    "--principals", is_flag=True, help="Also keep the principals of the cluster with their rights, without tokens."
+)
+@collected(Schedule, "schedule", _SCHEDULE)
 @output_option
 @with_client
 @_explained
-async def create(client: Client, place: str, topics: tuple[str, ...], groups: tuple[str, ...], output: str) -> None:
-    """Copy what the topics have now, as far as earlier backups at PLACE do not have it. Writers go on."""
-    with _bar("copying") as (bar, task):
+async def create(
+    client: Client,
+    place: str,
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    schedule: Schedule,
+    output: str,
+    *,
+    principals: bool,
+) -> None:
+    """Copy what the topics have now, as far as earlier backups at PLACE do not have it. Writers go on.
 
-        def found(records: int) -> None:
-            bar.update(task, total=(bar.tasks[0].total or 0) + records)
+    With --keep-last or --keep-for older backups are removed after each new one, as by `stockade backup prune`. With
+    --every a backup that fails is reported, and the next one is made when it is due.
+    """
+    gauges = Gauges(schedule.metrics_file, schedule.every_s or INTERVAL_S)
 
-        progress = Copying(found, partial(bar.advance, task))
-        made = await back_up(client, await asyncio.to_thread(Store, place), topics, groups, progress)
+    async def once() -> None:
+        store = await asyncio.to_thread(Store, place)
+        with _bar("copying") as (bar, task):
+
+            def found(records: int) -> None:
+                bar.update(task, total=(bar.tasks[0].total or 0) + records)
+
+            progress = Copying(found, partial(bar.advance, task))
+            made, damaged = await back_up(client, store, topics, groups, progress, principals=principals)
+        _show_made(made, damaged, output)
+        gauges.succeeded(made)
+        if schedule.prunes:
+            await asyncio.to_thread(prune, store, _keep(schedule.keep_last, schedule.keep_for_s), _now_ms())
+
+    if schedule.every_s is None:
+        with _counted(gauges):
+            await once()
+    else:
+        await _again_and_again(once, gauges, schedule.every_s)
+
+
+async def _again_and_again(once: Callable[[], Coroutine[Any, Any, None]], gauges: Gauges, every_s: float) -> NoReturn:
+    while True:
+        due = time.monotonic() + every_s
+        try:
+            with _counted(gauges):
+                await once()
+        except StockadeError as error:
+            click.echo(f"no backup: {sentence(error)}", err=True)
+        except FAILURES as error:
+            click.echo(f"no backup: {error}", err=True)
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+
+@contextmanager
+def _counted(gauges: Gauges) -> Iterator[None]:
+    try:
+        yield
+    except (StockadeError, *FAILURES):
+        gauges.failed()
+        raise
+
+
+def _show_made(made: Manifest, damaged: list[str], output: str) -> None:
     if output == "json":
         show_json(_summary(made))
-        return
-    took = seconds(made.ended_ms - made.started_ms)
-    click.echo(f"{made.name}: {count(len(made.topics), 'topic')}, {count(made.records, 'record')}, in {took}")
+    else:
+        took = seconds(made.ended_ms - made.started_ms)
+        click.echo(f"{made.name}: {count(len(made.topics), 'topic')}, {count(made.records, 'record')}, in {took}")
     for topic in made.left_out:
         click.echo(f"left out, deleted meanwhile: {topic}", err=True)
+    for path in made.copied_again:
+        click.echo(f"missing or of another size, so its records were copied again: {path}", err=True)
+    for fault in damaged:
+        click.echo(f"passed over: {fault}", err=True)
+
+
+def _keep(keep_last: int | None, keep_for_s: float | None) -> Keep:
+    return Keep(keep_last or 1, None if keep_for_s is None else _now_ms() - int(keep_for_s * 1000))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@backup.command(
+    "prune",
+    cls=Manual,
+    short_help="Remove old backups.",
+    exits=LOCAL,
+    examples=[
+        ("What would go?", "stockade backup prune PLACE --keep-for 30d --dry-run"),
+        ("Keep those of a month, and ten at least", "stockade backup prune PLACE --keep-for 30d --keep-last 10"),
+    ],
+)
+@place_argument
+@collected(Kept, "kept", _KEEPING)
+@click.option("--dry-run", "dry", is_flag=True, help="Only say what would be removed.")
+@output_option
+def prune_backups(place: str, kept: Kept, output: str, *, dry: bool) -> None:
+    """Remove backups, and files of records that no other backup needs; never the newest backup. No node is asked.
+
+    A backup stays if either option keeps it. One that is being made at PLACE meanwhile notices it, and is refused.
+    """
+    if kept == Kept(None, None):
+        raise click.UsageError("say what to keep: --keep-last, --keep-for, or both")
+
+    def work() -> Pruned:
+        with _bar("removing") as (bar, task):
+            keep = _keep(*kept)
+            return prune(Store(place), keep, _now_ms(), dry=dry, removed=lambda size: bar.advance(task, size))
+
+    done = _local(work)
+    if output == "json":
+        show_json(done._asdict())
+        return
+    for name in done.backups:
+        click.echo(name)
+    went = "would be removed" if dry else "removed"
+    size = f"{count(done.files, 'file')}, {count(done.bytes, 'byte')}"
+    click.echo(f"{went}: {count(len(done.backups), 'backup')}, {size}")
 
 
 @backup.command(
@@ -97,8 +237,10 @@ async def create(client: Client, place: str, topics: tuple[str, ...], groups: tu
 @place_argument
 @output_option
 def list_backups(place: str, output: str) -> None:
-    """List the backups at PLACE, the oldest first. No node is asked."""
-    found = _local(lambda: [store.manifest(name) for store in [Store(place)] for name in store.manifests()])
+    """List the backups at PLACE, the oldest first. No node is asked. Manifests that cannot be read are passed over."""
+    found, damaged = _local(lambda: Store(place).all_manifests())
+    for fault in damaged.values():
+        click.echo(f"damaged: {fault}", err=True)
     if output == "json":
         show_json([_summary(each) for each in found])
         return
@@ -153,14 +295,17 @@ class OffsetType(click.ParamType[tuple[str, int, int]]):
         return topic, int(number), int(offset)
 
 
-class Stop(NamedTuple):
-    """Where a restore stops."""
+class How(NamedTuple):
+    """Where a restore stops, and how it restores."""
 
     until_ms: int | None
     offsets: tuple[tuple[str, int, int], ...]
+    renumber: bool
+    resume: bool
+    replication_factor: int | None
 
 
-_STOPPING: list[Adding] = [
+_HOW: list[Adding] = [
     click.option(
         "--until",
         "until_ms",
@@ -170,6 +315,13 @@ _STOPPING: list[Adding] = [
     click.option(
         "--until-offset", "offsets", multiple=True, type=OffsetType(), help="Stop a partition before this offset."
     ),
+    click.option(
+        "--renumber",
+        is_flag=True,
+        help="Let logs begin at offset 0, where they began later: for a cluster that cannot keep offsets.",
+    ),
+    click.option("--resume", is_flag=True, help="Go on with a restore that was cut short."),
+    click.option("--replication-factor", type=WholeNumber(1, 7), help="Default: that of the cluster for new topics."),
 ]
 
 
@@ -187,9 +339,12 @@ _STOPPING: list[Adding] = [
 @name_option
 @click.option("--topic", "topics", multiple=True, help="Restore this topic; repeat it for several. Default: all.")
 @click.option("--as", "as_name", help="The name of the restored topic, for one --topic.")
-@collected(Stop, "stop", _STOPPING)
-@click.option("--resume", is_flag=True, help="Go on with a restore that was cut short.")
-@click.option("--replication-factor", type=WholeNumber(1, 7), help="Default: that of the cluster for new topics.")
+@collected(How, "how", _HOW)
+@click.option(
+    "--principals",
+    is_flag=True,
+    help="Also restore principals with their rights; those that are there stay as they are. Their tokens are new ones.",
+)
 @output_option
 @with_client
 @_explained
@@ -199,31 +354,27 @@ async def restore_backup(
     name: str | None,
     topics: tuple[str, ...],
     as_name: str | None,
-    stop: Stop,
-    replication_factor: int | None,
+    how: How,
     output: str,
     *,
-    resume: bool,
+    principals: bool,
 ) -> None:
-    """Create topics of a backup, with their records and positions. A topic that has records already is not touched."""
+    """Create topics of a backup, with their records, offsets and positions. A topic that has records already is not
+    touched.
+    """
     if as_name is not None and len(topics) != 1:
         raise click.UsageError("--as takes exactly one --topic")
     store = await asyncio.to_thread(Store, place)
     manifest = await asyncio.to_thread(store.manifest, name)
     names = {each: as_name or each for each in topics or [topic.topic for topic in manifest.topics]}
-    until = Until(stop.until_ms, {(topic, number): offset for topic, number, offset in stop.offsets})
+    until = Until(how.until_ms, {(topic, number): offset for topic, number, offset in how.offsets})
+    manner = Manner(until, how.renumber, how.resume, how.replication_factor)
+    made = await restore_principals(client, manifest) if principals else []
     with _bar("restoring", size_to_restore(manifest, names, until)) as (bar, task):
-        done = await restore(
-            client,
-            store,
-            manifest,
-            names=names,
-            until=until,
-            replication_factor=replication_factor,
-            resume=resume,
-            restored=partial(bar.advance, task),
-        )
+        done = await restore(client, store, manifest, names, manner, partial(bar.advance, task))
     _show(done, output)
+    for principal in made:
+        click.echo(f"principal {principal.principal} has its rights, and no token: give it one", err=True)
 
 
 def _show(done: list[Restored], output: str) -> None:

@@ -4,40 +4,36 @@ to read may do it.
 The cut: the end of every partition is read first, with its configuration; then the records up to there are copied.
 Records that are written meanwhile are left to the next backup. Ends are read one after the other, so the cut is a
 vector of offsets and no single moment; no append spans partitions, so it tears none. Records below an end never change,
-which is why an incremental backup copies only those beyond the last one.
+which is why an incremental backup copies only those beyond the last one. Positions are read last: a group that has read
+beyond the cut meanwhile goes on at the cut after a restore, as what it has read there is gone.
 """
 
 import asyncio
-import hashlib
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
-
-import pyarrow as pa
 
 from ...client.api.client import Client
 from ...client.retry import pause_before_next
 from ...partition.api.topics import Topic
 from ...partition.errors import InconsistentTopicId, OffsetOutOfRange, StockadeError, UnknownTopicOrPartition
-from ...partition.records.batch import SCHEMA
 from ...partition.version import VERSION
-from .manifest import DataFile, Manifest, PartitionBackup, PositionBackup, TopicBackup
+from .begin import Begun, CannotBackUp, begin, end
+from .files import PartitionFiles, kept, whole
+from .manifest import Manifest, PartitionBackup, PositionBackup, PrincipalBackup, TopicBackup
 from .store import Store
-from .verify import times_of
 
 FETCH_BYTES = 8 * 1024 * 1024
 """Asked for at a time."""
-FILE_BYTES = 64 * 1024 * 1024
-"""A file is complete when it has so many bytes."""
 ASKED_AT_A_TIME = 16
-"""Partitions whose ends are asked for at the same time."""
+"""Small questions that are asked at the same time."""
+COPIED_AT_A_TIME = 4
+"""Partitions that are copied at the same time; each has one fetch and one file of the backup in memory."""
+GONE = UnknownTopicOrPartition, InconsistentTopicId
+"""The topic was deleted meanwhile; there may be another one of its name."""
 
 _T = TypeVar("_T")
-
-
-class CannotBackUp(Exception):
-    """The place has a backup that does not belong to this cluster."""
+_In = TypeVar("_In")
 
 
 class Cut(NamedTuple):
@@ -67,159 +63,188 @@ async def patiently(client: Client, call: Callable[[], Awaitable[_T]]) -> _T:
 
 
 async def back_up(
-    client: Client, store: Store, topics: Iterable[str], groups: Iterable[str], progress: Progress
-) -> Manifest:
-    """Back up these topics (none: all), and the positions of all groups that own partitions and of ``groups``.
+    client: Client,
+    store: Store,
+    topics: Iterable[str],
+    groups: Iterable[str],
+    progress: Progress,
+    *,
+    principals: bool = False,
+) -> tuple[Manifest, list[str]]:
+    """Back up these topics (none: all), with the positions of groups; ``groups``: of these in any case. Also answers
+    what was wrong with earlier manifests. ``principals``: with those of the cluster, and their rights.
 
-    Raises CannotBackUp, CannotReach, StockadeError.
+    Raises CannotBackUp, CannotReach, Damaged, StockadeError.
     """
-    started = datetime.now(UTC)
-    names, cluster = await asyncio.to_thread(store.manifests), await client.connect()
-    previous = await asyncio.to_thread(store.manifest, names[-1]) if names else None
-    if previous is not None and previous.cluster_id != cluster.cluster_id:
-        raise CannotBackUp(f"{store.url} has backups of the cluster {previous.cluster_id}, not {cluster.cluster_id}")
+    cluster = await client.connect()
+    begun = await asyncio.to_thread(begin, store, cluster.cluster_id)
     wanted = list(topics) or [each.name for each in await client.topics()]
-    described = [await client.topic(name) for name in wanted]
-    cuts = [await _cut(client, topic) for topic in described]
+    found = await _each(wanted, lambda name: _described(client, name, must_exist=name in topics))
+    described = [topic for topic in found if topic is not None]
+    cuts = await _each(described, lambda topic: _cut(client, topic))
     cut_ms = _now_ms()
-    found, left_out = [], []
-    for topic, cut in zip(described, cuts, strict=True):
-        try:
-            found.append(await _TopicCopy(client, store, topic, previous, progress).run(cut))
-        except (UnknownTopicOrPartition, InconsistentTopicId):
-            left_out.append(topic.name)
+    copy = _Copy(client, store, begun, progress)
+    copied = await _in_order(copy.topic(topic, cut) for topic, cut in zip(described, cuts, strict=True))
+    backups = [topic for topic in copied if topic is not None]
+    names = {each.topic for each in backups}
     manifest = Manifest(
-        name=started.strftime("%Y%m%dT%H%M%S.%fZ"),
+        name=begun.name,
         cluster_id=cluster.cluster_id,
         software=VERSION,
-        started_ms=int(started.timestamp() * 1000),
+        started_ms=begun.started_ms,
         cut_ms=cut_ms,
         ended_ms=_now_ms(),
-        topics=found,
-        positions=await _positions(client, {topic.name: topic for topic in described}, groups),
-        left_out=left_out,
+        topics=backups,
+        positions=await _positions(client, [topic for topic in described if topic.name in names], groups),
+        left_out=sorted(set(wanted) - names),
+        has_digest=True,
+        principals=await _principals(client) if principals else [],
+        copied_again=sorted(copy.missing),
     )
-    await asyncio.to_thread(store.add, manifest)
-    return manifest
+    await asyncio.to_thread(end, store, begun, manifest)
+    return manifest, begun.damaged
+
+
+async def _each(given: Iterable[_In], ask: Callable[[_In], Awaitable[_T]]) -> list[_T]:
+    """What ``ask`` answers, in the same order; so many at a time."""
+    slots = asyncio.Semaphore(ASKED_AT_A_TIME)
+
+    async def one(each: _In) -> _T:
+        async with slots:
+            return await ask(each)
+
+    return await _in_order(one(each) for each in given)
+
+
+async def _in_order(work: Iterable[Awaitable[_T]]) -> list[_T]:
+    """What all of these answer; when one fails, the others are ended."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _described(client: Client, name: str, *, must_exist: bool) -> Topic | None:
+    try:
+        return await client.topic(name)
+    except UnknownTopicOrPartition:
+        if must_exist:
+            raise
+        return None
 
 
 async def _cut(client: Client, topic: Topic) -> list[Cut]:
-    slots = asyncio.Semaphore(ASKED_AT_A_TIME)
+    """Empty if the topic is gone."""
 
     async def ask(partition: int) -> Cut:
-        async with slots:
-            offsets = await client.offsets(topic.name, partition)
-            return Cut(offsets.log_start, offsets.log_end)
+        offsets = await client.offsets(topic.name, partition)
+        return Cut(offsets.log_start, offsets.log_end)
 
-    return await asyncio.gather(*(ask(partition) for partition in range(len(topic.partitions))))
+    try:
+        return await _each(range(len(topic.partitions)), ask)
+    except GONE:
+        return []
 
 
-class _TopicCopy:
-    def __init__(
-        self, client: Client, store: Store, topic: Topic, previous: Manifest | None, progress: Progress
-    ) -> None:
-        self._client, self._store, self._topic, self._progress = client, store, topic, progress
-        same = [each for each in (previous.topics if previous else []) if each.topic_id == topic.topic_id]
-        self._before = {each.partition: each for one in same if one.topic == topic.name for each in one.partitions}
+class _Copy:
+    def __init__(self, client: Client, store: Store, begun: Begun, progress: Progress) -> None:
+        self._client, self._store, self._begun, self._progress = client, store, begun, progress
+        self._slots = asyncio.Semaphore(COPIED_AT_A_TIME)
+        self._before = {topic.topic: topic for topic in (begun.previous.topics if begun.previous else [])}
+        self.missing: list[str] = []
+        """Files of earlier backups that are not as they were."""
 
-    async def run(self, cuts: list[Cut]) -> TopicBackup:
-        topic, partitions = self._topic, []
-        kept = [self._kept(number, cut) for number, cut in enumerate(cuts)]
-        begins = [files[-1].end_offset if files else cut.log_start for cut, files in zip(cuts, kept, strict=True)]
-        self._progress.found(sum(cut.log_end for cut in cuts) - sum(begins))
-        for number, (cut, files) in enumerate(zip(cuts, kept, strict=True)):
-            partitions.append(await self._copy(number, cut, files))
+    async def topic(self, topic: Topic, cuts: Sequence[Cut]) -> TopicBackup | None:
+        """A topic's backup; None: it was deleted meanwhile."""
+        if not cuts:
+            return None
+        before = self._before.get(topic.name)
+        same = before.partitions if before is not None and before.topic_id == topic.topic_id else []
+        known = [same[number] if number < len(same) else None for number in range(len(cuts))]
+        work = zip(range(len(cuts)), known, cuts, strict=True)
+        try:
+            partitions = await _in_order(self._partition(topic, *each) for each in work)
+        except GONE:
+            return None
         return TopicBackup(topic.name, topic.topic_id, topic.replication_factor, topic.sealed, topic.config, partitions)
 
-    def _kept(self, number: int, cut: Cut) -> list[DataFile]:
-        """The files of earlier backups that go on to be needed: without a gap from the log's start on."""
-        before = self._before.get(number)
-        if before is None or before.end_offset < cut.log_start:
-            return []
-        if before.end_offset > cut.log_end:
+    async def _partition(self, topic: Topic, number: int, before: PartitionBackup | None, cut: Cut) -> PartitionBackup:
+        if before is not None and before.end_offset > cut.log_end:
             raise CannotBackUp(
-                f"{self._topic.name}/{number} ends at {cut.log_end}, and its last backup at {before.end_offset}: the"
+                f"{topic.name}/{number} ends at {cut.log_end}, and its last backup at {before.end_offset}: the"
                 " cluster has lost records, or it is not the same one. Back it up to another place"
             )
-        return [file for file in before.files if file.end_offset > cut.log_start]
+        usable = whole(kept(before, cut.log_start), self._begun.sizes, self.missing.append)
+        at = usable[-1].end_offset if usable else cut.log_start
+        self._progress.found(cut.log_end - at)
+        files = PartitionFiles(self._store, f"{topic.topic_id}-{topic.name}/{number}", self._begun.name, usable, at)
+        async with self._slots:
+            first = await self._copy(topic, number, at, cut, files)
+            made = await asyncio.to_thread(files.finish, cut.log_end)
+        return PartitionBackup(number, first, cut.log_end, topic.partitions[number].topic_epoch, made)
 
-    async def _copy(self, number: int, cut: Cut, files: list[DataFile]) -> PartitionBackup:
-        files, name, topic = list(files), self._topic.name, self._topic
-        first, at = cut.log_start, files[-1].end_offset if files else cut.log_start
-        writer = _FileWriter(at)
+    async def _copy(self, topic: Topic, number: int, at: int, cut: Cut, files: PartitionFiles) -> int:
+        """Copy up to the cut; answers where the backup begins."""
+        first = cut.log_start
         while at < cut.log_end:
             try:
                 fetched = await patiently(
                     self._client,
                     lambda at=at: self._client.fetch(  # type: ignore[misc]
-                        name, number, at, max_bytes=FETCH_BYTES, topic_id=topic.topic_id
+                        topic.name, number, at, max_bytes=FETCH_BYTES, topic_id=topic.topic_id
                     ),
                 )
             except OffsetOutOfRange as trimmed:  # by retention, while the backup was made
                 first = at = min(trimmed.fields["log_start"], cut.log_end)
-                files, writer = [], _FileWriter(at)
+                files.begin_at(at)
                 continue
             for base, batch in fetched.after(at):
-                writer.add(batch.slice(0, max(0, cut.log_end - base)))
-            self._progress.copied(min(fetched.next_offset, cut.log_end) - at)
-            at = min(fetched.next_offset, cut.log_end)
-            if writer.size >= FILE_BYTES:
-                files.append(await self._written(number, writer, at))
-                writer = _FileWriter(at)
-        if writer.first_offset < at:
-            files.append(await self._written(number, writer, at))
-        return PartitionBackup(number, first, cut.log_end, topic.partitions[number].topic_epoch, files)
-
-    async def _written(self, number: int, writer: "_FileWriter", end: int) -> DataFile:
-        content, first = writer.close(), writer.first_offset
-        folder = f"data/{self._topic.topic_id}-{self._topic.name}/{number}"
-        path = f"{folder}/{first:020d}-{end:020d}.arrow"
-        await asyncio.to_thread(self._store.write, path, content)
-        return DataFile(path, first, end, len(content), hashlib.sha256(content).hexdigest(), *writer.times)
+                part = batch.slice(0, max(0, cut.log_end - base))
+                await asyncio.to_thread(files.add, part, base + part.num_rows)
+            end_offset = min(fetched.next_offset, cut.log_end)
+            self._progress.copied(end_offset - at)
+            at = end_offset
+        return first
 
 
-class _FileWriter:
-    """An Arrow stream in memory, compressed with ZSTD."""
+async def _positions(client: Client, topics: Sequence[Topic], groups: Iterable[str]) -> list[PositionBackup]:
+    """The positions of ``groups``, and of as many other groups as a partition lists: the furthest behind."""
+    places = [(topic.name, each.partition) for topic in topics for each in topic.partitions]
 
-    def __init__(self, first_offset: int) -> None:
-        self.first_offset = first_offset
-        self.times: tuple[int, int] = (0, 0)
-        self._sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        self._stream = pa.ipc.new_stream(self._sink, SCHEMA, options=options)
+    async def listed(place: tuple[str, int]) -> list[tuple[str, str, int]]:
+        try:
+            found = await client.contents(*place)
+        except GONE:
+            return []
+        return [(each.group, *place) for each in found.positions]
 
-    @property
-    def size(self) -> int:
-        return int(self._sink.tell())
+    async def ask(where: tuple[str, str, int]) -> PositionBackup | None:
+        try:
+            found = await client.position(*where)
+        except GONE:
+            return None
+        if found.offset is None:
+            return None
+        return PositionBackup(found.group, found.topic, found.partition, found.offset, found.metadata)
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        least, most = times_of([batch])
-        is_first = self.times == (0, 0)
-        self.times = (least, most) if is_first else (min(least, self.times[0]), max(most, self.times[1]))
-        self._stream.write_batch(batch)
-
-    def close(self) -> bytes:
-        self._stream.close()
-        content: bytes = self._sink.getvalue().to_pybytes()
-        return content
+    wanted = {(group, *place) for group in groups for place in places}
+    wanted.update(*await _each(places, listed))
+    return [each for each in await _each(sorted(wanted), ask) if each is not None]
 
 
-async def _positions(client: Client, topics: dict[str, Topic], groups: Iterable[str]) -> list[PositionBackup]:
-    """The positions of ``groups`` in all partitions, and of groups that own partitions in these."""
-    everywhere = [(topic.name, each.partition) for topic in topics.values() for each in topic.partitions]
-    wanted = {(group, *where) for group in groups for where in everywhere}
-    for listed in (await client.groups()).groups:
-        for resource in await client.resources(listed.group):
-            name, _, number = resource.resource.rpartition("/")
-            if name in topics and number.isdecimal() and int(number) < len(topics[name].partitions):
-                wanted.add((listed.group, name, int(number)))
-    found = [await client.position(*each) for each in sorted(wanted)]
+async def _principals(client: Client) -> list[PrincipalBackup]:
+    found = await client.principals()
+    if found.total > len(found.principals):
+        raise CannotBackUp(f"the cluster has {found.total} principals; at most {len(found.principals)} can be listed")
     return [
-        PositionBackup(each.group, each.topic, each.partition, each.offset, each.metadata)
-        for each in found
-        if each.offset is not None
+        PrincipalBackup(
+            each.principal, each.rights, each.certificates, each.subjects, each.quota, tokens=len(each.tokens)
+        )
+        for each in found.principals
+        if not each.configured
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ...partition.api.principals import PrincipalQuota
 from ...partition.api.topics import TopicConfig
 
 VERSION = 1
@@ -15,6 +16,10 @@ VERSION = 1
 
 class Damaged(Exception):
     """A backup is not what its manifest says; or there is no such manifest."""
+
+
+class Missing(Damaged):
+    """A file that a backup needs is not there."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -65,6 +70,18 @@ class PositionBackup(msgspec.Struct, frozen=True):
     metadata: str | None
 
 
+class PrincipalBackup(msgspec.Struct, frozen=True):
+    """A principal of the cluster, not of a node's configuration. It has no tokens: nodes tell no hash of one."""
+
+    principal: str
+    rights: list[str]
+    certificates: list[str]
+    subjects: list[str]
+    quota: PrincipalQuota
+    tokens: int
+    """How many it had."""
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """``cut_ms``: the backup has what was committed when all ends of partitions were read, from ``started_ms`` to
     ``cut_ms``; it was complete at ``ended_ms``. Times are those of the machine that made it, in ms since 1970.
@@ -81,6 +98,11 @@ class Manifest(msgspec.Struct, frozen=True):
     left_out: list[str]
     """Topics that were deleted while the backup was made."""
     version: int = VERSION
+    has_digest: bool = False
+    """Whether the file NAME.json.sha256 beside the manifest has its SHA-256."""
+    principals: list[PrincipalBackup] = []
+    copied_again: list[str] = []
+    """Files of earlier backups that were missing or had other sizes: their records were copied once more."""
 
     @property
     def files(self) -> list[tuple[str, DataFile]]:

@@ -1,11 +1,15 @@
 """Restores topics from a backup into a running cluster, through its public API: a new cluster, or the same one under
 other names.
 
-What comes back: topics with their configuration, their records with keys, values, headers and timestamps, in their
-order; and positions of groups. What does not: sessions, grants, tickets, owners and fencing epochs (writers acquire
-anew), producer ids and sequence numbers (a producer that repeats a batch from before the backup stores it once more),
-stages, message ids, principals, and the times of receipt, by which retention by age counts. A new log begins at offset
-0: where records had been dropped before the backup, offsets and positions are less by ``first_offset``.
+What comes back: topics with their configuration, their records with keys, values, headers, timestamps and offsets; and
+positions of groups; on request principals with their rights. What does not: sessions, grants, tickets, owners and
+fencing epochs (writers acquire anew), producer ids and sequence numbers (a producer that repeats a batch from before
+the backup stores it once more), stages, message ids, tokens, and the times of receipt, from which retention by age
+counts.
+
+A log that began later than offset 0, as records had been dropped before the backup, begins there again: its partition
+is told so (``begin_at``) while it has never had a record. ``renumber`` is for a cluster that does not know this: its
+logs begin at 0, and offsets and positions are less by ``first_offset``.
 
 Each append names the log's end that it expects, so a record is stored once, whatever is repeated, and a restore that
 was cut short goes on where it was (``resume``). Topics take no fences, and drop nothing, before they are complete.
@@ -13,7 +17,7 @@ was cut short goes on where it was (``resume``). Topics take no fences, and drop
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -24,8 +28,8 @@ from ...client.api.client import Client
 from ...client.api.conditions import Conditions
 from ...client.retry import is_momentary, pause_before_next
 from ...partition.api.topics import TopicConfig
-from ...partition.errors import OffsetMismatch, StockadeError
-from .manifest import Damaged, DataFile, Manifest, PartitionBackup, TopicBackup
+from ...partition.errors import FeatureLevelTooLow, NotFound, OffsetMismatch, StockadeError, TopicAlreadyExists
+from .manifest import Damaged, DataFile, Manifest, PartitionBackup, PrincipalBackup, TopicBackup
 from .store import Store
 from .verify import TIMESTAMP, batches_of, gaps
 
@@ -53,12 +57,24 @@ class Until(NamedTuple):
 NEVER = Until()
 
 
+class Manner(NamedTuple):
+    """How to restore. ``renumber``: every log begins at offset 0. ``resume``: what is there already is of an earlier
+    attempt, in the same manner. ``replication_factor`` None: that of the cluster for new topics.
+    """
+
+    until: Until = NEVER
+    renumber: bool = False
+    resume: bool = False
+    replication_factor: int | None = None
+
+
 class Restored(NamedTuple):
     """A partition as it is now. ``shift``: the offset of a record here, less that in the backup."""
 
     topic: str
     partition: int
     records: int
+    log_end: int
     shift: int
 
 
@@ -66,12 +82,9 @@ async def restore(
     client: Client,
     store: Store,
     manifest: Manifest,
-    *,
     names: Mapping[str, str],
-    until: Until = NEVER,
-    replication_factor: int | None = None,
-    resume: bool = False,
-    restored: Callable[[int], None] = lambda records: None,
+    manner: Manner,
+    restored: Callable[[int], None],
 ) -> list[Restored]:
     """Restore the topics of ``names``, each under the name that it is mapped to. ``restored`` is called with numbers of
     records. Raises CannotRestore, Damaged, CannotReach, StockadeError.
@@ -81,15 +94,37 @@ async def restore(
         raise CannotRestore(f"the backup {manifest.name} has no topic {', '.join(missing)}")
     done: list[Restored] = []
     for old, new in names.items():
-        one = _TopicRestore(client, store, known[old], new, until, restored)
-        done += await one.run(replication_factor, resume=resume)
+        done += await _TopicRestore(client, store, known[old], new, manner, restored).run()
     by_partition = {(old, each.partition): each for old, new in names.items() for each in done if each.topic == new}
     for position in manifest.positions:
         place = by_partition.get((position.topic, position.partition))
         if place is not None:
-            offset = min(max(0, position.offset + place.shift), place.records)
+            offset = min(max(0, position.offset + place.shift), place.log_end)
             await client.commit_position(position.group, place.topic, place.partition, offset)
     return done
+
+
+async def restore_principals(client: Client, manifest: Manifest) -> list[PrincipalBackup]:
+    """Create the principals of a backup that the cluster does not have; answers which. Raises CannotRestore."""
+    if (await client.caller()).open:
+        raise CannotRestore(
+            "principals end the time in which every client may do everything, and these have no tokens yet: first make"
+            " one for yourself with `stockade principals put NAME --right all --new-token`, and restore as that one"
+        )
+    made = []
+    for each in manifest.principals:
+        try:
+            await client.principal(each.principal)
+        except NotFound:
+            await client.put_principal(
+                each.principal,
+                each.rights,
+                certificates=each.certificates,
+                subjects=each.subjects,
+                quota=each.quota,
+            )
+            made.append(each)
+    return made
 
 
 class _TopicRestore:
@@ -99,38 +134,78 @@ class _TopicRestore:
         store: Store,
         topic: TopicBackup,
         name: str,
-        until: Until,
+        manner: Manner,
         restored: Callable[[int], None],
     ) -> None:
         self._client, self._store, self._topic, self._name = client, store, topic, name
-        self._until, self._restored = until, restored
+        self._manner, self._restored = manner, restored
         self._slots = asyncio.Semaphore(AT_A_TIME)
 
-    async def run(self, replication_factor: int | None, *, resume: bool) -> list[Restored]:
+    async def run(self) -> list[Restored]:
         topic, client = self._topic, self._client
         if faults := [fault for each in topic.partitions for fault in gaps(f"{topic.topic}/{each.partition}", each)]:
             raise Damaged("; ".join(faults))
         config = structs.replace(topic.config, **OPEN)
         count = len(topic.partitions)
-        made = await client.create_topic(
-            self._name, partitions=count, replication_factor=replication_factor, config=config
-        )
-        ends = [(await client.offsets(self._name, number)).log_end for number in range(count)]
-        if any(ends) and not resume:
+        is_complete = await self._create(config)
+        logs = [await client.offsets(self._name, number) for number in range(count)]
+        if any(log.log_end for log in logs) and not self._manner.resume:
             raise CannotRestore(f"topic {self._name} has records already: choose another name, or let it be resumed")
-        self._topic_id = made.topic_id
-        done = await asyncio.gather(*(self._partition(each, ends[each.partition]) for each in topic.partitions))
-        if topic.config != config:
+        starts = [
+            await self._start(each, log.log_start, log.log_end)
+            for each, log in zip(topic.partitions, logs, strict=True)
+        ]
+        done = await asyncio.gather(*map(self._partition, topic.partitions, starts))
+        if topic.config != config and not is_complete:
             await client.change_topic(self._name, config=_changes(config, topic.config))
         if topic.sealed:
             await client.change_topic(self._name, seal=True)
         return list(done)
 
-    async def _partition(self, partition: PartitionBackup, end: int) -> Restored:
-        first, number = partition.first_offset, partition.partition
-        stop = min(self._until.offsets.get((self._topic.topic, number), partition.end_offset), partition.end_offset)
-        at = first + end  # the next offset, as the backup counts
-        self._restored(end)
+    async def _create(self, config: TopicConfig) -> bool:
+        """Create the topic, or find it; whether it is complete: an earlier attempt gave it its own configuration."""
+        count, is_complete = len(self._topic.partitions), False
+        try:
+            topic = await self._client.create_topic(
+                self._name, partitions=count, replication_factor=self._manner.replication_factor, config=config
+            )
+        except TopicAlreadyExists as other:
+            topic = await self._client.topic(self._name)
+            is_complete = len(topic.partitions) == count and topic.config == self._topic.config
+            if not is_complete or not self._manner.resume:
+                raise CannotRestore(f"topic {self._name} is there already: choose another name") from other
+        self._topic_id = topic.topic_id
+        return is_complete
+
+    async def _start(self, partition: PartitionBackup, log_start: int, log_end: int) -> tuple[int, int]:
+        """The next offset of a partition, and what is added to an offset of the backup."""
+        first, where = partition.first_offset, f"{self._name}/{partition.partition}"
+        if self._manner.renumber or not first:
+            return log_end, -first
+        if not log_end:
+            await self._begin_at(partition.partition, first)
+            return first, 0
+        if log_start < first:
+            raise CannotRestore(
+                f"{where} begins at offset {log_start}, not at {first}: it was restored with --renumber"
+            )
+        return log_end, 0
+
+    async def _begin_at(self, number: int, first: int) -> None:
+        try:
+            await self._client.begin_at(self._name, number, first, topic_id=self._topic_id)
+        except (FeatureLevelTooLow, NotFound) as old:
+            raise CannotRestore(
+                f"{self._name}/{number} is to begin at offset {first}, and this cluster cannot do that yet: see"
+                " `stockade cluster upgrade`, or say --renumber"
+            ) from old
+
+    async def _partition(self, partition: PartitionBackup, start: tuple[int, int]) -> Restored:
+        number, (end, shift) = partition.partition, start
+        limit = self._manner.until.offsets.get((self._topic.topic, number), partition.end_offset)
+        stop = min(limit, partition.end_offset)
+        at = end - shift  # the next offset, as the backup counts
+        self._restored(at - partition.first_offset)
         for file in partition.files:
             if file.end_offset <= at or at >= stop:
                 continue
@@ -139,20 +214,20 @@ class _TopicRestore:
                 for batch in _merged(_within(batches, file.first_offset, at, stop), self._topic.config):
                     kept = self._in_time(file, batch)
                     for part in _parts(batch.slice(0, kept), self._topic.config):
-                        await self._append(number, part, at - first)
+                        await self._append(number, part, at + shift)
                         at += part.num_rows
                         self._restored(part.num_rows)
                     if kept < batch.num_rows:
                         stop = at
                         break
-        return Restored(self._name, number, at - first, -first)
+        return Restored(self._name, number, at - partition.first_offset, at + shift, shift)
 
-    def _read(self, file: DataFile) -> list[pa.RecordBatch]:
+    def _read(self, file: DataFile) -> Iterator[pa.RecordBatch]:
         return batches_of(self._store.read(file.path), file)
 
     def _in_time(self, file: DataFile, batch: pa.RecordBatch) -> int:
         """How many records of a batch come before the first one of a time that is too late."""
-        limit = self._until.timestamp_ms
+        limit = self._manner.until.timestamp_ms
         if limit is None or file.timestamp_ms_max < limit:
             return int(batch.num_rows)
         late = pc.index(pc.greater_equal(batch.column(TIMESTAMP).cast(pa.int64()), limit), True).as_py()
@@ -180,7 +255,7 @@ class _TopicRestore:
                 await asyncio.sleep(pause_before_next(client.config, attempts, error, deadline - time.monotonic()))
 
 
-def _within(batches: list[pa.RecordBatch], base: int, at: int, stop: int) -> Iterator[pa.RecordBatch]:
+def _within(batches: Iterable[pa.RecordBatch], base: int, at: int, stop: int) -> Iterator[pa.RecordBatch]:
     """The rows with ``at <= offset < stop`` of batches that begin at ``base``."""
     for batch in batches:
         low, high = max(base, at), min(base + batch.num_rows, stop)

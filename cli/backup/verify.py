@@ -1,7 +1,9 @@
 """Verifies a backup by its manifest, with nothing but pyarrow and hashlib, as docs/how-to/backup.md does on a page."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,27 +11,28 @@ import pyarrow.compute as pc
 from .manifest import Damaged, DataFile, Manifest, PartitionBackup
 from .store import Store
 
+FILES_AT_A_TIME = 4
+"""Files that are read at the same time, and are in memory."""
 TIMESTAMP = "timestamp"
 """The column with the times of the records."""
 
 
-def batches_of(content: bytes, file: DataFile) -> list[pa.RecordBatch]:
-    """The batches of a file that is as its manifest says. Raises Damaged."""
+def batches_of(content: bytes, file: DataFile) -> Iterator[pa.RecordBatch]:
+    """The batches of a file that is as its manifest says, one in memory at a time. Raises Damaged, before the first."""
     if len(content) != file.bytes:
         raise Damaged(f"{file.path} has {len(content)} bytes in place of {file.bytes}")
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise Damaged(f"{file.path} has another SHA-256 than its manifest says")
     try:
-        batches = list(pa.ipc.open_stream(content))
+        rows = sum(batch.num_rows for batch in pa.ipc.open_stream(content))
     except (pa.ArrowException, OSError) as error:
         raise Damaged(f"{file.path} is no Arrow stream: {error}") from error
-    rows = sum(batch.num_rows for batch in batches)
     if rows != file.end_offset - file.first_offset:
         raise Damaged(f"{file.path} has {rows} records in place of {file.end_offset - file.first_offset}")
-    return batches
+    return iter(pa.ipc.open_stream(content))
 
 
-def times_of(batches: list[pa.RecordBatch]) -> tuple[int, int]:
+def times_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
     """The least and the greatest timestamp, in ms."""
     found = [pc.min_max(batch.column(TIMESTAMP).cast(pa.int64())) for batch in batches]
     return min(each["min"].as_py() for each in found), max(each["max"].as_py() for each in found)
@@ -53,12 +56,25 @@ def verify(store: Store, manifest: Manifest, verified: Callable[[DataFile], None
     for topic in manifest.topics:
         for partition in topic.partitions:
             faults += gaps(f"{topic.topic}/{partition.partition}", partition)
-    for name, file in manifest.files:
-        try:
-            batches = batches_of(store.read(file.path), file)
-            if times_of(batches) != (file.timestamp_ms_min, file.timestamp_ms_max):
-                faults.append(f"{name}: {file.path} has records of other times than its manifest says")
-        except Damaged as damage:
-            faults.append(f"{name}: {damage}")
-        verified(file)
+    with ThreadPoolExecutor(FILES_AT_A_TIME) as pool:
+        for chunk in _chunks(manifest.files):
+            for (_, file), fault in zip(chunk, pool.map(lambda each: _fault(store, *each), chunk), strict=True):
+                faults += [fault] if fault else []
+                verified(file)
     return faults
+
+
+def _chunks(files: list[tuple[str, DataFile]]) -> Iterator[list[tuple[str, DataFile]]]:
+    rest = iter(files)
+    while chunk := list(islice(rest, FILES_AT_A_TIME)):
+        yield chunk
+
+
+def _fault(store: Store, name: str, file: DataFile) -> str:
+    """What is wrong with a file; empty: nothing."""
+    try:
+        if times_of(batches_of(store.read(file.path), file)) != (file.timestamp_ms_min, file.timestamp_ms_max):
+            return f"{name}: {file.path} has records of other times than its manifest says"
+    except Damaged as damage:
+        return f"{name}: {damage}"
+    return ""

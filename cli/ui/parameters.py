@@ -111,6 +111,21 @@ class MomentType(click.ParamType[str | int]):
         return found
 
 
+class DurationType(click.ParamType[float]):
+    """A duration in seconds, given as a whole number with its unit."""
+
+    name = "NUMBER[s|m|h|d]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value)
+        if text[-1:] not in _UNITS or not text[:-1].isdecimal() or not int(text[:-1]):
+            self.fail(f"{value!r} is not a duration such as 30s, 15m, 6h or 7d", param, ctx)
+        return float(int(text[:-1]) * _UNITS[text[-1]])
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
 def _unix_ms(text: str) -> int | None:
     """None: the text is no time."""
     if text.isdecimal():

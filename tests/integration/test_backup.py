@@ -66,6 +66,8 @@ def filled(node: str, name: str, partitions: int = 2, batches: int = BATCHES, **
 def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A cluster of another name, to restore into."""
     with LocalCluster(tmp_path_factory.mktemp("other"), nodes_count=1, port_base=0, cluster_id="other") as running:
+        node = running.nodes[0].url
+        assert stockade(node, "cluster", "upgrade", "--finalize").returncode == 0
         yield running
 
 
@@ -82,11 +84,11 @@ def test_a_lost_cluster_is_restored_into_another_one_record_by_record(
         expect(200, call("PATCH", sealed.url, {"sealed": True}))
         Topic(node, "empty").create(partitions=2, config={"require_fence": True, "writer_group": "g"})
         expect(200, call("PUT", f"{node}/v1/groups/g/positions/drill/2", {"offset": 1234}))
-        first = done(node, "backup", "create", place, "--group", "g")
+        first = done(node, "backup", "create", place)
         assert (first["topics"], first["records"]) == (3, len(LINES) * (BATCHES + 1) + 1)
         expect(200, topic.append("later", 2))
         began = time.monotonic()
-        second = done(node, "backup", "create", place, "--group", "g")
+        second = done(node, "backup", "create", place)
         record_property("backup_of_one_new_record_s", time.monotonic() - began)
         assert second["records"] == first["records"] + 1
         before = {number: rows(topic, number) for number in range(3)}
@@ -113,7 +115,7 @@ def test_a_lost_cluster_is_restored_into_another_one_record_by_record(
 
 def test_an_incremental_backup_copies_only_what_is_new_and_stands_for_itself(data: Path, other: LocalCluster) -> None:
     node, place = other.nodes[0].url, data / "backup"
-    topic = filled(node, "grows", 1, 3)
+    topic = filled(node, "grows", 1, 30)
     done(node, "backup", "create", str(place), "--topic", "grows")
     times = {path: path.stat().st_mtime_ns for path in place.rglob("*.arrow")}
     expect(200, topic.append("one more"))
@@ -122,16 +124,58 @@ def test_an_incremental_backup_copies_only_what_is_new_and_stands_for_itself(dat
     assert times.items() < after.items()
     assert len(after) == len(times) + 1
     listed = json.loads(offline("backup", "list", str(place), "--json").stdout)
-    assert [each["records"] for each in listed] == [900, 901]
+    assert [each["records"] for each in listed] == [9000, 9001]
     (place / "manifests" / f"{listed[0]['name']}.json").unlink()
     assert offline("backup", "verify", str(place)).returncode == 0
+
+
+def test_a_log_that_began_later_than_0_keeps_its_offsets_and_positions(data: Path, other: LocalCluster) -> None:
+    node, place = other.nodes[0].url, str(data / "backup")
+    topic = filled(node, "later", 2, 6)
     expect(200, call("POST", f"{topic.url}/partitions/0/trim", {"before": 500}))
-    third = done(node, "backup", "create", str(place), "--topic", "grows")
-    assert third["records"] == 401
-    restored = done(node, "backup", "restore", str(place), "--topic", "grows", "--as", "grown")
-    assert restored == [{"topic": "grown", "partition": 0, "records": 401, "shift": -500}]
-    whole = topic.values(query="offset=500&max_bytes=67108864")
-    assert Topic(node, "grown").values() == whole
+    expect(200, call("POST", f"{topic.url}/partitions/1/trim", {"before": -1}))
+    expect(200, call("PUT", f"{node}/v1/groups/g/positions/later/0", {"offset": 620}))
+    assert done(node, "backup", "create", place, "--topic", "later")["records"] == 400
+    restored = ("backup", "restore", place, "--topic", "later", "--as")
+    assert done(node, *restored, "kept", "--until-offset", "later/0=700") == [
+        {"topic": "kept", "partition": 0, "records": 200, "log_end": 700, "shift": 0},
+        {"topic": "kept", "partition": 1, "records": 0, "log_end": 900, "shift": 0},
+    ]
+    assert done(node, *restored, "kept", "--resume")[0]["log_end"] == 900
+    kept, query = Topic(node, "kept"), "offset=500&max_bytes=67108864"
+    assert kept.values(query=query) == topic.values(query=query)
+    ends = expect(200, call("GET", f"{kept.url}/partitions/1/offsets"))
+    assert (ends["log_start"], ends["log_end"]) == (900, 900)
+    assert expect(200, call("GET", f"{node}/v1/groups/g/positions/kept/0"))["offset"] == 620
+    assert expect(200, kept.append("next", 1))["base_offset"] == 900
+    assert [each["shift"] for each in done(node, *restored, "renumbered", "--renumber")] == [-500, -900]
+    renumbered = Topic(node, "renumbered")
+    assert renumbered.values(query="offset=0&max_bytes=67108864") == topic.values(query=query)
+    assert expect(200, call("GET", f"{node}/v1/groups/g/positions/renumbered/0"))["offset"] == 120
+    ended = stockade(node, *restored, "renumbered", "--resume")
+    assert (ended.returncode, "restored with --renumber" in ended.stderr) == (1, True)
+
+
+def test_what_is_missing_is_copied_again_and_old_backups_go_without_harm(data: Path, other: LocalCluster) -> None:
+    node, place = other.nodes[0].url, data / "backup"
+    topic = filled(node, "mended", 2, 6)
+    create = ("backup", "create", str(place), "--topic", "mended")
+    done(node, *create)
+    for path in sorted(place.rglob("*.arrow"))[:1]:
+        path.unlink()
+    ended = stockade(node, *create)
+    assert (ended.returncode, "its records were copied again" in ended.stderr) == (0, True)
+    expect(200, topic.append("one more"))
+    metrics = data / "backup.prom"
+    done(node, *create, "--keep-last", "1", "--metrics-file", str(metrics))
+    assert len(list((place / "manifests").glob("*.json"))) == 1
+    assert offline("backup", "verify", str(place)).returncode == 0
+    gauges = dict(line.split() for line in metrics.read_text().splitlines() if not line.startswith("#"))
+    assert float(gauges["stockade_backup_records"]) == 1801
+    assert abs(time.time() - float(gauges["stockade_backup_last_success_timestamp_seconds"])) < 60
+    done(node, "backup", "restore", str(place), "--topic", "mended", "--as", "mended-again")
+    for number in (0, 1):
+        assert rows(Topic(node, "mended-again"), number).equals(rows(topic, number))
 
 
 def test_a_restore_stops_before_a_time_or_an_offset(data: Path, other: LocalCluster) -> None:
@@ -179,20 +223,25 @@ def test_a_topic_with_records_is_not_touched_and_a_cut_short_restore_goes_on(dat
     topic = filled(node, "again", 1, 4)
     done(node, "backup", "create", place, "--topic", "again")
     ended = stockade(node, "backup", "restore", place, "--topic", "again")
-    assert (ended.returncode, "has records already" in ended.stderr) == (1, True)
+    assert (ended.returncode, "is there already" in ended.stderr) == (1, True)
     restored = ("backup", "restore", place, "--topic", "again", "--as", "copy")
     done(node, *restored, "--until-offset", "again/0=500")
     assert stockade(node, *restored).returncode == 1
-    assert done(node, *restored, "--resume") == [{"topic": "copy", "partition": 0, "records": 1200, "shift": 0}]
+    assert done(node, *restored, "--resume") == [
+        {"topic": "copy", "partition": 0, "records": 1200, "log_end": 1200, "shift": 0}
+    ]
     assert rows(Topic(node, "copy"), 0).equals(rows(topic, 0))
+    assert done(node, *restored, "--resume")[0]["log_end"] == 1200  # nothing is left to do
+    assert stockade(node, *restored).returncode == 1
 
 
 def test_a_log_that_is_shorter_than_its_backup_is_noticed(data: Path, other: LocalCluster) -> None:
     node, place = other.nodes[0].url, data / "backup"
     filled(node, "shorter", 1, 1)
     done(node, "backup", "create", str(place), "--topic", "shorter")
-    (path,) = (place / "manifests").iterdir()
+    (path,) = (place / "manifests").glob("*.json")
     manifest = json.loads(path.read_bytes())
+    manifest["has_digest"] = False
     manifest["topics"][0]["partitions"][0]["end_offset"] += 1  # as if the cluster had lost a record since
     path.write_text(json.dumps(manifest), encoding="utf-8")
     ended = stockade(node, "backup", "create", str(place), "--topic", "shorter")

@@ -9,14 +9,32 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from stockade.cli.backup.create import _FileWriter
+from stockade.cli.backup.create import _principals
+from stockade.cli.backup.files import FileWriter
 from stockade.cli.backup.manifest import Damaged, DataFile, Manifest, PartitionBackup, TopicBackup, decode, encode
-from stockade.cli.backup.restore import CannotRestore, Until, _merged, _parts, _TopicRestore, _within, size_to_restore
+from stockade.cli.backup.restore import (
+    CannotRestore,
+    Manner,
+    Until,
+    _merged,
+    _parts,
+    _TopicRestore,
+    _within,
+    restore_principals,
+    size_to_restore,
+)
 from stockade.cli.backup.store import CannotReach, Store
 from stockade.cli.backup.verify import batches_of, gaps, verify
 from stockade.client.config import ClientConfig
+from stockade.partition.api.principals import (
+    CallerInfo,
+    PrincipalInfo,
+    PrincipalList,
+    PrincipalQuota,
+    PrincipalTokenInfo,
+)
 from stockade.partition.api.topics import TopicConfig
-from stockade.partition.errors import LeaderNotAvailable, OffsetMismatch, RequestTimedOut, TopicSealed
+from stockade.partition.errors import LeaderNotAvailable, NotFound, OffsetMismatch, RequestTimedOut, TopicSealed
 from stockade.partition.records.batch import SCHEMA
 
 
@@ -31,10 +49,11 @@ def batch(*times: int, value: bytes = b"v") -> pa.RecordBatch:
 
 
 def written(store: Store, first: int, *batches: pa.RecordBatch) -> DataFile:
-    writer = _FileWriter(first)
+    writer = FileWriter(first)
     for each in batches:
         writer.add(each)
-    content, end = writer.close(), first + sum(map(len, batches))
+    content, end = writer.close().to_pybytes(), first + sum(map(len, batches))
+    assert writer.times is not None
     path = f"data/7-t/0/{first:020d}-{end:020d}.arrow"
     store.write(path, content)
     return DataFile(path, first, end, len(content), hashlib.sha256(content).hexdigest(), *writer.times)
@@ -108,7 +127,7 @@ def test_records_that_no_file_has_are_noticed(first: int, end: int, ranges: list
 def test_a_file_that_is_not_as_its_manifest_says_is_damage(store: Store, change: dict[str, Any]) -> None:
     file = written(store, 0, batch(1, 2))
     content = store.read(file.path)
-    assert len(batches_of(content, file)) == 1
+    assert len(list(batches_of(content, file))) == 1
     with pytest.raises(Damaged, match=file.path):
         batches_of(content, msgspec.structs.replace(file, **change))
 
@@ -151,7 +170,7 @@ class Answers:
 def appended(*answers: Exception | None) -> list[int]:
     client: Any = Answers(*answers)
     topic = manifest_of(DataFile("f", 0, 2, 1, "", 0, 0)).topics[0]
-    one = _TopicRestore(client, Store("/nowhere"), topic, "t", Until(), lambda _: None)
+    one = _TopicRestore(client, Store("/nowhere"), topic, "t", Manner(), lambda _: None)
     one._topic_id = 7
     asyncio.run(one._append(0, batch(1, 2), 40))
     asked: list[int] = client.asked
@@ -186,3 +205,47 @@ def test_what_is_to_be_restored_is_known_before() -> None:
     assert size_to_restore(manifest, {"t": "u"}, Until(offsets={("t", 0): 7})) == 3
     assert size_to_restore(manifest, {"t": "u"}, Until(offsets={("t", 0): 1})) == 0
     assert size_to_restore(manifest, {}, Until()) == 0
+
+
+class Principals:
+    """A client of a cluster that has these principals."""
+
+    def __init__(self, *known: PrincipalInfo, is_open: bool = False) -> None:
+        self.known = {each.principal: each for each in known}
+        self.is_open = is_open
+
+    async def caller(self) -> CallerInfo:
+        return CallerInfo(None, [], self.is_open)
+
+    async def principals(self) -> PrincipalList:
+        return PrincipalList(len(self.known), list(self.known.values()))
+
+    async def principal(self, name: str) -> PrincipalInfo:
+        if name not in self.known:
+            raise NotFound(what="principal")
+        return self.known[name]
+
+    async def put_principal(self, name: str, rights: list[str], **more: Any) -> None:
+        self.known[name] = PrincipalInfo(name, rights, more["certificates"], [], False, more["subjects"], more["quota"])
+
+
+def test_principals_come_back_with_their_rights_and_without_tokens() -> None:
+    token, quota = PrincipalTokenInfo("id", None), PrincipalQuota(topics=3)
+    billing = PrincipalInfo("billing", ["produce topic:b-*"], ["CN:b"], [token], False, ["i:s"], quota)
+    root = PrincipalInfo("root", ["all"], [], [token], True)  # of node.toml
+    before: Any = Principals(billing, root)
+    kept = asyncio.run(_principals(before))
+    assert [(each.principal, each.tokens) for each in kept] == [("billing", 1)]
+    manifest = msgspec.structs.replace(manifest_of(DataFile("f", 0, 2, 1, "", 0, 0)), principals=kept)
+    manifest = decode(encode(manifest), "x")
+    after: Any = Principals(PrincipalInfo("admin", ["all"], [], [token], False))
+    assert asyncio.run(restore_principals(after, manifest)) == kept
+    assert after.known["billing"] == msgspec.structs.replace(billing, tokens=[])
+    assert asyncio.run(restore_principals(after, manifest)) == []  # what is there stays as it is
+
+
+def test_principals_never_lock_out_the_one_who_restores_them() -> None:
+    manifest = manifest_of(DataFile("f", 0, 2, 1, "", 0, 0))
+    cluster: Any = Principals(is_open=True)
+    with pytest.raises(CannotRestore, match="first make one for yourself"):
+        asyncio.run(restore_principals(cluster, manifest))

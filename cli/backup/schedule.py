@@ -1,0 +1,90 @@
+"""Backups at intervals, and what a monitoring system is told of them: gauges in a file, as the textfile collector of
+Prometheus' node_exporter reads it. A file outlives this process, so a backup that does not run any more gets old there.
+"""
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+from prometheus_client.parser import text_string_to_metric_families
+
+from .manifest import Manifest
+from .store import CannotReach
+
+_PREFIX = "stockade_backup_"
+GAUGES = {
+    "last_success_timestamp_seconds": "When the last backup that succeeded read the ends of the partitions.",
+    "last_attempt_timestamp_seconds": "When the last attempt of a backup ended.",
+    "last_attempt_failed": "Whether the last attempt failed: 1 or 0.",
+    "interval_seconds": "How often a backup is to be made.",
+    "seconds": "How long the last backup that succeeded took.",
+    "records": "Records that it has.",
+    "bytes": "Bytes of its files, those of earlier backups that it uses included.",
+}
+"""Every gauge, without its prefix, and its meaning."""
+INTERVAL_S = 86_400.0
+"""Between two backups of a command that makes one, and is run by a timer."""
+
+
+class Gauges:
+    """What is known of the backups in a place; kept in a file, if one was named."""
+
+    def __init__(self, path: str | None, interval_s: float) -> None:
+        """Goes on from what the file says. Raises CannotReach."""
+        self._path = None if path is None else Path(path)
+        self._values = dict.fromkeys(GAUGES, 0.0)
+        if self._path is not None:
+            self._values |= _read(self._path)
+        self._values["interval_seconds"] = interval_s
+
+    def succeeded(self, made: Manifest) -> None:
+        """A backup was made. Raises CannotReach."""
+        self._values |= {
+            "last_success_timestamp_seconds": made.started_ms / 1000,
+            "seconds": (made.ended_ms - made.started_ms) / 1000,
+            "records": float(made.records),
+            "bytes": float(made.size),
+        }
+        self._write(0.0)
+
+    def failed(self) -> None:
+        """One was not. Raises CannotReach."""
+        self._write(1.0)
+
+    def _write(self, failed: float) -> None:
+        if self._path is None:
+            return
+        self._values |= {"last_attempt_timestamp_seconds": time.time(), "last_attempt_failed": failed}
+        registry = CollectorRegistry()
+        for name, meaning in GAUGES.items():
+            Gauge(f"{_PREFIX}{name}", meaning, registry=registry).set(self._values[name])
+        try:
+            write_to_textfile(str(self._path), registry)
+        except OSError as error:
+            raise CannotReach(f"{self._path} cannot be written: {error}") from error
+
+
+def _read(path: Path) -> dict[str, float]:
+    try:
+        families = list(text_string_to_metric_families(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise CannotReach(f"{path} cannot be read: {error}") from error
+    known = {sample.name.removeprefix(_PREFIX): sample.value for family in families for sample in family.samples}
+    return {name: value for name, value in known.items() if name in GAUGES}
+
+
+class Schedule(NamedTuple):
+    """``every_s`` None: once. ``metrics_file``: where the gauges are kept."""
+
+    every_s: float | None
+    metrics_file: str | None
+    keep_last: int | None
+    keep_for_s: float | None
+
+    @property
+    def prunes(self) -> bool:
+        """Whether old backups are removed after each new one."""
+        return self.keep_last is not None or self.keep_for_s is not None

@@ -1,0 +1,292 @@
+"""Pruning: what stays, and that no backup ever loses a file, in whatever order backups and prunings do their steps."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stockade.cli.backup.begin import CannotBackUp, begin, end
+from stockade.cli.backup.manifest import Damaged, DataFile, Manifest, Missing, PartitionBackup, TopicBackup
+from stockade.cli.backup.prune import ABANDONED_MS, Keep, chosen, prune, unneeded
+from stockade.cli.backup.store import DATA, MANIFESTS, Store
+from stockade.partition.api.topics import TopicConfig
+
+NOW_MS = 1_000_000_000_000
+
+
+def file(path: str, size: int = 1) -> DataFile:
+    return DataFile(path, 0, 1, size, "", 0, 0)
+
+
+def manifest(name: str, *files: str, cut_ms: int = 0) -> Manifest:
+    partitions = [PartitionBackup(0, 0, 1, None, [file(path) for path in files])]
+    topic = TopicBackup("t", 7, 3, False, TopicConfig(), partitions)
+    return Manifest(name, "c", "1", cut_ms, cut_ms, NOW_MS, [topic], [], [], has_digest=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    found = Store(str(tmp_path))
+    for name, *paths in (("1", "a", "b"), ("2", "b", "c"), ("3", "c", "d")):
+        for path in paths:
+            found.write(f"{DATA}/{path}", b"x")
+        found.add(manifest(name, *(f"{DATA}/{path}" for path in paths), cut_ms=int(name) * 10))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("keep", "gone"),
+    [
+        (Keep(1, None), ["1", "2"]),
+        (Keep(2, None), ["1"]),
+        (Keep(9, None), []),
+        (Keep(1, 20), ["1"]),
+        (Keep(1, 99), ["1", "2"]),  # the newest stays at any age
+        (Keep(2, 99), ["1"]),  # either reason is enough
+        (Keep(1, 0), []),
+    ],
+)
+def test_a_backup_stays_for_either_reason_and_the_newest_always(store: Store, keep: Keep, gone: list[str]) -> None:
+    assert chosen(store.all_manifests()[0], keep) == gone
+
+
+def test_files_go_with_the_last_backup_that_needs_them(store: Store) -> None:
+    would = prune(store, Keep(2, None), NOW_MS, dry=True)
+    assert store.manifests() == ["1", "2", "3"]
+    assert prune(store, Keep(2, None), NOW_MS) == would
+    assert (would.backups, would.files, would.bytes) == (["1"], 1, 1)
+    assert set(store.sizes(DATA)) == {f"{DATA}/{path}" for path in "bcd"}
+    assert store.manifests() == ["2", "3"]
+    prune(store, Keep(1, None), NOW_MS)
+    assert set(store.sizes(DATA)) == {f"{DATA}/{path}" for path in "cd"}
+    assert set(store.sizes(MANIFESTS)) == {f"{MANIFESTS}/3.json", f"{MANIFESTS}/3.json.sha256"}
+
+
+def test_with_a_manifest_that_cannot_be_read_nothing_is_removed(store: Store) -> None:
+    before = store.sizes("")
+    store.write(f"{MANIFESTS}/1.json", store.read(f"{MANIFESTS}/1.json").replace(b'"cut_ms": 10', b'"cut_ms": 11'))
+    with pytest.raises(Damaged, match=r"manifests/1\.json"):
+        prune(store, Keep(1, None), NOW_MS)
+    assert store.sizes("") == before
+    read, damaged = store.all_manifests()
+    assert ([each.name for each in read], list(damaged)) == (["2", "3"], ["1"])
+
+
+def test_what_an_unfinished_backup_announced_stays_until_it_is_abandoned(store: Store) -> None:
+    store.announce(manifest("4", f"{DATA}/a"))
+    prune(store, Keep(1, None), NOW_MS + ABANDONED_MS)
+    assert set(store.sizes(DATA)) == {f"{DATA}/{path}" for path in "acd"}
+    prune(store, Keep(1, None), NOW_MS + ABANDONED_MS + 1)
+    assert set(store.sizes(DATA)) == {f"{DATA}/{path}" for path in "cd"}
+    assert store.announced() == []
+
+
+def test_a_backup_goes_on_from_the_newest_manifest_that_can_be_read(store: Store) -> None:
+    store.write(f"{MANIFESTS}/3.json", b"cut off")
+    begun = begin(store, "c")
+    assert begun.previous is not None
+    assert (begun.previous.name, len(begun.damaged)) == ("2", 1)
+    with pytest.raises(CannotBackUp, match="the cluster c, not other"):
+        begin(store, "other")
+
+
+def test_a_backup_that_was_overtaken_by_a_pruning_comes_to_nothing(store: Store) -> None:
+    begun = begin(store, "c")
+    prune(store, Keep(3, None), NOW_MS)
+    with pytest.raises(CannotBackUp, match="make it again"):
+        end(store, begun, manifest(begun.name))
+    assert (store.manifests(), store.announced()) == (["1", "2", "3"], [])
+
+
+Script = Sequence[tuple[int, str]]
+"""Which thread goes on next, until it has done a step with these words in it; "": to its end."""
+
+
+class Steps:
+    """Lets one thread at a time take one step, in the order of a script, then in one that a seed says: bursts of 1 to
+    32 steps, since most mistakes need one that pauses while another does much.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._changed = threading.Condition()
+        self._waiting: dict[int, str] = {}
+        self._alive = 0
+        self._turn: int | None = None
+        self._last, self._burst = -1, 0
+        self.trace: list[str] = []
+
+    def run(self, work: list[Callable[[], object]], script: Script = ()) -> None:
+        """Run all of these to their end."""
+        self._alive = len(work)
+        threads = [threading.Thread(target=self._worker, args=(number, each)) for number, each in enumerate(work)]
+        for thread in threads:
+            thread.start()
+        with self._changed:
+            self._wait()
+            for number, words in script:
+                while number in self._waiting:
+                    step = self._let(number)
+                    if words and words in step:
+                        break
+            while self._alive:
+                if not self._burst or self._last not in self._waiting:
+                    self._last, self._burst = self._random.choice(sorted(self._waiting)), 2 ** self._random.randrange(6)
+                self._burst -= 1
+                self._let(self._last)
+        for thread in threads:
+            thread.join()
+
+    def _let(self, number: int) -> str:
+        self._turn, step = number, self._waiting.pop(number)
+        self.trace.append(step)
+        self._changed.notify_all()
+        self._wait()
+        return step
+
+    def _wait(self) -> None:
+        self._changed.wait_for(lambda: self._turn is None and len(self._waiting) == self._alive)
+
+    def _worker(self, number: int, work: Callable[[], object]) -> None:
+        self._number.value = number
+        with self.step("begins"):
+            pass
+        try:
+            work()
+        finally:
+            with self._changed:
+                self._alive -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """Wait for the turn, and hold it."""
+        number = self._number.value
+        with self._changed:
+            self._waiting[number] = f"{number} {what}"
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._turn == number)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._turn = None
+                self._changed.notify_all()
+
+    class _Number(threading.local):
+        value = -1
+
+    _number = _Number()
+
+
+class MemoryStore(Store):
+    """A place in memory in which each access is one step."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.url = "memory"
+        self.files: dict[str, bytes] = {}
+        self._steps = steps
+
+    def write(self, path: str, content: object) -> None:
+        with self._steps.step(f"writes {path}"):
+            self.files[path] = bytes(content)  # type: ignore[call-overload]
+
+    def read(self, path: str) -> bytes:
+        with self._steps.step(f"reads {path}"):
+            if path not in self.files:
+                raise Missing(path)
+            return self.files[path]
+
+    def remove(self, path: str) -> None:
+        with self._steps.step(f"removes {path}"):
+            self.files.pop(path, None)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        with self._steps.step(f"lists {folder}"):
+            return {path: len(content) for path, content in self.files.items() if path.startswith(f"{folder}/")}
+
+
+def make_backup(store: Store, number: int, *, keeps: bool = True) -> None:
+    """One that uses the newest file of the last backup (``keeps``), and adds one of its own."""
+    begun = begin(store, "c")
+    names = [each.path for _, each in begun.previous.files][-1:] if begun.previous is not None and keeps else []
+    own = f"{DATA}/{begun.name}"
+    store.write(own, b"x")
+    made = manifest(f"{begun.name}-{number}", *names, own)
+    try:
+        end(store, begun, made)
+    except CannotBackUp:
+        return
+
+
+def lost(store: MemoryStore) -> list[str]:
+    """Files that a manifest names, and that are gone."""
+    found = [
+        msgspec.json.decode(content, type=Manifest) for path, content in store.files.items() if path.endswith(".json")
+    ]
+    return [each.path for one in found for _, each in one.files if each.path not in store.files]
+
+
+def played(seed: int, backups: int, prunings: int, script: Script = ()) -> tuple[list[str], list[str]]:
+    """(files that were lost, what was done). The first threads make backups, the others prune."""
+    steps = Steps(seed)
+    store = MemoryStore(steps)
+    for _ in range(2):
+        steps.run([partial(make_backup, store, 0)])
+    steps.trace.clear()
+    work: list[Callable[[], object]] = [partial(make_backup, store, each, keeps=each != 1) for each in range(backups)]
+    work += [partial(prune, store, Keep(1, None), NOW_MS) for _ in range(prunings)]
+    steps.run(work, script)
+    assert any(path.startswith(MANIFESTS) and path.endswith(".json") for path in store.files)
+    return lost(store), steps.trace
+
+
+@pytest.mark.parametrize(("backups", "prunings"), [(1, 1), (2, 1), (2, 2), (3, 2)])
+def test_no_order_of_steps_costs_a_backup_a_file(backups: int, prunings: int) -> None:
+    for seed in range(200):
+        gone, trace = played(seed, backups, prunings)
+        assert not gone, (seed, trace)
+
+
+@pytest.mark.parametrize(
+    ("backups", "script"),
+    [
+        pytest.param(1, [(0, "writes data"), (1, ""), (0, "")], id="its file is there, and not announced"),
+        pytest.param(
+            1, [(1, "writes pruned"), (0, "writes data"), (1, ""), (0, "")], id="it began after the mark was written"
+        ),
+        pytest.param(
+            2,
+            [(2, "writes pruned"), (0, "lists data"), (1, ""), (3, "removes manifests"), (2, ""), (0, ""), (3, "")],
+            id="two prune, and the backup that it goes on from is removed before the mark is",
+        ),
+        pytest.param(
+            2,
+            [
+                (2, "writes pruned"),
+                (0, "lists data"),
+                (1, ""),
+                (2, "lists unfinished"),
+                (0, "reads pruned"),
+                (3, "removes manifests"),
+                (2, ""),
+                (0, ""),
+                (3, ""),
+            ],
+            id="it is announced between the reading of announcements and of manifests",
+        ),
+    ],
+)
+def test_the_orders_that_each_step_is_for_cost_no_file(backups: int, script: Script) -> None:
+    """Each of these costs one if the order of steps, or a check, is another one (prune.py)."""
+    gone, trace = played(0, backups, backups, script)
+    assert not gone, trace
+
+
+def test_unneeded_files_are_those_that_no_manifest_names() -> None:
+    assert unneeded({"a": 1, "b": 2}, [manifest("1", "a")]) == {"b": 2}

@@ -27,6 +27,7 @@ COMMANDS = {
     "backup": ".backup.commands:backup",
     "doctor": ".commands.doctor:doctor",
     "serve": ".node.serve:serve",
+    "probe": ".node.probe:probe",
     "principals": ".commands.principals:principals",
     "certs": ".node.certs:certs",
     "rebuild": ".node.rebuild:rebuild",
@@ -66,8 +67,23 @@ class LazyGroup(click.Group):
             ctx.exit(INTERRUPTED)
 
 
+def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
+        from ..cluster.build import commit  # noqa: PLC0415  (only this option needs it)
+
+        click.echo(f"stockade {VERSION} ({commit()})")
+        context.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(VERSION, prog_name="stockade")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_version,
+    help="Show the version and the commit, and exit.",
+)
 def main() -> None:
     """Stockade: a replicated log whose servers let only one writer at a time into a partition.
 

@@ -195,7 +195,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
         return section.load(self.cluster_id, self.node_id) if section is not None else None
 
 
-_FILES = ("ca", "certificate", "key", "client_ca", "revoked")
+FILES = ("ca", "certificate", "key", "client_ca", "revoked")
 """The settings of sections for TLS that name files."""
 
 
@@ -229,18 +229,26 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def load(path: Path, processes: int | None = None) -> NodeConfig:
-    """The configuration in a TOML file; ``processes`` counts before the file's. Relative paths count from the file.
+def load(path: Path) -> NodeConfig:
+    """The configuration in a TOML file. Relative paths count from the file. Raises ConfigError with every fault."""
+    return made(read(path), path.parent)
 
-    Raises ConfigError with every fault.
-    """
+
+def read(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, unchecked. Raises ConfigError for a file that cannot be read, or is no TOML."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError([f"{path}: {error}"]) from error
-    config = check(raw if processes is None else raw | {"processes": processes})
-    config = msgspec.structs.replace(config, data_dir=str(path.parent / config.data_dir))
-    return _with_files(config, path.parent)
+
+
+def made(raw: Mapping[str, Any], directory: Path) -> NodeConfig:
+    """The configuration that these tables are; relative paths count from ``directory``. Raises ConfigError with every
+    fault.
+    """
+    config = check(raw)
+    config = msgspec.structs.replace(config, data_dir=str(directory / config.data_dir))
+    return _with_files(config, directory)
 
 
 def _with_files(config: NodeConfig, directory: Path) -> NodeConfig:
@@ -281,7 +289,7 @@ def _with_keys(issuers: list[Issuer], directory: Path, faults: list[str]) -> lis
 def _found(where: str, section: _Section | None, directory: Path, faults: list[str]) -> _Section | None:
     if section is None:
         return None
-    named = {name: getattr(section, name, None) for name in _FILES}
+    named = {name: getattr(section, name, None) for name in FILES}
     paths = {name: str(directory / path) for name, path in named.items() if path is not None}
     faults += [f"{where}.{name}: {fault}" for name, path in paths.items() if (fault := _unreadable(path)) is not None]
     return msgspec.structs.replace(section, **paths)

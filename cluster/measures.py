@@ -72,6 +72,7 @@ class Measures(msgspec.Struct):
     node_id: str
     zone: str
     version: str
+    commit: str
     raft: RaftMeasures
     log: LogMeasures
     fences: FenceMeasures | None

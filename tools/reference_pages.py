@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from stockade import errors
-from stockade.cluster.config import HOSTS_MAX, LIMITS, LimitsSection, RaftSection
+from stockade.cli.service.environment import Setting, settings
+from stockade.cluster.config import FILES, HOSTS_MAX, LIMITS, LimitsSection, RaftSection
 from stockade.cluster.machines import PROCESSES_MAX
 from stockade.http_api.request.series import SECTIONS
 from stockade.partition.errors import BY_CODE, StockadeError
@@ -64,10 +65,28 @@ it is refused when it is set.
 - **A topic**: below. `stockade topics create NAME --config require_fence=true`, `stockade topics alter`, or
   `create_topic(config={…})`.
 - **Spark**: options of [a read](spark.md#options-of-a-read) and [a write](spark-sink.md).
-- **Environment**: STOCKADE_URL (base URLs of nodes, separated by commas) and STOCKADE_TOKEN are obeyed by the Python
-  client and the command line, [the other variables](cli.md#what-all-commands-have-in-common) by the command line.
+- **Environment of `stockade serve`**: each setting of a node's file has [a variable](#variables-of-a-node).
+- **Environment of clients**: STOCKADE_URL (base URLs of nodes, separated by commas) and STOCKADE_TOKEN are obeyed by
+  the Python client and the command line,
+  [the other variables](cli.md#what-all-commands-have-in-common) by the command line.
 """
 
+
+VARIABLES_HEAD = """## Variables of a node
+
+`stockade serve` takes each setting from the command line, or else from its variable, or else from the file of
+`--config` (or STOCKADE_CONFIG), or else it has its default. A variable says one setting, and leaves the others of the
+same table as they are; a list in a variable replaces that of the file. An empty variable counts as none.
+
+- **Name**: STOCKADE_, and the setting in capitals, with two underscores behind the name of a table.
+- **From a file**: with _FILE behind it (STOCKADE_PRINCIPALS_FILE), the variable names a file of at most 4 MiB that
+  holds the value: for secrets. Not for settings that are paths themselves, and not beside the variable without _FILE.
+- **Paths** count from the file of `--config`, without one from the working directory.
+- **Faults** are all said at once, each with its variable. A name that begins with STOCKADE_ and that no setting, no
+  client and no command has is one; those in which Kubernetes tells of a service called stockade are left alone.
+
+`--log-format` and `--log-level` are STOCKADE_LOG_FORMAT and STOCKADE_LOG_LEVEL.
+"""
 
 METRICS_HEAD = """# Metrics
 
@@ -173,7 +192,25 @@ def settings_page() -> str:
     parts = [SETTINGS_HEAD, "## Of a topic\n", _rows(["setting", "default", "range", "meaning"], topic), ""]
     parts += ["## Of a node\n"]
     parts += [_rows(["setting", "default", "range"], [*_node()]), ""]
+    parts += [VARIABLES_HEAD, _rows(["variable", "setting", "value"], [*_variables()]), ""]
     return "\n".join(parts)
+
+
+def _variables() -> Iterator[tuple[str, str, str]]:
+    for variable, setting in settings().items():
+        yield f"`{variable}`", f"`{setting.name}`", _form(setting)
+
+
+def _form(setting: Setting) -> str:
+    if setting.type in (int, bool):
+        return "whole number" if setting.type is int else "true, false"
+    if setting.type == list[str]:
+        return "texts, separated by commas"
+    if get_origin(setting.type) is list:
+        return f"JSON array, or `[[{setting.name}]]` in TOML"
+    if get_origin(setting.type) is Literal:
+        return ", ".join(get_args(setting.type))
+    return "path" if setting.path[-1] in (*FILES, "data_dir") else "text"
 
 
 def _node() -> Iterator[tuple[str, str, str]]:

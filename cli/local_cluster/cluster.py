@@ -18,6 +18,7 @@ from ...cluster.config import parse_address
 from ...partition.log.fsutil import make_directory, open_file, write_durably
 from ..node.authority import NODE_DAYS, CannotMake, Wanted, https_section, make_certificates, node_files, tls_section
 from ..node.supervisor import NodeProcess, Supervisor, cannot_listen, ending, is_ready, probing
+from ..service.environment import without_settings
 from .ports import LOOPBACK, free_ports
 
 
@@ -173,7 +174,12 @@ class LocalCluster:
         with _opened(node.data / "node.log") as log:
             # A session of its own: Ctrl-C in the terminal reaches only this process, which then stops the nodes.
             return subprocess.Popen(  # a list of words, no shell  # noqa: S603  # nosec B603
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                env=without_settings(os.environ),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:

@@ -1,7 +1,7 @@
-"""Commands that act on one node's machine: serve, rebuild, certs.
+"""Commands that act on one node's machine: serve, probe, rebuild, certs.
 
-In: a configuration file or a data folder. Out: a running node, moved files, certificates. May import `..ui`, cluster,
-http_api and raft.
-May import: cli.ui, client, client.api, cluster, cluster.access, cluster.discovery, cluster.node, http_api,
+In: a configuration (file, environment) or a data folder. Out: a running node, moved files, certificates. May import
+`..ui`, `..service`, cluster, http_api and raft.
+May import: cli.service, cli.ui, client, client.api, cluster, cluster.access, cluster.discovery, cluster.node, http_api,
 http_api.request, partition, partition.api, partition.log, raft.net, raft.wal.
 """

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from ...cluster.config import ConfigError, NodeConfig
 from ...cluster.machines import node_name
-from .supervisor import NodeProcess, Supervisor, cannot_listen, probing
+from ..service.notify import ServiceManager
+from .supervisor import READY_TIMEOUT_S, NodeProcess, Supervisor, cannot_listen, is_ready, probing
 
 WAL = "wal"
 """In the data folder of a node that has run."""
@@ -46,9 +47,10 @@ def left_over(config: NodeConfig) -> list[str]:
 class Machine:
     """The nodes of one machine. ``command`` with the number of a node behind it runs that node."""
 
-    def __init__(self, config: NodeConfig, command: Sequence[str]) -> None:
+    def __init__(self, config: NodeConfig, command: Sequence[str], manager: ServiceManager) -> None:
         self._config = config
         self._command = command
+        self._manager = manager
         self._stopping = threading.Event()
         self._faults: list[str] = []
 
@@ -67,8 +69,8 @@ class Machine:
         section = self._config.http_tls
         tls = None if section is None else probing(section.certificate, section.key)
         processes = [NodeProcess(node.node_id, node.http, tls=tls) for node in nodes]
-        for shared in (signal.SIGHUP, signal.SIGUSR1):
-            signal.signal(shared, lambda number, _: _pass_on(signal.Signals(number), processes))
+        signal.signal(signal.SIGUSR1, lambda *_: _pass_on(signal.SIGUSR1, processes))
+        signal.signal(signal.SIGHUP, lambda *_: self._reload(processes))
         supervisor = Supervisor(processes, self._spawn, _log.warning, give_up=self._give_up)
         try:
             for process in processes:
@@ -78,8 +80,9 @@ class Machine:
         running = ", ".join(f"{process.name} (pid {process.pid})" for process in processes)
         _log.info("machine %s runs %s", self._config.node_id, running)
         supervisor.watch()
-        self._wait(with_parent)
+        self._wait(processes, with_parent)
         _log.info("stopping the nodes of machine %s", self._config.node_id)
+        self._manager.stopping()
         ended = supervisor.stop()
         return self._faults + ended
 
@@ -93,12 +96,28 @@ class Machine:
         self._faults.append(reason)
         self._stopping.set()
 
-    def _wait(self, with_parent: bool) -> None:
-        parent = os.getppid()
-        while not self._stopping.wait(PARENT_S if with_parent else None):
-            if os.getppid() != parent:
+    def _reload(self, processes: Sequence[NodeProcess]) -> None:
+        self._manager.reloading()
+        _pass_on(signal.SIGHUP, processes)
+        self._manager.ready(self._status)
+
+    def _wait(self, processes: Sequence[NodeProcess], with_parent: bool) -> None:
+        """Until the machine shall stop. Meanwhile, tell the service manager how far its nodes are."""
+        parent, starting = os.getppid(), list(processes)
+        every_s = min(PARENT_S, self._manager.alive_every_s or PARENT_S)
+        while not self._stopping.wait(every_s):
+            self._manager.alive()
+            if with_parent and os.getppid() != parent:
                 _log.warning("the process that started this machine is gone: stopping")
                 return
+            if starting:
+                starting = [each for each in starting if not is_ready(each, READY_TIMEOUT_S, path="/healthz")]
+                if not starting:
+                    self._manager.ready(self._status)
+
+    @property
+    def _status(self) -> str:
+        return f"machine {self._config.node_id} runs {self._config.processes} nodes"
 
 
 def _pass_on(number: signal.Signals, processes: Sequence[NodeProcess]) -> None:

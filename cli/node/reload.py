@@ -1,4 +1,5 @@
-"""Certificates and keys of issuers that a running node takes from their files again: when one changes, on SIGHUP.
+"""Certificates and keys of issuers that a running node takes from their files again, when one changes and on SIGHUP;
+and principals, which it takes from its configuration on SIGHUP alone: a file that people edit is not read half-way.
 
 Open connections go on. Files that cannot be used are refused with a line in the log, and those before them stay.
 """
@@ -9,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from ...cluster.access.issuers import KeysFault
+from ...cluster.access.principals import Access
+from ...cluster.config import ConfigError, NodeConfig
 from ...raft.net.tls import TlsFault
 
 RELOAD_CHECK_S = 2.0
@@ -25,8 +28,28 @@ class Reloadable(Protocol):
         ...
 
     def reload(self) -> None:
-        """Read the files again. Raises TlsFault or KeysFault, and changes nothing then."""
+        """Read the files again. Raises TlsFault, KeysFault or ConfigError, and changes nothing then."""
         ...
+
+
+class Principals:
+    """[[principals]] and [[tokens]] of the configuration; ``read`` reads all of it again."""
+
+    def __init__(self, access: Access, read: Callable[[], NodeConfig]) -> None:
+        self._access = access
+        self._read = read
+
+    def has_changed(self) -> bool:
+        """As Reloadable wants it: a signal says when."""
+        return False
+
+    def reload(self) -> None:
+        """As Reloadable wants it. What else has changed in the configuration takes a restart."""
+        config = self._read()
+        try:
+            self._access.configure(config.tokens, config.principals)
+        except ValueError as fault:
+            raise ConfigError([f"principals: {fault}"]) from fault
 
 
 class Reloader:
@@ -42,8 +65,6 @@ class Reloader:
 
     def reload(self) -> None:
         """Read the files of all sections."""
-        if not self._sections:
-            _log.info("SIGHUP: the configuration names no files of certificates or keys, so nothing is read again")
         for name in self._sections:
             self._reload(name)
 
@@ -65,7 +86,7 @@ class Reloader:
     def _reload(self, name: str) -> None:
         try:
             self._sections[name].reload()
-        except (KeysFault, TlsFault) as fault:
+        except (ConfigError, KeysFault, TlsFault) as fault:
             _log.error("[%s]: the new files are refused, and those before stay in use: %s", name, fault)
         else:
             _log.info("[%s]: new connections and requests use the files as they are now", name)

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from ...client.config import ClientConfig
 from ...cluster.access.issuers import Issuers, KeyFile
 from ...cluster.access.principals import Access
 from ...cluster.access.store import PrincipalsDamaged
-from ...cluster.config import ConfigError, NodeConfig, load, parse_address
+from ...cluster.config import ConfigError, NodeConfig, parse_address
 from ...cluster.discovery.cluster_view import ClusterViewDamaged, is_member
 from ...cluster.https import HttpTls
 from ...cluster.machines import PROCESSES_MAX, Member
@@ -34,6 +35,8 @@ from ...partition.errors import StockadeError
 from ...partition.log.fsutil import keep_descriptors
 from ...raft.net.tls import TlsFault
 from ...raft.wal.errors import DiskRefused, WalLocked
+from ..service.environment import given, load
+from ..service.notify import ServiceManager
 from ..ui.exits import LOCAL, REFUSED
 from ..ui.manual import Manual
 from ..ui.parameters import WholeNumber
@@ -41,7 +44,7 @@ from . import logs
 from .descriptors import allowed, bounds, raise_limit, said
 from .issuer_keys import follow
 from .machine import Machine, check_data, listed
-from .reload import Reloadable, Reloader
+from .reload import Principals, Reloadable, Reloader
 
 ASK_AGAIN_S = 1.0
 """Time between two attempts to join, when no node answered."""
@@ -104,9 +107,16 @@ _log = logging.getLogger("stockade")
         ("Every fault of a configuration at once", "stockade serve --config node.toml --check"),
         ("Lines for a program that reads logs", "stockade serve --config node.toml --log-format json"),
         ("Four nodes on this machine", "stockade serve --config node.toml --processes 4"),
+        ("Every setting from the environment, as in a container", "STOCKADE_NODE_ID=n1 … stockade serve"),
     ],
 )
-@click.option("--config", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The node's TOML file.")
+@click.option(
+    "--config",
+    envvar="STOCKADE_CONFIG",
+    show_envvar=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The node's TOML file. Variables STOCKADE_… say single settings, or without a file all of them.",
+)
 @click.option("--check", is_flag=True, help="Check the configuration, and do not run.")
 @click.option(
     "--processes",
@@ -115,6 +125,8 @@ _log = logging.getLogger("stockade")
 )
 @click.option(
     "--log-format",
+    envvar="STOCKADE_LOG_FORMAT",
+    show_envvar=True,
     type=click.Choice(logs.FORMATS),
     default="text",
     show_default=True,
@@ -122,6 +134,8 @@ _log = logging.getLogger("stockade")
 )
 @click.option(
     "--log-level",
+    envvar="STOCKADE_LOG_LEVEL",
+    show_envvar=True,
     type=click.Choice(logs.LEVELS),
     default="info",
     show_default=True,
@@ -130,7 +144,7 @@ _log = logging.getLogger("stockade")
 @click.option("--with-parent", is_flag=True, hidden=True, help="End when the process that started this one is gone.")
 @click.option("--process", "number", type=WholeNumber(1), hidden=True, help="Run this node of the machine.")
 def serve(
-    config: Path,
+    config: Path | None,
     check: bool,
     processes: int | None,
     log_format: logs.Format,
@@ -140,39 +154,49 @@ def serve(
 ) -> None:
     """Run one node until SIGTERM or Ctrl-C.
 
+    A setting is taken from the command line, or else from its environment variable, or else from the file.
+    STOCKADE_LIMITS__WAL_BYTES_MAX is `limits.wal_bytes_max`; with _FILE behind it, a variable names a file that holds
+    the value. docs/settings.md has the names of all.
+
     With `processes`, run so many nodes on this machine, and start again what ends. When one of them cannot start, all
     stop.
     """
-    settings = _settings(config, processes)
+    settings, source = configured(config, processes)
     if check:
         limit = allowed()
-        click.echo(f"{config} is fine: {_summary(settings)}")
+        click.echo(f"{source} is fine: {_summary(settings)}")
         click.echo(f"A node takes {said(bounds(settings.limits, limit), limit)}")
         return
     nodes = settings.nodes()
     if number is not None and number > len(nodes):
-        raise click.ClickException(f"{config} has no node {number} any more: it has {len(nodes)}")
+        raise click.ClickException(f"{source} has no node {number} any more: it has {len(nodes)}")
     name = settings.node_id if number is None else nodes[number - 1].node_id
+    manager, again = ServiceManager.taken(), partial(load, config, processes)
     with logs.logging_to_stderr(log_level, log_format, name, is_one_of_many=number is not None):
         if number is not None:
-            _run_node(nodes[number - 1], with_parent)
+            _run_node(nodes[number - 1], with_parent, manager, again)
         elif settings.processes is None:
-            _run_node(settings, with_parent)
+            _run_node(settings, with_parent, manager, again)
         else:
             command = _command(config, processes, log_format, log_level)
-            if faults := Machine(settings, command).run(with_parent=with_parent):
+            if faults := Machine(settings, command, manager).run(with_parent=with_parent):
                 raise click.ClickException(f"machine {settings.node_id} stopped:\n{listed(faults)}")
 
 
-def _settings(config: Path, processes: int | None) -> NodeConfig:
-    """Raises ClickException with every fault of the file, or else with what is on the disk instead."""
+def configured(config: Path | None, processes: int | None = None) -> tuple[NodeConfig, str]:
+    """The configuration of a file and the environment, and what to call it. Raises ClickException with every fault, or
+    else with what is on the disk instead.
+    """
+    source = "the environment" if config is None else str(config)
+    if config is None and not any(given(os.environ)):
+        raise click.UsageError("Where is the configuration? In --config FILE, or in variables such as STOCKADE_NODE_ID")
     try:
         settings = load(config, processes)
         check_data(settings)
         bounds(settings.limits, allowed())
     except ConfigError as error:
-        raise click.ClickException(f"{config} cannot be used:\n{listed(error.faults)}") from error
-    return settings
+        raise click.ClickException(f"{source} cannot be used:\n{listed(error.faults)}") from error
+    return settings, source
 
 
 def _summary(settings: NodeConfig) -> str:
@@ -183,19 +207,22 @@ def _summary(settings: NodeConfig) -> str:
     return f"machine {settings.node_id} of {nodes}; {place}"
 
 
-def _command(config: Path, processes: int | None, log_format: str, log_level: str) -> list[str]:
+def _command(config: Path | None, processes: int | None, log_format: str, log_level: str) -> list[str]:
     """The words that run a node of this machine, but for its number."""
-    given = ["--log-format", log_format, "--log-level", log_level]
-    given += [] if processes is None else ["--processes", str(processes)]
-    return [sys.executable, "-m", "stockade", "serve", "--with-parent", "--config", str(config), *given, "--process"]
+    words = ["--log-format", log_format, "--log-level", log_level]
+    words += [] if config is None else ["--config", str(config)]
+    words += [] if processes is None else ["--processes", str(processes)]
+    return [sys.executable, "-m", "stockade", "serve", "--with-parent", *words, "--process"]
 
 
-def _run_node(settings: NodeConfig, with_parent: bool) -> None:
+def _run_node(
+    settings: NodeConfig, with_parent: bool, manager: ServiceManager, again: Callable[[], NodeConfig]
+) -> None:
     raise_limit()
     keep_descriptors()
     make_first_array()
     try:
-        sys.exit(uvloop.run(run(settings, with_parent)))
+        sys.exit(uvloop.run(run(settings, with_parent, manager, again)))
     except (ConfigError, ClusterViewDamaged, PrincipalsDamaged, DiskRefused, TlsFault, WalLocked) as error:
         raise click.ClickException(str(error)) from error
 
@@ -207,16 +234,19 @@ def make_first_array() -> None:
     pa.array([b""])
 
 
-async def run(settings: NodeConfig, with_parent: bool) -> int:
-    """Run the node until a signal or a failure. Returns the exit code."""
+async def run(settings: NodeConfig, with_parent: bool, manager: ServiceManager, again: Callable[[], NodeConfig]) -> int:
+    """Run the node until a signal or a failure; ``again`` reads its configuration again. Returns the exit code."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, lambda: _log.info("SIGHUP while the node starts: nothing is read again"))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    watching = asyncio.ensure_future(_watch_parent(stopping)) if with_parent else None
+    tasks = [asyncio.ensure_future(manager.stay_alive())]
+    if with_parent:
+        tasks.append(asyncio.ensure_future(_watch_parent(stopping)))
     stopped = asyncio.ensure_future(stopping.wait())
     joining = asyncio.ensure_future(joined(settings))
+    manager.status("waiting to join" if settings.join else "starting")
     await asyncio.wait((joining, stopped), return_when=asyncio.FIRST_COMPLETED)
     if not joining.done():
         joining.cancel()
@@ -224,25 +254,41 @@ async def run(settings: NodeConfig, with_parent: bool) -> int:
     node = await Node.start(joining.result(), on_failure=lambda _: stopping.set())
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
-    http, reloader = await _listen(settings, node)
-    loop.add_signal_handler(signal.SIGHUP, reloader.reload)
-    reloading = asyncio.ensure_future(reloader.watch())
+    http, reloader = await _listen(settings, node, again)
+    tasks.append(asyncio.ensure_future(reloader.watch()))
+    _serve_manager(manager, reloader, f"node {settings.node_id} serves on {settings.http}")
     await stopped
-    reloading.cancel()
-    if watching is not None:
-        watching.cancel()
+    manager.stopping()
     http.leave()
     await node.transfer_leadership()
     await asyncio.sleep(LINGER_S)
     await http.close()
     await node.stop()
+    for task in tasks:
+        task.cancel()
     if node.failure is not None:
         _log.critical("the node stopped because of a failure: %r", node.failure)
     return 1 if node.failure is not None else 0
 
 
-async def _listen(settings: NodeConfig, node: Node) -> tuple[HttpServer, Reloader]:
-    """Listen to clients; and what reads the node's certificates again."""
+def _serve_manager(manager: ServiceManager, reloader: Reloader, status: str) -> None:
+    """Tell the service manager that the node serves, and read files again on SIGHUP from now on.
+
+    Ready is a node that answers requests, not one that has found a majority: a service manager that starts one machine
+    after another would wait for the first while that waits for the others. `/readyz` tells of the cluster.
+    """
+
+    def reload() -> None:
+        manager.reloading()
+        reloader.reload()
+        manager.ready(status)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+    manager.ready(status)
+
+
+async def _listen(settings: NodeConfig, node: Node, again: Callable[[], NodeConfig]) -> tuple[HttpServer, Reloader]:
+    """Listen to clients; and what reads the node's certificates and principals again."""
     section = settings.http_tls
     tls = None if section is None else HttpTls(section)
     plain = None if section is None or section.plain_listen is None else parse_address(section.plain_listen)
@@ -267,6 +313,7 @@ async def _listen(settings: NodeConfig, node: Node) -> tuple[HttpServer, Reloade
         _log.warning("node %s also listens on http://%s, without TLS", settings.node_id, section.plain_listen)
     sections = {"http_tls": tls, "raft.tls": node.tls}
     files: dict[str, Reloadable] = {name: found for name, found in sections.items() if found is not None}
+    files["principals"] = Principals(access, again)
     files |= {f"issuers.{each.name}": KeyFile(issuers, each.name, each.keys) for each in issuers.all if each.keys}
     return http, Reloader(files, [partial(follow, issuers, each) for each in issuers.all if each.keys_url])
 

@@ -3,6 +3,7 @@
 `stockade serve` with `processes` and `stockade cluster` both use it.
 """
 
+import http.client
 import os
 import signal
 import socket
@@ -25,6 +26,8 @@ in between, up to RESTART_AFTER_MAX_S.
 RESTART_AFTER_MAX_S = 30.0
 READY_TIMEOUT_S = 0.5
 """How long the supervisor waits for a node's answer whether it is ready: meanwhile it sees no other node."""
+ANSWER_BYTES_MAX = 65536
+"""Of an answer that is shown."""
 LOOK_S = 0.1
 """Between two looks at the processes."""
 LOOK_READY_MAX_S = 1.0
@@ -99,14 +102,24 @@ def probing(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
-def is_ready(node: NodeProcess, timeout_s: float = 2.0) -> bool:
+def is_ready(node: NodeProcess, timeout_s: float = 2.0, *, path: str = "/readyz") -> bool:
     """Whether a node of this machine says that it is ready."""
+    return why_not_ready(node, timeout_s, path) is None
+
+
+def why_not_ready(node: NodeProcess, timeout_s: float, path: str) -> str | None:
+    """What a node of this machine answers when asked at one of the paths about its health, if that is not 200; None: it
+    is 200.
+    """
     opener = urllib.request.build_opener(_DIRECT, urllib.request.HTTPSHandler(context=node.tls))
     try:
-        with opener.open(f"{node.url}/readyz", timeout=timeout_s) as answer:
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError):
-        return False
+        with opener.open(f"{node.url}{path}", timeout=timeout_s) as answer:
+            return None if answer.status == 200 else f"{answer.status}"
+    except urllib.error.HTTPError as error:
+        with error:
+            return f"{error.code}: {error.read(ANSWER_BYTES_MAX).decode(errors='replace')}"
+    except (OSError, http.client.HTTPException) as error:
+        return f"no answer: {error}"
 
 
 def cannot_listen(address: str) -> str | None:

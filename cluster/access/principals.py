@@ -177,6 +177,10 @@ class _Hashed(NamedTuple):
     caller: Caller
 
 
+def _digests(tokens: Sequence[Token]) -> dict[str, Caller]:
+    return {token.sha256: Caller(f"the token {token.name}", LEVELS[token.may], "") for token in tokens}
+
+
 class Access:
     """The principals of a cluster: those of this node's configuration, and those that the controller told. Without any,
     the cluster is open: every caller has every right.
@@ -196,12 +200,13 @@ class Access:
         self._everyone = Caller("", [ALL], "")
         self._now_s = now_s
         # What a token of [[tokens]] makes belongs to no principal: all of them share it, as they always did.
-        self._digests = {token.sha256: Caller(f"the token {token.name}", LEVELS[token.may], "") for token in tokens}
+        self._digests = _digests(tokens)
         self._tokens: dict[str, _Hashed] = {}
         self._recognized: dict[str, _Hashed] = {}
         self._certificates: dict[str, Caller] = {}
         self._subjects: dict[str, Caller] = {}
         self._replicated: dict[str, Principal] = {}
+        self._told: tuple[Principal, ...] = ()
         self._index = 0
         for principal in principals:
             self._admit(principal)
@@ -218,8 +223,27 @@ class Access:
         if index < self._index:
             return
         self._index = index
+        self._told = tuple(principals)
+        self._take_told()
+
+    def configure(self, tokens: Sequence[Token], principals: Sequence[Principal]) -> None:
+        """Take over what the configuration says now, without faults. Raises ValueError, and changes nothing, where that
+        would open a closed cluster to every caller.
+        """
+        if not (tokens or principals) and (self._digests or self.configured):
+            raise ValueError("none is left, and so the cluster might be open to all: restart the node if you mean that")
+        for principal in (*self.configured.values(), *self._replicated.values()):
+            self._dismiss(principal)
+        self._replicated.clear()
+        self._digests = _digests(tokens)
+        self.configured = {principal.name: principal for principal in principals}
+        for principal in principals:
+            self._admit(principal)
+        self._take_told()
+
+    def _take_told(self) -> None:
         self._recognized.clear()
-        told = {principal.name: principal for principal in principals if principal.name not in self.configured}
+        told = {principal.name: principal for principal in self._told if principal.name not in self.configured}
         for name, before in list(self._replicated.items()):
             if told.get(name) != before:
                 self._dismiss(self._replicated.pop(name))

@@ -9,6 +9,7 @@ from itertools import islice
 from ...partition.version import VERSION
 from ...raft.core.group import Group
 from ...raft.host import RaftHost
+from ..build import commit
 from ..config import NodeConfig
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.cluster_view import ClusterView
@@ -49,6 +50,7 @@ class Measuring:
         self._replicas = replicas
         self._member = member
         self._leaderships = leaderships
+        self._commit = commit()
 
     def look(self) -> Measures:
         """The numbers as they are now."""
@@ -58,6 +60,7 @@ class Measuring:
             node_id=config.node_id,
             zone=config.me.zone or "",
             version=VERSION,
+            commit=self._commit,
             raft=self._raft(),
             log=self._log(),
             fences=self._fences(),

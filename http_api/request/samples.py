@@ -48,7 +48,7 @@ def of_node(found: Measures, expiries: Mapping[str, float | None]) -> Samples:
     expiries = {**expiries, "raft": found.raft.certificate_expires_at}
     now = time.time()
     return {
-        "stockade_node_info": {(found.cluster_id, found.node_id, found.zone, found.version): 1},
+        "stockade_node_info": {(found.cluster_id, found.node_id, found.zone, found.version, found.commit): 1},
         "stockade_certificate_days_left": {
             (use,): (at - now) / DAY_S for use, at in expiries.items() if at is not None
         },

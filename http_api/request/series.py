@@ -77,7 +77,13 @@ _WRITES = (
     Series("stockade_refused_writes", "counter", "writes", "Writes that partitions refused.", ("code", "reason")),
 )
 _NODE = (
-    Series("stockade_node_info", "gauge", "always 1", "What the node is.", ("cluster", "node", "zone", "version")),
+    Series(
+        "stockade_node_info",
+        "gauge",
+        "always 1",
+        "What the node is, and from which commit it was built.",
+        ("cluster", "node", "zone", "version", "commit"),
+    ),
     Series(
         "stockade_ready",
         "gauge",

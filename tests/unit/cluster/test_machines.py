@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from stockade.cli.node.authority import Wanted, make_certificates
+from stockade.cli.service.environment import load as load_over
 from stockade.cluster.config import ConfigError, NodeConfig, check, load
 from stockade.cluster.controller.topology.nodes import NODES_MAX
 from stockade.cluster.machines import PROCESSES_MAX, Member
@@ -177,7 +178,9 @@ def test_a_number_that_is_given_counts_before_that_of_the_file(tmp_path: Path) -
     make_certificates(tmp_path / "certs", "c", [Wanted("a")], 1, processes=2)
     path = written(tmp_path, "processes = 1")
     assert [node.node_id for node in load(path).nodes()] == ["a.1"]
-    assert [node.data_dir for node in load(path, 2).nodes()] == [str(tmp_path / "d" / name) for name in ("a.1", "a.2")]
+    assert [node.data_dir for node in load_over(path, 2, {}).nodes()] == [
+        str(tmp_path / "d" / name) for name in ("a.1", "a.2")
+    ]
 
 
 def test_one_certificate_of_a_machine_stands_for_each_of_its_nodes(tmp_path: Path) -> None:

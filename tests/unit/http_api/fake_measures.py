@@ -18,6 +18,7 @@ def fake_measures(node_id: str) -> Measures:
         node_id=node_id,
         zone="a",
         version="0.1.0",
+        commit="c0ffee",
         raft=RaftMeasures(
             groups=counts,
             follower_lags={"n2": 9},

@@ -6,7 +6,10 @@ import logging
 import pytest
 
 from stockade.cli.node import reload
-from stockade.cli.node.reload import Reloader
+from stockade.cli.node.reload import Principals, Reloader
+from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
+from stockade.cluster.config import ConfigError, NodeConfig
+from stockade.partition.errors import Unauthenticated
 from stockade.raft.net.tls import TlsFault
 
 
@@ -62,3 +65,42 @@ def test_a_change_is_seen_without_a_signal(monkeypatch: pytest.MonkeyPatch) -> N
         watching.cancel()
 
     asyncio.run(main())
+
+
+def config(*principals: Principal) -> NodeConfig:
+    return NodeConfig("n1", "c", "data", "127.0.0.1:1", "127.0.0.1:2", [], principals=list(principals))
+
+
+def test_sighup_takes_the_principals_of_the_configuration_and_those_of_the_cluster_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    old, new, told = (new_token() for _ in range(3))
+    before = Principal("orders", ["read topic:orders"], tokens=[PrincipalToken(old.hash)])
+    after = Principal("orders", ["read topic:*"], tokens=[PrincipalToken(new.hash)])
+    access = Access([], [before])
+    access.replicate(1, [Principal("billing", ["all"], tokens=[PrincipalToken(told.hash)]), Principal("late", ["all"])])
+    said = [config(after, Principal("late", []))]
+    with caplog.at_level(logging.INFO, "stockade"):
+        Reloader({"principals": Principals(access, lambda: said[-1])}).reload()
+    assert "[principals]" in caplog.text
+    assert access.caller(f"Bearer {new.token}", None).principal == "orders"
+    assert access.caller(f"Bearer {told.token}", None).principal == "billing"
+    with pytest.raises(Unauthenticated):
+        access.caller(f"Bearer {old.token}", None)
+    said.append(config(after))
+    Principals(access, lambda: said[-1]).reload()
+    assert access.caller(f"Bearer {told.token}", None).principal == "billing"
+    assert access.configured.keys() == {"orders"}
+
+
+def test_a_configuration_with_faults_or_without_principals_changes_nothing() -> None:
+    token = new_token()
+    access = Access([], [Principal("orders", ["all"], tokens=[PrincipalToken(token.hash)])])
+
+    def bad() -> NodeConfig:
+        raise ConfigError(["principals[0].rights: no verb"])
+
+    Reloader({"principals": Principals(access, bad)}).reload()
+    Reloader({"principals": Principals(access, config)}).reload()
+    assert not access.is_open
+    assert access.caller(f"Bearer {token.token}", None).principal == "orders"

@@ -127,6 +127,6 @@ def test_pandas_is_imported_before_the_loop_runs_or_never() -> None:
     make = (
         "import sys; from stockade.cli.node import serve; import pyarrow; assert 'pandas' not in sys.modules;"
         "serve.raise_limit = serve.keep_descriptors = lambda: None; serve.run = lambda *_: None;"
-        "serve.uvloop.run = lambda _: sys.exit('pandas' not in sys.modules); serve._run_node(None, False)"
+        "serve.uvloop.run = lambda _: sys.exit('pandas' not in sys.modules); serve._run_node(None, False, None, None)"
     )
     assert subprocess.run([sys.executable, "-c", make], check=False).returncode == 0

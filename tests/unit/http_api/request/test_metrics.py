@@ -53,7 +53,7 @@ def test_each_number_of_a_node_stands_at_its_own_series() -> None:
         node.service.missing = [Unready("control", "no_controller", "none is known")]
         found = values((await node.call("GET", "/metrics")).body.decode())
         wanted = {
-            ("stockade_node_info", "c-1 n1 a 0.1.0"): 1,
+            ("stockade_node_info", "c-1 n1 a 0.1.0 c0ffee"): 1,
             ("stockade_ready", "data"): 1,
             ("stockade_ready", "control"): 0,
             ("stockade_raft_groups", "controller leader"): 1,

@@ -1,0 +1,197 @@
+"""A node's configuration from STOCKADE_* variables, alone or over a TOML file.
+
+A variable's name is STOCKADE_ and the setting's name in capitals, with two underscores behind the name of a table:
+``limits.wal_bytes_max`` is STOCKADE_LIMITS__WAL_BYTES_MAX. With _FILE behind it, the variable names a file that holds
+the value. A variable counts before the TOML file, setting by setting; an empty one counts as none.
+"""
+
+import json
+import os
+import re
+import tomllib
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, Union, get_args, get_origin
+
+import msgspec
+
+from ...cluster.config import FILES, ConfigError, NodeConfig, made, read
+
+PREFIX = "STOCKADE_"
+BETWEEN = "__"
+FILE = "_FILE"
+VALUE_BYTES_MAX = 4 * 1024 * 1024
+"""Of a file that a variable names."""
+OTHERS = frozenset(
+    PREFIX + name
+    for name in (
+        *("URL", "TIMEOUT", "TOKEN", "TOKEN_FILE", "CA", "CERTIFICATE", "KEY", "CONFIG", "LOG_FORMAT", "LOG_LEVEL"),
+        *("GRANT", "EPOCH", "SESSION", "TOPIC", "GROUP", "RESOURCE", "GENERATION", "FENCE_EPOCH", "OWNED", "COMPLETE"),
+    )
+)
+"""Variables that are no settings of a node: of clients, of options, and those that commands set for what they run."""
+_LINK = re.compile(r"STOCKADE_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)\Z")
+"""Kubernetes tells of services in variables: of one that is called stockade, or stockade-nodes, in these."""
+_JSON = re.compile(r"\s*\[(?!\[)")
+
+
+class Setting(NamedTuple):
+    """A setting of a node's configuration: the tables in which it is and its name, and the type of its value."""
+
+    path: tuple[str, ...]
+    type: Any
+
+    @property
+    def name(self) -> str:
+        """As people write it: limits.wal_bytes_max."""
+        return ".".join(self.path)
+
+    @property
+    def variable(self) -> str:
+        """The name of its environment variable."""
+        return PREFIX + BETWEEN.join(self.path).upper()
+
+
+@cache
+def settings() -> dict[str, Setting]:
+    """Every setting that a variable can give, by the variable's name."""
+    return {setting.variable: setting for setting in _of(NodeConfig, ())}
+
+
+def _of(table: type[msgspec.Struct], within: tuple[str, ...]) -> Iterator[Setting]:
+    for field in msgspec.structs.fields(table):
+        kind, path = _without_none(field.type), (*within, field.name)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            yield from _of(kind, path)
+        else:
+            yield Setting(path, kind)
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) in (Union, types.UnionType):
+        (kind,) = (each for each in get_args(kind) if each is not type(None))
+    return kind
+
+
+def is_setting(variable: str) -> bool:
+    """Whether a variable gives a setting, itself or by a file."""
+    return variable in settings() or variable.removesuffix(FILE) in settings()
+
+
+def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a process that takes all settings from its file."""
+    return {name: value for name, value in environ.items() if not is_setting(name)}
+
+
+class Given(NamedTuple):
+    """What the environment says: tables and values as a TOML file has them, the variable of each setting, and faults
+    by the name of the setting that they are about.
+    """
+
+    values: dict[str, Any]
+    variables: dict[str, str]
+    faults: dict[str, str]
+
+    def explained(self, faults: Iterable[str]) -> Iterator[str]:
+        """The faults of the whole configuration, each with the variable that it is about. Those of settings that could
+        not be read are known already.
+        """
+        for fault in faults:
+            name = re.split(r"[:\[]", fault, maxsplit=1)[0]
+            if name not in self.faults:
+                variable = self.variables.get(name)
+                yield fault if variable is None else f"{fault} (from {variable})"
+
+
+def given(environ: Mapping[str, str]) -> Given:
+    """The settings in these variables. Reads the files that they name."""
+    found = Given({}, {}, {})
+    for variable in sorted(name for name in environ if name.startswith(PREFIX) and environ[name]):
+        setting = settings().get(variable) or settings().get(variable.removesuffix(FILE))
+        if setting is None:
+            if variable not in OTHERS and not _LINK.match(variable):
+                found.faults[variable] = f"{variable}: no setting of a node has this name"
+        elif variable != setting.variable and setting.path[-1] in FILES:
+            # Its content would be taken for a path, and shown as one that cannot be opened: a key, perhaps.
+            found.faults[setting.name] = f"{variable}: say {setting.variable}, which names the file itself"
+        elif variable != setting.variable and environ.get(setting.variable):
+            found.faults[setting.name] = f"{variable}: {setting.variable} says the same setting"
+        else:
+            try:
+                _put(found.values, setting, _value(setting, _text(environ, setting, variable)))
+                found.variables[setting.name] = variable
+            except (OSError, ValueError, RecursionError) as error:
+                found.faults[setting.name] = f"{variable}: {error}"
+    return found
+
+
+def _text(environ: Mapping[str, str], setting: Setting, variable: str) -> str:
+    if variable == setting.variable:
+        return environ[variable]
+    with Path(environ[variable]).open("rb") as file:
+        content = file.read(VALUE_BYTES_MAX + 1)
+    if len(content) > VALUE_BYTES_MAX:
+        raise ValueError(f"the file has more than {VALUE_BYTES_MAX} bytes")
+    return content.decode().strip()
+
+
+def _value(setting: Setting, text: str) -> Any:
+    """The value that a text stands for. Raises ValueError. Bounds and forms are for ``cluster.config`` to check."""
+    if setting.type is bool:
+        if text not in ("true", "false"):
+            raise ValueError(f"{text!r} is neither true nor false")
+        return text == "true"
+    if setting.type is int:
+        if not re.fullmatch(r"-?[0-9][0-9_]*", text):
+            raise ValueError(f"{text!r} is not a whole number")
+        return int(text)
+    if setting.type == list[str]:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return _tables(setting.name, text) if get_origin(setting.type) is list else text
+
+
+def _tables(name: str, text: str) -> Any:
+    """A list of tables: JSON, or the [[tables]] as they stand in a TOML file."""
+    if _JSON.match(text):
+        return json.loads(text)
+    found = tomllib.loads(text)
+    if list(found) != [name]:
+        raise ValueError(f"neither a JSON array, nor [[{name}]] in TOML and nothing else")
+    return found[name]
+
+
+def _put(values: dict[str, Any], setting: Setting, value: Any) -> None:
+    *tables, name = setting.path
+    for table in tables:
+        values = values.setdefault(table, {})
+    values[name] = value
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Two configurations in one; where both have a setting, ``above`` counts. Lists are not mixed."""
+    together = {**below, **above}
+    for name in below.keys() & above.keys():
+        if isinstance(below[name], Mapping) and isinstance(above[name], Mapping):
+            together[name] = merged(below[name], above[name])
+    return together
+
+
+def load(path: Path | None, processes: int | None = None, environ: Mapping[str, str] = os.environ) -> NodeConfig:
+    """The configuration of a TOML file, of the environment, or of both; ``processes`` counts before either. Relative
+    paths count from the file, without one from the working directory.
+
+    Raises ConfigError with every fault.
+    """
+    said = given(environ)
+    raw = merged({} if path is None else read(path), said.values)
+    try:
+        config = made(
+            raw if processes is None else raw | {"processes": processes}, Path() if path is None else path.parent
+        )
+    except ConfigError as error:
+        raise ConfigError([*said.faults.values(), *said.explained(error.faults)]) from error
+    if said.faults:
+        raise ConfigError(list(said.faults.values()))
+    return config

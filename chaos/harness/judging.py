@@ -43,8 +43,9 @@ class Judgement(msgspec.Struct, frozen=True):
         return sum(verdict.violations for verdict in self.verdicts)
 
     def plus(self, other: "Judgement") -> "Judgement":
-        if not self.verdicts:
-            return other
+        """Both together; one without verdicts (of a round that could not be carried out) adds none."""
+        if not self.verdicts or not other.verdicts:
+            return other if other.verdicts else self
         verdicts = [mine.plus(theirs) for mine, theirs in zip(self.verdicts, other.verdicts, strict=True)]
         return Judgement(verdicts, self.operations + other.operations, self.records + other.records)
 

@@ -80,7 +80,7 @@ def course(seen: Observed) -> str:
     bottom = top + 2 * PANEL + GAP
     width_s, buckets = _buckets(seen)
     parts = [
-        _svg(bottom + AXIS, "Faults, records per second and latency over time"),
+        svg(bottom + AXIS, "Faults, records per second and latency over time"),
         *scale.axis(bottom),
         *_round_marks(seen, scale, bottom),
         *_shadows(seen, scale, top, bottom),
@@ -97,7 +97,7 @@ def ownership(seen: Observed, places: Sequence[Place], from_ns: int, to_ns: int)
     """The holders of each partition's slot over time, with their epochs."""
     scale = Scale(seen.at_s(from_ns), seen.at_s(to_ns))
     height = len(places) * ROW
-    parts = [_svg(height + AXIS, "Holders of slots over time"), *scale.axis(height)]
+    parts = [svg(height + AXIS, "Holders of slots over time"), *scale.axis(height)]
     for row, place in enumerate(places):
         parts.append(f'<text class="tick" x="{LEFT - 6}" y="{row * ROW + 14}" text-anchor="end">{_label(place)}</text>')
         parts.extend(_grants(seen, seen.grants[place], row, scale, to_ns))
@@ -151,7 +151,7 @@ def _throughput(buckets: Sequence[Second], width_s: float, scale: Scale, top: fl
     rates = [bucket.records / width_s for bucket in buckets]
     most = round_up(max([*rates, 1.0]), STEPS)
     floor_y = top + PANEL
-    yield from _frame("records/s", [0, most / 2, most], lambda value: floor_y - PANEL * value / most, _number)
+    yield from frame("records/s", [0, most / 2, most], lambda value: floor_y - PANEL * value / most, _number)
     points = [
         f"{scale.x(at)},{floor_y - PANEL * rate / most:.1f}"
         for k, rate in enumerate(rates)
@@ -179,7 +179,7 @@ def _latency(buckets: Sequence[Second], width_s: float, scale: Scale, top: float
     def y(value: float) -> float:
         return round(top + PANEL - PANEL * (log10(value) - low) / (high - low), 1)
 
-    yield from _frame("latency", [10.0**k for k in range(low, high + 1)], y, _milliseconds)
+    yield from frame("latency", [10.0**k for k in range(low, high + 1)], y, _milliseconds)
     for name, curve in curves.items():
         for points in _runs(curve, width_s, scale, y):
             yield f'<polyline class="{name}" points="{points}"/>'
@@ -196,7 +196,8 @@ def _runs(curve: Sequence[float | None], width_s: float, scale: Scale, y: Height
             run = []
 
 
-def _frame(name: str, values: Sequence[float], y: Height, text: Text) -> Iterator[str]:
+def frame(name: str, values: Sequence[float], y: Height, text: Text) -> Iterator[str]:
+    """The grid and the labels of a panel, with these values on its axis."""
     yield f'<text class="name" x="{LEFT}" y="{y(values[-1]) - 6}">{name}</text>'
     for value in values:
         at = y(value)
@@ -223,7 +224,8 @@ def _label(place: Place) -> str:
     return escape(f"{place[0].partition('-')[0]}/{place[1]}")
 
 
-def _svg(height: float, about: str) -> str:
+def svg(height: float, about: str) -> str:
+    """The beginning of a picture, which ``</svg>`` ends."""
     return f'<svg viewBox="0 -14 {WIDTH} {height + 14:.0f}" role="img" aria-label="{about}">'
 
 

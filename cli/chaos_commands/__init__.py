@@ -1,7 +1,8 @@
-"""`stockade chaos …`: run, replay, soak, rounds, check, faults, report and figures, over the package `chaos`.
+"""`stockade chaos …`: run, replay, soak, endurance, rounds, check, faults, report, figures, over the package `chaos`.
 
 In: options. Out: a local cluster to break, a folder of results, tables and exit codes. May import `..ui`,
 `..local_cluster` and all of `chaos`.
-May import: chaos.checkers, chaos.crash_rounds, chaos.faults, chaos.harness, chaos.history, chaos.report,
-chaos.system, chaos.workloads, cli.local_cluster, cli.ui, client, client.api, client.transport, partition.
+May import: chaos.checkers, chaos.crash_rounds, chaos.endurance, chaos.faults, chaos.harness, chaos.history,
+chaos.report, chaos.system, chaos.workloads, cli.local_cluster, cli.ui, client, client.api, client.transport, cluster,
+partition.
 """

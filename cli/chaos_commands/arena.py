@@ -79,7 +79,11 @@ class LocalArena:
 
     def raw(self, node: str) -> RawNode:
         """Requests to the node itself, around all proxies."""
-        return RawNode(self._transport, self._by_name[node].url)
+        return RawNode(self._transport, self.url(node))
+
+    def url(self, node: str) -> str:
+        """Of the node itself, around all proxies."""
+        return self._by_name[node].url
 
     def data(self, node: str) -> Path:
         return self._by_name[node].data

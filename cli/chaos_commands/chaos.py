@@ -23,6 +23,7 @@ from ..ui.manual import Manual
 from ..ui.output import count, stdout_console, without_warnings_of_the_client
 from ..ui.parameters import WholeNumber
 from .arena import mounted_disks
+from .endurance import endurance
 from .results import check, faults, figures, report, show_verdicts
 from .run import replay, run
 from .soak import soak
@@ -38,7 +39,7 @@ def chaos(context: click.Context) -> None:
     _ = context.with_resource(without_warnings_of_the_client())
 
 
-for _command in (run, replay, soak, check, report, figures, faults):
+for _command in (run, replay, soak, endurance, check, report, figures, faults):
     chaos.add_command(_command)
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from stockade.chaos.harness.judging import Extent, judge_events, judge_files
+from stockade.chaos.checkers.verdicts import Verdict
+from stockade.chaos.harness.judging import Extent, Judgement, judge_events, judge_files
 from stockade.chaos.history.evidence import ReplicaLog
 from stockade.chaos.history.history import Event, payload
 from stockade.chaos.history.tables import LOGS_SCHEMA, TableWriter, log_table
@@ -25,6 +26,11 @@ def acknowledged(i: int, topic: str) -> list[Event]:
         msgspec.convert({"i": i, "t_mono_ns": 10 * i, "type": "invoke", **about, **stamp}, Event),
         msgspec.convert({"i": i + 1, "t_mono_ns": 10 * i + 5, "type": "ok", "of": i, "offset": 0, **about}, Event),
     ]
+
+
+def test_a_round_that_could_not_be_carried_out_takes_no_verdict_away() -> None:
+    judged = Judgement([Verdict("lost-write", "none is lost", 0, [], 3)], 2, 1)
+    assert judged.plus(Judgement()) == Judgement().plus(judged) == judged
 
 
 def test_what_lies_in_files_is_judged_as_it_was_in_memory(tmp_path: Path) -> None:

@@ -42,9 +42,10 @@ RESULTS ?= chaos-endurance
 endurance: .venv/.ready
 	@$(STOCKADE) chaos endurance --hours $(HOURS) --seed $(SEED) --results $(RESULTS)
 
-# Every checker must catch the server that is broken in the way it is there for. Minutes, not seconds.
+# Every checker must catch the server that is broken in the way it is there for, and the test of upgrades a release that
+# does not mind the older one. Minutes, not seconds.
 chaos-mutants: $(TOX)
-	@$(TOX) run -qq -e chaos -- tests/chaos/mutants.py
+	@$(TOX) run -qq -e chaos -- tests/chaos/mutants.py tests/integration/upgrade_mutants.py
 
 # The Spark data source as one file, for spark-submit --py-files where Stockade is not installed.
 ZIP ?= stockade.zip

@@ -4,8 +4,9 @@ afterwards the older software is refused.
 """
 
 import asyncio
+import logging
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from stockade.cli.local_cluster.cluster import LocalCluster
 
 from .releases import previous_release
 from .upgrading import Restart, Upgrade
+
+_log = logging.getLogger(__name__)
 
 LOADS = ("append", "slots", "group")
 STALLS = tuple(Planned(at_s, at_s + 9.0, "stall-producer", f"{at_s}") for at_s in (4.0, 20.0, 36.0))
@@ -52,8 +55,9 @@ def upgraded(tmp_path: Path, mutant: Path | None = None) -> None:
         assert (over.failures, over.lost) == ([], [])
         events = history.take()
         judged = judge_events(events, logs)
-        print(f"{judged.operations} operations and {judged.records} records were judged")
-        print(_pauses(events, upgrade.restarts))
+        _log.info(
+            "%d operations and %d records judged\n%s", judged.operations, judged.records, _pauses(events, upgrade)
+        )
         assert judged.violations == 0, [verdict for verdict in judged.verdicts if verdict.violations]
         assert judged.operations > 100 * len(upgrade.restarts)
 
@@ -61,14 +65,14 @@ def upgraded(tmp_path: Path, mutant: Path | None = None) -> None:
         asyncio.run(play())
 
 
-def _pauses(events: Iterable[Event], restarts: Sequence[Restart]) -> str:
+def _pauses(events: Iterable[Event], upgrade: Upgrade) -> str:
     """For people: for how long no partition of the topic ``append`` acknowledged a write, around each restart."""
     acked: dict[tuple[str, int], list[float]] = {}
     for event in events:
         if event.f == "append" and event.type == "ok" and (event.topic or "").startswith("append-"):
             acked.setdefault((event.topic or "", event.partition or 0), []).append(event.t_mono_ns / 1e9)
     lines, all_pauses = [], []
-    for restart in restarts:
+    for restart in upgrade.restarts:
         pauses = [
             max((after - before for before, after in pairwise(times) if _touches(restart, before, after)), default=0.0)
             for times in acked.values()

@@ -1,5 +1,6 @@
-"""The test of upgrades tests itself: one mistake at a time in the newer release, and it has to fail. `make chaos-mutants`
-runs it; minutes, not seconds.
+"""The test of upgrades tests itself: one mistake at a time in the newer release, and it has to fail.
+
+`make chaos-mutants` runs it; minutes, not seconds.
 """
 
 from pathlib import Path

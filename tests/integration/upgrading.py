@@ -43,7 +43,7 @@ class Restart:
 
 @dataclass
 class Upgrade:
-    """Implements chaos' Fault. ``previous`` is the path of the release before; ``local`` runs the nodes of ``arena``."""
+    """Implements chaos' Fault. ``previous`` is the path of the release before; ``local`` runs the arena's nodes."""
 
     local: LocalCluster
     previous: Path
@@ -147,7 +147,7 @@ class _Course:
     async def _restart(
         self,
         name: str,
-        release: Path | None | str = "same",
+        release: Path | str | None = "same",
         *,
         number: signal.Signals = signal.SIGTERM,
         wiped: bool = False,

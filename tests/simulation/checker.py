@@ -5,7 +5,7 @@
   promoted when it has caught up.
 - Log matching: an (index, term) has one payload and one predecessor, everywhere and for ever.
 - A leader's next_index never goes back on a success ack, and only rounds that it has begun are answered.
-- A message leaves only when what it promises is durable on its sender.
+- A message leaves only when what it promises is durable on its sender, and to a node that knows its kind.
 - A leader commits by counting copies only of an entry of its own term.
 - What is committed is durable on a majority when it becomes so, never changes, and is in the log of every later leader.
 - What is applied is what is committed, in order, without gaps; so applied sequences are prefixes of one another.
@@ -28,6 +28,7 @@ from stockade.raft.core.pending import commands_of
 from stockade.raft.log.configuration import CONFIGURATION, Configuration
 from stockade.raft.log.origin import NO_TOMBSTONE
 from stockade.raft.messages import AppendAck, PreVote, PreVoteReply, RaftMessage, RequestVote, VoteReply
+from stockade.raft.net.codec import SINCE
 
 if TYPE_CHECKING:
     from simulation.world import Process, World
@@ -260,11 +261,14 @@ class Checker:
     # What leaves a node.
 
     def sent(self, source: str, target: str, group_id: int, message: RaftMessage) -> None:
-        """Whatever the message promises must be on the sender's disk by now."""
+        """Whatever the message promises must be on the sender's disk by now; and the other end must know its kind."""
+        connection, since = self._world.network.link(source, target).connection, SINCE.get(type(message), 0)
+        assert connection is not None
+        name = type(message).__name__
+        self.require(connection.protocol >= since, f"{source}: {target} does not know a {name}")
         if isinstance(message, PreVote) or (isinstance(message, PreVoteReply) and message.granted):
             return
         durable = self._world.disks[source].durable[group_id]
-        name = type(message).__name__
         kept = self._world.disks[source].left.get(group_id, NO_TOMBSTONE).term
         self.require(
             max(durable.term, kept) >= message.term, f"{source}: {name} before its term {message.term} was on disk"

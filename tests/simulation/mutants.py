@@ -17,7 +17,8 @@ from stockade.raft.core.pending import PendingProposal, ReadBarriers, commands_o
 from stockade.raft.core.quiescence import Quiescence
 from stockade.raft.core.raft_node import RaftNode
 from stockade.raft.log.group_log import GroupLog
-from stockade.raft.messages import AppendAck, AppendEntries, RequestVote
+from stockade.raft.messages import AppendAck, AppendEntries, Commit, RequestVote
+from stockade.raft.net import codec
 
 Mutant = Callable[[], Any]
 
@@ -269,6 +270,11 @@ def applies_the_first_alone() -> Any:
     return patch("stockade.raft.core.raft_node.commands_of", lambda payload: commands_of(payload)[:1])
 
 
+def sends_what_the_peer_does_not_speak() -> Any:
+    """A kind of message that is new is sent to nodes of the release before."""
+    return patch.dict(codec.SINCE, {Commit: codec.PROTOCOL_VERSION})
+
+
 MUTANTS: tuple[Mutant, ...] = (
     acks_of_any_term,
     refusals_of_another_term_name_their_round,
@@ -293,4 +299,5 @@ MUTANTS: tuple[Mutant, ...] = (
     rests_too_early,
     answers_in_another_order,
     applies_the_first_alone,
+    sends_what_the_peer_does_not_speak,
 )

@@ -7,7 +7,7 @@ be slow in one direction.
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, permutations
 from typing import Protocol
@@ -29,6 +29,8 @@ class End(Protocol):
 class Connection:
     """One life of the link between two nodes."""
 
+    protocol: int
+    """Its version of the protocol: the newest that both ends speak."""
     up: set[str] = field(default_factory=set)
     is_open: bool = True
     queues: defaultdict[str, deque[tuple[int, RaftMessage | Ping]]] = field(default_factory=lambda: defaultdict(deque))
@@ -58,6 +60,8 @@ class Network:
         """``at(delay, callback, owner)`` schedules; ``end_of`` answers a node's living process."""
         self.links = {frozenset(pair): Link() for pair in combinations(sorted(nodes), 2)}
         self._ways = {way: link for pair, link in self.links.items() for way in permutations(sorted(pair))}
+        self.protocols: Mapping[str, int] = {}
+        """The newest version of the protocol that each node speaks now."""
         self.on_sent: Callable[[str, str, int, RaftMessage], None] = lambda *_: None
         self._rng = rng
         self._latency_s = latency_s
@@ -68,6 +72,11 @@ class Network:
 
     def link(self, one: str, other: str) -> Link:
         return self._ways[one, other]
+
+    def speaks(self, source: str, target: str, version: int) -> bool:
+        """Whether a connection of this version, or a newer one, is up, as seen from ``source``."""
+        connection = self._ways[source, target].connection
+        return connection is not None and source in connection.up and connection.protocol >= version
 
     def peers(self, node_id: str) -> list[str]:
         return sorted(peer for pair in self.links if node_id in pair for peer in pair if peer != node_id)
@@ -115,7 +124,7 @@ class Network:
         ends = self._end_of(one), self._end_of(other)
         if link.connection is not None or link.is_cut or link.is_held or None in ends:
             return
-        connection = link.connection = Connection()
+        connection = link.connection = Connection(min(self.protocols[one], self.protocols[other]))
         for source, target in ((one, other), (other, one)):
             call = lambda s=source, t=target: self._raise(s, t, connection)  # noqa: E731
             self._at(self._latency_s() * 2, call, self._end_of(target))

@@ -23,11 +23,14 @@ from stockade.raft.log.group_log import GroupLog
 from stockade.raft.log.origin import NO_TOMBSTONE, Origin
 from stockade.raft.machine import FileExtent, Image, Machine
 from stockade.raft.messages import Ping, RaftMessage
+from stockade.raft.net.codec import PROTOCOL_OLDEST, PROTOCOL_VERSION
 from stockade.raft.net.liveness import Liveness, LivenessTimeouts
 from stockade.raft.settings import RaftSettings
 from stockade.raft.wal.records import RecoveredGroup
 
 Call = Callable[[], None]
+MIXED = 0.5
+"""Of so many worlds the nodes are of two releases."""
 TURN_S = 2e-6
 """How long ``call_soon`` takes at most: long enough for a crash to fall between two turns of a loop."""
 
@@ -165,7 +168,7 @@ class Process:
         return self.world.network.send(self.node_id, node_id, group_id, message)
 
     def speaks(self, node_id: str, version: int) -> bool:
-        return True
+        return self.world.network.speaks(self.node_id, node_id, version)
 
     def log_is_full(self) -> bool:
         return self.log.pending_bytes > self.world.settings.unsynced_bytes_max
@@ -285,6 +288,10 @@ class World:
             self.processes.get,
         )
         self.network.on_sent = self.checker.sent
+        self._releases = random.Random(f"{seed}/releases")
+        """Another stream of chance: which release a node runs changes nothing else of a run."""
+        self._is_mixed = self._releases.random() < MIXED
+        self.network.protocols = self.protocols = dict.fromkeys(self.nodes, PROTOCOL_VERSION)
         for node in self.nodes:
             self.restart(node)
 
@@ -360,7 +367,10 @@ class World:
         return disk if disk.incarnation == incarnation else self._lost.get((node_id, incarnation))
 
     def restart(self, node_id: str) -> None:
+        """In a mixed world in any release that speaks a version of the protocol: upgraded, rolled back, or as it was."""
         if node_id not in self.processes:
+            older = self._is_mixed and self._releases.random() < 0.5
+            self.protocols[node_id] = PROTOCOL_OLDEST if older else PROTOCOL_VERSION
             process = self.processes[node_id] = Process(self, node_id)
             for peer in self.network.peers(node_id):
                 self.network.connect(node_id, peer)

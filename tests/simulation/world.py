@@ -367,7 +367,7 @@ class World:
         return disk if disk.incarnation == incarnation else self._lost.get((node_id, incarnation))
 
     def restart(self, node_id: str) -> None:
-        """In a mixed world in any release that speaks a version of the protocol: upgraded, rolled back, or as it was."""
+        """In a mixed world, in the release before or in this one: upgraded, rolled back, or as it was."""
         if node_id not in self.processes:
             older = self._is_mixed and self._releases.random() < 0.5
             self.protocols[node_id] = PROTOCOL_OLDEST if older else PROTOCOL_VERSION

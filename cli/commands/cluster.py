@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ...client.api.client import Client
 from ...client.config import ClientConfig
 from ...cluster.machines import PROCESSES_MAX, Member, member_faults
-from ...partition.api.cluster import Cluster, LeaderInfo, Node
+from ...partition.api.cluster import Cluster, LeaderInfo, Node, NodeStates
 from ...partition.errors import StockadeError
 from ..local_cluster.cluster import ClusterFailed, LocalCluster
 from ..orders.consent import Consent, consent_options, under_consent
@@ -222,26 +222,40 @@ async def drain(client: Client, machine: str, *, wait: bool, consent: Consent, o
     short_help="Show how far an upgrade is; finish it.",
     examples=[
         ("Do all nodes run the new release?", "stockade cluster upgrade"),
+        ("Before the next node is stopped", "stockade cluster upgrade --wait"),
         ("When they do, and it works well", "stockade cluster upgrade --finalize"),
     ],
 )
 @click.option(
     "--finalize", is_flag=True, help="Raise the feature level to the newest that a node supports. There is no way back."
 )
+@click.option(
+    "--wait", is_flag=True, help="First wait until every node is up and has all it should: the next may be stopped."
+)
 @output_option
 @with_client
-async def upgrade(client: Client, *, finalize: bool, output: str) -> None:
+async def upgrade(client: Client, *, finalize: bool, wait: bool, output: str) -> None:
     """Show the feature level of the cluster, and which levels the software of each node supports.
 
     While a cluster is upgraded node by node its level stays, and each node can be rolled back. --finalize lets the
     cluster use what the new release brought; it is refused while a node does not support the newest level or is away.
     From then on nodes with older software are refused.
     """
+    if wait:
+        with waiting("for every node and replica"):
+            await _until(partial(_is_whole, client))
     found = await client.cluster()
     if finalize:
         newest = max(node.feature_levels.newest for node in found.nodes if node.feature_levels is not None)
         found = await client.raise_feature_level(newest)
     _show_levels(found, output)
+
+
+async def _is_whole(client: Client) -> bool:
+    """Whether every node answers, and every partition has a leader and all its replicas."""
+    found = await client.calls.call(NodeStates, "GET", "/v1/nodes", params={"everywhere": "true"})
+    counts = [node.partitions for node in found.nodes]
+    return not found.missing and not any(each.under_replicated or each.leaderless for each in counts)
 
 
 def _show_levels(found: Cluster, output: str) -> None:

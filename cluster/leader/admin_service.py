@@ -101,7 +101,7 @@ class MemberService:
             return "it is away"
         if software.supports(level):
             return None
-        return f"its software ({software.version or 'of before 0.2'}) supports level {software.newest} at most"
+        return f"its software ({software.version or 'unknown'}) supports level {software.newest} at most"
 
     async def _arrange(self, make: Callable[[int], Command]) -> None:
         await self._control.decide(make, Arranged)

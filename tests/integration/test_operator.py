@@ -9,8 +9,10 @@ from click.testing import CliRunner, Result
 
 from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.cli.main import main
+from stockade.cluster.features import NEWEST_LEVEL, OLDEST_LEVEL
+from stockade.partition.version import VERSION
 
-from .api import Topic, eventually
+from .api import Topic, call, eventually
 
 
 def ordered(cluster: LocalCluster, *words: str) -> Result:
@@ -28,8 +30,9 @@ def said(cluster: LocalCluster, *words: str) -> list[str]:
 def test_status_is_a_table_for_people_and_json_for_programs(cluster: LocalCluster) -> None:
     heading, columns, *nodes = said(cluster, "status")
     assert heading.startswith("cluster local, version ")
-    assert columns.split() == ["NODE", "STATE", "URL", "RAFT", "ZONE"]
-    expected = [[node.name, "up", node.url, node.raft, "-"] for node in cluster.nodes]
+    assert columns.split() == ["NODE", "STATE", "URL", "RAFT", "ZONE", "VERSION", "LEVELS"]
+    levels = [str(OLDEST_LEVEL), "to", str(NEWEST_LEVEL)]
+    expected = [[node.name, "up", node.url, node.raft, "-", VERSION, *levels] for node in cluster.nodes]
     assert [line.split() for line in nodes] == expected
     status = json.loads(said(cluster, "status", "--output", "json")[0])
     assert [node["node_id"] for node in status["nodes"]] == ["n1", "n2", "n3"]
@@ -55,13 +58,29 @@ def test_the_controller_group_changes_its_leader(cluster: LocalCluster) -> None:
 
 def test_a_node_is_announced_and_taken_back(cluster: LocalCluster) -> None:
     lines = said(cluster, "add", "n9", "http://127.0.0.1:9", "127.0.0.1:9", "--zone", "far")
-    assert lines[-1].split() == ["n9", "away", "http://127.0.0.1:9", "127.0.0.1:9", "far"]
+    assert lines[-1].split() == ["n9", "away", "http://127.0.0.1:9", "127.0.0.1:9", "far", "-", "-"]
     assert ordered(cluster, "move", "moved", "0", "n9", "--no-wait").stdout == "moved/0: moving to n9\n"
     eventually(lambda: said(cluster, "status")[-2:] == ["MOVING   TO", "moved/0  n9"])
     assert said(cluster, "move", "moved", "0", "n3") == ["moved/0: on n3"], "called off"
     assert json.loads(said(cluster, "move", "moved", "0", "n3", "--output", "json")[0])["replicas"] == ["n3"]
     assert json.loads(said(cluster, "move", "moved", "0", "n3", "--output", "json")[0])["replicas"] == ["n3"]
     assert said(cluster, "remove", "n9") == ["n9: removed"]
+
+
+def test_an_upgrade_is_finished_once_and_for_all(cluster: LocalCluster) -> None:
+    levels = f"{OLDEST_LEVEL} to {NEWEST_LEVEL}"
+    level, heading, *nodes = said(cluster, "upgrade", "--wait")
+    assert (level, heading.split()) == (f"feature level {OLDEST_LEVEL}", ["NODE", "STATE", "VERSION", "LEVELS"])
+    assert [line.split(maxsplit=3) for line in nodes] == [[name, "up", VERSION, levels] for name in ("n1", "n2", "n3")]
+    for _ in range(2):
+        assert said(cluster, "upgrade", "--finalize")[0] == f"feature level {NEWEST_LEVEL}"
+    for node in cluster.nodes:
+        eventually(lambda url=node.url: call("GET", f"{url}/v1/cluster").json["feature_level"] == NEWEST_LEVEL)
+    told = json.loads(said(cluster, "upgrade", "--output", "json")[0])
+    assert told["feature_level"] == NEWEST_LEVEL
+    assert told["nodes"][2]["feature_levels"] == {"oldest": OLDEST_LEVEL, "newest": NEWEST_LEVEL}
+    refused = call("POST", f"{cluster.nodes[0].url}/v1/cluster/feature_level", {"level": OLDEST_LEVEL})
+    assert (refused.status, refused.json["code"]) == (409, "FEATURE_UPDATE_FAILED")
 
 
 def test_orders_that_make_no_sense_say_why(cluster: LocalCluster) -> None:

@@ -53,7 +53,7 @@ def test_the_level_is_raised_when_every_member_supports_it_and_the_node_acts_by_
     ("software", "why"),
     [
         (None, "n2: it is away"),
-        (OLD, r"n2: its software \(of before 0.2\) supports level 1 at most"),
+        (OLD, r"n2: its software \(unknown\) supports level 1 at most"),
         (Software("0.1.7", 1, 1), r"n2: its software \(0.1.7\) supports level 1 at most"),
     ],
 )

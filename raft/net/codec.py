@@ -70,8 +70,8 @@ _APPEND = struct.Struct("<QQQQQI")
 _CALL = struct.Struct("<Q")
 _REPLY = struct.Struct("<Q?")
 _HELLO = struct.Struct("<HBBQQQ")
-_HELLO_MORE = struct.Struct("<HHB")
-"""Since version 7: oldest and newest feature level, bytes of the software's version."""
+_SOFTWARE_SINCE, _HELLO_MORE = 7, struct.Struct("<HHB")
+"""At the end of a hello since this version: oldest and newest feature level, bytes of the software's version."""
 _VERSION = struct.Struct("<H")
 
 
@@ -135,7 +135,7 @@ def _encode_hello(message: Hello) -> bytes:
     cluster_id, node_id = message.cluster_id.encode(), message.node_id.encode()
     numbers = message.incarnation, message.session, message.began
     frame = _HELLO.pack(message.version, len(cluster_id), len(node_id), *numbers) + cluster_id + node_id
-    if message.version <= PROTOCOL_OLDEST:
+    if message.version < _SOFTWARE_SINCE:
         return frame
     software, version = message.software, message.software.version.encode()
     return frame + _HELLO_MORE.pack(software.oldest, software.newest, len(version)) + version
@@ -149,7 +149,7 @@ def _decode_hello(body: bytes) -> Hello:
     split = _HELLO.size + cluster_bytes
     end, software = split + node_bytes, Software()
     cluster_id, node_id = body[_HELLO.size : split].decode(), body[split:end].decode()
-    if version > PROTOCOL_OLDEST:
+    if version >= _SOFTWARE_SINCE:
         *levels, version_bytes = _HELLO_MORE.unpack_from(body, end)
         start, end = end + _HELLO_MORE.size, end + _HELLO_MORE.size + version_bytes
         software = Software(body[start:end].decode(), *levels)

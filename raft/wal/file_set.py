@@ -78,11 +78,11 @@ class WalIdentity:
         return cls(path, incarnation, first, last, last_bytes, last_end, level)
 
     def raise_level(self, level: int) -> None:
-        """The cluster has this feature level, or a higher one."""
+        """The cluster has this feature level, or a higher one. It counts once it is on disk."""
         with self._lock:
             if level > self.level:
+                self.save(level)
                 self.level = level
-                self.save()
 
     def grow(self, last: int, last_bytes: int) -> None:
         """The file ``last``, of ``last_bytes`` bytes, is about to take records."""
@@ -102,10 +102,10 @@ class WalIdentity:
             self.first = first
             self.save()
 
-    def save(self) -> None:
-        """Make what is set the identity, durably."""
+    def save(self, level: int | None = None) -> None:
+        """Make what is set the identity, durably; of this level (None: its own)."""
         numbers = self.incarnation, self.first, self.last, self.last_bytes, self.last_end
-        fields = _FIELDS.pack(_MAGIC, self.level, *numbers)
+        fields = _FIELDS.pack(_MAGIC, level or self.level, *numbers)
         write_durably(self._path, fields + _CRC.pack(crc32(fields)))
 
 

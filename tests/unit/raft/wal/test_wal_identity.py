@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from stockade.partition.log.fsutil import write_durably
 from stockade.partition.records.checksum import crc32
 from stockade.raft.host import check_level
 from stockade.raft.messages import Software
+from stockade.raft.wal import file_set
 from stockade.raft.wal.errors import DiskRefused, NewerDisk, WalCorrupt
+from stockade.raft.wal.file_set import WalIdentity
 from stockade.raft.wal.records import FILE_HEADER_BYTES
 from stockade.raft.wal.wal import Wal
 
@@ -95,6 +98,27 @@ IDENTITY_OF_1 = struct.Struct("<8sIQQQQQI")
 def test_a_disk_keeps_the_level_that_it_was_told_and_no_lower_one(tmp_path: Path) -> None:
     assert level_of(tmp_path) == 1
     assert [level_of(tmp_path, level) for level in (2, 0, 1, 3, 2)] == [2, 2, 2, 3, 3]
+
+
+def refuse(path: Path, content: bytes) -> None:
+    raise OSError("the disk is full")
+
+
+def test_a_level_counts_only_when_it_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = WalIdentity(tmp_path / "identity", 7, 1, 0)
+    levels: list[int] = []
+
+    def write(path: Path, content: bytes) -> None:
+        levels.append(identity.level)
+        write_durably(path, content)
+
+    monkeypatch.setattr(file_set, "write_durably", write)
+    identity.raise_level(2)
+    assert (levels, identity.level) == ([1], 2)
+    monkeypatch.setattr(file_set, "write_durably", refuse)
+    with pytest.raises(OSError, match="full"):
+        identity.raise_level(3)
+    assert identity.level == 2
 
 
 def test_older_software_reads_a_disk_of_level_1_and_refuses_any_other_by_its_version(tmp_path: Path) -> None:

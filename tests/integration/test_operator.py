@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -75,12 +76,16 @@ def test_an_upgrade_is_finished_once_and_for_all(cluster: LocalCluster) -> None:
     for _ in range(2):
         assert said(cluster, "upgrade", "--finalize")[0] == f"feature level {NEWEST_LEVEL}"
     for node in cluster.nodes:
-        eventually(lambda url=node.url: call("GET", f"{url}/v1/cluster").json["feature_level"] == NEWEST_LEVEL)
+        eventually(partial(_has_level, node.url, NEWEST_LEVEL))
     told = json.loads(said(cluster, "upgrade", "--output", "json")[0])
     assert told["feature_level"] == NEWEST_LEVEL
     assert told["nodes"][2]["feature_levels"] == {"oldest": OLDEST_LEVEL, "newest": NEWEST_LEVEL}
     refused = call("POST", f"{cluster.nodes[0].url}/v1/cluster/feature_level", {"level": OLDEST_LEVEL})
     assert (refused.status, refused.json["code"]) == (409, "FEATURE_UPDATE_FAILED")
+
+
+def _has_level(url: str, level: int) -> bool:
+    return bool(call("GET", f"{url}/v1/cluster").json["feature_level"] == level)
 
 
 def test_orders_that_make_no_sense_say_why(cluster: LocalCluster) -> None:

@@ -19,7 +19,7 @@ from stockade.partition.api.cluster import NodeStates
 from stockade.partition.errors import StockadeError
 from stockade.partition.records.batch import batch_from_columns
 
-from .api import Answer, call
+from .api import Answer, Topic, call
 from .releases import command, prefix
 
 STOP_S = 60.0
@@ -120,8 +120,8 @@ class _Course:
             await self._restart(node, self._new)
         answer = await self._post("n1", "/v1/cluster/feature_level", {"level": 2})
         assert (answer.status, answer.json["feature_level"]) == (200, 2), answer
-        for node in self._nodes.values():
-            await until(_has_level(node, 2), SYNC_S, f"{node.name} does not know the level")
+        for each in self._nodes.values():
+            await until(_has_level(each, 2), SYNC_S, f"{each.name} does not know the level")
         await self._old_software_is_refused("n3")
         await self._restart(await self._controller(), number=signal.SIGKILL)
         assert set((await self._supported("n2")).values()) == {(1, 2)}
@@ -187,9 +187,15 @@ class _Course:
         return not found.missing and not any(each.under_replicated or each.leaderless for each in counts)
 
     async def _controller(self) -> str:
-        name = (await self._arena.client.cluster()).controller.leader_node
-        assert name is not None
-        return name
+        found: list[str] = []
+
+        async def is_known() -> bool:
+            name = (await self._arena.client.cluster()).controller.leader_node
+            found.extend([name] if name is not None else [])
+            return bool(found)
+
+        await until(is_known, SYNC_S, "no controller leads")
+        return found[0]
 
     async def _leads_everything(self, name: str) -> None:
         """Only a voter that has everything can lead a group."""
@@ -238,10 +244,12 @@ class _Course:
         assert stored.base_offset == 0
 
     async def _check_long(self) -> None:
+        """Every replica has it, those included that were copied from one release to the other."""
         for name, node in self._nodes.items():
-            url = f"{node.url}/v1/topics/{LONG}/partitions/0/offsets"
-            offsets = (await asyncio.to_thread(call, "GET", url)).json
-            assert (offsets["log_start"], offsets["log_end"]) == (0, BATCHES * (LINES + 1)), name
+            for number in (0, BATCHES - 1):
+                query = f"offset={number * (LINES + 1)}&max_bytes=1048576&local=true"
+                values = await asyncio.to_thread(Topic(node.url, LONG).values, 0, query)
+                assert values[: LINES + 1] == [*[LINE] * LINES, str(number)], name
 
 
 def _has_level(node: LocalNode, level: int) -> Callable[[], Awaitable[bool]]:

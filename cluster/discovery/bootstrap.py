@@ -76,6 +76,8 @@ class Bootstrap:
         """
         self.incarnation: int = incarnation
         self.waiting_for: tuple[str, ...] = ()
+        self.has_founded: bool = False
+        """Whether this node decided, since its process began, that there is a new cluster."""
         self._node_id = node_id
         self._path = path
         self._ask = ask
@@ -85,6 +87,11 @@ class Bootstrap:
             self._founders = msgspec.json.decode(path.read_bytes(), type=Founders)
         elif is_member:
             self._founders = {}
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether this node does not know of a founded cluster."""
+        return self._founders is None
 
     def standing(self) -> Standing:
         """The answer to a node that asks."""
@@ -108,8 +115,9 @@ class Bootstrap:
         while self._founders is None:
             standings = await self._ask_all([node_id for node_id in node_ids if node_id != self._node_id])
             match decide(self._node_id, self.incarnation, controllers, standings):
-                case BootstrapNow(founders) | JoinBootstrapped(founders):
+                case BootstrapNow(founders) | JoinBootstrapped(founders) as decision:
                     await self.keep(founders)
+                    self.has_founded = isinstance(decision, BootstrapNow)
                 case AwaitMembers(missing):
                     now = asyncio.get_running_loop().time()
                     if missing != self.waiting_for or now - reminded >= REMIND_S:

@@ -19,6 +19,7 @@ from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..controller.topology.nodes import NodeEntry
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
+from ..discovery.first_level import FirstLevel
 from ..discovery.peer_sync import PeerSync
 from ..discovery.registration import Registration
 from ..features import SOFTWARE, Features
@@ -152,6 +153,8 @@ class Node:
             self._spawn(Scrubber(replicas, pace).run())
         self._spawn(Mover(config.node_id, self._host, view, self._router).run())
         self._spawn(self._registration.run())
+        configured = [member.node_id for member in config.members]
+        self._spawn(FirstLevel(configured, self._bootstrap, view, self._host.software_of, self._router).run())
         self._spawn(self._leaderships.watch(self._host.groups))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

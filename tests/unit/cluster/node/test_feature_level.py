@@ -2,14 +2,24 @@
 its disk says so.
 """
 
+import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from stockade.cluster.config import NodeConfig
 from stockade.cluster.controller.commands import RegisterNode, encode_command
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
+from stockade.cluster.controller.topology.nodes import NodeEntry
+from stockade.cluster.discovery import first_level
+from stockade.cluster.discovery.bootstrap import Bootstrap
+from stockade.cluster.discovery.cluster_view import ClusterView
+from stockade.cluster.discovery.first_level import FirstLevel
 from stockade.cluster.features import NEWEST_LEVEL, OLDEST_LEVEL, Features
+from stockade.cluster.machines import Member
 from stockade.cluster.node.node_service import NodeService
+from stockade.cluster.rpc import Catalog
 from stockade.partition.api.cluster import FeatureLevels
 from stockade.partition.errors import FeatureUpdateFailed, InvalidRequest, NotLeaderOrFollower
 from stockade.partition.version import VERSION
@@ -17,6 +27,13 @@ from stockade.raft.messages import Software
 
 from ..fakes import FakeHost
 from .test_node import run
+
+
+@pytest.fixture
+def upgraded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster was founded by older software, so it has level 1."""
+    monkeypatch.setattr(first_level, "PATIENCE_S", 0.0)
+
 
 OLD = Software("", 1, 1)
 NEW = Software("9.9.9", 1, 3)
@@ -31,6 +48,7 @@ async def register(host: FakeHost, *node_ids: str) -> None:
         await host.groups[CONTROLLER_GROUP].propose(encode_command(command), 1.0)
 
 
+@pytest.mark.usefixtures("upgraded")
 def test_the_level_is_raised_when_every_member_supports_it_and_the_node_acts_by_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +75,7 @@ def test_the_level_is_raised_when_every_member_supports_it_and_the_node_acts_by_
         (Software("0.1.7", 1, 1), r"n2: its software \(0.1.7\) supports level 1 at most"),
     ],
 )
+@pytest.mark.usefixtures("upgraded")
 def test_the_level_is_not_raised_while_a_member_does_not_support_it_or_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, software: Software | None, why: str
 ) -> None:
@@ -73,6 +92,44 @@ def test_the_level_is_not_raised_while_a_member_does_not_support_it_or_is_away(
     run(tmp_path, monkeypatch, scenario)
 
 
+def test_a_new_cluster_begins_with_the_newest_level_that_its_members_support(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        while service.cluster().feature_level != NEWEST_LEVEL:  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0.005)
+        assert host.level == NEWEST_LEVEL
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+@pytest.mark.parametrize(("come", "software"), [([], None), (["n2"], None), (["n2"], OLD)])
+def test_a_new_cluster_begins_with_level_1_unless_all_configured_members_have_come_and_support_more(
+    tmp_path: Path, come: list[str], software: Software | None
+) -> None:
+    async def main() -> None:
+        view = ClusterView(NodeConfig("n1", "c", str(tmp_path), "h:1", "h:2", [Member("n1", "http://h:1", "h:2")]))
+        first = FirstLevel(["n1", "n2"], cast(Any, None), view, {"n1": NEW, "n2": software}.get, cast(Any, None))
+        nodes = [NodeEntry(node_id, "http://h:1", "h:2", None, 7) for node_id in ("n1", *come)]
+        await view.follow(Catalog(1, [], None, 1, nodes))
+        assert first._all_have_come() is None
+
+    asyncio.run(main())
+
+
+def test_a_node_that_joins_a_founded_cluster_asks_for_no_level(tmp_path: Path) -> None:
+    async def main() -> None:
+        bootstrap = Bootstrap("n2", 7, tmp_path / "founders.json", cast(Any, None), is_member=False)
+        view = ClusterView(NodeConfig("n2", "c", str(tmp_path), "h:1", "h:2", [Member("n2", "http://h:1", "h:2")]))
+        first = FirstLevel(["n2"], bootstrap, view, {"n2": NEW}.get, cast(Any, None))
+        await bootstrap.keep({"n1": 5})
+        await view.follow(Catalog(1, [], None, 1, [NodeEntry("n2", "http://h:1", "h:2", None, 7)]))
+        assert first._all_have_come() == ["n2"]
+        await first.run()  # a proposal would fail: there is no router
+
+    asyncio.run(main())
+
+
 def test_a_level_that_this_software_does_not_know_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         with pytest.raises(InvalidRequest, match=f"the newest that this node's software .* supports is {NEWEST_LEVEL}"):
@@ -81,6 +138,7 @@ def test_a_level_that_this_software_does_not_know_is_refused(tmp_path: Path, mon
     run(tmp_path, monkeypatch, scenario)
 
 
+@pytest.mark.usefixtures("upgraded")
 def test_a_controller_of_older_software_is_not_asked_to_raise_what_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,8 +76,8 @@ class Bootstrap:
         """
         self.incarnation: int = incarnation
         self.waiting_for: tuple[str, ...] = ()
-        self.has_founded: bool = False
-        """Whether this node decided, since its process began, that there is a new cluster."""
+        self.on_founded: Callable[[], None] = lambda: None
+        """Called when this node has decided that there is a new cluster."""
         self._node_id = node_id
         self._path = path
         self._ask = ask
@@ -87,11 +87,6 @@ class Bootstrap:
             self._founders = msgspec.json.decode(path.read_bytes(), type=Founders)
         elif is_member:
             self._founders = {}
-
-    @property
-    def is_undecided(self) -> bool:
-        """Whether this node does not know of a founded cluster."""
-        return self._founders is None
 
     def standing(self) -> Standing:
         """The answer to a node that asks."""
@@ -117,7 +112,8 @@ class Bootstrap:
             match decide(self._node_id, self.incarnation, controllers, standings):
                 case BootstrapNow(founders) | JoinBootstrapped(founders) as decision:
                     await self.keep(founders)
-                    self.has_founded = isinstance(decision, BootstrapNow)
+                    if isinstance(decision, BootstrapNow):
+                        self.on_founded()
                 case AwaitMembers(missing):
                     now = asyncio.get_running_loop().time()
                     if missing != self.waiting_for or now - reminded >= REMIND_S:

@@ -16,7 +16,6 @@ from ..controller.commands import Arranged, RaiseFeatureLevel
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..features import NEWEST_LEVEL
 from ..groups import Router
-from .bootstrap import Bootstrap
 from .cluster_view import ClusterView
 
 PATIENCE_S = 120.0
@@ -37,24 +36,20 @@ class FirstLevel:
     def __init__(
         self,
         members: Sequence[str],
-        bootstrap: Bootstrap,
         view: ClusterView,
         software_of: Callable[[str], Software | None],
         router: Router,
     ) -> None:
         self._members = members
-        self._bootstrap = bootstrap
         self._view = view
         self._software_of = software_of
         self._router = router
-        self._was_member = view.index > 0
 
     async def run(self) -> None:
-        """Returns when there is nothing to ask for any more."""
-        while not self._was_member and self._bootstrap.is_undecided:
-            await self._view.changed.until(lambda: None if self._bootstrap.is_undecided else True, LOOK_S)
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
-        while self._bootstrap.has_founded and asyncio.get_running_loop().time() < deadline:
+        """To be run when the cluster is founded. Returns when there is nothing to ask for any more."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE_S
+        while loop.time() < deadline:
             come = await self._view.changed.until(self._all_have_come, LOOK_S)
             if come is not None and await self._raised(come):
                 _log.info("the new cluster begins with feature level %d", NEWEST_LEVEL)

@@ -142,6 +142,8 @@ class Node:
         self.disk.changed = self._disk_changed
         self._disk_changed()
         self._spawn(self.disk.run())
+        first = FirstLevel([each.node_id for each in config.members], view, self._host.software_of, self._router)
+        self._bootstrap.on_founded = lambda: self._spawn(first.run())
         self._spawn(self._member.run(config.controllers))
         follow = CatalogSync(
             config.node_id, self._member, self._router, view, replicas, self._principals, self._host.raise_level
@@ -153,8 +155,6 @@ class Node:
             self._spawn(Scrubber(replicas, pace).run())
         self._spawn(Mover(config.node_id, self._host, view, self._router).run())
         self._spawn(self._registration.run())
-        configured = [member.node_id for member in config.members]
-        self._spawn(FirstLevel(configured, self._bootstrap, view, self._host.software_of, self._router).run())
         self._spawn(self._leaderships.watch(self._host.groups))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

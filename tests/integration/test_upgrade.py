@@ -33,7 +33,7 @@ AFTER_S = 5.0
 """A pause of writers belongs to a restart until so long after its end."""
 
 
-@pytest.mark.timeout(900)  # seventeen restarts
+@pytest.mark.timeout(900)  # sixteen restarts
 def test_a_cluster_is_upgraded_rolled_back_and_upgraded_under_load(tmp_path: Path) -> None:
     upgraded(tmp_path)
 

@@ -3,6 +3,7 @@ its disk says so.
 """
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from stockade.cluster.discovery.first_level import FirstLevel
 from stockade.cluster.features import NEWEST_LEVEL, OLDEST_LEVEL, Features
 from stockade.cluster.machines import Member
 from stockade.cluster.node.node_service import NodeService
-from stockade.cluster.rpc import Catalog
+from stockade.cluster.rpc import Catalog, Standing
 from stockade.partition.api.cluster import FeatureLevels
 from stockade.partition.errors import FeatureUpdateFailed, InvalidRequest, NotLeaderOrFollower
 from stockade.partition.version import VERSION
@@ -109,7 +110,7 @@ def test_a_new_cluster_begins_with_level_1_unless_all_configured_members_have_co
 ) -> None:
     async def main() -> None:
         view = ClusterView(NodeConfig("n1", "c", str(tmp_path), "h:1", "h:2", [Member("n1", "http://h:1", "h:2")]))
-        first = FirstLevel(["n1", "n2"], cast(Any, None), view, {"n1": NEW, "n2": software}.get, cast(Any, None))
+        first = FirstLevel(["n1", "n2"], view, {"n1": NEW, "n2": software}.get, cast(Any, None))
         nodes = [NodeEntry(node_id, "http://h:1", "h:2", None, 7) for node_id in ("n1", *come)]
         await view.follow(Catalog(1, [], None, 1, nodes))
         assert first._all_have_come() is None
@@ -117,17 +118,20 @@ def test_a_new_cluster_begins_with_level_1_unless_all_configured_members_have_co
     asyncio.run(main())
 
 
-def test_a_node_that_joins_a_founded_cluster_asks_for_no_level(tmp_path: Path) -> None:
+def test_only_the_node_that_founds_a_cluster_asks_for_its_level(tmp_path: Path) -> None:
     async def main() -> None:
-        bootstrap = Bootstrap("n2", 7, tmp_path / "founders.json", cast(Any, None), is_member=False)
-        view = ClusterView(NodeConfig("n2", "c", str(tmp_path), "h:1", "h:2", [Member("n2", "http://h:1", "h:2")]))
-        first = FirstLevel(["n2"], bootstrap, view, {"n2": NEW}.get, cast(Any, None))
-        await bootstrap.keep({"n1": 5})
-        await view.follow(Catalog(1, [], None, 1, [NodeEntry("n2", "http://h:1", "h:2", None, 7)]))
-        assert first._all_have_come() == ["n2"]
-        await first.run()  # a proposal would fail: there is no router
+        asked: list[str] = []
+        for name, founded in (("n2", Standing("founded", 5, {"n1": 5})), ("n1", Standing("new", 5))):
+            bootstrap = Bootstrap(name, 7, tmp_path / name, partial(_answer, founded), is_member=False)
+            bootstrap.on_founded = partial(asked.append, name)
+            await bootstrap.settle(["n1", "n2"], ["n1", "n2"])
+        assert asked == ["n1"]
 
     asyncio.run(main())
+
+
+async def _answer(standing: Standing, node_id: str) -> Standing:
+    return standing
 
 
 def test_a_level_that_this_software_does_not_know_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

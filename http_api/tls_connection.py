@@ -1,8 +1,8 @@
 """A client's TLS: decrypts what comes for an HTTP connection, which begins when the handshake has ended, and encrypts
 what it writes.
 
-It stands in place of the event loop's own TLS, which took 30 us of processor time for a request and its answer, of
-which encryption is 2 us; this takes 15 us. What is refused, and how connections end, is the same.
+It stands in place of the event loop's own TLS. Beside a bare server, on a busy machine, that took 30 us of processor
+time for a request and its answer, this 16, plain connections 3. What is refused, and how connections end, is the same.
 """
 
 import asyncio

@@ -53,6 +53,10 @@ class Partition(Protocol):
         """Who leads, as far as this node knows."""
         ...
 
+    def tenure(self, grant_id: str) -> Tenure | None:
+        """Of a grant that holds the slot, or held it and is remembered here."""
+        ...
+
     async def append(self, batch: Batch, conditions: Conditions) -> Appended:
         """Propose one validated batch and wait for the verdict of apply (SEMANTICS 5.8).
 
@@ -367,8 +371,8 @@ class Members(Protocol):
 class Lists(Protocol):
     """Linearizable reads of the controller: the first ``most`` of the names that begin with ``prefix``, ascending."""
 
-    async def list_sessions(self, prefix: str, most: int) -> SessionList:
-        """Live sessions, by client_id."""
+    async def list_sessions(self, prefix: str, most: int, *, holding: bool = False) -> SessionList:
+        """Live sessions, by client_id; ``holding``: only those with a grant or a resource."""
         ...
 
     async def list_groups(self, prefix: str, most: int) -> GroupList:

@@ -118,7 +118,8 @@ class ProducerKnown(msgspec.Struct, frozen=True, tag="producer_known"):
 
 class GroupStatus(msgspec.Struct, frozen=True):
     """What a replica knows of its group. ``leader`` is a node id; ``config_order`` says which configuration of the
-    topic is in force.
+    topic is in force. ``log_start`` and ``log_end`` are None from an older node, and ``lags`` from a replica that does
+    not lead: by other member, how many committed entries it lacks on its disk.
     """
 
     group_id: int
@@ -128,6 +129,9 @@ class GroupStatus(msgspec.Struct, frozen=True):
     slot_mode: str | None
     config_order: int = -1
     holder: SlotHolder | None = None
+    log_start: int | None = None
+    log_end: int | None = None
+    lags: dict[str, int] | None = None
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):

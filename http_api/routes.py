@@ -28,6 +28,7 @@ _STAGES = _PARTITION + "/stages"
 _GUARD = ("group", "fence_epoch")
 _FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "origins", "local", *_GUARD, "topic_id")
 _LIST = ("prefix", "n")
+_TOPICS = ("internal", "find", "held", "first", "n")
 _REFUSED = ("n", "everywhere", "topic", "partition")
 _TRANSFER_S = 15.0  # a node gives up a leadership transfer sooner
 _PLACING_S = 30.0  # until every partition of a new topic has a leader
@@ -51,7 +52,7 @@ def routes() -> list[Route]:
 
 def _topics() -> list[Route]:
     return [
-        Route("GET", "/v1/topics", topics.list_topics, "controller", ("internal",), needs=()),
+        Route("GET", "/v1/topics", topics.list_topics, "controller", _TOPICS, needs=()),
         Route(
             "POST",
             "/v1/topics",
@@ -116,7 +117,7 @@ def _records() -> list[Route]:
 
 def _owners() -> list[Route]:
     return [
-        Route("GET", "/v1/sessions", lists.list_sessions, "controller", _LIST, needs=_ADMIN),
+        Route("GET", "/v1/sessions", lists.list_sessions, "controller", (*_LIST, "holding"), needs=_ADMIN),
         Route("GET", "/v1/groups", lists.list_groups, "controller", _LIST, needs=_SEE),
         Route("GET", "/v1/producers", lists.list_producers, "controller", (*_LIST, "internal"), needs=_SEE),
         Route("POST", "/v1/sessions", grants.open_session, "controller", needs=()),

@@ -62,6 +62,7 @@ class Writes:
         reason = str(refusal.fields.get("reason", ""))
         self.refusals[refusal.code, reason] += 1
         where = now_ms(), request_id, partition.topic, partition.partition
+        tenure = partition.tenure(token.grant_id) if token else None
         self._latest.append(
             RefusedWrite(
                 *where,
@@ -75,6 +76,8 @@ class Writes:
                 current_epoch=refusal.fields.get("current_epoch"),
                 holder=_holder(refusal),
                 outcome=_outcome(refusal),
+                producer_name=tenure.producer_name if tenure else None,
+                client_id=tenure.client_id if tenure else None,
             )
         )
 

@@ -128,11 +128,12 @@ class ListService:
         self._control = control
         self._machine = control.machine
 
-    async def list_sessions(self, prefix: str, most: int) -> SessionList:
-        """By client_id."""
+    async def list_sessions(self, prefix: str, most: int, *, holding: bool = False) -> SessionList:
+        """By client_id; ``holding``: only those with a grant or a resource."""
         await self._control.barrier()
         now_ms = self._control.now_ms()
-        total, found = await _first(self._machine.sessions.live(), _client, prefix, most)
+        fits = self._is_holding if holding else None
+        total, found = await _first(self._machine.sessions.live(), _client, prefix, most, fits)
         return SessionList(total, [self._session(session, now_ms) for session in found])
 
     async def list_groups(self, prefix: str, most: int) -> GroupList:
@@ -162,6 +163,10 @@ class ListService:
         of_topic = placement.topic_id
         found = queue.of_topic(of_topic) if partition is None else queue.touching(of_topic, [partition])
         return TicketList(len(found), [_waiting(ticket, now_ms) for ticket in found[:most]])
+
+    def _is_holding(self, session: Session) -> bool:
+        key = session.session
+        return bool(self._machine.slots.grants.of_session(key) or self._machine.resources.owned_by(key))
 
     def _session(self, session: Session, now_ms: int) -> ListedSession:
         deadline_ms = self._control.leases.deadline_ms(session)
@@ -193,9 +198,13 @@ def _held(grant: Grant, now_ms: int) -> HeldGrant:
 
 
 async def _first(
-    items: Iterable[_Item], key: Callable[[_Item], str], prefix: str, most: int
+    items: Iterable[_Item],
+    key: Callable[[_Item], str],
+    prefix: str,
+    most: int,
+    fits: Callable[[_Item], bool] | None = None,
 ) -> tuple[int, list[_Item]]:
-    """How many have a key that begins so, and the first ``most`` of them; of those that there are now."""
+    """How many have a key that begins so and fit, and the first ``most`` of them; of those that there are now."""
     there = list(items)
     total = 0
     first: list[_Item] = []
@@ -203,6 +212,7 @@ async def _first(
         if start:
             await asyncio.sleep(0)
         found = [item for item in there[start : start + ITEMS_PER_TURN] if key(item).startswith(prefix)]
+        found = found if fits is None else [item for item in found if fits(item)]
         total += len(found)
         first = nsmallest(most, chain(first, found), key)
     return total, first

@@ -1,6 +1,7 @@
 """Topics as a node serves them: changes on the controller's leader, descriptions on any node."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from ...partition.internal_names import INTERNAL_TOPIC_PREFIX
 from .. import rpc
 from ..access.store import PrincipalStore
 from ..controller.commands import ChangeTopic, CreateTopic, DeleteTopic, TopicChanged, TopicCreated, TopicDeleted
-from ..controller.topology.catalog import group_id
+from ..controller.topology.catalog import group_id, topic_partition
 from ..groups import Router
 from ..model import NO_PRINCIPAL, By
 from ..replica.replica_manager import ReplicaManager, by_node
@@ -111,7 +112,10 @@ class GroupStatusReader:
         url = self._urls.get(status.leader)
         mode: Mode | None = status.slot_mode  # type: ignore[assignment]
         return PartitionState(
-            partition, url, status.leader, status.term, replicas, status.topic_epoch, mode, status.holder
+            *(partition, url, status.leader, status.term, replicas, status.topic_epoch, mode, status.holder),
+            log_start=status.log_start,
+            log_end=status.log_end,
+            lags=status.lags,
         )
 
 
@@ -153,8 +157,16 @@ class TopicService:
     async def list_topics(self) -> list[TopicSummary]:
         """Ascending by name; linearizable."""
         await self._control.barrier()
-        topics = self._control.machine.catalog.topics()
-        return [TopicSummary(topic.name, topic.topic_id, len(topic.placements)) for topic in topics]
+        machine = self._control.machine
+        held = Counter(topic_partition(group)[0] for group in machine.slots.grants.holders)
+        return [
+            TopicSummary(
+                *(each.name, each.topic_id, each.partitions, each.replication_factor, each.sealed),
+                require_fence=each.config.require_fence,
+                held=held[each.topic_id],
+            )
+            for each in machine.catalog.topics()
+        ]
 
     async def find(self, name: str) -> Placement:
         """A topic by name; linearizable. Raises UnknownTopicOrPartition."""

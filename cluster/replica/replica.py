@@ -141,8 +141,18 @@ class Replica(ServedGroup):
 
     def status(self) -> GroupStatus:
         """What this replica knows, for other nodes."""
-        group, fence, order = self.group, self.machine.fence, self.machine.config_order
-        return GroupStatus(group.group_id, group.leader, group.term, fence.topic_epoch, fence.mode, order, fence.holder)
+        group, machine, fence = self.group, self.machine, self.machine.fence
+        return GroupStatus(
+            *(group.group_id, group.leader, group.term, fence.topic_epoch, fence.mode, machine.config_order),
+            holder=fence.holder,
+            log_start=machine.log_start,
+            log_end=machine.log_end,
+            lags=dict(group.lags) if group.is_leader else None,
+        )
+
+    def tenure(self, grant_id: str) -> Tenure | None:
+        """Of a grant, present or remembered, as far as this replica has applied the log."""
+        return self.machine.fence.tenure(grant_id)
 
     def retire(self, *, is_deleted: bool) -> None:
         """The topic was deleted, or this replica moved away: requests that wait here, or come late, are refused."""

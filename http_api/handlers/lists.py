@@ -12,7 +12,8 @@ LISTED_DEFAULT = 100
 
 async def list_sessions(call: Call) -> web.StreamResponse:
     """Live sessions."""
-    return json_answer(await call.service.at_controller().lists.list_sessions(*wanted_of_list(call)))
+    holding = call.parameters.query_flag("holding")
+    return json_answer(await call.service.at_controller().lists.list_sessions(*wanted_of_list(call), holding=holding))
 
 
 async def list_groups(call: Call) -> web.StreamResponse:

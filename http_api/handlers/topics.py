@@ -16,10 +16,22 @@ PAGE_DEFAULT = 100
 
 async def list_topics(call: Call) -> web.StreamResponse:
     """List the topics on which the caller has a right."""
-    internal = call.parameters.query_flag("internal")
-    found = await call.service.at_controller().topics.list_topics()
-    shown = (topic for topic in found if internal or not topic.is_internal)
-    return json_answer(TopicList([topic for topic in shown if call.caller.may_see("topic", topic.name)]))
+    parameters = call.parameters
+    internal, held = parameters.query_flag("internal"), parameters.query_flag("held")
+    find = parameters.query_text("find").lower()
+    first = parameters.query_integer("first", 0, PARTITION_MAX, 0)
+    most = parameters.query_integer("n", 1, PAGE_MAX, PAGE_MAX) if parameters.has("n") else None
+    found = [
+        topic
+        for topic in await call.service.at_controller().topics.list_topics()
+        if (internal or not topic.is_internal)
+        and (topic.held or not held)
+        and find in topic.name.lower()
+        and call.caller.may_see("topic", topic.name)
+    ]
+    page = found[first:] if most is None else found[first : first + most]
+    sums = sum(topic.partitions for topic in found), sum(topic.held or 0 for topic in found)
+    return json_answer(TopicList(page, len(found), *sums))
 
 
 async def create_topic(call: Call) -> web.StreamResponse:

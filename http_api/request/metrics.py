@@ -110,6 +110,7 @@ class Metrics(Collector):
             appends=_latencies(_SECONDS, counts),
             syncs=_latencies(SYNC_SECONDS, log.syncs.counts),
             connections=len(self._connections),
+            certificates=self._certificates(service.measures().raft.certificate_expires_at),
         )
 
     def text(self, *, names: bool) -> bytes:
@@ -157,6 +158,10 @@ class Metrics(Collector):
             "stockade_appended_bytes": {(): writes.bytes},
             "stockade_refused_writes": writes.refusals,
         }
+
+    def _certificates(self, raft_expires_at: float | None) -> dict[str, int]:
+        expiries = {"raft": raft_expires_at, **self._expiries()}
+        return {use: round(1000 * at) for use, at in expiries.items() if at is not None}
 
     def _expiries(self) -> dict[str, float | None]:
         return {"http": None if self._http_tls is None else self._http_tls.expires_at}

@@ -135,7 +135,8 @@ class Latencies(msgspec.Struct, frozen=True):
 class NodeState(msgspec.Struct, frozen=True):
     """What a node counts. ``at_ms``: its wall clock; records, bytes and refused writes are those since its start.
 
-    ``appends``: from request to answer. ``syncs``: of the log, each for all groups of the node.
+    ``appends``: from request to answer. ``syncs``: of the log, each for all groups of the node. ``certificates``: by
+    use (``raft``, ``http``), when the certificate expires, in milliseconds since 1970.
     """
 
     node_id: str
@@ -149,6 +150,7 @@ class NodeState(msgspec.Struct, frozen=True):
     appends: Latencies
     syncs: Latencies
     connections: int
+    certificates: dict[str, int] = {}
 
 
 class NodeStates(msgspec.Struct, frozen=True):

@@ -162,7 +162,8 @@ class RefusedWrite(msgspec.Struct, frozen=True):
 
     ``request`` is the ``instance`` of the problem document. ``grant`` to ``sequence`` are what the request carried,
     None where it carried nothing. The session is never shown. ``current_epoch`` to ``outcome`` are what the refusal
-    told: the partition's fencing epoch, the holder of its slot, and whether the batch is stored.
+    told: the partition's fencing epoch, the holder of its slot, and whether the batch is stored. ``producer_name`` and
+    ``client_id`` are those of the grant, as far as the partition remembers it.
     """
 
     at_ms: int
@@ -179,6 +180,8 @@ class RefusedWrite(msgspec.Struct, frozen=True):
     current_epoch: int | None = None
     holder: SlotHolder | None = None
     outcome: WriteOutcome | None = None
+    producer_name: str | None = None
+    client_id: str | None = None
 
 
 class RefusedWrites(msgspec.Struct, frozen=True):

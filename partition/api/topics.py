@@ -74,6 +74,9 @@ class PartitionState(msgspec.Struct, frozen=True):
     ``leader`` is a base URL, ``leader_node`` a node id; both None while no leader is known, ``leader_term`` is 0 then.
     ``replicas``: node ids. ``topic_epoch``: the fencing epoch in force. ``slot_mode``: the holder's mode, None while
     the slot is free. Both are None, too, when no replica could be asked. ``holder``: the exclusive holder of the slot.
+
+    ``log_start`` and ``log_end`` are offsets, as the replica that was asked has applied them. ``lags``: by node id of
+    each other replica, how many committed entries it lacks on its disk; None while the leader could not be asked.
     """
 
     partition: int
@@ -84,6 +87,9 @@ class PartitionState(msgspec.Struct, frozen=True):
     topic_epoch: int | None = None
     slot_mode: Mode | None = None
     holder: SlotHolder | None = None
+    log_start: int | None = None
+    log_end: int | None = None
+    lags: dict[str, int] | None = None
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -113,11 +119,18 @@ class TopicPage(msgspec.Struct, frozen=True):
 
 
 class TopicSummary(msgspec.Struct, frozen=True):
-    """A line of the list of topics. ``partitions`` is their number."""
+    """A line of the list of topics. ``partitions`` is their number, ``held`` how many of them have an exclusive holder.
+
+    What has a default is unknown from a node of an older version.
+    """
 
     name: str
     topic_id: int
     partitions: int
+    replication_factor: int | None = None
+    sealed: bool = False
+    require_fence: bool | None = None
+    held: int | None = None
 
     @property
     def is_internal(self) -> bool:
@@ -126,6 +139,11 @@ class TopicSummary(msgspec.Struct, frozen=True):
 
 
 class TopicList(msgspec.Struct, frozen=True):
-    """Topics, ascending by name."""
+    """Topics, ascending by name: a page of the ``total`` that fit, which have ``partitions``, of which ``held`` have an
+    exclusive holder. These are unknown from a node of an older version.
+    """
 
     topics: list[TopicSummary]
+    total: int | None = None
+    partitions: int | None = None
+    held: int | None = None

@@ -189,6 +189,11 @@ class Fence:
             for s in self.sharing.values()
         ]
 
+    def tenure(self, grant_id: str) -> Tenure | None:
+        """Of a grant that holds the slot, or held it and is remembered."""
+        present = next((each for each in self.present() if each.grant_id == grant_id), None)
+        return present or self.tenures.ended.get(grant_id)
+
     def _is_later(self, command: InstallFence | InstallSeats) -> bool:
         return (command.epoch, command.grant_index) > (self.topic_epoch, self.grant_index)
 

@@ -39,6 +39,10 @@ class FakeGroup:
         return self.leading
 
     @property
+    def lags(self) -> Mapping[str, int]:
+        return {}
+
+    @property
     def leader(self) -> str | None:
         if self.is_leaderless:
             return None

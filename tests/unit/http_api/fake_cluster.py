@@ -170,6 +170,9 @@ class FakePartition(FakeSubmitting, FakeStaging):
     def machine(self) -> PartitionMachine:
         return self._shared.machines[self.partition]
 
+    def tenure(self, grant_id: str) -> Tenure | None:
+        return self.machine.fence.tenure(grant_id)
+
     def leader(self) -> Leader:
         return self.cluster.leader(self._shared.leaders[self.partition])
 
@@ -383,7 +386,14 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
     async def list_topics(self) -> list[TopicSummary]:
         self._check_controlling()
         found = sorted(self.shared.topics.values(), key=lambda topic: topic.name)
-        return [TopicSummary(topic.name, topic.topic_id, len(topic.machines)) for topic in found]
+        return [
+            TopicSummary(
+                *(topic.name, topic.topic_id, len(topic.machines), topic.replication_factor or 1, topic.sealed),
+                require_fence=topic.config.require_fence,
+                held=sum(machine.slot is not None for machine in topic.machines),
+            )
+            for topic in found
+        ]
 
     async def get_topic(self, name: str) -> Topic:
         self._check_controlling()

@@ -24,7 +24,7 @@ class FakeListing:
     def _check_controlling(self) -> None:
         raise NotImplementedError
 
-    async def list_sessions(self, prefix: str, most: int) -> SessionList:
+    async def list_sessions(self, prefix: str, most: int, *, holding: bool = False) -> SessionList:
         self._check()
         found = [each for each in self.shared.sessions.values() if each.client_id.startswith(prefix)]
         held = [
@@ -32,6 +32,7 @@ class FakeListing:
             for each in self.shared.grants.values()
         ]
         listed = [ListedSession(each.client_id, each.ttl_ms, each.remaining_ms, held, 0) for each in found]
+        listed = [each for each in listed if each.grants or not holding]
         return SessionList(len(listed), listed[:most])
 
     async def list_groups(self, prefix: str, most: int) -> GroupList:

@@ -97,7 +97,7 @@ NODE = {"action": "add", "node_id": "n9", "url": "http://127.0.0.1:7", "raft_add
 REMOVAL = {"action": "remove", "node_id": "n9"}
 
 GOOD: dict[str, Request] = {
-    "list_topics": get("/v1/topics"),
+    "list_topics": get("/v1/topics?find=o&first=0&n=5"),
     "create_topic": Request("POST", "/v1/topics", {"name": "fresh"}),
     "get_topic": get(TOPIC),
     "list_partitions": get(f"{TOPIC}/partitions?first=0&n=5&find=0"),

@@ -30,7 +30,10 @@ def partition(verdict: Appended | StockadeError, leader: Leader | None = None) -
             raise verdict
         return verdict
 
-    return SimpleNamespace(topic="orders", partition=4, append=append, leader=lambda: leader)
+    tenure = SimpleNamespace(producer_name="alice", client_id="pod-a")
+    return SimpleNamespace(
+        topic="orders", partition=4, append=append, leader=lambda: leader, tenure={"g-1-1": tenure}.get
+    )
 
 
 def append(writes: Writes, verdict: Appended | StockadeError) -> Appended:
@@ -52,7 +55,7 @@ def test_a_refused_write_is_counted_and_remembered_without_its_session() -> None
     (refused,) = writes.latest_refused(10)
     assert refused.at_ms > 0
     where = ("r-1", "orders", 4, "PRODUCER_FENCED", "superseded")
-    assert structs.astuple(refused)[1:] == (*where, "g-1-1", 7, 5, 1, 9, 8, None, None)
+    assert structs.astuple(refused)[1:] == (*where, "g-1-1", 7, 5, 1, 9, 8, None, None, "alice", "pod-a")
 
 
 @pytest.mark.parametrize(

@@ -347,5 +347,7 @@ def test_what_there_is_is_listed_and_counted(
         assert (shown.total, [each.name for each in shown.producers]) == (4, ["producer-of-mine", "v", "w1", "w2"])
         assert throwaway in [each.name for each in (await lists.list_producers("", 10, internal=True)).producers]
         assert (await service.at_controller().lists.list_sessions("nobody", 10)).total == 0
+        holding = await service.at_controller().lists.list_sessions("", 10, holding=True)
+        assert (holding.total, [each.client_id for each in holding.sessions]) == (1, ["beta"])
 
     run(tmp_path, monkeypatch, scenario)

@@ -66,6 +66,23 @@ def test_topics_are_listed_described_and_deleted() -> None:
     run(test)
 
 
+def test_topics_come_in_pages_by_a_part_of_their_name_and_by_whether_a_slot_is_held() -> None:
+    async def test(node: Conversation) -> None:
+        for name, partitions in (("Wide-a", 3), ("wide-b", 4), ("wide-c", 5)):
+            await node.topic(name, partitions)
+        page = (await node.call("GET", "/v1/topics?find=WIDE&first=1&n=1")).json
+        assert [topic["name"] for topic in page["topics"]] == ["wide-b"]
+        assert (page["total"], page["partitions"], page["held"]) == (3, 12, 0)
+        session = (await node.call("POST", "/v1/sessions", {"client_id": "c", "ttl_ms": 10000})).json["session"]
+        body = {"partitions": [1], "mode": "Exclusive", "producer_name": "w"}
+        await node.call("POST", "/v1/topics/wide-c/grants", body, {"Stockade-Session": session})
+        page = (await node.call("GET", "/v1/topics?held=true")).json
+        assert [(topic["name"], topic["held"]) for topic in page["topics"]] == [("wide-c", 1)]
+        assert (page["total"], page["partitions"], page["held"]) == (1, 5, 1)
+
+    run(test)
+
+
 def test_partitions_come_in_pages_and_by_what_is_looked_for() -> None:
     async def test(node: Conversation) -> None:
         await node.topic("wide", 25)

@@ -130,3 +130,14 @@ def test_a_certificate_counts_the_days_that_it_has_left() -> None:
     days = of_node(found, {"http": now + 10 * DAY_S})["stockade_certificate_days_left"]
     assert {key: round(value, 2) for key, value in days.items()} == {("http",): 10, ("raft",): -1}
     assert ("http",) not in of_node(found, {"http": None})["stockade_certificate_days_left"]
+
+
+def test_a_state_tells_when_the_certificates_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(node: Conversation) -> None:
+        found = fake_measures("n1")
+        found.raft.certificate_expires_at = 1_800_000_000.5
+        monkeypatch.setattr(node.service, "measures", lambda: found)
+        (state,) = (await node.call("GET", "/v1/nodes")).json["nodes"]
+        assert state["certificates"] == {"raft": 1_800_000_000_500}
+
+    run(test)

@@ -122,3 +122,13 @@ def test_the_history_is_bounded() -> None:
     known = driver.machine.tenures()
     assert len(known) == fence.TENURES_MAX + 1
     assert (known[0].epoch, known[-1].epoch) == (fence.TENURES_MAX + 9, 9)
+
+
+def test_the_tenure_of_a_grant_is_found_while_it_holds_the_slot_and_afterwards() -> None:
+    driver = Driver(replicas=3)
+    install(driver, 1, 100)
+    install(driver, 2, 300)
+    fence = driver.machine.fence
+    assert fence.tenure(grant(2)) == tenure(2, 300, None, None)
+    assert fence.tenure(grant(1)) == tenure(1, 100, 300, "superseded")
+    assert fence.tenure(grant(3)) is None

@@ -220,3 +220,21 @@ def test_the_newest_term_says_who_leads_the_controllers_and_who_knows_of_no_lead
 
 def _never(*_: Any) -> Any:
     raise AssertionError("nothing is to be opened or closed")
+
+
+def test_a_status_of_an_older_node_lacks_offsets_and_lags_and_an_older_node_reads_a_newer_one() -> None:
+    """What protocol 6 knows of a group; msgspec leaves out what a reader does not know."""
+
+    class OldStatus(msgspec.Struct, frozen=True):
+        group_id: int
+        leader: str | None
+        term: int
+        topic_epoch: int
+        slot_mode: str | None
+        config_order: int = -1
+
+    old = msgspec.convert(msgspec.to_builtins(OldStatus(5, "n1", 3, 7, None)), GroupStatus)
+    assert (old.log_start, old.log_end, old.lags) == (None, None, None)
+    new = GroupStatus(5, "n1", 3, 7, None, log_start=1, log_end=9, lags={"n2": 4})
+    read = msgspec.msgpack.decode(msgspec.msgpack.encode(new), type=OldStatus)
+    assert (read.group_id, read.topic_epoch) == (5, 7)

@@ -25,13 +25,14 @@ MEDIA_TYPES = {
     ".woff2": "font/woff2",
     ".LICENSE": "text/plain; charset=utf-8",
     ".html": "text/html; charset=utf-8",
+    ".json": "application/json",
 }
 POLICY = {"script-src": "'self'", "style-src": "'self'", "font-src": "'self'", "img-src": "'self'"}
 """What the page may load. A record is never taken for a script: no answer with one has a script's type, and every
 answer forbids to guess types.
 """
 KEEP_S = 365 * 24 * 3600
-_COMPRESSED = (".js", ".css", ".svg", ".html")
+_COMPRESSED = (".js", ".css", ".svg", ".html", ".json")
 
 
 class File(NamedTuple):

@@ -22,9 +22,10 @@ COPIES = {
     "htm.LICENSE": "htm/LICENSE",
     "uplot.LICENSE": "uplot/LICENSE",
     "inter.LICENSE": "@fontsource-variable/inter/LICENSE",
+    "noble-hashes.LICENSE": "@noble/hashes/LICENSE",
 }
 """What is taken as it is: name here, and where npm puts it."""
-BUNDLES = ("preact.js", "uplot.js")
+BUNDLES = ("preact.js", "uplot.js", "noble-hashes.js")
 """What esbuild makes of the entries in tools/vendor."""
 OPTIONS = ("--bundle", "--minify", "--format=esm", "--target=es2022", "--legal-comments=inline", "--log-level=error")
 
@@ -39,11 +40,8 @@ def build(into: Path) -> None:
         npm = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         subprocess.run(npm, cwd=work, check=True)
         for bundle in BUNDLES:
-            options = ["--bundle", "--minify", "--format=esm", "--target=es2022", "--legal-comments=inline"]
             esbuild = work / "node_modules" / ".bin" / "esbuild"
-            subprocess.run(
-                [esbuild, bundle, *options, f"--outfile={into / bundle}", "--log-level=error"], cwd=work, check=True
-            )
+            subprocess.run([esbuild, bundle, *OPTIONS, f"--outfile={into / bundle}"], cwd=work, check=True)
         for target, source in COPIES.items():
             shutil.copyfile(work / "node_modules" / source, into / target)
 

@@ -1,5 +1,6 @@
 """A cluster with writers, zombies and waiters, and a Chromium that looks at its console."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from stockade.cli.local_cluster.cluster import LocalCluster
 from .looking import TOOLS, Console
 from .scene import Scene
 
+WITHOUT = "STOCKADE_WITHOUT_CHROMIUM"
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
@@ -28,11 +30,17 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture(scope="session")
 def driver() -> Iterator[webdriver.Chrome]:
-    """Skips where Chromium cannot be had: it comes from apt, which only root may ask."""
-    if not all((TOOLS / "bin" / name).exists() for name in ("chromium", "chromedriver")):
-        pytest.skip("no Chromium with its driver here: `python tools/setup_tools.py chromium` as root installs them")
-    if not (TOOLS / "npm" / "node_modules" / "axe-core").exists():
-        pytest.skip("no axe here: `python tools/setup_tools.py axe` installs it by npm")
+    """Fails where Chromium cannot be had, so that no run passes without it by accident: WITHOUT says that it may."""
+    missing = [
+        *(name for name in ("chromium", "chromedriver") if not (TOOLS / "bin" / name).exists()),
+        *(["axe-core"] if not (TOOLS / "npm" / "node_modules" / "axe-core").exists() else []),
+    ]
+    if missing:
+        how = "`python tools/setup_tools.py chromium axe` as root installs them"
+        words = f"no {', '.join(missing)} here: {how}; {WITHOUT}=1 goes on without these tests"
+        if os.environ.get(WITHOUT):
+            pytest.skip(words)
+        pytest.fail(words, pytrace=False)
     with tempfile.TemporaryDirectory() as profile:
         options = webdriver.ChromeOptions()
         options.binary_location = str(TOOLS / "bin" / "chromium")
@@ -47,6 +55,7 @@ def driver() -> Iterator[webdriver.Chrome]:
 @pytest.fixture
 def console(driver: webdriver.Chrome, scene: Scene) -> Iterator[Console]:
     """A tab as a person opens it: light, wide, with nothing stored. Each test ends without an error in its log."""
+    scene.renew()
     seen = Console(driver, scene.url)
     seen.reset()
     yield seen

@@ -1,6 +1,8 @@
 """What the console has to show: writers that hold slots, one that was replaced and writes on, waiters, a group."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 from integration.api import call, expect
@@ -20,6 +22,10 @@ class Writer:
         self.grant: Any = None
         self.next = 0
         self.producer: Any = None
+
+    def renew(self) -> None:
+        """Another full time to live."""
+        expect(200, call("PUT", f"{self._url}/v1/sessions/{self.headers['Stockade-Session']}"))
 
     def acquire(self, topic: str, name: str, mode: str = "ExclusiveWithFencing") -> "Writer":
         body = {"partitions": [0], "mode": mode, "producer_name": name}
@@ -60,11 +66,17 @@ class Scene:
         self.bob = Writer(self.url, "pod-b").acquire("orders", "bob")
         assert self.bob.write({"order": 5, "amount": 8}) == 200
         assert self.alice.write({"order": 6, "amount": 9}) == 403
-        Writer(self.url, "pod-c").acquire("orders", "carol", "WaitForExclusive")
+        carol = Writer(self.url, "pod-c").acquire("orders", "carol", "WaitForExclusive")
         owner = Writer(self.url, "worker-1")
+        self._cast = [self.alice, self.bob, carol, owner]
         claims = [{"resource": name} for name in ("left", "right")]
         expect(200, call("POST", f"{self.url}/v1/groups/workers/own", {"claims": claims}, headers=owner.headers))
         return self
+
+    def renew(self) -> None:
+        """Before each test: on a busy machine all of them take longer than a session lives."""
+        for writer in self._cast:
+            writer.renew()
 
     def topic(self, name: str, partitions: int = 1, **config: Any) -> None:
         body = {"name": name, "partitions": partitions, "config": {"require_fence": True} | config}
@@ -72,6 +84,13 @@ class Scene:
 
     def get(self, path: str) -> Any:
         return expect(200, call("GET", self.url + path))
+
+    def plan(self, *command: str) -> str:
+        """The digest that the command line tells of an order."""
+        order = [sys.executable, "-m", "stockade", *command, "--plan", "--json", "--url", self.url]
+        done = subprocess.run(order, stdout=subprocess.PIPE, check=True)
+        found: str = json.loads(done.stdout)["plan"]
+        return found
 
     def call(self, method: str, path: str, body: Any) -> Any:
         """The JSON of an answer that is no refusal."""

@@ -1,5 +1,7 @@
 """A person logs in with a token, which stays in the tab, and is offered what it may do and nothing else."""
 
+import base64
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -58,9 +60,13 @@ def test_who_may_read_a_topic_is_offered_no_act_and_no_other_topic(guarded: Cons
     guarded.sees("orders")
     assert "secret" not in guarded.text("main")
     assert "Create a topic" not in guarded.text("body")
-    assert guarded.text("nav[aria-label=Views]").split("\n") == ["Overview", "Topics", "Cluster"]
+    assert guarded.text("nav[aria-label=Views]").split("\n") == ["Overview", "Topics", "Cluster", "Reports", "Runbooks"]
     guarded.driver.get(f"{guarded.url}/#/topics/orders")
     guarded.sees("orders/0")
+    guarded.driver.get(f"{guarded.url}/#/topics/orders/0")
+    guarded.sees("Refused writes need the right read cluster.")
+    guarded.driver.get(f"{guarded.url}/#/topics/orders")
+    guarded.sees("Configuration")
     assert [each.text for each in guarded.find(".page-head button")] == []
     guarded.sees("rita", ".side-bar")
     guarded.driver.get(f"{guarded.url}/#/sessions")
@@ -90,3 +96,29 @@ def test_the_token_is_in_the_tab_and_nowhere_else_and_logging_out_forgets_it(gua
     guarded.press("Log out")
     guarded.sees("Log in to this cluster", ".login")
     assert guarded.script("return sessionStorage.length") == 0
+
+
+def test_a_token_that_is_taken_back_leads_to_the_form_and_a_new_one_back_to_the_view(guarded: Console) -> None:
+    admin = {"Authorization": f"Bearer {ADMIN.token}"}
+    body = {"rights": ["read topic:orders", "read cluster"]}
+    expect(201, call("PUT", f"{guarded.url}/v1/principals/temp", body, headers=admin))
+    made = expect(201, call("POST", f"{guarded.url}/v1/principals/temp/tokens", {}, headers=admin))
+    log_in(guarded, made["token"])
+    guarded.driver.get(f"{guarded.url}/#/topics/orders/0")
+    guarded.sees("orders/0", "h1")
+    expect(204, call("DELETE", f"{guarded.url}/v1/principals/temp", headers=admin))
+    guarded.sees("Log in to this cluster", ".login")
+    assert guarded.find(".login [role=alert]")
+    guarded.fill("Token", ADMIN.token)
+    guarded.press("Log in")
+    guarded.sees("orders/0", "h1")
+
+
+def test_a_json_web_token_tells_when_it_ends(guarded: Console) -> None:
+    log_in(guarded, ADMIN.token)
+    guarded.sees("secret")
+    claims = base64.urlsafe_b64encode(json.dumps({"sub": "ann", "exp": 4_102_444_800}).encode()).decode().rstrip("=")
+    module = "document.querySelector('script[type=module]').src.replace('app.js', 'parts/api.js')"
+    ends = f"import({module}).then(api => arguments[1](api.tokenEnds(arguments[0])))"
+    assert guarded.driver.execute_async_script(ends, f"e30.{claims}.c2ln") == 4_102_444_800_000
+    assert guarded.driver.execute_async_script(ends, ADMIN.token) is None

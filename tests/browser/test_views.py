@@ -1,12 +1,14 @@
 """Each view shows what the cluster has, in light and dark, at the width of a phone, and axe has nothing against it."""
 
+import json
+
 import pytest
 
-from .looking import PHONE, Console
-from .scene import Scene
+from .looking import PHONE, WIDE, Console
+from .scene import Scene, Writer
 
 VIEWS = [
-    ("overview", "", "Overview", "Who holds the pen"),
+    ("overview", "", "Overview", "refused in the last hour, on"),
     ("topics", "topics", "Topics", "ledger"),
     ("topic", "topics/orders", "orders", "orders/2"),
     ("slot", "topics/orders/0", "orders/0", "History"),
@@ -21,12 +23,15 @@ VIEWS = [
     ("refused", "refused", "Refused writes", "PRODUCER_FENCED"),
     ("cluster", "cluster", "Cluster", "controller"),
     ("drill", "drill", "Fence drill", "Alice stalls"),
+    ("reports", "reports", "Reports", "nothing is uploaded"),
+    ("runbooks", "runbooks", "Runbooks", "Disk low"),
+    ("runbook", "runbooks/StockadeZombie", "Zombie", "What it means"),
     ("nothing", "nowhere", "Nothing here", "No view has this address"),
 ]
 
 
 @pytest.mark.parametrize(("name", "path", "heading", "words"), VIEWS, ids=[view[0] for view in VIEWS])
-def test_a_view_shows_what_there_is_and_axe_finds_nothing(
+def test_a_view_shows_what_there_is_also_in_the_dark_and_on_a_phone_and_axe_finds_nothing(
     console: Console, name: str, path: str, heading: str, words: str
 ) -> None:
     console.open(path, heading)
@@ -36,13 +41,8 @@ def test_a_view_shows_what_there_is_and_axe_finds_nothing(
     console.scheme("dark")
     console.picture(f"{name}-dark")
     assert console.findings() == []
-
-
-@pytest.mark.parametrize(("name", "path", "heading", "words"), VIEWS, ids=[view[0] for view in VIEWS])
-def test_a_view_fits_a_phone(console: Console, name: str, path: str, heading: str, words: str) -> None:
+    console.scheme("light")
     console.size(PHONE)
-    console.open(path, heading)
-    console.sees(words)
     console.picture(f"{name}-phone")
     assert console.script("return document.documentElement.scrollWidth") <= PHONE[0], "the page scrolls sideways"
     assert console.findings() == []
@@ -72,6 +72,7 @@ def test_a_refused_write_says_what_to_do_next_and_what_became_of_the_batch(conso
     console.sees("Stop this writer")
     console.sees("The batch: not stored.")
     console.sees("bob of pod-b")
+    console.sees("alice of pod-a")
     console.picture("refused-open")
     assert console.findings() == []
 
@@ -90,6 +91,55 @@ def test_the_log_is_read_from_an_offset_by_key_and_as_json(console: Console) -> 
     console.press("Seek")
     console.sees("2 records with this key among 6 read")
     assert {each.text for each in console.find(".records .key")} == {"k1"}
+
+
+def test_a_partition_says_who_may_write_who_wants_to_and_who_was_refused(console: Console) -> None:
+    console.open("topics/orders/0", "orders/0")
+    console.sees("bob\npod-b; took over from the holder before", "section[aria-label='May write']")
+    console.sees("carol\npod-c; first of 1 in line", "section[aria-label='Wants to write']")
+    console.sees("alice\nsuperseded, with epoch 1", "section[aria-label='Was refused']")
+    console.press("Waiting in line (1)")
+    console.sees("when its session ends")
+
+
+def test_writes_of_a_zombie_are_one_row_that_names_it_and_the_holder(console: Console, scene: Scene) -> None:
+    scene.topic("haunted")
+    zombie = Writer(scene.url, "pod-z").acquire("haunted", "zoe")
+    Writer(scene.url, "pod-y").acquire("haunted", "yann")
+    assert {zombie.write("late", topic="haunted") for _ in range(3)} == {403}
+    console.open("refused?topic=haunted", "Refused writes")
+    console.sees("zoe 3 writes")
+    console.sees("yann held epoch 2; it wrote with 1")
+    assert len(console.find(".refused > li")) == 1
+
+
+def test_values_that_are_binary_or_long_are_shown_as_such(console: Console, scene: Scene) -> None:
+    scene.topic("shapes", require_fence=False)
+    long = json.dumps({"rows": ["x" * 50] * 9000})
+    values = [{"value_base64": "/9j/4AAQSkZJRg=="}, {"value": long}, {"value": None}]
+    scene.call("POST", "/v1/topics/shapes/partitions/0/records", {"records": values})
+    console.open("topics/shapes/0?tab=log", "shapes/0")
+    console.until(lambda: len(console.find(".record")) == 3, "three records")
+    console.find(".record")[2].click()
+    console.sees("00000000  ff d8 ff e0 00 10 4a 46 49 46", "pre")
+    console.sees("Binary, 10 B")
+    console.find(".record")[1].click()
+    console.sees("the beginning is shown")
+    assert len(console.text("pre")) <= 200_000
+
+
+def test_long_names_are_cut_in_tables_and_no_page_scrolls_sideways(console: Console, scene: Scene) -> None:
+    name = "long-" * 49 + "name"
+    scene.topic(name)
+    Writer(scene.url, "c" * 249).acquire(name, "w" * 249)
+    for size in (WIDE, PHONE):
+        console.size(size)
+        for path in ("topics?find=long-", f"topics/{name}", f"topics/{name}/0", "sessions?find=ccc", ""):
+            console.open(path)
+            console.until(lambda: "long-" in console.text("main") or "ccc" in console.text("main"), "the long name")
+            assert console.script("return document.documentElement.scrollWidth") <= size[0], path
+            wider = "return [...document.querySelectorAll('.table-box')].some(b => b.scrollWidth > b.clientWidth + 1)"
+            assert not console.script(wider), f"{path}: a table scrolls sideways"
 
 
 def test_lists_are_searched_and_the_search_is_in_the_address(console: Console) -> None:

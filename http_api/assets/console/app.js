@@ -1,8 +1,9 @@
 // The console: its frame, and which view an address leads to.
 
-import { html, render, useEffect, useState } from "./vendor/preact.js";
-import { get, getToken, setToken } from "./parts/api.js";
-import { readAgain, tell, useConnection, useGet } from "./parts/live.js";
+import { Component, html, render, useEffect, useState } from "./vendor/preact.js";
+import { getToken, setToken, tokenEnds } from "./parts/api.js";
+import { moment, zone } from "./parts/format.js";
+import { readAgain, useConnection, useGet } from "./parts/live.js";
 import { may, setCaller } from "./parts/rights.js";
 import { go, link, useAddress } from "./parts/router.js";
 import { useClusterState } from "./parts/state.js";
@@ -15,6 +16,8 @@ import { Overview } from "./views/overview.js";
 import { Partition } from "./views/partition.js";
 import { Producers } from "./views/producers.js";
 import { RefusedWrites } from "./views/refused.js";
+import { Reports } from "./views/reports.js";
+import { Runbooks } from "./views/runbook.js";
 import { Sessions } from "./views/sessions.js";
 import { Topic } from "./views/topic.js";
 import { Topics } from "./views/topics.js";
@@ -29,9 +32,12 @@ const VIEWS = [
   ["refused", "Refused writes", RefusedWrites, "r", ["read", "cluster"]],
   ["cluster", "Cluster", Cluster, "c"],
   ["drill", "Fence drill", Drill, "d", ["acquire", "topic"]],
+  ["reports", "Reports", Reports, "e"],
+  ["runbooks", "Runbooks", Runbooks, "b"],
 ];
 /** A principal's rights may change while the page is open. */
 const CALLER_MS = 15000;
+const SOON_MS = 5 * 60000;
 const offered = () => VIEWS.filter(([, , , , right]) => !right || may(...right));
 const THEMES = { auto: "light", light: "dark", dark: "auto" };
 
@@ -48,6 +54,28 @@ function viewAt({ parts, query }) {
   <//>`;
 }
 
+/** A view that fails says so, and leaves the rest of the page as it is; another address is another attempt. */
+class Guard extends Component {
+  constructor(props) {
+    super(props);
+    this.state = { error: null };
+  }
+
+  componentDidCatch(error) {
+    console.error(error);
+    this.setState({ error });
+  }
+
+  render({ children }, { error }) {
+    if (!error) return children;
+    return html`<${Page} title="This view failed">
+      <${Empty} title="A fault of the console" act=${html`<button class="primary" onClick=${() => location.reload()}>Load the page again</button>`}>
+        ${String(error)}. The cluster is not affected; its commands work.
+      <//>
+    <//>`;
+  }
+}
+
 /** Light and dark follow the system until a person says otherwise; the choice is no secret and stays in the browser. */
 function useTheme() {
   const [theme, setTheme] = useState(localStorage.getItem("stockade-theme") || "auto");
@@ -60,6 +88,8 @@ function useTheme() {
 
 function Login({ refusal }) {
   const [typed, setTyped] = useState("");
+  const ends = tokenEnds();
+  const ended = ends && ends < Date.now() ? ends : null;
   const submit = (event) => {
     event.preventDefault();
     setToken(typed.trim());
@@ -69,8 +99,8 @@ function Login({ refusal }) {
     <form class="card" onSubmit=${submit}>
       <${Mark} />
       <h1>Log in to this cluster</h1>
-      <p class="soft">It knows its callers by token. The token stays in this tab and is forgotten with it.</p>
-      ${getToken() && refusal && html`<div class="banner bad" role="alert">${refusal.message}</div>`}
+      <p class="soft">It knows its callers by token: one of this cluster, or a JSON Web Token of your identity provider. It stays in this tab and is forgotten with it.</p>
+      ${getToken() && refusal && html`<div class="banner bad" role="alert">${ended ? `Your token ended at ${moment(ended)}. Paste a new one; the page goes on where it was.` : refusal.message}</div>`}
       <${Field} label="Token">
         <input type="password" autocomplete="off" autofocus value=${typed} onInput=${(event) => setTyped(event.target.value)} />
       <//>
@@ -85,6 +115,7 @@ const Mark = () => html`<svg class="mark" viewBox="0 0 24 24" aria-hidden="true"
 
 const STATES = {
   live: ["good", "live"],
+  partly: ["warn", "partly old"],
   starting: ["", "connecting"],
   silent: ["bad", "no answer"],
   stranger: ["bad", "logged out"],
@@ -94,6 +125,14 @@ function Connection() {
   const { state } = useConnection();
   const [kind, text] = STATES[state];
   return html`<span class="connection" role="status"><${Dot} kind=${kind} label=${text} />${text}</span>`;
+}
+
+/** A token of an identity provider ends by itself: soon enough that a person can fetch another one, this says so. */
+function Ends() {
+  const ends = tokenEnds();
+  if (!ends) return null;
+  const left = ends - Date.now();
+  return html`<span class=${left < SOON_MS ? "warn-text" : "soft"}>${left < SOON_MS ? "Token ends" : "Token until"} ${moment(ends)}</span>`;
 }
 
 function Keys({ onClose }) {
@@ -133,6 +172,7 @@ function App() {
   useClusterState();
   useEffect(() => {
     scrollTo(0, 0);
+    document.querySelector(".side-bar [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
   }, [address.parts.join("/")]);
   if (state.state === "stranger") return html`<${Login} refusal=${state.refusal} />`;
   if (!caller.data) return state.state === "silent" ? html`<main class="login"><p class="banner bad" role="alert">This node does not answer.</p></main>` : html`<main class="starting">Stockade</main>`;
@@ -146,7 +186,9 @@ function App() {
         ${offered().map(([name, text]) => html`<a href=${link(name ? [name] : [])} aria-current=${name === first ? "page" : undefined}>${text}</a>`)}
       </nav>
       <div class="side-foot">
+        <${Ends} />
         ${caller.data.principal && html`<span class="soft" title=${caller.data.rights.join(", ")}>${caller.data.principal}</span>`}
+        <span class="soft" title="Of this browser; what is pointed at shows the time in UTC">Times: ${zone()}</span>
         <a href="/docs">API</a>
         <button class="plain" onClick=${() => setTheme(THEMES[theme])}>Theme: ${theme}</button>
         ${getToken() && html`<button class="plain" onClick=${() => { setToken(""); location.reload(); }}>Log out</button>`}
@@ -160,7 +202,9 @@ function App() {
       </header>
       ${state.state === "silent" &&
       html`<div class="banner bad wide" role="alert">This node does not answer. What you see is from before; the page goes on trying.</div>`}
-      <main id="main" tabindex="-1">${viewAt(address)}</main>
+      ${state.state === "partly" &&
+      html`<div class="banner warn wide" role="status"><b>${state.refusal.code}</b> ${state.refusal.message}. What you see of it is from before; the page goes on trying.</div>`}
+      <main id="main" tabindex="-1"><${Guard} key=${address.parts.join("/")}>${viewAt(address)}<//></main>
     </div>
     ${opened === "finder" && html`<${Finder} onClose=${() => open("")} />`}
     ${opened === "keys" && html`<${Keys} onClose=${() => open("")} />`}

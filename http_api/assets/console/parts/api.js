@@ -19,6 +19,18 @@ export function setToken(token) {
   else sessionStorage.removeItem(TOKEN);
 }
 
+/** When a JSON Web Token expires by itself, in milliseconds since 1970; null: it is none, or never. The node judges it. */
+export function tokenEnds(token = getToken()) {
+  const [, claims, signature] = token.split(".");
+  if (!signature) return null;
+  try {
+    const { exp } = JSON.parse(atob(claims.replaceAll("-", "+").replaceAll("_", "/")));
+    return typeof exp === "number" ? exp * 1000 : null;
+  } catch {
+    return null;
+  }
+}
+
 /** `path` with what `query` has and is not empty. */
 export function withQuery(path, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");

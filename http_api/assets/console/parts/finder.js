@@ -7,16 +7,16 @@ import { go } from "./router.js";
 const MOST = 10;
 const WAIT_MS = 150;
 
-/** Whatever a caller may not see is left out. */
+/** What a caller may not see is left out. */
 async function found(text, signal) {
   const kinds = [
-    ["Topic", "/v1/topics", (all) => all.topics.filter((each) => each.name.includes(text)).map((each) => [each.name, ["topics", each.name]])],
+    ["Topic", "/v1/topics", (all) => all.topics.map((each) => [each.name, ["topics", each.name]])],
     ["Session", "/v1/sessions", (all) => all.sessions.map((each) => [each.client_id, ["sessions"], { find: each.client_id }])],
     ["Group", "/v1/groups", (all) => all.groups.map((each) => [each.group, ["groups", each.group]])],
     ["Producer", "/v1/producers", (all) => all.producers.map((each) => [each.name, ["producers", each.name]])],
   ];
   const answers = await Promise.allSettled(
-    kinds.map(([kind, path]) => get(path, kind === "Topic" ? {} : { prefix: text, n: MOST }, { signal })),
+    kinds.map(([kind, path]) => get(path, kind === "Topic" ? { find: text, n: MOST } : { prefix: text, n: MOST }, { signal })),
   );
   return answers.flatMap((answer, place) =>
     answer.status === "fulfilled" ? kinds[place][2](answer.value).slice(0, MOST).map((hit) => [kinds[place][0], ...hit]) : [],

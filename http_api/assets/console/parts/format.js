@@ -43,6 +43,15 @@ export function moment(unixMs) {
   return isToday ? clock.format(at) : `${day.format(at)} ${clock.format(at)}`;
 }
 
+/** The time zone of the browser: UTC+2, Europe/Berlin. */
+export function zone() {
+  const minutes = -new Date().getTimezoneOffset();
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  const rest = Math.abs(minutes) % 60;
+  const offset = minutes === 0 ? "UTC" : `UTC${minutes > 0 ? "+" : "−"}${Math.floor(Math.abs(minutes) / 60)}${rest ? `:${rest}` : ""}`;
+  return timeZone && timeZone !== "UTC" ? `${offset}, ${timeZone}` : offset;
+}
+
 export const exact = (unixMs) => (unixMs ? new Date(unixMs).toISOString() : DASH);
 
 export function ago(unixMs) {

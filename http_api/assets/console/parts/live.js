@@ -4,6 +4,8 @@ import { useEffect, useReducer, useRef, useState } from "../vendor/preact.js";
 import { get } from "./api.js";
 
 const EVERY_MS = 2000;
+/** Statuses of an answer that is likely to come later. */
+const OLD = new Set([429, 500, 503, 504]);
 /** While the event stream says what changes, there is less to ask for. */
 const STREAMED_MS = 4000;
 
@@ -15,6 +17,18 @@ export function tell(state, refusal = null) {
   if (connection.state === state && connection.refusal?.code === refusal?.code) return;
   Object.assign(connection, { state, refusal, since: Date.now() });
   watchers.forEach((watch) => watch());
+}
+
+/** Readers whose last answer is old because they are refused now, each with its refusal: 429, 503, 504. */
+const refused = new Map();
+
+/** What a reader was told last: null, its answer. While one is refused, the page says that it is partly old. */
+function told(reader, refusal) {
+  if (refusal) refused.set(reader, refusal);
+  else refused.delete(reader);
+  const [first] = refused.values();
+  if (first) tell("partly", first);
+  else tell("live");
 }
 
 export function useConnection() {
@@ -43,20 +57,22 @@ export function useLive(read, keys, everyMs = EVERY_MS) {
     const stop = new AbortController();
     let timer = 0;
     let turn = 0;
+    let hasData = false;
     const once = async () => {
       clearTimeout(timer);
       const mine = ++turn;
       try {
         const data = await latest.current(stop.signal);
         if (mine !== turn) return;
-        tell("live");
+        hasData = true;
+        told(once, null);
         setState({ data, error: null });
       } catch (error) {
         if (error.name === "AbortError" || mine !== turn) return;
         if (!error.problem) console.error(error);
         if (error.status === 401) tell("stranger", error);
         else if (error.status === 0) tell("silent", error);
-        else tell("live");
+        else told(once, hasData && OLD.has(error.status) ? error : null);
         setState((before) => ({ data: error.status === 404 ? null : before.data, error }));
       }
       if (everyMs && !stop.signal.aborted) timer = setTimeout(whenSeen, connection.isStreamed && everyMs === EVERY_MS ? STREAMED_MS : everyMs);
@@ -73,6 +89,7 @@ export function useLive(read, keys, everyMs = EVERY_MS) {
       stop.abort();
       clearTimeout(timer);
       readers.delete(once);
+      refused.delete(once);
       document.removeEventListener("visibilitychange", seen);
     };
   }, [...keys, everyMs]);

@@ -8,7 +8,7 @@ const KEPT_S = 600;
 const RETRY_MS = 2000;
 /** Who may not see the cluster is not asked for often: the views read by themselves. */
 const FORBIDDEN_MS = 60000;
-/** A stream without an event for so long is dead, whatever the connection says. */
+/** A stream without an event for so long is dead, also when the connection seems to be up. */
 const SILENCE_MS = 10000;
 
 /** `latest`: { cluster, nodes, missing }; `points`: [{ at, records, bytes, refused, p50, p99, sync50, sync99 }], the oldest first. */
@@ -83,7 +83,7 @@ function take(told) {
   const now = signature(told);
   if (before !== null && before !== now) readAgain();
   before = now;
-  tell("live");
+  if (connection.state !== "partly") tell("live");
   watchers.forEach((watch) => watch());
 }
 

@@ -35,11 +35,21 @@ export function Card({ title, side, children, flush = false }) {
   </section>`;
 }
 
-/** Rows under heads. A head is text, or { text, end: true } for numbers. `rows`: { key, cells, href, mark }. */
+/** Columns of a table whose names are cut off sooner. */
+const MANY = 6;
+
+/** A cell that is cut off says the whole of it when it is pointed at. */
+function tellWhole(event) {
+  const cell = event.target.closest(".cell");
+  if (cell && cell.scrollWidth > cell.clientWidth) cell.title = cell.textContent.trim();
+}
+
+/** Rows under heads. A head is text, or { text, end: true } for numbers, { text, wrap: true } for sentences. `rows`: { key, cells, href, mark }. */
 export function Table({ heads, rows, empty, label }) {
   if (rows.length === 0 && empty) return empty;
-  const ends = heads.map((head) => head.end);
-  return html`<div class="table-box" tabindex="0" role="group" aria-label=${label}>
+  const names = heads.map((head) => head.text ?? head);
+  const looks = heads.map((head) => (head.end ? "end" : head.wrap ? "wrap" : ""));
+  return html`<div class=${`table-box${heads.length > MANY ? " many" : ""}`} tabindex="0" role="group" aria-label=${label} onMouseOver=${tellWhole}>
     <table>
       <thead>
         <tr>
@@ -49,7 +59,7 @@ export function Table({ heads, rows, empty, label }) {
       <tbody>
         ${rows.map(
           (row) => html`<tr key=${row.key} class=${row.mark || ""}>
-            ${row.cells.map((cell, place) => html`<td class=${ends[place] ? "end" : ""}>${cell}</td>`)}
+            ${row.cells.map((cell, place) => html`<td class=${looks[place]} data-head=${names[place]}><div class="cell">${cell}</div></td>`)}
           </tr>`,
         )}
       </tbody>
@@ -130,6 +140,14 @@ export function Search({ value, onInput, label, placeholder }) {
   />`;
 }
 
+/** A share as a bar, from 0 to 1. */
+export const Bar = ({ share, label, kind = "" }) => {
+  const percent = Math.round(100 * Math.min(1, Math.max(0, share)));
+  return html`<span class="bar-box" role="meter" aria-label=${label} aria-valuemin="0" aria-valuemax="100" aria-valuenow=${percent}>
+    <span class=${`bar-fill ${kind}`} style=${{ width: `${percent}%` }}></span>
+  </span>`;
+};
+
 /** Steps through a list that the node serves in pages. */
 export function Pager({ first, size, total, onMove }) {
   if (total <= size && first === 0) return null;
@@ -148,9 +166,9 @@ export function Field({ label, hint, children }) {
 
 /**
  * A question in front of the page. `onDo` does what it is about; its refusal stays in the dialog, which closes when it
- * is done. `confirm`: what a person has to type first.
+ * is done, unless it answers false. `confirm`: what a person has to type first.
  */
-export function Dialog({ title, children, act, kind = "", confirm, onDo, onClose, wide = false }) {
+export function Dialog({ title, children, act, kind = "", confirm, isReady = true, onDo, onClose, wide = false }) {
   const box = useRef(null);
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
@@ -163,8 +181,12 @@ export function Dialog({ title, children, act, kind = "", confirm, onDo, onClose
     setBusy(true);
     setError(null);
     try {
-      await onDo();
-      onClose();
+      if ((await onDo()) !== false) {
+        onClose();
+        return;
+      }
+      setTyped("");
+      setBusy(false);
     } catch (refusal) {
       setError(refusal);
       setBusy(false);
@@ -181,14 +203,14 @@ export function Dialog({ title, children, act, kind = "", confirm, onDo, onClose
       ${error && html`<${Refused} error=${error} />`}
       <div class="dialog-acts">
         <button type="button" onClick=${onClose}>Cancel</button>
-        <button class=${`primary ${kind}`} disabled=${busy || (confirm && typed !== confirm)}>${busy ? "…" : act}</button>
+        <button class=${`primary ${kind}`} disabled=${busy || !isReady || (confirm && typed !== confirm)}>${busy ? "…" : act}</button>
       </div>
     </form>
   </dialog>`;
 }
 
 /** What an act will hit, before it is done. */
-export const Blast = ({ children }) => html`<div class="blast"><b>What this hits</b>${children}</div>`;
+export const Blast = ({ children }) => html`<section class="blast" aria-label="What this hits"><h3>What this hits</h3>${children}</section>`;
 
 export const Facts = ({ facts }) => html`<dl class="facts">
   ${facts.filter(Boolean).map(([name, value]) => html`<div><dt>${name}</dt><dd>${value ?? "–"}</dd></div>`)}

@@ -2,8 +2,10 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { ask, path, get } from "../parts/api.js";
-import { bytes, count, plural } from "../parts/format.js";
+import { bytes, count, exact, plural } from "../parts/format.js";
 import { readAgain, useGet, useLive } from "../parts/live.js";
+import { Order } from "../parts/order.js";
+import { removalPlan } from "../parts/plans.js";
 import { may } from "../parts/rights.js";
 import { link } from "../parts/router.js";
 import { useClusterState } from "../parts/state.js";
@@ -14,8 +16,8 @@ export function Cluster() {
   const { latest } = useClusterState();
   const [removing, remove] = useState(null);
   const [adding, add] = useState(false);
+  const [raising, raise] = useState(0);
   const states = latest?.nodes || [];
-  const versions = [...new Set(states.map((each) => each.version))];
   return html`<${Page} title="Cluster" acts=${may("admin", "cluster") && html`<button onClick=${() => add(true)}>Add a node</button>`}>
     <${Answer} of=${cluster}>
       ${(seen) => html`
@@ -25,15 +27,51 @@ export function Cluster() {
             ["Seen from", seen.node_id],
             ["Controller", seen.controller.leader_node ? `${seen.controller.leader_node}, term ${seen.controller.leader_term}` : html`<${Chip} kind="bad">no leader<//>`],
             ["Controller group", (seen.controllers || []).join(", ")],
-            ["Versions", versions.length > 1 ? html`<${Chip} kind="warn">${versions.join(", ")}<//>` : versions[0] || seen.version],
+            ["Software", html`<${Versions} cluster=${seen} />`],
+            ["Feature level", html`<${Level} cluster=${seen} raise=${() => raise(commonLevel(seen.nodes))} />`],
           ]} />
         <//>
         <${Members} cluster=${seen} states=${states} remove=${remove} />
         <${Moves} moves=${seen.reassignments || []} />
         ${removing && html`<${Remove} node=${removing} state=${states.find((each) => each.node_id === removing.node_id)} onClose=${() => remove(null)} />`}
+        ${raising > 0 && html`<${Raise} cluster=${seen} level=${raising} onClose=${() => raise(0)} />`}
         ${adding && html`<${Add} onClose=${() => add(false)} />`}
       `}
     <//>
+  <//>`;
+}
+
+function Versions({ cluster }) {
+  const versions = [...new Set(cluster.nodes.map((node) => node.version).filter(Boolean))].sort();
+  return versions.length > 1 ? html`<${Chip} kind="warn">${versions.join(", ")}: an upgrade is under way<//>` : versions[0] || cluster.version;
+}
+
+/** The newest feature level that every member supports; null while one is not known. */
+function commonLevel(nodes) {
+  const newest = nodes.map((node) => node.feature_levels?.newest);
+  return newest.length && newest.every(Boolean) ? Math.min(...newest) : null;
+}
+
+/** What all members support is used only when an operator says so: until then each can go back to its older software. */
+function Level({ cluster, raise }) {
+  const common = commonLevel(cluster.nodes);
+  if (!cluster.feature_level) return "–";
+  if (!common || common <= cluster.feature_level) return html`${cluster.feature_level}`;
+  return html`${cluster.feature_level}; all nodes support ${common}
+    ${may("admin", "cluster") && html` <button class="small" onClick=${raise}>Finish the upgrade</button>`}`;
+}
+
+function Raise({ cluster, level, onClose }) {
+  const raise = async () => {
+    await ask("POST", "/v1/cluster/feature_level", { body: { level } });
+    readAgain();
+  };
+  return html`<${Dialog} title=${`Raise the feature level to ${level}`} act="Raise it" kind="danger" confirm=${cluster.cluster_id} onDo=${raise} onClose=${onClose}>
+    <${Blast}><ul>
+      <li>The cluster uses from then on what level ${level} brought to its logs and checkpoints.</li>
+      <li>No node can go back to older software, and no node with older software can join. A level never goes down.</li>
+      <li>${plural(cluster.nodes.length, "node")} ${cluster.nodes.length === 1 ? "supports" : "support"} it: ${cluster.nodes.map((node) => node.node_id).join(", ")}.</li>
+    </ul><//>
   <//>`;
 }
 
@@ -41,27 +79,38 @@ function Members({ cluster, states, remove }) {
   const stateOf = (node) => states.find((each) => each.node_id === node.node_id);
   return html`<${Card} title="Nodes" side=${plural(cluster.nodes.length, "node")} flush>
     <${Table} label="Nodes"
-      heads=${["Node", "State", "Zone", "HTTP", "Raft", { text: "Leads", end: true }, { text: "Replicas", end: true }, { text: "Disk left", end: true }, { text: "Clients", end: true }, "Version", ""]}
+      heads=${["Node", "State", "Addresses", { text: "Leads", end: true }, { text: "Replicas", end: true }, { text: "Clients", end: true }, { text: "Disk left", end: true }, "Certificates", "Version", ""]}
       rows=${cluster.nodes.map((node) => {
         const state = stateOf(node);
         return {
           key: node.node_id,
           cells: [
-            html`<span class="chips"><b>${node.node_id}</b>${node.node_id === cluster.controller.leader_node && html`<${Chip} kind="accent">controller<//>`}</span>`,
-            html`<span class="connection"><${Dot} kind=${node.alive ? "good" : "bad"} label="" />${node.alive ? (node.draining ? "draining" : "up") : "away"}</span>`,
-            node.zone || "–",
-            html`<span class="mono">${node.url}</span>`,
-            html`<span class="mono">${node.raft_address}</span>`,
+            html`<b>${node.node_id}</b>${node.node_id === cluster.controller.leader_node && html` <${Chip} kind="accent">controller<//>`}${node.zone && html`<span class="two-lines">zone ${node.zone}</span>`}`,
+            html`<span class="connection"><${Dot} kind=${node.alive ? (node.draining ? "warn" : "good") : "bad"} label="" />${node.alive ? (node.draining ? "draining" : "up") : "away"}</span>`,
+            html`<span class="mono">${node.url}</span><span class="two-lines mono">raft ${node.raft_address}</span>`,
             count(state?.partitions.led),
             count(state?.partitions.replicas),
-            bytes(state?.disk.free_bytes),
             count(state?.connections),
-            state?.version || "–",
+            html`${node.disk === "ok" ? "" : html`<${Chip} kind="bad">${node.disk}<//> `}${bytes(state?.disk.free_bytes)}`,
+            html`<${Certificates} state=${state} />`,
+            html`${node.version || state?.version || "–"}${node.feature_levels && html`<span class="two-lines">level ${node.feature_levels.oldest} to ${node.feature_levels.newest}</span>`}`,
             may("admin", "cluster") && html`<button class="small danger" disabled=${node.draining} onClick=${() => remove(node)}>Remove</button>`,
           ],
         };
       })} />
   <//>`;
+}
+
+const DAY_MS = 86400e3;
+
+/** Days that the certificates of a node have left, by use. */
+function Certificates({ state }) {
+  const found = Object.entries(state?.certificates || {});
+  if (!found.length) return html`<span class="soft">${state ? "no TLS" : "–"}</span>`;
+  return html`<span class="chips">${found.map(([use, at]) => {
+    const days = Math.floor((at - Date.now()) / DAY_MS);
+    return html`<${Chip} kind=${days < 3 ? "bad" : days < 14 ? "warn" : ""} title=${exact(at)}>${use} ${days < 0 ? "expired" : `${count(days)} d`}<//>`;
+  })}</span>`;
 }
 
 /** A move is done when the partition's replicas are where they shall be. */
@@ -84,21 +133,16 @@ function Moves({ moves }) {
           ],
         };
       })}
-      empty=${html`<${Empty} title="Nothing moves">Removing a node, and stockade cluster move, move replicas; the progress is here.<//>`} />
+      empty=${html`<${Empty} title="Nothing moves">Replicas move when a node is removed, or by stockade cluster move; their progress is here.<//>`} />
   <//>`;
 }
 
 function Remove({ node, state, onClose }) {
-  const remove = async () => {
-    await ask("POST", "/v1/cluster/members", { body: { action: "remove", node_id: node.node_id } });
+  const remove = async (plan) => {
+    await ask("POST", "/v1/cluster/members", { body: { action: "remove", node_id: node.node_id, ...plan.conditions } });
     readAgain();
   };
-  return html`<${Dialog} title=${`Remove ${node.node_id}`} act="Remove it" kind="danger" confirm=${node.node_id} onDo=${remove} onClose=${onClose}>
-    <${Blast}>
-      <p>${state ? `${plural(state.partitions.replicas, "replica")} ${state.partitions.replicas === 1 ? "moves" : "move"} to other nodes, and ${plural(state.partitions.led, "leadership")} with them.` : "All its replicas move to other nodes."} Their bytes are copied over the network.</p>
-      <p>When that is done, ${node.node_id} is no member any more. With too few nodes left the cluster refuses this.</p>
-    <//>
-  <//>`;
+  return html`<${Order} title=${`Remove ${node.node_id}`} act="Remove it" confirm=${node.node_id} look=${(options) => removalPlan(node.node_id, state?.partitions.led, options)} onDo=${remove} onClose=${onClose} />`;
 }
 
 function Add({ onClose }) {

@@ -6,8 +6,10 @@ import { ask, get, path, Refusal } from "../parts/api.js";
 import { plural } from "../parts/format.js";
 import { readAgain, useLive } from "../parts/live.js";
 import { change, link } from "../parts/router.js";
+import { Order } from "../parts/order.js";
+import { fencePlan } from "../parts/plans.js";
 import { Timeline, useNow } from "../parts/timeline.js";
-import { Blast, Card, Chip, Dialog, Empty, Page } from "../parts/ui.js";
+import { Card, Chip, Empty, Page } from "../parts/ui.js";
 
 export const CANARY = "fence-drill";
 const TTL_MS = 60000;
@@ -21,7 +23,7 @@ const STEPS = [
   ["stall", "Alice stalls", "A long garbage collection, a frozen machine, a cut cable: she does not know that time goes by."],
   ["bob", "Bob takes over", "He acquires the same partition. The epoch rises, and the log knows it before Bob gets his answer."],
   ["zombie", "Alice wakes up and writes on", "She still believes that she is alone. Her batch reaches the log, and is judged there."],
-  ["proof", "The log proves what became of her batch", "The certificate says whether the batch is stored, so nobody has to guess whether to write it again."],
+  ["proof", "The log proves what became of her batch", "The certificate says whether the batch is stored, so Alice need not guess whether to write it again."],
   ["end", "The drill cleans up", "Both sessions are closed, and the slot is free."],
 ];
 
@@ -148,15 +150,29 @@ export function Drill({ query }) {
         ${zombie && html`<${Verdict} zombie=${zombie} />`}
       </div>
     </div>
-    ${asking &&
-    html`<${Dialog} title=${`Drill on ${place.topic}/${place.partition}`} act="Take the slot over" kind="danger" confirm=${`${place.topic}/${place.partition}`}
-      onDo=${async () => { start(); }} onClose=${() => setAsking(false)}>
-      <${Blast}>
-        <p>This is a partition in use, not the canary. The drill takes the slot over: whoever holds it now is evicted, and its writes are refused until it acquires again.</p>
-        <p>Four records of the drill stay in the log, where consumers read them.</p>
-      <//>
-    <//>`}
+    ${asking && html`<${Ask} place=${place} onStart=${start} onClose=${() => setAsking(false)} />`}
   <//>`;
+}
+
+/** Before a drill on a partition in use: who is evicted. When that has changed, nothing begins. */
+function Ask({ place, onStart, onClose }) {
+  const name = `${place.topic}/${place.partition}`;
+  const look = async (options) => {
+    const plan = await fencePlan(place.topic, [place.partition], options);
+    const lines = [
+      "This is a partition in use, not the canary. The drill takes its slot over.",
+      ...plan.lines.filter((line) => !line.startsWith("A writer that waits")),
+      "It does not get the slot back by itself: it has to acquire again.",
+      `${plural(WRITES + 1, "record")} of the drill stay in the log, where consumers read them.`,
+    ];
+    return { ...plan, lines, command: null };
+  };
+  const begin = async (plan) => {
+    const now = await fencePlan(place.topic, [place.partition]);
+    if (now.digest !== plan.digest) throw new Refusal({ code: "PLAN_CHANGED", detail: "the state has changed since this was planned" }, 412);
+    onStart();
+  };
+  return html`<${Order} title=${`Drill on ${name}`} act="Take the slot over" confirm=${name} look=${look} onDo=${begin} onClose=${onClose} />`;
 }
 
 function Steps({ done, running }) {
@@ -187,7 +203,7 @@ function Slot({ place, zombie, isOn }) {
     ? [{ at_ms: zombie.at, code: zombie.refusal.code, reason: zombie.refusal.problem.reason, fence_epoch: zombie.alice.grant.epoch, grant: zombie.alice.grant.grant,
         producer_id: zombie.alice.producer.producer_id, sequence: zombie.alice.next, request: zombie.refusal.problem.instance, outcome: zombie.refusal.problem.outcome }]
     : [];
-  if (!tenures.length) return html`<${Empty} title="Nobody has held it yet">The bars appear here as the drill plays.<//>`;
+  if (!tenures.length) return html`<${Empty} title="No writer has held it yet">The bars appear here as the drill plays.<//>`;
   return html`<${Timeline} fences=${tenures} refused=${refused.filter((each) => tenures.some((tenure) => tenure.grant === each.grant))} now=${now} ranges=${false} />
     <p><a href=${link(["topics", place.topic, place.partition])}>To ${place.topic}/${place.partition}</a></p>`;
 }

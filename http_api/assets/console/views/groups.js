@@ -52,7 +52,7 @@ function Group({ name, query }) {
                 key: each.resource,
                 cells: [
                   html`<b>${each.resource}</b>`,
-                  each.owned ? each.client_id : html`<${Chip}>nobody<//>`,
+                  each.owned ? each.client_id : html`<${Chip}>no owner<//>`,
                   count(each.generation),
                   count(each.fence_epoch),
                 ],

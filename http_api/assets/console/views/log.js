@@ -15,8 +15,28 @@ const SCAN_BYTES = 1024 * 1024;
 const FILE_BYTES_MAX = 8 * 1024 * 1024;
 const LIVE_MS = 1000;
 
+/** Characters of a value that are shown: a page with 16 MiB of text in it stands still. */
+const CHARACTERS_MAX = 200_000;
+/** Bytes of a binary value that are shown. */
+const HEX_MAX = 4096;
+
 const keyOf = (record) => record.key ?? (record.key_base64 ? `base64:${record.key_base64}` : null);
-const valueOf = (record) => record.value ?? (record.value_base64 ? `base64:${record.value_base64}` : null);
+const bytesOf = (base64) => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+/** In a row: text as it is, bytes in hexadecimal digits. */
+const lineOf = (record) => record.value ?? (record.value_base64 ? hexOf(bytesOf(record.value_base64.slice(0, 128))) : null);
+
+const hexOf = (data) => [...data].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+
+/** Offset, sixteen bytes, and what of them is text, in each line. */
+function dump(data) {
+  const lines = [];
+  for (let at = 0; at < Math.min(data.length, HEX_MAX); at += 16) {
+    const row = data.subarray(at, at + 16);
+    const text = [...row].map((byte) => (byte >= 32 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
+    lines.push(`${at.toString(16).padStart(8, "0")}  ${hexOf(row).padEnd(47)}  ${text}`);
+  }
+  return lines.join("\n");
+}
 
 /** What `query` asks for: { records, log_start, log_end, note }. The newest record comes first when `newest`. */
 async function read(base, query, signal) {
@@ -105,14 +125,14 @@ function Records({ log, isRaw, isLive }) {
 }
 
 function Row({ record, isOpen, isRaw, isNew, onToggle }) {
-  const value = valueOf(record);
+  const line = lineOf(record);
   return html`<li class=${isNew ? "fresh" : ""}>
     <button class="record" aria-expanded=${isOpen} onClick=${onToggle}>
       <span class="offset">${count(record.offset)}</span>
       <span class="at">${moment(record.timestamp_ms)}</span>
       <span class="epoch" title="Epoch of the writer">e${record.writer_epoch}</span>
       <span class="key">${keyOf(record) ?? html`<i>no key</i>`}</span>
-      <span class="value">${value === null ? html`<i>null</i>` : value.slice(0, 400)}</span>
+      <span class="value">${record.value_base64 && html`<${Chip}>binary<//> `}${line === null ? html`<i>null</i>` : line.slice(0, 400)}</span>
     </button>
     ${isOpen &&
     html`<div class="record-body">
@@ -121,12 +141,22 @@ function Row({ record, isOpen, isRaw, isNew, onToggle }) {
         <div><dt>Received</dt><dd>${exact(record.timestamp_ms)}</dd></div>
         <div><dt>Writer's epoch</dt><dd>${record.writer_epoch}</dd></div>
         <div><dt>Producer, epoch, sequence</dt><dd>${record.producer_id ?? "–"}, ${record.producer_epoch ?? "–"}, ${record.sequence ?? "–"}</dd></div>
-        <div><dt>Size of the value</dt><dd>${value === null ? "–" : bytes(new Blob([value]).size)}</dd></div>
       </dl>
       ${record.headers?.length > 0 && html`<p class="chips">${record.headers.map((header) => html`<${Chip}>${header.key}: ${header.value ?? header.value_base64 ?? "null"}<//>`)}</p>`}
-      <pre tabindex="0" aria-label="Value">${value === null ? "null" : isRaw ? value : pretty(value)}</pre>
+      <${Value} record=${record} isRaw=${isRaw} />
     </div>`}
   </li>`;
+}
+
+function Value({ record, isRaw }) {
+  const isBinary = record.value === null || record.value === undefined ? Boolean(record.value_base64) : false;
+  if (record.value === null && !isBinary) return html`<pre tabindex="0" aria-label="Value">null</pre>`;
+  const data = isBinary ? bytesOf(record.value_base64) : new TextEncoder().encode(record.value);
+  const whole = isBinary ? (isRaw ? record.value_base64 : dump(data)) : isRaw ? record.value : pretty(record.value);
+  const isCut = whole.length > CHARACTERS_MAX || (isBinary && !isRaw && data.length > HEX_MAX);
+  return html`<pre tabindex="0" aria-label="Value" class=${isBinary && !isRaw ? "hex" : ""}>${whole.slice(0, CHARACTERS_MAX)}</pre>
+    <p class="soft value-foot">${isBinary ? "Binary" : "Text"}, ${bytes(data.length)}${isCut ? "; the beginning is shown" : ""}
+      <button class="small" onClick=${() => keep(new Blob([data]), `record-${record.offset}${isBinary ? ".bin" : ".txt"}`)}>Save the value</button></p>`;
 }
 
 /** Older and newer records, and the ones shown as a file. */

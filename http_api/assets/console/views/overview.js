@@ -3,11 +3,12 @@
 import { html } from "../vendor/preact.js";
 import { get, path } from "../parts/api.js";
 import { Chart } from "../parts/chart.js";
-import { bytes, count, plural, rate, span } from "../parts/format.js";
+import { began, bytes, count, plural, rate, span } from "../parts/format.js";
 import { useGet, useLive } from "../parts/live.js";
 import { link } from "../parts/router.js";
 import { useClusterState } from "../parts/state.js";
-import { Answer, Card, Chip, Dot, Empty, Page, Table, When } from "../parts/ui.js";
+import { writerOf } from "./refused.js";
+import { Answer, Bar, Card, Chip, Dot, Empty, Holder, Page, Table, When } from "../parts/ui.js";
 
 const REFUSED_MAX = 1000;
 const RECENT_MS = 3600e3;
@@ -15,43 +16,70 @@ const RECENT_MS = 3600e3;
 const DISK_LOW = 0.15;
 const DISK_FULL = 0.05;
 
-/** What an operator should look at, the worst first: { kind, text, act }. */
+/** A certificate with less time left is worth a look, and with that little, soon. */
+const CERTIFICATE_MS = 14 * 86400e3;
+const CERTIFICATE_SOON_MS = 3 * 86400e3;
+
+const daysLeft = (at) => Math.max(0, Math.floor((at - Date.now()) / 86400e3));
+
+/** What an operator should look at, the worst first: { kind, text, act, runbook }. */
 export function attention(cluster, states, refused) {
-  const found = [];
+  const found = [...ofCluster(cluster), ...states.flatMap((state) => [...ofNode(state, cluster)]), ...ofRefused(refused)];
+  return [...found.filter((each) => each.kind === "bad"), ...found.filter((each) => each.kind !== "bad")];
+}
+
+function* ofCluster(cluster) {
   if (!cluster.controller.leader_node) {
-    found.push({ kind: "bad", text: "No controller leads: no topic changes, and no writer takes over, until one does.", act: ["cluster"] });
+    yield { kind: "bad", text: "No controller leads: no topic changes, and no writer takes over, until one does.", act: ["cluster"], runbook: "StockadeNoController" };
   }
   for (const node of cluster.nodes.filter((each) => !each.alive)) {
-    found.push({ kind: "bad", text: `${node.node_id} is away. Partitions go on while a majority of their replicas is there.`, act: ["cluster"] });
-  }
-  for (const { node_id: id, disk, partitions } of states) {
-    const left = disk.free_bytes / disk.total_bytes;
-    if (left < DISK_LOW) found.push({ kind: left < DISK_FULL ? "bad" : "warn", text: `The disk of ${id} has ${bytes(disk.free_bytes)} left, ${Math.floor(left * 100)} %.`, act: ["cluster"] });
-    if (partitions.under_replicated) found.push({ kind: "warn", text: `${plural(partitions.under_replicated, "partition")} of ${id} ${partitions.under_replicated === 1 ? "has" : "have"} a replica that is behind.`, act: ["cluster"] });
-    if (partitions.leaderless) found.push({ kind: "bad", text: `${id} knows no leader of ${plural(partitions.leaderless, "partition")}: they take no writes.`, act: ["topics"] });
+    yield { kind: "bad", text: `${node.node_id} is away. Partitions go on while a majority of their replicas is there.`, act: ["cluster"], runbook: "StockadeNodeDown" };
   }
   for (const node of cluster.nodes.filter((each) => each.draining)) {
-    found.push({ kind: "warn", text: `${node.node_id} is being drained.`, act: ["cluster"] });
+    yield { kind: "warn", text: `${node.node_id} is being drained.`, act: ["cluster"] };
+  }
+  const versions = [...new Set(cluster.nodes.map((node) => node.version).filter(Boolean))].sort();
+  if (versions.length > 1) {
+    yield { kind: "warn", text: `Nodes run ${versions.join(" and ")}: an upgrade is under way.`, act: ["cluster"] };
   }
   if (cluster.reassignments?.length) {
-    found.push({ kind: "warn", text: `${plural(cluster.reassignments.length, "partition")} on the move.`, act: ["cluster"] });
+    yield { kind: "warn", text: `${plural(cluster.reassignments.length, "partition")} on the move.`, act: ["cluster"] };
   }
+}
+
+function* ofNode({ node_id: id, disk, partitions, certificates = {} }, cluster) {
+  const left = disk.free_bytes / disk.total_bytes;
+  const said = cluster.nodes.find((node) => node.node_id === id)?.disk;
+  if (said === "low" || said === "full") {
+    yield { kind: "bad", text: `The disk of ${id} is below its watermark, with ${bytes(disk.free_bytes)} left: it takes no ${said === "full" ? "appends and no copies" : "appends"}.`, act: ["cluster"], runbook: "StockadeDiskLow" };
+  } else if (left < DISK_LOW) {
+    yield { kind: left < DISK_FULL ? "bad" : "warn", text: `The disk of ${id} has ${bytes(disk.free_bytes)} left, ${Math.floor(left * 100)} %.`, act: ["cluster"], runbook: "StockadeDiskFilling" };
+  }
+  if (partitions.leaderless) yield { kind: "bad", text: `${id} knows no leader of ${plural(partitions.leaderless, "partition")}: they take no writes.`, act: ["topics"], runbook: "StockadeLeaderless" };
+  if (partitions.under_replicated) yield { kind: "warn", text: `${plural(partitions.under_replicated, "partition")} of ${id} ${partitions.under_replicated === 1 ? "has" : "have"} a replica that is behind.`, act: ["cluster"], runbook: "StockadeUnderReplicated" };
+  for (const [use, at] of Object.entries(certificates).filter(([, when]) => when - Date.now() < CERTIFICATE_MS)) {
+    const kind = at - Date.now() < CERTIFICATE_SOON_MS ? "bad" : "warn";
+    yield { kind, text: `The certificate of ${id} for ${use === "http" ? "clients" : "other nodes"} has ${plural(daysLeft(at), "day")} left.`, act: ["cluster"], runbook: "StockadeCertificate" };
+  }
+}
+
+function* ofRefused(refused) {
   const recent = refused.filter((write) => Date.now() - write.at_ms < RECENT_MS);
-  const places = new Set(recent.map((write) => `${write.topic}/${write.partition}`));
-  if (recent.length) {
-    const most = recent.length >= REFUSED_MAX ? "At least " : "";
-    found.push({ kind: "warn", text: `${most}${plural(recent.length, "write")} refused in the last hour, on ${plural(places.size, "partition")}.`, act: ["refused"] });
-  }
-  return found;
+  if (!recent.length) return;
+  const most = recent.length >= REFUSED_MAX ? "At least " : "";
+  const names = [...new Set(recent.map(writerOf))];
+  const places = [...new Set(recent.map((write) => `${write.topic}/${write.partition}`))];
+  const who = names.length === 1 ? names[0] : plural(names.length, "writer");
+  const where = places.length === 1 ? places[0] : plural(places.length, "partition");
+  yield { kind: "warn", text: `${most}${plural(recent.length, "write")} of ${who} ${recent.length === 1 ? "was" : "were"} refused in the last hour, on ${where}.`, act: ["refused"], runbook: "StockadeZombie" };
 }
 
 /** Health in a sentence. */
 export function sentence(cluster, topics, found) {
   const alive = cluster.nodes.filter((node) => node.alive).length;
   const all = cluster.nodes.length;
-  const nodes = alive === all ? `All ${plural(all, "node")} ${all === 1 ? "is" : "are"} up` : `${alive} of ${plural(all, "node")} are up`;
-  const partitions = topics.reduce((sum, topic) => sum + topic.partitions, 0);
-  const what = topics.length ? `${plural(topics.length, "topic")} with ${plural(partitions, "partition")}` : "no topic yet";
+  const nodes = alive === all ? (all === 1 ? "The only node is up" : `All ${plural(all, "node")} are up`) : `${alive} of ${plural(all, "node")} are up`;
+  const what = topics.total ? `${plural(topics.total, "topic")} with ${plural(topics.partitions, "partition")}` : "no topic yet";
   const rest = found.length ? `${plural(found.length, "thing")} to look at` : "nothing needs you";
   return `${nodes}; ${what}; ${rest}.`;
 }
@@ -59,7 +87,7 @@ export function sentence(cluster, topics, found) {
 export function Overview() {
   const { latest, points } = useClusterState();
   const cluster = useGet("/v1/cluster");
-  const topics = useGet("/v1/topics");
+  const topics = useGet("/v1/topics", { n: 1 });
   const refused = useGet("/v1/refused_writes", { n: REFUSED_MAX, everywhere: "true" });
   const states = latest?.nodes || [];
   return html`<${Page} title="Overview">
@@ -68,12 +96,12 @@ export function Overview() {
         const found = attention(seen, states, refused.data?.refused_writes || []);
         const worst = found.some((each) => each.kind === "bad") ? "bad" : found.length ? "warn" : "good";
         return html`
-          <p class="sentence"><${Dot} kind=${worst} label=${worst} />${topics.data ? sentence(seen, topics.data.topics, found) : "…"}</p>
-          ${topics.data?.topics.length === 0 && html`<${FirstRun} />`}
+          <p class="sentence"><${Dot} kind=${worst} label=${worst} />${topics.data ? sentence(seen, topics.data, found) : "…"}</p>
+          ${topics.data?.total === 0 && html`<${FirstRun} />`}
           <${Attention} found=${found} />
           ${points.length > 0 && html`<${Work} points=${points} />`}
           <${Nodes} cluster=${seen} states=${states} />
-          <${Pens} topics=${topics.data?.topics || []} />
+          ${topics.data?.total > 0 && html`<${Pens} held=${topics.data.held} />`}
         `;
       }}
     <//>
@@ -95,8 +123,9 @@ function Attention({ found }) {
   return html`<${Card} title="Needs attention">
     <ul class="attention">
       ${found.map(
-        (each) => html`<li><${Dot} kind=${each.kind} label=${each.kind} /><span>${each.text}</span>
-          ${each.act && html`<a href=${link(each.act)} aria-label=${`Look: ${each.text}`}>Look</a>`}</li>`,
+        (each) => html`<li><${Dot} kind=${each.kind} label=${each.kind === "bad" ? "serious" : "worth a look"} /><span>${each.text}</span>
+          <span class="side"><a href=${link(each.act)} aria-label=${`Look: ${each.text}`}>Look</a>
+            ${each.runbook && html`<a href=${link(["runbooks", each.runbook])} aria-label=${`What to do: ${each.text}`}>What to do</a>`}</span></li>`,
       )}
     </ul>
   <//>`;
@@ -107,7 +136,7 @@ const latestOf = (points, name) => points.at(-1)?.[name];
 /** What all nodes do together: a figure and its line. */
 function Work({ points }) {
   const last = (name) => [...points].reverse().find((each) => each[name] !== null)?.[name];
-  const half = (name) => `99 % within; half within ${span(last(name))}`;
+  const half = (name) => (last(name) === undefined ? "none since this page is open" : `99 % within; half within ${span(last(name))}`);
   const charts = [
     ["Records stored", rate(latestOf(points, "records")), `a second, ${bytes(latestOf(points, "bytes"))}`, [{ name: "records", color: "--accent", fill: "--accent-soft" }], rate],
     ["Append latency", span(last("p99")), half("p50"), [{ name: "p99", color: "--accent" }, { name: "p50", color: "--soft" }], span],
@@ -156,42 +185,41 @@ function Node({ node, cluster, state }) {
       <div><dt>clients</dt><dd>${count(state.connections)}</dd></div>
       <div><dt>disk left</dt><dd>${bytes(state.disk.free_bytes)}</dd></div>
     </dl>
-    <meter min="0" max="1" high=${1 - DISK_LOW} value=${used} aria-label=${`Disk of ${node.node_id} in use`}></meter>`}
+    <${Bar} share=${used} kind=${used > 1 - DISK_LOW ? "warn" : ""} label=${`Disk of ${node.node_id} in use`} />`}
   </article>`;
 }
 
 const TOPICS_SHOWN = 12;
 const HELD_SHOWN = 12;
-const PARTITIONS_SHOWN = 100;
+const PARTITIONS_SHOWN = 24;
 
 /** The writers that hold slots now, the latest first: what only the cluster knows. */
-function Pens({ topics }) {
-  const shown = topics.slice(0, TOPICS_SHOWN);
+function Pens({ held: total }) {
   const held = useLive(
     async (signal) => {
-      const all = await Promise.all(shown.map((topic) => get(path`/v1/topics/${topic.name}/partitions`, { n: PARTITIONS_SHOWN }, { signal })));
+      const { topics } = await get("/v1/topics", { held: "true", n: TOPICS_SHOWN }, { signal });
+      const all = await Promise.all(topics.map((topic) => get(path`/v1/topics/${topic.name}/partitions`, { n: PARTITIONS_SHOWN }, { signal })));
       return all.flatMap((topic) => topic.partitions.filter((each) => each.holder).map((each) => ({ topic: topic.name, ...each })));
     },
-    [shown.map((topic) => topic.name).join()],
+    [],
   );
-  if (!topics.length || !held.data) return null;
+  if (!held.data) return null;
   const rows = [...held.data].sort((one, other) => (other.holder.since_unix_ms || 0) - (one.holder.since_unix_ms || 0));
-  return html`<${Card} title="Who holds the pen" side=${plural(rows.length, "slot")} flush>
+  return html`<${Card} title="Who holds the pen" side=${plural(total, "slot")} flush>
     <${Table} label="Holders of slots"
-      heads=${["Partition", "Writer", "Client", "Mode", { text: "Epoch", end: true }, "Since", "Leader"]}
+      heads=${["Partition", "May write", { text: "Epoch", end: true }, "Since", "How", "Leader"]}
       rows=${rows.slice(0, HELD_SHOWN).map((each) => ({
         key: `${each.topic}/${each.partition}`,
         cells: [
           html`<a class="strong" href=${link(["topics", each.topic, each.partition])}>${each.topic}/${each.partition}</a>`,
-          html`<b>${each.holder.producer_name}</b>`,
-          each.holder.client_id || "–",
-          each.holder.mode,
+          html`<${Holder} partition=${each} />`,
           count(each.topic_epoch),
           html`<${When} at=${each.holder.since_unix_ms} />`,
+          html`<span class=${each.holder.operation === "eviction" ? "" : "soft"}>${began(each.holder.operation)}</span>`,
           each.leader_node || html`<${Chip} kind="bad">none<//>`,
         ],
       }))}
       empty=${html`<${Empty} title="No writer holds a slot">A writer that calls acquire, or producer.exclusive(…) in Python, appears here with its epoch.<//>`} />
-    ${topics.length > TOPICS_SHOWN && html`<p class="log-note">Of the first ${TOPICS_SHOWN} topics; <a href=${link(["topics"])}>all topics</a>.</p>`}
+    ${total > HELD_SHOWN && html`<p class="pager"><a href=${link(["topics"])}>All topics</a></p>`}
   <//>`;
 }

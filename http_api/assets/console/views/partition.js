@@ -1,24 +1,30 @@
 // A partition: who holds its slot, who held it, and what the log has.
 
 import { html, useState } from "../vendor/preact.js";
-import { ask, path } from "../parts/api.js";
+import { ask, path, withQuery } from "../parts/api.js";
 import { began, count, ended, plural, span } from "../parts/format.js";
 import { readAgain, useGet } from "../parts/live.js";
+import { Order } from "../parts/order.js";
+import { trimPlan } from "../parts/plans.js";
 import { may } from "../parts/rights.js";
 import { link } from "../parts/router.js";
 import { onWallClock, Timeline, useNow } from "../parts/timeline.js";
-import { Answer, Blast, Card, Chip, Dialog, Empty, Facts, Field, Page, Refused, Table, Tabs, When } from "../parts/ui.js";
+import { Answer, Card, Chip, Empty, Field, Page, Refused, Table, Tabs, When } from "../parts/ui.js";
 import { Log } from "./log.js";
-import { Evict } from "./topic.js";
+import { Evict, Replicas } from "./topic.js";
 
 const TABS = [["slot", "Slot"], ["line", "Waiting in line"], ["producers", "Producers"], ["log", "Log"]];
 const LINE_MAX = 200;
+const TENURES_SHOWN = 20;
 const PRODUCERS_MAX = 200;
 const REFUSED_MAX = 1000;
 
 export function Partition({ topic, partition, query }) {
   const base = path`/v1/topics/${topic}`;
   const seen = useGet(`${base}/partitions`, { first: partition, n: 1 });
+  const line = useGet(`${base}/tickets`, { partition, n: LINE_MAX });
+  const refused = useGet(may("read", "cluster") ? "/v1/refused_writes" : null, { n: REFUSED_MAX, everywhere: "true", topic, partition });
+  const mine = refused.data?.refused_writes || [];
   const [opened, open] = useState("");
   const tab = query.tab || TABS[0][0];
   const here = seen.data?.partitions[0];
@@ -34,51 +40,86 @@ export function Partition({ topic, partition, query }) {
   }
   return html`<${Page} title=${title} crumbs=${[["Topics", ["topics"]], [topic, ["topics", topic]]]} acts=${acts}>
     ${seen.error && !here && html`<${Refused} error=${seen.error} />`}
-    ${here && html`<${Pen} partition=${here} base=${`${base}/partitions/${partition}`} />`}
-    <${Tabs} tabs=${TABS} now=${tab} parts=${["topics", topic, partition]} label="Parts of the partition" />
-    ${tab === "slot" && html`<${Slot} topic=${topic} partition=${partition} />`}
-    ${tab === "line" && html`<${Line} topic=${topic} partition=${partition} />`}
+    ${here && html`<${Pen} partition=${here} line=${line.data} refused=${mine} topic=${topic} /><${Copies} partition=${here} />`}
+    <${Tabs} tabs=${TABS.map(([id, text]) => [id, id === "line" && line.data?.total ? `${text} (${count(line.data.total)})` : text])} now=${tab} parts=${["topics", topic, partition]} label="Parts of the partition" />
+    ${tab === "slot" && html`<${Slot} topic=${topic} partition=${partition} refused=${mine} />`}
+    ${tab === "line" && html`<${Line} tickets=${line} />`}
     ${tab === "producers" && html`<${Known} topic=${topic} partition=${partition} />`}
     ${tab === "log" && html`<${Log} topic=${topic} partition=${partition} query=${query} />`}
-    ${opened === "evict" && html`<${Evict} topic=${seen.data} partitions=${[partition]} onClose=${() => open("")} />`}
+    ${opened === "evict" && html`<${Evict} name=${topic} partitions=${[partition]} onClose=${() => open("")} />`}
     ${opened === "trim" && html`<${Trim} topic=${seen.data} partition=${partition} base=${`${base}/partitions/${partition}`} onClose=${() => open("")} />`}
   <//>`;
 }
 
-/** The holder, large: the one thing that nobody else can show. */
-function Pen({ partition, base }) {
-  const now = useNow();
-  const offsets = useGet(`${base}/offsets`, { at: "latest" });
-  const { holder } = partition;
-  const length = offsets.data ? offsets.data.log_end - offsets.data.log_start : null;
+/** Who may write, who wants to, and who was refused. */
+function Pen({ partition, line, refused, topic }) {
   return html`<div class="pen-row">
-    <div class=${`pen ${holder ? "held" : ""}`}>
-      <span class="pen-label">Holds the pen</span>
-      <p class="pen-name">${holder ? holder.producer_name : partition.slot_mode === "Shared" ? "Shared writers" : partition.topic_epoch === null ? "Not known" : "Nobody"}</p>
-      <p class="soft">${holder ? `${holder.client_id ? `${holder.client_id}, ` : ""}${holder.mode}` : partition.slot_mode === "Shared" ? "Several writers beside each other, numbered each by its producer" : "The slot is free: the next writer that acquires it gets it"}</p>
-    </div>
-    <div class="figures">
-      <div><b>${partition.topic_epoch ?? "–"}</b><span>epoch</span></div>
-      <div><b>${holder?.since_unix_ms ? span(Math.max(0, now - holder.since_unix_ms)) : "–"}</b><span>held for</span></div>
-      <div><b>${partition.leader_node || html`<${Chip} kind="bad">none<//>`}</b><span>leader, term ${partition.leader_term}</span></div>
-      <div><b class="chips">${partition.replicas.map((node) => html`<${Chip} kind=${node === partition.leader_node ? "accent" : ""}>${node}<//>`)}</b><span>replicas</span></div>
-      <div><b>${count(length)}</b><span>records, ${offsets.data ? `${count(offsets.data.log_start)} to ${count(offsets.data.log_end)}` : "–"}</span></div>
-    </div>
+    <${Holds} partition=${partition} />
+    <${Wants} line=${line} place=${["topics", topic, partition.partition]} />
+    <${WasRefused} refused=${refused} topic=${topic} partition=${partition.partition} />
   </div>`;
 }
 
-function Slot({ topic, partition }) {
+const SHARED = ["Shared writers", "Several writers beside each other, numbered each by its producer."];
+const UNKNOWN = ["Not known", "No node that has the partition answers."];
+const FREE = ["No writer", "The slot is free: the next writer that acquires it gets it."];
+
+function Holds({ partition }) {
+  const now = useNow();
+  const { holder, slot_mode: mode, topic_epoch: epoch } = partition;
+  const [name, words] = mode === "Shared" ? SHARED : epoch === null ? UNKNOWN : FREE;
+  const since = holder?.since_unix_ms;
+  return html`<section class=${`pen ${holder ? "held" : ""}`} aria-label="May write">
+    <h2>May write</h2>
+    <p class="pen-name">${holder ? holder.producer_name : name}</p>
+    <p class="soft">${holder ? html`${holder.client_id && `${holder.client_id}; `}${began(holder.operation)}` : words}</p>
+    ${holder && html`<p class="pen-fact">epoch <b>${count(epoch)}</b>${since ? html`, for <b>${span(Math.max(0, now - since))}</b>` : ""}, <span class="soft">${holder.mode}</span></p>`}
+  </section>`;
+}
+
+function Wants({ line, place }) {
+  const { total = 0, tickets = [] } = line || {};
+  return html`<section class="pen" aria-label="Wants to write">
+    <h2>Wants to write</h2>
+    <p class="pen-name">${total ? tickets[0].producer_name : "No writer waits"}</p>
+    <p class="soft">${total ? `${tickets[0].client_id}; first of ${count(total)} in line` : "A writer that acquires with WaitForExclusive stands in line here."}</p>
+    ${total > 0 && html`<p class="pen-fact"><a href=${link(place, { tab: "line" })}>The line</a></p>`}
+  </section>`;
+}
+
+function WasRefused({ refused, topic, partition }) {
+  const [latest] = refused;
+  if (!may("read", "cluster")) {
+    return html`<section class="pen" aria-label="Was refused"><h2>Was refused</h2><p class="pen-name">Not shown</p><p class="soft">Refused writes need the right read cluster.</p></section>`;
+  }
+  return html`<section class=${`pen ${latest ? "refused-box" : ""}`} aria-label="Was refused">
+    <h2>Was refused</h2>
+    <p class="pen-name">${latest ? latest.producer_name || (latest.grant ? latest.grant : "A writer without a token") : "No write"}</p>
+    <p class="soft">${latest ? html`${latest.reason ? latest.reason.replaceAll("_", " ") : latest.code}${latest.fence_epoch === null ? "" : `, with epoch ${latest.fence_epoch}`}, <${When} at=${latest.at_ms} />` : "A writer that was replaced and writes on is listed here."}</p>
+    ${latest && html`<p class="pen-fact"><a href=${link(["refused"], { topic, partition })}>${refused.length >= REFUSED_MAX ? "At least " : ""}${plural(refused.length, "write")} refused</a></p>`}
+  </section>`;
+}
+
+/** The log and its copies, in a line. */
+function Copies({ partition }) {
+  const { leader_node: leader, log_start: start, log_end: end } = partition;
+  return html`<div class="figures strip">
+    <div><b>${leader || html`<${Chip} kind="bad">none<//>`}</b><span>leader, term ${partition.leader_term}</span></div>
+    <div><b><${Replicas} partition=${partition} /></b><span>replicas, and what one lacks</span></div>
+    ${end !== null && html`<div><b>${count(end - start)}</b><span>records, ${count(start)} to ${count(end)}</span></div>`}
+  </div>`;
+}
+
+function Slot({ topic, partition, refused }) {
   const now = useNow();
   const fences = useGet(path`/v1/topics/${topic}/partitions/${partition}/fences`);
-  const refused = useGet("/v1/refused_writes", { n: REFUSED_MAX, everywhere: "true", topic, partition });
-  const mine = refused.data?.refused_writes || [];
   return html`<${Answer} of=${fences}>
     ${({ fences: tenures }) =>
       tenures.length === 0
         ? html`<${Card} title="Timeline"><${Empty} title="No writer has held this slot yet">Acquire it with producer.exclusive(…) in Python, or POST /v1/topics/${topic}/grants. Plain appends need no slot, unless the topic requires a token.<//><//>`
         : html`
             <${Card} title="Timeline">
-              <${Timeline} fences=${tenures} refused=${mine} now=${now} />
+              <${Timeline} fences=${tenures} refused=${refused} now=${now} />
             <//>
             <${History} tenures=${tenures} now=${now} />
           `}
@@ -86,30 +127,29 @@ function Slot({ topic, partition }) {
 }
 
 function History({ tenures, now }) {
-  const rows = onWallClock(tenures, now);
+  const [isWhole, setWhole] = useState(false);
+  const rows = onWallClock(isWhole ? tenures : tenures.slice(0, TENURES_SHOWN), now);
   return html`<${Card} title="History" side=${plural(tenures.length, "tenure")} flush>
-    <${Table} label="Tenures" heads=${[{ text: "Epoch", end: true }, "Writer", "Client", "Mode", "Began", "How", { text: "Held", end: true }, "Ended", { text: "Refused after", end: true }]}
+    <${Table} label="Tenures" heads=${[{ text: "Epoch", end: true }, "Writer", "Began", "How", { text: "Held", end: true }, "Ended", { text: "Refused after", end: true }]}
       rows=${rows.map((each) => ({
         key: `${each.grant}/${each.epoch}`,
         mark: each.isNow ? "current" : "",
         cells: [
           each.epoch,
-          html`<b>${each.producer_name}</b>`,
-          each.client_id || "–",
-          each.mode,
+          html`<b>${each.producer_name}</b>${each.client_id && html`<span class="soft"> of ${each.client_id}</span>`}`,
           html`<${When} at=${each.from} />`,
-          began(each.operation),
+          html`<span title=${each.mode}>${began(each.operation)}</span>`,
           span(each.until - each.from),
           each.isNow ? html`<${Chip} kind="good">holds it now<//>` : ended(each.end),
           each.refused ? html`<b class="bad-text">${count(each.refused)}</b>` : html`<span class="soft">0</span>`,
         ],
       }))} />
+    ${tenures.length > rows.length && html`<p class="pager"><button class="small" onClick=${() => setWhole(true)}>All ${count(tenures.length)}</button></p>`}
   <//>`;
 }
 
 /** Who gets the slot next. */
-function Line({ topic, partition }) {
-  const tickets = useGet(path`/v1/topics/${topic}/tickets`, { partition, n: LINE_MAX });
+function Line({ tickets }) {
   return html`<${Card} flush>
     <${Answer} of=${tickets}>
       ${(answer) => html`<${Table} label="Waiting in line" heads=${[{ text: "Place", end: true }, "Writer", "Client", { text: "Partitions", end: true }, { text: "Leaves the line in", end: true }]}
@@ -117,7 +157,7 @@ function Line({ topic, partition }) {
           key: place,
           cells: [place + 1, html`<b>${each.producer_name}</b>`, each.client_id, each.partitions, each.expires_in_ms === null ? html`<span class="soft">when its session ends</span>` : span(each.expires_in_ms)],
         }))}
-        empty=${html`<${Empty} title="Nobody waits">A writer that acquires with WaitForExclusive stands here, and takes over when its turn comes.<//>`} />`}
+        empty=${html`<${Empty} title="No writer waits">A writer that acquires with WaitForExclusive stands here, and takes over when its turn comes.<//>`} />`}
     <//>
   <//>`;
 }
@@ -147,19 +187,19 @@ function Known({ topic, partition }) {
 }
 
 function Trim({ topic, partition, base, onClose }) {
-  const offsets = useGet(`${base}/offsets`, { at: "latest" });
+  const offsets = useGet(`${base}/offsets`, { at: "latest" }, 0);
   const [before, setBefore] = useState("");
   const { log_start: start = 0, log_end: end = 0 } = offsets.data || {};
-  const dropped = before === "" ? 0 : Math.max(0, Math.min(Number(before), end) - start);
-  const trim = async () => {
-    await ask("POST", `${base}/trim?topic_id=${topic.topic_id}`, { body: { before: Number(before) } });
+  const wanted = before === "" ? start : Math.max(start, Math.min(Number(before), end));
+  const trim = async (plan) => {
+    await ask("POST", withQuery(`${base}/trim`, { topic_id: plan.topic.topic_id }), { body: { before: wanted, ...plan.conditions } });
     readAgain();
   };
-  return html`<${Dialog} title=${`Trim ${topic.name}/${partition}`} act="Drop them for good" kind="danger" onDo=${trim} onClose=${onClose}>
+  if (!offsets.data) return null;
+  return html`<${Order} title=${`Trim ${topic.name}/${partition}`} act="Drop them for good" look=${(options) => trimPlan(topic.name, partition, wanted, options)} keys=${[wanted]} onDo=${trim} onClose=${onClose}>
     <${Field} label="Drop records before offset" hint=${`The log goes from ${count(start)} to ${count(end)}`}>
       <input type="number" autofocus required min=${start} max=${end} value=${before} onInput=${(event) => setBefore(event.target.value)} />
     <//>
-    <${Blast}><p>${plural(dropped, "record")} of ${count(end - start)}, on all ${topic.replication_factor} replicas. Readers that are behind get OFFSET_OUT_OF_RANGE.</p>
-      ${topic.config.require_fence && html`<p>This topic requires a fencing token, so the node refuses a trim from here: the holder of the slot may trim.</p>`}<//>
+    ${topic.config.require_fence && html`<p class="soft">This topic requires a fencing token, so the node refuses a trim from here. With the token of a command: <code>stockade topics trim ${topic.name} --partition ${partition} --before ${wanted} --exclusive</code></p>`}
   <//>`;
 }

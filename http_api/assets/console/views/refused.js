@@ -4,10 +4,12 @@ import { html, useState } from "../vendor/preact.js";
 import { count, exact, moment, plural } from "../parts/format.js";
 import { useGet } from "../parts/live.js";
 import { change, link } from "../parts/router.js";
-import { Answer, Card, Chip, Empty, Facts, Page, Pager, Search } from "../parts/ui.js";
+import { Answer, Chip, Card, Empty, Facts, Page, Pager, Search } from "../parts/ui.js";
 
 const MOST = 1000;
 const SIZE = 50;
+/** Requests of a row that are listed one by one. */
+const LISTED = 20;
 
 const OUTCOMES = {
   committed: ["good", "stored before", "The log has the batch, from an earlier request. Do not write it again."],
@@ -32,7 +34,25 @@ const NEXT = {
 
 const nextStep = (write) => NEXT[write.code] || "The page of problems says what this refusal means.";
 
-const keyOf = (write) => write.request;
+export const outcomeOf = (write) => write.outcome && OUTCOMES[write.outcome.state];
+
+/** Who wrote, as far as the partition remembers. */
+export function writerOf(write) {
+  if (write.producer_name) return write.producer_name;
+  if (write.grant) return `grant ${write.grant}`;
+  return write.producer_id === null ? "a writer without a token" : `producer ${write.producer_id}`;
+}
+
+/** A zombie that writes on is one row, not a thousand: same partition, grant, producer, refusal and outcome. */
+export function together(writes) {
+  const rows = new Map();
+  for (const write of writes) {
+    const key = [write.topic, write.partition, write.grant, write.producer_id, write.code, write.reason, write.current_epoch, write.outcome?.state].join(" ");
+    if (!rows.has(key)) rows.set(key, { key, latest: write, writes: [] });
+    rows.get(key).writes.push(write);
+  }
+  return [...rows.values()];
+}
 
 export function RefusedWrites({ query }) {
   const refused = useGet("/v1/refused_writes", { n: MOST, everywhere: "true", topic: query.topic, partition: query.partition });
@@ -40,23 +60,24 @@ export function RefusedWrites({ query }) {
   const find = (query.find || "").toLowerCase();
   const first = Number(query.first || 0);
   const fits = (write) =>
-    [`${write.topic}/${write.partition}`, write.code, write.reason, write.grant, write.holder?.producer_name, String(write.producer_id)].some((text) =>
+    [`${write.topic}/${write.partition}`, write.code, write.reason, write.grant, write.producer_name, write.client_id, write.holder?.producer_name, String(write.producer_id)].some((text) =>
       text?.toLowerCase().includes(find),
     );
   return html`<${Page} title="Refused writes" note="Since the nodes were started, at most 1,000 of each. A refusal is a committed fact: no failover turns it into a stored batch.">
     <div class="filters">
-      <${Search} label="Filter" placeholder="Partition, code, reason, grant, holder" value=${query.find || ""} onInput=${(text) => change({ find: text, first: "" })} />
+      <${Search} label="Filter" placeholder="Partition, writer, holder, code, reason, grant" value=${query.find || ""} onInput=${(text) => change({ find: text, first: "" })} />
       ${query.topic && html`<${Chip}>${query.topic}${query.partition ? `/${query.partition}` : ""}<//><a href=${link(["refused"])}>All partitions</a>`}
     </div>
     <${Answer} of=${refused}>
       ${(answer) => {
-        const found = answer.refused_writes.filter(fits);
+        const found = together(answer.refused_writes.filter(fits));
         return html`
           ${answer.missing?.length > 0 && html`<div class="banner bad">Without those of ${answer.missing.join(", ")}, which ${answer.missing.length === 1 ? "does" : "do"} not answer.</div>`}
           <${Card} flush>
-            ${found.length === 0 && html`<${Empty} title=${find ? "No refused write is like this" : "No write was refused"}>${!find && "When a writer that was replaced writes on, it is listed here, with proof of what became of its batch."}<//>`}
-            <ol class="records refused">
-              ${found.slice(first, first + SIZE).map((write) => html`<${Row} key=${keyOf(write)} write=${write} isOpen=${open === keyOf(write)} onToggle=${() => setOpen(open === keyOf(write) ? null : keyOf(write))} />`)}
+            ${found.length === 0 && html`<${Empty} title=${find || query.topic ? "No refused write is like this" : "No write was refused"}>${!find && "When a writer that was replaced writes on, it is listed here, with proof of what became of its batch."}<//>`}
+            ${found.length > 0 && html`<p class="refused-heads" aria-hidden="true"><span>Latest</span><span>Who wrote</span><span>Where</span><span>Why it was refused</span><span>The batch</span></p>`}
+            <ol class="records refused" aria-label="Refused writes">
+              ${found.slice(first, first + SIZE).map((row) => html`<${Row} key=${row.key} row=${row} isOpen=${open === row.key} onToggle=${() => setOpen(open === row.key ? null : row.key)} />`)}
             </ol>
             <${Pager} first=${first} size=${SIZE} total=${found.length} onMove=${(to) => change({ first: to || "" })} />
           <//>`;
@@ -65,30 +86,49 @@ export function RefusedWrites({ query }) {
   <//>`;
 }
 
-function Row({ write, isOpen, onToggle }) {
-  const outcome = write.outcome && OUTCOMES[write.outcome.state];
+/** Why, in words: who held the slot then, and under which epochs. */
+function why(write) {
+  if (write.holder && write.fence_epoch !== null) return html`<b>${write.holder.producer_name}</b> held epoch ${write.current_epoch}; it wrote with ${write.fence_epoch}`;
+  if (write.fence_epoch !== null && write.current_epoch !== null) return `epoch ${write.current_epoch} was in force; it wrote with ${write.fence_epoch}`;
+  return write.fence_epoch === null ? "it had no token" : `it wrote with epoch ${write.fence_epoch}`;
+}
+
+function Row({ row, isOpen, onToggle }) {
+  const write = row.latest;
+  const outcome = outcomeOf(write);
   return html`<li>
     <button class="record" aria-expanded=${isOpen} onClick=${onToggle}>
       <span class="at">${moment(write.at_ms)}</span>
-      <span class="place"><b>${write.topic}/${write.partition}</b></span>
-      <span class="code">${write.code}${write.reason ? html`<span class="soft"> ${write.reason.replaceAll("_", " ")}</span>` : ""}</span>
-      <span class="epochs">${write.fence_epoch === null ? html`<span class="soft">no token</span>` : `epoch ${write.fence_epoch}${write.current_epoch !== null ? ` of ${write.current_epoch}` : ""}`}</span>
-      <span>${outcome && html`<${Chip} kind=${outcome[0]}>${outcome[1]}<//>`}</span>
+      <span class="who"><b>${writerOf(write)}</b>${row.writes.length > 1 && html` <${Chip} kind="bad">${count(row.writes.length)} writes<//>`}<span class="soft line">${write.client_id || ""}</span></span>
+      <span class="place">${write.topic}/${write.partition}</span>
+      <span class="why">${why(write)}<span class="soft line code">${write.code}${write.reason ? `, ${write.reason.replaceAll("_", " ")}` : ""}</span></span>
+      <span class="outcome">${outcome && html`<${Chip} kind=${outcome[0]}>${outcome[1]}<//>`}</span>
     </button>
-    ${isOpen &&
-    html`<div class="record-body">
-      <p class="next"><b>What to do next.</b> ${nextStep(write)} <a href=${`/docs/problems#${write.code}`}>${write.code}</a></p>
-      ${outcome && html`<p><b>The batch: ${outcome[1]}.</b> ${outcome[2]}${write.outcome.base_offset !== null ? ` Offsets ${count(write.outcome.base_offset)} to ${count(write.outcome.last_offset)}.` : ""}</p>`}
-      <${Facts} facts=${[
-        ["At", exact(write.at_ms)],
-        ["Partition", html`<a href=${link(["topics", write.topic, write.partition])}>${write.topic}/${write.partition}</a>`],
-        ["Its grant", html`<span class="mono">${write.grant ?? "none"}</span>`],
-        ["Its epoch", write.fence_epoch ?? "none"],
-        ["Epoch in force", write.current_epoch],
-        ["Holder then", write.holder ? `${write.holder.producer_name}${write.holder.client_id ? ` of ${write.holder.client_id}` : ""}` : "none"],
-        ["Producer, epoch, sequence", `${write.producer_id ?? "–"}, ${write.producer_epoch ?? "–"}, ${write.sequence ?? "–"}`],
-        ["Request", html`<span class="mono">${write.request}</span>`],
-      ]} />
-    </div>`}
+    ${isOpen && html`<${Detail} row=${row} />`}
   </li>`;
+}
+
+function Detail({ row }) {
+  const write = row.latest;
+  const outcome = outcomeOf(write);
+  const stored = write.outcome && write.outcome.base_offset !== null ? ` Offsets ${count(write.outcome.base_offset)} to ${count(write.outcome.last_offset)}.` : "";
+  return html`<div class="record-body">
+    <p class="next"><b>What to do next.</b> ${nextStep(write)} <a href=${`/docs/problems#${write.code}`}>${write.code}</a></p>
+    ${outcome && html`<p><b>The batch: ${outcome[1]}.</b> ${outcome[2]}${stored}</p>`}
+    <${Facts} facts=${[
+      ["Partition", html`<a href=${link(["topics", write.topic, write.partition])}>${write.topic}/${write.partition}</a>`],
+      ["Written by", `${writerOf(write)}${write.client_id ? ` of ${write.client_id}` : ""}`],
+      ["Its grant", html`<span class="mono">${write.grant ?? "none"}</span>`],
+      ["Its epoch", write.fence_epoch ?? "none"],
+      ["Epoch in force", write.current_epoch],
+      ["Holder then", write.holder ? `${write.holder.producer_name}${write.holder.client_id ? ` of ${write.holder.client_id}` : ""}` : "none"],
+    ]} />
+    <table class="requests">
+      <thead><tr><th scope="col">At</th><th scope="col">Producer, epoch, sequence</th><th scope="col">Request</th></tr></thead>
+      <tbody>${row.writes.slice(0, LISTED).map((each) => html`<tr>
+        <td>${exact(each.at_ms)}</td><td>${each.producer_id ?? "–"}, ${each.producer_epoch ?? "–"}, ${each.sequence ?? "–"}</td><td class="mono">${each.request}</td>
+      </tr>`)}</tbody>
+    </table>
+    ${row.writes.length > LISTED && html`<p class="soft">The latest ${LISTED} of ${plural(row.writes.length, "request")}.</p>`}
+  </div>`;
 }

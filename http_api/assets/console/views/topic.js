@@ -1,9 +1,11 @@
 // A topic: its partitions, its configuration, and what can be done to it.
 
-import { html, useState } from "../vendor/preact.js";
-import { ask, path } from "../parts/api.js";
-import { bytes, count, plural, span } from "../parts/format.js";
+import { html, useMemo, useRef, useState } from "../vendor/preact.js";
+import { ask, path, withQuery } from "../parts/api.js";
+import { bytes, count, plural, rate, span } from "../parts/format.js";
 import { readAgain, useGet } from "../parts/live.js";
+import { Order } from "../parts/order.js";
+import { deletionPlan, fence, fencePlan, ranges } from "../parts/plans.js";
 import { may } from "../parts/rights.js";
 import { change, go, link } from "../parts/router.js";
 import { Answer, Blast, Card, Chip, Dialog, Empty, Facts, Field, Holder, Page, Pager, Search, Table, When } from "../parts/ui.js";
@@ -25,19 +27,16 @@ export function Topic({ name, query }) {
         <${Summary} topic=${seen} isWhole=${!find} />
         <${Partitions} topic=${seen} find=${find} first=${first} />
         <${Configuration} topic=${seen} />
-        ${opened && html`<${Asked} name=${name} what=${opened} onClose=${() => open("")} />`}
+        ${opened && html`<${Asked} topic=${seen} what=${opened} onClose=${() => open("")} />`}
       `}
     <//>
   <//>`;
 }
 
-/** A question about all of the topic: the nodes are asked for the state of each partition, once. */
-function Asked({ name, what, onClose }) {
-  const topic = useGet(path`/v1/topics/${name}`, {}, 0);
-  if (!topic.data) return null;
-  if (what === "change") return html`<${Change} topic=${topic.data} onClose=${onClose} />`;
-  if (what === "evict") return html`<${Evict} topic=${topic.data} partitions=${null} onClose=${onClose} />`;
-  return html`<${Delete} topic=${topic.data} onClose=${onClose} />`;
+function Asked({ topic, what, onClose }) {
+  if (what === "change") return html`<${Change} topic=${topic} onClose=${onClose} />`;
+  if (what === "evict") return html`<${Evict} name=${topic.name} partitions=${null} onClose=${onClose} />`;
+  return html`<${Delete} name=${topic.name} onClose=${onClose} />`;
 }
 
 function Summary({ topic, isWhole }) {
@@ -54,13 +53,47 @@ function Summary({ topic, isWhole }) {
   </div>`;
 }
 
+/** Between two readings of a rate: one that follows at once, after an event, would only show when it came. */
+const RATE_MS = 1500;
+
+/** Records a second that came to each partition between two readings. */
+function useRatesOf(topic) {
+  const before = useRef({ at: 0, ends: new Map(), rates: new Map() });
+  return useMemo(() => {
+    const at = Date.now();
+    const { at: then, ends } = before.current;
+    const isNew = topic.partitions.some((each) => !ends.has(each.partition));
+    if (at - then < RATE_MS && !isNew) return before.current.rates;
+    const rates = new Map();
+    for (const { partition, log_end: end } of topic.partitions) {
+      if (end !== null && ends.has(partition)) rates.set(partition, (Math.max(0, end - ends.get(partition)) * 1000) / Math.max(1, at - then));
+    }
+    before.current = { at, rates, ends: new Map(topic.partitions.map((each) => [each.partition, each.log_end])) };
+    return rates;
+  }, [topic]);
+}
+
+/** The leader first; of another replica, how far it is behind. */
+export function Replicas({ partition }) {
+  const { replicas, leader_node: leader, lags } = partition;
+  const ordered = [...replicas].sort((one, other) => (other === leader) - (one === leader));
+  return html`<span class="chips">
+    ${!leader && html`<${Chip} kind="bad">no leader<//>`}
+    ${ordered.map((node) => {
+      const lag = node === leader ? 0 : lags?.[node] || 0;
+      return html`<${Chip} kind=${node === leader ? "accent" : lag ? "warn" : ""} title=${lag ? `${node} lacks ${plural(lag, "entry", "entries")}` : undefined}>${node}${lag ? ` −${count(lag)}` : ""}<//>`;
+    })}
+  </span>`;
+}
+
 function Partitions({ topic, find, first }) {
+  const rates = useRatesOf(topic);
   return html`
     <div class="filters">
       <${Search} label="Filter partitions" placeholder="Number, leader, writer, client or “free”" value=${find} onInput=${(text) => change({ find: text, first: "" })} />
     </div>
     <${Card} flush>
-      <${Table} label="Partitions" heads=${["Partition", "Holder", { text: "Epoch", end: true }, "Since", "Leader", { text: "Term", end: true }, "Replicas"]}
+      <${Table} label="Partitions" heads=${["Partition", "May write", { text: "Epoch", end: true }, "Since", { text: "Records", end: true }, { text: "A second", end: true }, "Replicas, leader first"]}
         rows=${topic.partitions.map((each) => ({
           key: each.partition,
           cells: [
@@ -68,9 +101,9 @@ function Partitions({ topic, find, first }) {
             html`<${Holder} partition=${each} />`,
             each.topic_epoch ?? "–",
             html`<${When} at=${each.holder?.since_unix_ms} />`,
-            each.leader_node || html`<${Chip} kind="bad">none<//>`,
-            each.leader_term || "–",
-            html`<span class="chips">${each.replicas.map((node) => html`<${Chip} kind=${node === each.leader_node ? "accent" : ""}>${node}<//>`)}</span>`,
+            each.log_end === null ? "–" : count(each.log_end - each.log_start),
+            rate(rates.get(each.partition)),
+            html`<${Replicas} partition=${each} />`,
           ],
         }))}
         empty=${html`<${Empty} title="No partition is like this" />`} />
@@ -136,39 +169,23 @@ function Change({ topic, onClose }) {
 }
 
 /** End the grants on some partitions (null: all of the topic), as an operator. */
-export function Evict({ topic, partitions, onClose }) {
+export function Evict({ name, partitions, title, onClose }) {
   const [reason, setReason] = useState("");
-  const hit = topic.partitions.filter((each) => each.slot_mode && (partitions === null || partitions.includes(each.partition)));
-  const names = [...new Set(hit.map((each) => each.holder?.producer_name || "shared writers"))];
-  const evict = async () => {
-    const body = { partitions: partitions === null ? "all" : partitions };
-    if (reason.trim()) body.reason = reason.trim();
-    await ask("POST", `${path`/v1/topics/${topic.name}/fence`}?topic_id=${topic.topic_id}`, { body });
+  const where = partitions === null ? name : `${name}/${ranges(partitions)}`;
+  const evict = async (plan) => {
+    await fence(plan, partitions, reason.trim());
     readAgain();
   };
-  const where = partitions === null ? topic.name : partitions.map((each) => `${topic.name}/${each}`).join(", ");
-  return html`<${Dialog} title=${`Evict the writers of ${where}`} act="Evict" kind="danger" onDo=${evict} onClose=${onClose}>
-    <${Blast}>
-      ${hit.length
-        ? html`<p>${plural(hit.length, "slot")} held by ${names.slice(0, 5).map((name, place) => html`${place ? ", " : ""}<b>${name}</b>`)}${names.length > 5 ? ` and ${names.length - 5} more` : ""}: every write under their tokens is refused from now on.</p>
-            <p>A writer that waits in line takes over at once; otherwise the slot is free.</p>`
-        : html`<p>No writer holds a slot here. The epochs rise, and older tokens are refused.</p>`}
-    <//>
+  return html`<${Order} title=${title || `Evict the writers of ${where}`} act="Evict" look=${(options) => fencePlan(name, partitions, options)} onDo=${evict} onClose=${onClose}>
     <${Field} label="Reason" hint="Shown in the slot's history"><input autofocus maxlength="200" value=${reason} onInput=${(event) => setReason(event.target.value)} /><//>
   <//>`;
 }
 
-function Delete({ topic, onClose }) {
-  const held = topic.partitions.filter((each) => each.slot_mode).length;
-  const drop = async () => {
-    await ask("DELETE", `${path`/v1/topics/${topic.name}`}?topic_id=${topic.topic_id}`);
+function Delete({ name, onClose }) {
+  const drop = async (plan) => {
+    await ask("DELETE", withQuery(path`/v1/topics/${name}`, plan.conditions));
     go(["topics"]);
     readAgain();
   };
-  return html`<${Dialog} title=${`Delete ${topic.name}`} act="Delete for good" kind="danger" confirm=${topic.name} onDo=${drop} onClose=${onClose}>
-    <${Blast}>
-      <p>All records of ${plural(topic.partitions.length, "partition")} on ${topic.replication_factor} replicas, their epochs and their histories. There is no way back.</p>
-      <p>${held ? `${plural(held, "writer")} that ${held === 1 ? "holds a slot loses it" : "hold slots lose them"} now.` : "No writer holds a slot."}</p>
-    <//>
-  <//>`;
+  return html`<${Order} title=${`Delete ${name}`} act="Delete for good" confirm=${name} look=${(options, tell) => deletionPlan(name, options, tell)} onDo=${drop} onClose=${onClose} />`;
 }

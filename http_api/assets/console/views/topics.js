@@ -6,16 +6,16 @@ import { count } from "../parts/format.js";
 import { useGet } from "../parts/live.js";
 import { may } from "../parts/rights.js";
 import { change, go, link } from "../parts/router.js";
-import { Answer, Card, Dialog, Empty, Field, Page, Pager, Search, Table } from "../parts/ui.js";
+import { Answer, Bar, Card, Chip, Dialog, Empty, Field, Page, Pager, Search, Table } from "../parts/ui.js";
 
 const SIZE = 100;
 
 export function Topics({ query }) {
   const [creating, setCreating] = useState(query.create === "1");
   const internal = query.internal === "1";
-  const topics = useGet("/v1/topics", { internal: internal ? "true" : "" });
   const find = query.find || "";
   const first = Number(query.first || 0);
+  const topics = useGet("/v1/topics", { internal: internal ? "true" : "", find, first: first || "", n: SIZE });
   const create = may("admin", "topic") && html`<button class="primary" onClick=${() => setCreating(true)}>Create a topic</button>`;
   return html`<${Page} title="Topics" acts=${create}>
     <div class="filters">
@@ -24,21 +24,30 @@ export function Topics({ query }) {
     </div>
     <${Card} flush>
       <${Answer} of=${topics}>
-        ${(answer) => {
-          const found = answer.topics.filter((topic) => topic.name.toLowerCase().includes(find.toLowerCase()));
-          return html`<${Table} label="Topics" heads=${["Name", { text: "Partitions", end: true }, { text: "Id", end: true }]}
-              rows=${found.slice(first, first + SIZE).map((topic) => ({
+        ${(answer) => html`<${Table} label="Topics" heads=${["Name", { text: "Partitions", end: true }, "Slots held", { text: "Replicas", end: true }, "Writes"]}
+              rows=${answer.topics.map((topic) => ({
                 key: topic.topic_id,
-                cells: [html`<a class="strong" href=${link(["topics", topic.name])}>${topic.name}</a>`, count(topic.partitions), html`<span class="soft">${topic.topic_id}</span>`],
+                cells: [
+                  html`<a class="strong" href=${link(["topics", topic.name])}>${topic.name}</a>`,
+                  count(topic.partitions),
+                  html`<${Held} held=${topic.held} of=${topic.partitions} name=${topic.name} />`,
+                  count(topic.replication_factor),
+                  topic.sealed ? html`<${Chip} kind="warn">sealed<//>` : topic.require_fence ? html`<${Chip} kind="accent">token required<//>` : html`<span class="soft">with or without a token</span>`,
+                ],
               }))}
               empty=${find ? html`<${Empty} title="No topic has this in its name" />` : html`<${Empty} title="There is no topic yet" act=${create}>A topic is a set of logs. Each has one writer at a time, if you want that.<//>`} />
-            <${Pager} first=${first} size=${SIZE} total=${found.length} onMove=${(to) => change({ first: to || "" })} />`;
-        }}
+            <${Pager} first=${first} size=${SIZE} total=${answer.total} onMove=${(to) => change({ first: to || "" })} />`}
       <//>
     <//>
     ${creating && create && html`<${NewTopic} onClose=${() => setCreating(false)} />`}
   <//>`;
 }
+
+/** How many slots have an exclusive holder, as a bar: what a topic is like at a glance. */
+const Held = ({ held, of, name }) =>
+  held === null || held === undefined
+    ? "–"
+    : html`<span class="held-bar"><${Bar} share=${of ? held / of : 0} kind="accent" label=${`Slots of ${name} that are held`} /><span>${count(held)} of ${count(of)}</span></span>`;
 
 function NewTopic({ onClose }) {
   const [form, setForm] = useState({ name: "", partitions: 1, replicas: "", fence: true, hours: "" });

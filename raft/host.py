@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .checkpoint.copies import FOR_COPIES, CheckpointReceiver, CheckpointSender
 from .checkpoint.group_storage import CheckpointScheduler, GroupStorage
+from .core.coalescing import Coalescer
 from .core.group import Group
 from .histogram import Histogram
 from .machine import Machine
@@ -49,6 +50,7 @@ class NodeRuntime:
         loop: asyncio.AbstractEventLoop,
         log: Wal,
         transport: Transport,
+        groups: Mapping[int, Group],
         settings: RaftSettings,
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -60,20 +62,46 @@ class NodeRuntime:
         self.applies: Histogram = Histogram()
         """Seconds of each run of applies."""
         self.time: Callable[[], float] = loop.time
-        self.call_soon: Callable[..., object] = loop.call_soon
         self.call_at: Callable[..., Timer] = loop.call_at
-        self.send: Callable[[int, str, RaftMessage], bool] = transport.send
         self.speaks: Callable[[str, int], bool] = transport.speaks
+        self.coalescer: Coalescer = Coalescer(groups, transport.send, self, self._turn_soon)
+        self.send: Callable[[int, str, RaftMessage], bool] = self.coalescer.post
         # Chance that spreads, and hides nothing.
         self.rng: Callable[[], float] = random.Random(random.SystemRandom().getrandbits(128)).random  # noqa: S311  # nosec B311
-        self.wake_when_durable: Callable[[Callable[[], None]], None] = log.wake_when_durable
+        self.wake_when_durable: Callable[..., None] = log.wake_when_durable
         self.full_disks: set[str] = transport.full_disks
         self.fetch_checkpoint: Callable[[int, str, int], None] = lambda *_: None
+        self._loop = loop
+        self._soon: list[Callable[[], None]] = []
+        self._has_turn = False
         self._transport = transport
         self._unsynced_bytes_max = settings.unsynced_bytes_max
         self._is_sliced = False
         self._slice_left_s = 0.0
         self.apply_began: float = 0.0
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call it in the next turn of the loop. What the groups do in one is one call of the loop, at the end of which
+        the messages that they gathered leave.
+        """
+        self._soon.append(callback)
+        self._turn_soon()
+
+    def _turn_soon(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        soon, self._soon = self._soon, []
+        for callback in (*soon, self.coalescer.flush):
+            try:
+                callback()
+            except Exception as error:
+                self.fail(error)
+        self._has_turn = False
+        if self._soon:
+            self._turn_soon()
 
     def heard_at(self, node_id: str) -> float:
         """When a connected node gave its last sign of life."""
@@ -241,8 +269,10 @@ class RaftHost:
         log = Wal.open(self._data_dir / "wal", loop, self._fail, self._settings.wal_file_bytes)
         self.incarnation = log.incarnation
         self._transport.raise_level(log.level)
-        self._node = NodeRuntime(self.node_id, self.incarnation, loop, log, self._transport, self._settings, self._fail)
-        self._transport.groups = self.groups
+        self._node = NodeRuntime(
+            self.node_id, self.incarnation, loop, log, self._transport, self.groups, self._settings, self._fail
+        )
+        self._transport.groups, self._transport.many = self.groups, self._node.coalescer
         self._transport.on_up = self._on_up
         self._transport.on_down = self._on_down
         self._transport.on_silent = self._on_silent
@@ -358,10 +388,14 @@ class RaftHost:
         self._transport.accept_stream = accept
 
     def _on_up(self, node_id: str, incarnation: int) -> None:
+        assert self._node is not None
+        self._node.coalescer.up(node_id)
         for group in self.groups.values():
             group.peer_up(node_id, incarnation)
 
     def _on_down(self, node_id: str) -> None:
+        assert self._node is not None
+        self._node.coalescer.down(node_id)
         led = sum(group.leader == node_id for group in self.groups.values())
         for group in self.groups.values():
             group.peer_down(node_id, led * ELECTION_S)

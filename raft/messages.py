@@ -5,6 +5,9 @@ Terms, indexes, rounds and call ids are u64. Only values live here: no bytes, no
 
 import msgspec
 
+APPENDS_MAX = 256
+"""Most messages in one AppendMany."""
+
 
 class AppendEntries(msgspec.Struct, frozen=True, gc=False):
     """Leader to follower: the entries that follow (``prev_index``, ``prev_term``); none in a heartbeat.
@@ -28,6 +31,24 @@ class AppendAck(msgspec.Struct, frozen=True, gc=False):
     success: bool
     next_index: int
     round: int
+
+
+class AppendMany(msgspec.Struct, frozen=True, gc=False):
+    """What a node sends to another one in a turn of its loop, for many groups together: (group, its message), no group
+    twice. Each message has one entry, of its own term. ``number`` counts these frames on their connection.
+    """
+
+    number: int
+    appends: list[tuple[int, AppendEntries]]
+
+
+class AckMany(msgspec.Struct, frozen=True, gc=False):
+    """Answer to the AppendMany of this number: an AppendAck of success to each of its messages, up to its entry. The
+    positions in ``silent`` are not answered by this: their groups answer by themselves, or do not.
+    """
+
+    number: int
+    silent: list[int]
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
@@ -195,4 +216,4 @@ RaftMessage = (
     | VoteReply
     | TimeoutNow
 )
-Message = RaftMessage | Call | Reply | Hello | OpenStream | Refusal | Ping | RolledBack
+Message = RaftMessage | AppendMany | AckMany | Call | Reply | Hello | OpenStream | Refusal | Ping | RolledBack

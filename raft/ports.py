@@ -82,8 +82,10 @@ class NodePorts(Protocol):
         """
         ...
 
-    def wake_when_durable(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` once, when all that is in the log now is on disk. One that waits already waits no longer."""
+    def wake_when_durable(self, wake: Callable[[], None], lsn: int | None = None) -> None:
+        """Call ``wake`` once, when this record, or all that is in the log now, is on disk. One that waits already waits
+        no longer.
+        """
         ...
 
     def fail(self, error: BaseException) -> None:

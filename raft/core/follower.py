@@ -144,12 +144,31 @@ class FollowerState:
                 log.truncate(index)
             log.add(payload, index, term)
             size += len(payload)
-        self.lag.add(len(message.entries), size)
-        self.verified_index = max(self.verified_index, log.base_index, message.prev_index + len(message.entries))
+        self._verified(message, size)
+        self.acknowledge(beat=not message.entries)
+
+    def take(self, message: AppendEntries) -> bool:
+        """Do with entries of the leader of this term what ``on_append`` does, if they follow this log as they should;
+        otherwise do nothing, and return False. The caller has made sure that there is room for entries.
+        """
+        log = self._log
+        if message.prev_index != log.last_index or message.prev_term != log.last_term:
+            return False
+        size = 0
+        for index, term, payload in message.entries:
+            log.add(payload, index, term)
+            size += len(payload)
+        self._verified(message, size)
+        return True
+
+    def _verified(self, message: AppendEntries, size: int) -> None:
+        """The log equals the leader's up to the last entry of the message, all of which it holds now."""
+        count, commit_index = len(message.entries), message.commit_index
+        self.lag.add(count, size)
+        self.verified_index = max(self.verified_index, self._log.base_index, message.prev_index + count)
         self._round = max(self._round, message.round)
         self._owes = True
-        self._node.learn_commit(min(message.commit_index, self.verified_index), message.commit_index)
-        self.acknowledge(beat=not message.entries)
+        self._node.learn_commit(min(commit_index, self.verified_index), commit_index)
 
     def on_commit(self, node_id: str, message: Commit) -> None:
         """More is committed. The leader of an older term learns the newer one from the answer to its next heartbeat."""
@@ -192,6 +211,15 @@ class FollowerState:
             self._owes = self._owes and not complete
             self._acked_index = durable
             self._gate.post(leader, AppendAck(self._node.term, True, durable + 1, self._round))
+
+    def acked(self, message: AppendEntries) -> bool:
+        """Whether what ``take`` took of this message is verified and on disk: the leader is told so now."""
+        index = message.prev_index + len(message.entries)
+        if min(self.verified_index, self._log.durable_index) < index:
+            return False
+        self._owes = self._owes and self.verified_index > index
+        self._acked_index = max(self._acked_index, index)
+        return True
 
 
 class Election:

@@ -20,6 +20,7 @@ from ..messages import AppendAck, AppendEntries, RaftMessage
 from ..outcomes import Committed, NotLeader, Outcome, Overloaded, Rejected, Unknown
 from ..ports import NodePorts, Timer
 from ..settings import RaftSettings
+from .leader import LeaderState
 from .pending import LeadershipTransfer, LeadershipTransfers, PendingProposal, Proposals, ReadBarrier, ReadBarriers
 from .raft_node import RaftNode
 
@@ -171,14 +172,49 @@ class Group:
             self._fail(error)
             return
         if kind is AppendEntries and node.log.unsynced and self._known_role == node.role:
-            self._ports.wake_when_durable(self._disk_has_synced)
-        elif (
-            kind is not AppendAck
-            or (leading := node.leading) is None
-            or self._barriers.waiting
-            or leading.has_news(node.commit_index)
-        ):
+            self._wait_for_disk()
+        elif kind is not AppendAck or node.leading is None:
             self._schedule()
+        else:
+            self._follower_acked(node.leading)
+
+    def _follower_acked(self, leading: LeaderState) -> None:
+        """Progress, if an ack has made any possible."""
+        if self._barriers.waiting or leading.has_news(self._node.commit_index):
+            self._schedule()
+        elif self._node.waits_for_disk:
+            self._wait_for_disk()
+
+    def take(self, node_id: str, message: AppendEntries, now: float) -> bool:
+        """Do with entries what ``receive`` does, except that ``taken_is_durable`` has to be called when they are on
+        disk; or do nothing and return False, if not all is as usual.
+        """
+        try:
+            return not self._is_stopped and self._node.take(node_id, message, now)
+        except Exception as error:
+            self._fail(error)
+            return False
+
+    def taken_is_durable(self, node_id: str, message: AppendEntries) -> bool:
+        """What ``take`` took is on disk. Returns whether the caller has to ack it, since this group does not."""
+        if self._is_stopped or not self._node.may_ack(node_id, message):
+            self._disk_has_synced()
+            return False
+        if self._node.must_go_on:
+            self._schedule()
+        return True
+
+    def acked(self, node_id: str, message: AppendEntries, now: float) -> None:
+        """Do what ``receive`` does with the ack of this message, which this group sent as a leader."""
+        if self._is_stopped:
+            return
+        try:
+            self._node.acked(node_id, message, now)
+        except Exception as error:
+            self._fail(error)
+            return
+        if self._node.leading is not None:
+            self._follower_acked(self._node.leading)
 
     def peer_up(self, node_id: str, incarnation: int) -> None:
         """A connection came up, to a node whose disk has this incarnation."""
@@ -212,8 +248,13 @@ class Group:
             self._schedule()
         elif must_go_on:
             self.progress()
-        elif node.log.unsynced:
-            self._ports.wake_when_durable(self._disk_has_synced)
+        elif node.waits_for_disk:
+            self._wait_for_disk()
+
+    def _wait_for_disk(self) -> None:
+        """A follower acks all that it has by now at once; a leader, which waits later, may commit its first entry."""
+        lsn = None if self._node.leading is None else self._node.log.unsynced_lsn
+        self._ports.wake_when_durable(self._disk_has_synced, lsn)
 
     def close(self) -> None:
         """Stop this replica; calls that wait are answered, nothing is sent or applied any more."""
@@ -256,8 +297,8 @@ class Group:
             self._tell(self.on_applied)
         if self._is_stopped:  # by one of the callbacks above
             return
-        if node.log.unsynced:
-            self._ports.wake_when_durable(self._disk_has_synced)
+        if node.waits_for_disk:
+            self._wait_for_disk()
         if is_left:
             self._schedule()
         self._arm()
@@ -313,7 +354,7 @@ class Group:
         for queue in self._queues:
             queue.expire(now)
         if transfers and not self._transfers.waiting:
-            self._run(self._node.keep_leading)
+            self._run(self._keep_leading)
         leading = self._node.leading
         if leading is not None and now >= leading.notice_at:
             leading.tell_commit(self.commit_index, now)
@@ -321,6 +362,11 @@ class Group:
             self._tick()
         else:
             self._arm()
+
+    def _keep_leading(self) -> None:
+        """The transfer took too long: the proposals that waited go on."""
+        if self._node.leading is not None:
+            self._node.leading.heir = None
 
     def _tick(self) -> None:
         try:
@@ -440,8 +486,9 @@ class Group:
         if self._is_stopped or not self.is_leader:
             settle(NotLeader(self.leader, self.term))
             return
+        assert self._node.leading is not None
         try:
-            self._node.transfer_leadership(node_id)
+            self._node.leading.transfer_to(node_id, self._node.membership.others)
         except ValueError as error:
             settle(error)
             return

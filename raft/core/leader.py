@@ -7,17 +7,17 @@ learned in one term counts in another.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ..log.configuration import AddLearner, Change, Demote, Promote
 from ..log.group_log import GroupLog
-from ..messages import AppendAck, AppendEntries, Commit, Offer
+from ..messages import AppendAck, AppendEntries, Commit, Offer, TimeoutNow
 from ..settings import RaftSettings
 from .membership import Membership
 
 _log = logging.getLogger(__name__)
 
-Send = Callable[[str, AppendEntries | Commit | Offer], bool]
+Send = Callable[[str, AppendEntries | Commit | Offer | TimeoutNow], bool]
 Shared = dict[tuple[int, bool], AppendEntries | Offer]
 
 COMMIT_NOTICE_S = 0.02
@@ -173,6 +173,7 @@ class LeaderState:
     def _look_at_disks(self) -> None:
         """Members, or the disks that they have, have changed."""
         followers = self.followers.values()
+        self._connected = [follower for follower in followers if follower.connected]
         self._counting = [follower for follower in self._voters if follower.counts]
         known = all(each.incarnation in {None, each.member_incarnation} for each in followers)
         self.is_settled = self._is_voter and known and len(self._voters) == len(followers)
@@ -184,30 +185,30 @@ class LeaderState:
         An empty message is answered at once, one with entries only after the follower's disk sync. To a follower that
         lacks entries which are gone, the empty message is the offer of a checkpoint.
         """
-        last_index, base_index = self._log.last_index, self._log.base_index
         beat, self.beat_is_wanted = self.beat_is_wanted, False
+        followers, last_index, base_index = self._connected, self._log.last_index, self._log.base_index
         shared: Shared = {}
-        followers = [follower for follower in self.followers.values() if follower.connected]
-        for follower in self._with_room(followers):
-            while base_index < follower.next_index <= last_index and follower.may_be_sent(
-                self._settings, self._is_little
-            ):
+        for follower in self._with_room(followers) if self._membership.full_disks else followers:
+            while base_index < follower.next_index <= last_index:
+                if not follower.may_be_sent(self._settings, self._is_little):
+                    break
                 if not self._put(follower, commit_index, now, shared, empty=False):
                     break
         if beat:
             for follower in followers:
                 self._put(follower, commit_index, now, shared, empty=True)
             self.beat_at = now + self._heartbeat_s
-        is_known = all(follower.sent_commit >= commit_index for follower in followers)
-        self.notice_at = float("inf") if is_known else min(self.notice_at, now + self._notice_s)
+        for follower in followers:
+            if follower.sent_commit < commit_index:
+                self.notice_at = min(self.notice_at, now + self._notice_s)
+                return
+        self.notice_at = float("inf")
 
     def _with_room(self, followers: list[Progress]) -> list[Progress]:
         """Those that are sent entries: all but those with full disks, if a majority is left without them. If none is,
         nodes take no more appends, and what is still proposed is small or, as a trim, makes room.
         """
         full = self._membership.full_disks
-        if not full:
-            return followers
         able = [follower for follower in followers if follower.node_id not in full]
         votes = self._is_voter + sum(follower.counts for follower in able)
         return able if votes > self._majority_others else followers
@@ -291,16 +292,24 @@ class LeaderState:
 
     def answered(self, node_id: str, ack: AppendAck, now: float) -> None:
         """An ack of this term. Only a refusal sets ``next_index`` back, once for all that was in flight."""
+        if ack.success:
+            self.acked(node_id, ack.next_index - 1, ack.round, now)
+        elif (follower := self.followers.get(node_id)) is not None:
+            follower.contact = now
+            follower.round = max(follower.round, ack.round)
+            if ack.round > follower.stale_round:
+                follower.rewind(self._retry_index(follower, ack.next_index), self.round)
+
+    def acked(self, node_id: str, index: int, round_: int, now: float) -> None:
+        """A follower has answered this round, and has everything up to ``index`` on disk."""
         follower = self.followers.get(node_id)
         if follower is None:
             return
         follower.contact = now
-        follower.round = max(follower.round, ack.round)
-        if ack.success and ack.round >= follower.first_round:
-            assert ack.next_index <= self._log.last_index + 1, "acked what was never sent"
-            follower.matched(ack.next_index - 1)
-        elif not ack.success and ack.round > follower.stale_round:
-            follower.rewind(self._retry_index(follower, ack.next_index), self.round)
+        follower.round = max(follower.round, round_)
+        if round_ >= follower.first_round:
+            assert index <= self._log.last_index, "acked what was never sent"
+            follower.matched(index)
 
     def _retry_index(self, follower: Progress, hint: int) -> int:
         if follower.next_index <= self._log.base_index:  # it answers an offer, by where its committed part ends
@@ -324,6 +333,7 @@ class LeaderState:
         """A connection broke: nothing that was in flight on it will arrive."""
         follower = self.followers[node_id]
         follower.connected = False
+        self._look_at_disks()
         self._start_over(follower)
 
     def _start_over(self, follower: Progress) -> None:
@@ -355,6 +365,29 @@ class LeaderState:
         missing = log.read(follower.match_index + 1, self._settings.message_bytes_max)
         return not missing or missing[-1][0] == log.last_index
 
+    def transfer_to(self, node_id: str | None, others: Collection[str]) -> None:
+        """Begin to transfer the leadership to one of the ``others``, or to the one that is furthest.
+
+        When the heir has nearly caught up, new proposals wait until it leads. Raises ValueError if it is none of them.
+        """
+        furthest = self.furthest()
+        if node_id is None and furthest is not None:
+            node_id = furthest.node_id
+        if node_id not in others:
+            raise ValueError(f"{node_id} is no voter to hand over to" if node_id else "no other voter is connected")
+        self.heir, self.pushed_at = node_id, float("-inf")
+
+    def push_heir(self, applied_index: int, now: float) -> None:
+        """Ask the heir, once it has every entry, to campaign; again after a heartbeat, as messages can be lost. All
+        entries must be applied here, too: this leader's proposals end as unknown with its leadership.
+        """
+        heir = self.followers.get(self.heir or "")
+        if heir is None or now < self.pushed_at + self._heartbeat_s:
+            return
+        if heir.match_index == applied_index == self._log.last_index:
+            self.pushed_at = now
+            self._send(heir.node_id, TimeoutNow(self.term))
+
     def heir_is_near(self) -> bool:
         """Whether a leadership transfer is under way, and its heir lacks one message of entries at most."""
         heir = None if self.heir is None else self.followers.get(self.heir)
@@ -365,6 +398,11 @@ class LeaderState:
     def majority_index(self) -> int:
         """The highest index that a majority has on disk, ourselves included up to our own durable index."""
         return int(self._of_majority([each.match_index for each in self._counting], self._log.durable_index, 0))
+
+    def waits_for_disk(self) -> bool:
+        """Whether a majority has more than is on our own disk: its next sync may commit something."""
+        matches: list[float] = [each.match_index for each in self._counting]
+        return self._of_majority(matches, float("inf"), 0) > self._log.durable_index
 
     def committed(self, commit_index: int) -> int:
         """The commit index by what a majority has, at least ``commit_index``.

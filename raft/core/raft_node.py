@@ -142,16 +142,16 @@ class RaftNode(SyncObj):
         before = self.commit_index
         if self.leading is not None and before < self.log.last_index:
             self._SyncObj__raftCommitIndex = self.leading.committed(before)
-        self._holds = before < self.commit_index and bool(self._queue.waiting) and not self._holds
+        self._holds = before < self._SyncObj__raftCommitIndex and bool(self._queue.waiting) and not self._holds
         if self._queue.waiting and not self._holds and not self._queue_waits:
             self._take_queue()
         if self.leading is not None:
             self._replicate(self.leading)
         is_left = self._apply_committed() or self._holds
-        if self.leading is not None and not self.leading.is_settled and not self.membership.is_voter:
-            self._leave()
+        if self.leading is not None and not self.leading.is_settled and self._has_left:
+            self.step_down()
         if self.leading is not None and self.leading.heir is not None:
-            self._push_heir(self.leading)
+            self.leading.push_heir(self.applied_index, self._ports.time())
         leading = self.leading if self.quiescence.is_resting else None
         if leading is not None and not self.quiescence.is_settled(leading, self.commit_index):
             self.wake()
@@ -168,6 +168,12 @@ class RaftNode(SyncObj):
         is_open = self.leading is not None and self._SyncObj__raftCommitIndex < self.log.last_index
         return is_open and self._queue.is_small
 
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether the end of a disk sync may make something possible here. A leader waits for the followers' first."""
+        leading, unsynced = self.leading, self.log.unsynced
+        return unsynced and (leading is None or bool(self._gate.withheld) or leading.waits_for_disk())
+
     def acknowledge(self) -> bool:
         """A disk sync has ended on a follower: ack what is durable now. Returns whether ``progress`` must be called:
         not if all that is left to do is to apply, and that may wait.
@@ -175,8 +181,16 @@ class RaftNode(SyncObj):
         if self.leading is not None or self.leader is None or self._gate.withheld or self._queue.waiting:
             return True
         self._following.acknowledge(beat=False)
-        may_wait = self._machine.may_lag and self.ready and not self._following.lag.is_enough(self._ports.time())
-        return self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex and not may_wait
+        return self.must_go_on
+
+    @property
+    def must_go_on(self) -> bool:
+        """Whether ``progress`` must be called on a follower that has acked what is on disk."""
+        if self._gate.withheld or self._queue.waiting:
+            return True
+        if self._SyncObj__raftLastApplied == self._SyncObj__raftCommitIndex:
+            return False
+        return not (self._machine.may_lag and self.ready) or self._following.lag.is_enough(self._ports.time())
 
     def _take_queue(self) -> None:
         """Append the queue if we lead. Otherwise reject it: a deposed leader forwards nothing (D20).
@@ -205,11 +219,10 @@ class RaftNode(SyncObj):
 
     def _replicate(self, leading: LeaderState) -> None:
         """Begin the change of members that the leader decides itself, if any, and send."""
-        change = None if leading.is_settled or self.changing else leading.next_change()
-        if change is not None:
+        if not leading.is_settled and not self.changing and (change := leading.next_change()) is not None:
             with suppress(InvalidChange):  # not yet, then: it is looked at again after every event
                 self.change(change)
-        leading.broadcast(self.commit_index, self._ports.time())
+        leading.broadcast(self._SyncObj__raftCommitIndex, self._ports.time())
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802  # the library's __onBecomeLeader calls it, too
         assert self.leading is not None
@@ -272,6 +285,29 @@ class RaftNode(SyncObj):
             self._handlers[kind](node_id, message)
         if was_resting and not self.quiescence.is_resting and node_id != self.leader:
             self._wake_leader()
+
+    def take(self, node_id: str, message: AppendEntries, now: float) -> bool:
+        """Do what ``receive`` does with entries, if their sender leads the current term, as is known here and on disk,
+        and they follow this log. Otherwise do nothing, and return False. (coalescing.py says what for.)
+        """
+        is_usual = self._is_led_by(node_id, message.term) and not self.quiescence.is_resting
+        if is_usual and self._following.take(message):
+            self._election.heard_leader(now)
+            return True
+        return False
+
+    def may_ack(self, node_id: str, message: AppendEntries) -> bool:
+        """What ``take`` took is on disk. Whether that may be acked: still under the same leader, in the same term."""
+        return self._is_led_by(node_id, message.term) and self._following.acked(message)
+
+    def _is_led_by(self, node_id: str, term: int) -> bool:
+        return term == self._SyncObj__raftCurrentTerm and self.leader == node_id and self.log.state_is_durable
+
+    def acked(self, node_id: str, message: AppendEntries, now: float) -> None:
+        """Do what ``receive`` does with the ack of a message with entries that was sent as a leader."""
+        if self.leading is not None and message.term == self.leading.term:
+            self.wake()
+            self.leading.acked(node_id, message.prev_index + len(message.entries), message.round, now)
 
     def _compare_terms(self, message: RaftMessage) -> None:
         is_hypothetical = isinstance(message, PreVote) or (isinstance(message, PreVoteReply) and message.granted)
@@ -519,46 +555,10 @@ class RaftNode(SyncObj):
         self._append(configuration.entry(), [] if proposal is None else [proposal])
         leading.reconfigure(self._ports.time())
 
-    def _leave(self) -> None:
-        """A leader that is no voter any more leads until that is committed and applied, without counting itself."""
-        if self.applied_index >= self.log.configuration_index:
-            self.step_down()
-
-    # Leadership transfer.
-
-    def transfer_leadership(self, node_id: str | None) -> str:
-        """Begin to transfer the leadership to a voter (None: to the one that is furthest). Returns its id.
-
-        For a leader only. When the heir has nearly caught up, new proposals wait until it leads. Raises ValueError if
-        it is no other voter.
-        """
-        leading = self.leading
-        assert leading is not None
-        if node_id is None:
-            furthest = leading.furthest()
-            node_id = None if furthest is None else furthest.node_id
-        if node_id not in self.membership.others:
-            raise ValueError(f"{node_id} is no voter to hand over to" if node_id else "no other voter is connected")
-        leading.heir = node_id
-        leading.pushed_at = float("-inf")
-        return node_id
-
-    def keep_leading(self) -> None:
-        """The transfer took too long: the proposals that waited go on."""
-        if self.leading is not None:
-            self.leading.heir = None
-
-    def _push_heir(self, leading: LeaderState) -> None:
-        """Ask the heir, once it has every entry, to campaign; again after a heartbeat, as messages can be lost. All
-        entries must be applied here, too: this leader's proposals end as unknown with its leadership.
-        """
-        now = self._ports.time()
-        if now < leading.pushed_at + self.settings.heartbeat_ms / 1000:
-            return
-        heir = leading.followers.get(leading.heir or "")
-        if heir is not None and heir.match_index == self.applied_index == self.log.last_index:
-            leading.pushed_at = now
-            self._gate.post(heir.node_id, TimeoutNow(self.term))
+    @property
+    def _has_left(self) -> bool:
+        """Whether this node is no voter any more, and that is applied: so long it leads, without counting itself."""
+        return not self.membership.is_voter and self.applied_index >= self.log.configuration_index
 
     def step_down(self) -> None:
         """Stop leading; the follower that is furthest is asked to campaign."""

@@ -232,6 +232,12 @@ class GroupLog:
         """Whether an entry, the term or the vote of this group is not on disk yet."""
         return self._last_lsn > self._log.durable_lsn
 
+    @property
+    def unsynced_lsn(self) -> int:
+        """The first record of this group that is not on disk, while there is one."""
+        durable_lsn = self._log.durable_lsn
+        return next((lsn for lsn, _ in self._unsynced if lsn > durable_lsn), self._last_lsn)
+
     def term_at(self, index: int) -> int:
         """Term of the entry at ``index``: base_index <= index <= last_index."""
         assert self.base_index <= index <= self.last_index, index

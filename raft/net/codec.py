@@ -22,8 +22,11 @@ from typing import Any
 import msgspec
 
 from ..messages import (
+    APPENDS_MAX,
+    AckMany,
     AppendAck,
     AppendEntries,
+    AppendMany,
     Call,
     Commit,
     Hello,
@@ -51,7 +54,7 @@ LEVEL_PROTOCOLS = {1: 6, 2: 7}
 """Feature level of the cluster -> the oldest protocol that its members speak. Levels between have that of the one
 before.
 """
-SINCE: dict[type[Any], int] = {}
+SINCE: dict[type[Any], int] = {AppendMany: 7, AckMany: 7}
 """Kinds of messages -> the protocol that brought them; those that are not here are as old as PROTOCOL_OLDEST."""
 FRAME_BYTES_MAX = 32 << 20
 """Longest frame, header included."""
@@ -67,6 +70,7 @@ class InvalidFrame(Exception):
 _HEADER = struct.Struct("<IBI")
 _LENGTH_BYTES = 4
 _APPEND = struct.Struct("<QQQQQI")
+_MANY = struct.Struct("<QI")
 _CALL = struct.Struct("<Q")
 _REPLY = struct.Struct("<Q?")
 _HELLO = struct.Struct("<HBBQQQ")
@@ -109,6 +113,68 @@ def _decode_append(body: bytes) -> AppendEntries:
     payloads = [body[start:end] for start, end in pairwise(ends)]
     entries = list(zip(count_from(prev_index + 1), values, payloads, strict=False))
     return AppendEntries(term, commit_index, prev_index, prev_term, round_, entries)
+
+
+@lru_cache(maxsize=APPENDS_MAX)
+def _many_columns(count: int) -> struct.Struct:
+    """Of ``count`` messages: groups, terms, commit indexes, previous indexes and terms, rounds, lengths of entries."""
+    return struct.Struct(f"<{count}I{5 * count}Q{count}I")
+
+
+def _encode_append_many(message: AppendMany) -> bytes:
+    groups = [group_id for group_id, _ in message.appends]
+    appends = [append for _, append in message.appends]
+    entries = [entry for append in appends for entry in append.entries]
+    if len(appends) > APPENDS_MAX or len(set(groups)) < len(groups):
+        raise InvalidFrame(f"messages to {len(groups)} groups, some perhaps twice; at most {APPENDS_MAX} are allowed")
+    if [entry[:2] for entry in entries] != [(append.prev_index + 1, append.term) for append in appends]:
+        raise InvalidFrame("each message needs one entry, the next one, of its own term")
+    payloads = [payload for _, _, payload in entries]
+    columns = _many_columns(len(appends)).pack(
+        *groups,
+        *[append.term for append in appends],
+        *[append.commit_index for append in appends],
+        *[append.prev_index for append in appends],
+        *[append.prev_term for append in appends],
+        *[append.round for append in appends],
+        *map(len, payloads),
+    )
+    return b"".join([_MANY.pack(message.number, len(appends)), columns, *payloads])
+
+
+def _decode_append_many(body: bytes) -> AppendMany:
+    number, count = _MANY.unpack_from(body)
+    if count > APPENDS_MAX:
+        raise InvalidFrame(f"{count} messages in one frame, at most {APPENDS_MAX} are allowed")
+    columns = _many_columns(count)
+    values = columns.unpack_from(body, _MANY.size)
+    groups, terms, commits, prevs, prev_terms, rounds, lengths = (values[at * count :][:count] for at in range(7))
+    if len(set(groups)) < count:
+        raise InvalidFrame("two messages to one group in one frame")
+    if U64_MAX in prevs:
+        raise InvalidFrame(f"an entry after {U64_MAX} would have an index beyond u64")
+    ends = list(accumulate(lengths, initial=_MANY.size + columns.size))
+    if ends[-1] != len(body):
+        raise InvalidFrame(f"entries end at byte {ends[-1]} of a message of {len(body)} bytes")
+    payloads = [body[start:end] for start, end in pairwise(ends)]
+    entries = [[(prev + 1, term, payload)] for prev, term, payload in zip(prevs, terms, payloads, strict=True)]
+    return AppendMany(
+        number, list(zip(groups, map(AppendEntries, terms, commits, prevs, prev_terms, rounds, entries), strict=True))
+    )
+
+
+def _encode_ack_many(message: AckMany) -> bytes:
+    count = len(message.silent)
+    if count > APPENDS_MAX:
+        raise InvalidFrame(f"{count} positions in one frame, at most {APPENDS_MAX} are allowed")
+    return _MANY.pack(message.number, count) + struct.pack(f"<{count}I", *message.silent)
+
+
+def _decode_ack_many(body: bytes) -> AckMany:
+    number, count = _MANY.unpack_from(body)
+    if count > APPENDS_MAX or len(body) != _MANY.size + 4 * count:
+        raise InvalidFrame(f"{count} positions in a message of {len(body)} bytes")
+    return AckMany(number, list(struct.unpack_from(f"<{count}I", body, _MANY.size)))
 
 
 def _encode_call(message: Call) -> bytes:
@@ -212,6 +278,8 @@ _ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
     Hello: (10, _encode_hello),
     Refusal: (11, _encode_refusal),
     OpenStream: (17, _encode_open_stream),
+    AppendMany: (19, _encode_append_many),
+    AckMany: (20, _encode_ack_many),
     **{message_class: (kind, codec.encode) for message_class, (kind, codec) in _FIXED.items()},
 }
 _DECODERS: dict[int, Callable[[bytes], Message]] = {
@@ -221,6 +289,8 @@ _DECODERS: dict[int, Callable[[bytes], Message]] = {
     10: _decode_hello,
     11: _decode_refusal,
     17: _decode_open_stream,
+    19: _decode_append_many,
+    20: _decode_ack_many,
     **{kind: codec.decode for kind, codec in _FIXED.values()},
 }
 assert _DECODERS.keys() == {kind for kind, _ in _ENCODERS.values()}

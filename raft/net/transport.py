@@ -13,7 +13,20 @@ from typing import Protocol, cast, get_args
 
 from msgspec import structs
 
-from ..messages import Call, Hello, Message, OpenStream, Ping, RaftMessage, Refusal, Reply, RolledBack, Software
+from ..messages import (
+    AckMany,
+    AppendMany,
+    Call,
+    Hello,
+    Message,
+    OpenStream,
+    Ping,
+    RaftMessage,
+    Refusal,
+    Reply,
+    RolledBack,
+    Software,
+)
 from .codec import FRAME_BYTES_MAX, LEVEL_PROTOCOLS, PROTOCOL_OLDEST, PROTOCOL_VERSION, SINCE, InvalidFrame, encode
 from .connection import Connection
 from .dialer import Address, Dialer
@@ -36,6 +49,13 @@ NO_ROOM = 2
 """Of a disk with none but for what is small, in Ping."""
 _OF_GROUPS = frozenset(get_args(RaftMessage))
 """The kinds of messages that groups take."""
+
+
+class ManyReceiver(Protocol):
+    """Takes the messages of many groups that came in one frame."""
+
+    def take(self, node_id: str, many: AppendMany) -> None: ...
+    def acked(self, node_id: str, ack: AckMany) -> None: ...
 
 
 class Receiver(Protocol):
@@ -62,6 +82,8 @@ class Transport:
 
     groups: Mapping[int, Receiver]
     """Takes the messages of each group, by id; those of other groups are dropped. Empty until it is set."""
+    many: ManyReceiver | None
+    """Takes the messages of many groups in one; without it they are dropped."""
     on_up: Callable[[str, int], None]
     """Called with the id of a node that is connected from now on, and its disk's incarnation. For each node, calls of
     ``on_up`` and ``on_down`` alternate.
@@ -120,7 +142,7 @@ class Transport:
             raise ValueError(f"listening in plaintext on {listen[0]}, which others can reach, takes plaintext=True")
         self._tls = tls
         self.incarnations, self.groups, self.hellos, self.accepted = {}, {}, {}, Accepted()
-        self.disk, self.disks, self.full_disks = 0, {}, set()
+        self.disk, self.disks, self.full_disks, self.many = 0, {}, set(), None
         self.promises, self.position = Promises(), lambda: 0
         self.on_up = self.on_rolled_back = lambda node_id, number: None
         self.on_down = self.on_silent = self.on_heard = lambda node_id: None
@@ -139,7 +161,9 @@ class Transport:
         self._streams: Counter[str] = Counter()
         self._answering: set[asyncio.Task[None]] = set()
         self._rejections = RejectionLog()
-        self._encoded: tuple[int, RaftMessage, bytes] | None = None  # what ``send`` sent last: its group, it, its frame
+        self._encoded: tuple[int, RaftMessage | AppendMany | AckMany, bytes] | None = (
+            None  # what ``send`` sent last: its group, it, its frame
+        )
         self._is_halted = False
 
     @property
@@ -228,15 +252,16 @@ class Transport:
         await asyncio.gather(*self._answering, return_exceptions=True)
         await self._server.wait_closed()
 
-    def send(self, group_id: int, node_id: str, message: RaftMessage) -> bool:
-        """Queue a message of a group. False if it is dropped: not connected, or too many bytes wait already.
+    def send(self, group_id: int, node_id: str, message: RaftMessage | AppendMany | AckMany) -> bool:
+        """Queue a message of a group; one of many groups has ``group_id`` 0. False if it is dropped: not connected, or
+        too many bytes wait already.
 
         Raises InvalidFrame if it does not fit in a frame.
         """
         connection = self._admitted.get(node_id)
         if connection is None or self._is_halted:
             return False
-        if SINCE and SINCE.get(type(message), 0) > connection.protocol:
+        if SINCE.get(type(message), 0) > connection.protocol:
             _log.error("%s does not know a %s, which it was to be sent", connection.other_end, type(message).__name__)
             return False
         last = self._encoded
@@ -362,6 +387,12 @@ class Transport:
                 group.receive(peer, cast(RaftMessage, message))
             return
         match message:
+            case AppendMany():
+                if self.many is not None:
+                    self.many.take(peer, message)
+            case AckMany():
+                if self.many is not None:
+                    self.many.acked(peer, message)
             case Call():
                 self._serve(connection, peer, message)
             case Reply():

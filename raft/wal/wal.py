@@ -455,12 +455,13 @@ class Wal:
         """Return when every record appended until now is on disk. Raises WalFailed when they never will be."""
         await self.until_durable(self._tail.lsn)
 
-    def wake_when_durable(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` once, when every record appended until now is on disk, and not for each flush before that.
+    def wake_when_durable(self, wake: Callable[[], None], lsn: int | None = None) -> None:
+        """Call ``wake`` once, when record ``lsn``, or every record appended until now, is on disk, and not for each
+        flush before that.
 
-        One that waits already is called for what was appended when it began. It may wait again when it is called.
+        One that waits already is called for what it began to wait for. It may wait again when it is called.
         """
-        self._waiting.setdefault(wake, self._tail.lsn)
+        self._waiting.setdefault(wake, self._tail.lsn if lsn is None else lsn)
 
     @property
     def disk_bytes(self) -> int:

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from simulation.disk import Record
 
+from stockade.raft.core.coalescing import Coalescer
 from stockade.raft.core.follower import FollowerState, VoteGate, Voting
 from stockade.raft.core.group import Rejected
 from stockade.raft.core.leader import LeaderState, Progress
@@ -17,7 +18,7 @@ from stockade.raft.core.pending import PendingProposal, ReadBarriers, commands_o
 from stockade.raft.core.quiescence import Quiescence
 from stockade.raft.core.raft_node import RaftNode
 from stockade.raft.log.group_log import GroupLog
-from stockade.raft.messages import AppendAck, AppendEntries, Commit, RequestVote
+from stockade.raft.messages import AckMany, AppendAck, AppendEntries, AppendMany, Commit, RequestVote
 from stockade.raft.net import codec
 
 Mutant = Callable[[], Any]
@@ -275,7 +276,45 @@ def sends_what_the_peer_does_not_speak() -> Any:
     return patch.dict(codec.SINCE, {Commit: codec.PROTOCOL_VERSION})
 
 
+def acks_many_before_the_disk() -> Any:
+    """What came in one frame is acked when it is in memory."""
+    take = Coalescer.take
+
+    def hasty(coalescer: Coalescer, node_id: str, many: AppendMany) -> None:
+        with (
+            patch.object(coalescer._node, "wake_when_durable", lambda wake: wake()),
+            patch.object(GroupLog, "durable_index", property(lambda journal: journal.last_index)),
+        ):
+            take(coalescer, node_id, many)
+
+    return patch.object(Coalescer, "take", hasty)
+
+
+def takes_silence_for_an_ack() -> Any:
+    """What a follower leaves out of the ack of a frame counts as acked."""
+    acked = Coalescer.acked
+
+    def trusting(coalescer: Coalescer, node_id: str, ack: AckMany) -> None:
+        acked(coalescer, node_id, AckMany(ack.number, []))
+
+    return patch.object(Coalescer, "acked", trusting)
+
+
+def acks_of_frames_of_any_term() -> Any:
+    """The ack of a frame, sent in an earlier leadership of this node, counts for the present one."""
+
+    def acked(node: RaftNode, node_id: str, message: AppendEntries, now: float) -> None:
+        if node.leading is not None:
+            node.wake()
+            node.leading.acked(node_id, message.prev_index + len(message.entries), message.round, now)
+
+    return patch.object(RaftNode, "acked", acked)
+
+
+FRAME_MUTANTS: tuple[Mutant, ...] = (acks_many_before_the_disk, takes_silence_for_an_ack, acks_of_frames_of_any_term)
+"""Mistakes with the frames of many groups."""
 MUTANTS: tuple[Mutant, ...] = (
+    *FRAME_MUTANTS,
     acks_of_any_term,
     refusals_of_another_term_name_their_round,
     success_rewinds,

@@ -7,14 +7,16 @@ be slow in one direction.
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, permutations
 from typing import Protocol
 
-from stockade.raft.messages import Ping, RaftMessage
+from stockade.raft.messages import AckMany, AppendAck, AppendMany, Ping, RaftMessage
+from stockade.raft.net.codec import SINCE, FrameReader, encode
 
 RECONNECT_S = 0.2
+Frame = RaftMessage | AppendMany | AckMany | Ping
 
 
 class End(Protocol):
@@ -22,7 +24,7 @@ class End(Protocol):
 
     def on_up(self, node_id: str) -> None: ...
     def on_down(self, node_id: str) -> None: ...
-    def on_frame(self, node_id: str, group_id: int, message: RaftMessage | Ping) -> None: ...
+    def on_frame(self, node_id: str, group_id: int, message: Frame) -> None: ...
 
 
 @dataclass(slots=True)
@@ -33,8 +35,10 @@ class Connection:
     """Its version of the protocol: the newest that both ends speak."""
     up: set[str] = field(default_factory=set)
     is_open: bool = True
-    queues: defaultdict[str, deque[tuple[int, RaftMessage | Ping]]] = field(default_factory=lambda: defaultdict(deque))
+    queues: defaultdict[str, deque[tuple[int, Frame]]] = field(default_factory=lambda: defaultdict(deque))
     last_arrival: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    many: dict[tuple[str, int], AppendMany] = field(default_factory=dict)
+    """By the node that each was sent to, and number: what an AckMany means."""
 
 
 @dataclass(slots=True)
@@ -81,7 +85,7 @@ class Network:
     def peers(self, node_id: str) -> list[str]:
         return sorted(peer for pair in self.links if node_id in pair for peer in pair if peer != node_id)
 
-    def send(self, source: str, target: str, group_id: int, message: RaftMessage | Ping) -> bool:
+    def send(self, source: str, target: str, group_id: int, message: Frame) -> bool:
         """False if not connected, as seen from ``source``, or if its buffer happens to be full."""
         link = self._ways[source, target]
         connection = link.connection
@@ -89,8 +93,8 @@ class Network:
             return False
         if self.drop_rate and self._rng.random() < self.drop_rate:
             return False
-        if not isinstance(message, Ping):
-            self.on_sent(source, target, group_id, message)
+        for each_id, each in self._meant(connection, source, target, group_id, message):
+            self.on_sent(source, target, each_id, each)
         if not connection.is_open:
             return True  # broken, and this end does not know yet: lost
         connection.queues[target].append((group_id, message))
@@ -99,6 +103,23 @@ class Network:
         connection.last_arrival[target] = arrival
         self._at(arrival - now, lambda: self._deliver(source, target, connection), self._end_of(target))
         return True
+
+    def _meant(
+        self, connection: Connection, source: str, target: str, group_id: int, frame: Frame
+    ) -> Iterator[tuple[int, RaftMessage]]:
+        """The messages that a frame stands for, each with its group. Frames of many groups pass through their bytes."""
+        if isinstance(frame, AppendMany | AckMany):
+            assert list(FrameReader().feed(encode(0, frame))) == [(0, frame)]
+            assert connection.protocol >= SINCE[type(frame)], f"{source}: {target} does not know such a frame"
+        if isinstance(frame, AppendMany):
+            connection.many[target, frame.number] = frame
+            yield from frame.appends
+        elif isinstance(frame, AckMany):
+            for position, (each_id, append) in enumerate(connection.many[source, frame.number].appends):
+                if position not in frame.silent:
+                    yield each_id, AppendAck(append.term, True, append.entries[-1][0] + 1, append.round)
+        elif not isinstance(frame, Ping):
+            yield group_id, frame
 
     def _deliver(self, source: str, target: str, connection: Connection) -> None:
         end = self._end_of(target)

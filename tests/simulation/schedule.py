@@ -23,6 +23,8 @@ LONG_PEACE = 0.05
 """So often, peace is watched for all of that time, in which nobody may ask for an election."""
 REAL = 0.25
 """So often, a partition and the controller are what the groups run."""
+COALESCING = (0, 2, 9, 9, 9)
+"""How many nodes know the frames of many groups: none, some or all, as while a cluster is upgraded."""
 CHANGES = 0.5
 """So often, members change and checkpoints are taken."""
 CHANGES_FROM = 1000
@@ -71,7 +73,8 @@ class Run:
         if has_changes:
             setting = replace(setting, spares=rng.choice([0, 1, 2]))
         nodes = plan.nodes or (5 if plan.accident else setting.nodes)
-        self.setting = replace(setting, nodes=nodes, groups=plan.groups or setting.groups)
+        coalescing = random.Random(f"frames {plan.seed}").choice(COALESCING)
+        self.setting = replace(setting, nodes=nodes, groups=plan.groups or setting.groups, coalescing=coalescing)
         self.rng = random.Random(f"load {plan.seed}")
         luck = random.Random(f"latencies {plan.seed} {plan.luck}").getrandbits(64)
         self.world, self._load_real = self._world(luck, rng.random() < REAL)

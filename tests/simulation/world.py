@@ -15,14 +15,15 @@ from typing import Any
 from simulation.checker import Checker
 from simulation.checkpoints import NOWHERE, Checkpoints
 from simulation.disk import Disk, Log
-from simulation.network import Network
+from simulation.network import Frame, Network
 
+from stockade.raft.core.coalescing import Coalescer
 from stockade.raft.core.group import Group
 from stockade.raft.log.configuration import founding_configuration
 from stockade.raft.log.group_log import GroupLog
 from stockade.raft.log.origin import NO_TOMBSTONE, Origin
 from stockade.raft.machine import FileExtent, Image, Machine
-from stockade.raft.messages import Ping, RaftMessage
+from stockade.raft.messages import AckMany, AppendMany, Ping, RaftMessage
 from stockade.raft.net.codec import PROTOCOL_OLDEST, PROTOCOL_VERSION
 from stockade.raft.net.liveness import Liveness, LivenessTimeouts
 from stockade.raft.settings import RaftSettings
@@ -101,6 +102,8 @@ class Process:
         self._journals: dict[int, GroupLog] = {}
         self.checkpoints = Checkpoints(self)
         self.fetch_checkpoint = self.checkpoints.fetch
+        self.coalescer: Coalescer = Coalescer(self.groups, self._transmit, self, self._flush_soon, alone_max=0)
+        self.send = self.coalescer.post
         self.full_disks: set[str] = set()
         for group_id in world.group_ids:
             self.open_group(group_id)
@@ -163,12 +166,17 @@ class Process:
         self.world.at(max(0.0, (when - self.time()) / self.rate + 1e-9), timer.run, self)
         return timer
 
-    def send(self, group_id: int, node_id: str, message: RaftMessage) -> bool:
+    def _flush_soon(self) -> None:
+        self.call_soon(self.coalescer.flush)
+
+    def _transmit(self, group_id: int, node_id: str, message: RaftMessage | AppendMany | AckMany) -> bool:
         assert self.failure is None
         return self.world.network.send(self.node_id, node_id, group_id, message)
 
     def speaks(self, node_id: str, version: int) -> bool:
-        return self.world.network.speaks(self.node_id, node_id, version)
+        """Also of nodes that know frames of many groups, only some send them: what is sent alone is tried, too."""
+        coalesces = {self.node_id, node_id} <= self.world.coalescing
+        return coalesces and self.world.network.speaks(self.node_id, node_id, version)
 
     def log_is_full(self) -> bool:
         return self.log.pending_bytes > self.world.settings.unsynced_bytes_max
@@ -187,8 +195,8 @@ class Process:
     def heard_at(self, node_id: str) -> float:
         return self.liveness.heard_at(node_id)
 
-    def wake_when_durable(self, wake: Call) -> None:
-        self._wakes.setdefault(wake, self.log.lsn)
+    def wake_when_durable(self, wake: Call, lsn: int | None = None) -> None:
+        self._wakes.setdefault(wake, self.log.lsn if lsn is None else lsn)
 
     def fail(self, error: BaseException) -> None:
         self.failure = error
@@ -206,17 +214,25 @@ class Process:
     def on_up(self, node_id: str) -> None:
         self.heard[node_id] = self.time()
         self.liveness.up(node_id)
+        self.coalescer.up(node_id)
         for group in self.groups.values():
             group.peer_up(node_id, self.world.disks[node_id].incarnation)
 
     def on_down(self, node_id: str) -> None:
         self.liveness.down(node_id)
+        self.coalescer.down(node_id)
         for group in self.groups.values():
             group.peer_down(node_id)
 
-    def on_frame(self, node_id: str, group_id: int, message: RaftMessage | Ping) -> None:
+    def on_frame(self, node_id: str, group_id: int, message: Frame) -> None:
         self.heard[node_id] = self.time()
         if isinstance(message, Ping):
+            return
+        if isinstance(message, AppendMany):
+            self.coalescer.take(node_id, message)
+            return
+        if isinstance(message, AckMany):
+            self.coalescer.acked(node_id, message)
             return
         group = self.groups.get(group_id)
         if group is not None:
@@ -255,6 +271,8 @@ class Setting:
     drift: float = 0.0
     bundles: bool = False
     """Whether commands may share an entry."""
+    coalescing: int = 0
+    """So many nodes, the first ones, send each other what a turn has for their groups in one frame."""
     raft: RaftSettings = field(default_factory=RaftSettings)
 
 
@@ -266,6 +284,7 @@ class World:
         self.drift = setting.drift
         self.bundles = setting.bundles
         self.nodes: Sequence[str] = tuple(f"n{number}" for number in range(1, setting.nodes + setting.spares + 1))
+        self.coalescing = set(self.nodes[: setting.coalescing])
         self.images: list[tuple[tuple[int, int, bytes], ...]] = []
         self.group_ids = range(1, setting.groups + 1)
         self.disk_s = setting.disk_s

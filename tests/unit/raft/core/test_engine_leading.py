@@ -8,7 +8,7 @@ from stockade.raft.core.leader import FEW_BYTES, FEW_ENTRIES, IN_SYNC_ENTRIES_MA
 from stockade.raft.core.membership import Membership
 from stockade.raft.log.configuration import Configuration, Promote, founding_configuration
 from stockade.raft.log.group_log import GroupLog
-from stockade.raft.messages import AppendAck, AppendEntries, Commit, Offer
+from stockade.raft.messages import AppendAck, AppendEntries, Commit, Offer, TimeoutNow
 from stockade.raft.settings import RaftSettings
 
 from ..simulated_log import SimulatedLog
@@ -37,7 +37,7 @@ class Leader:
         self.is_full = False
         self.leading = LeaderState(self.journal, members(self.journal, peers), settings, self._send, 0.0)
 
-    def _send(self, node_id: str, message: AppendEntries | Commit | Offer) -> bool:
+    def _send(self, node_id: str, message: AppendEntries | Commit | Offer | TimeoutNow) -> bool:
         if not self.is_full:
             self.sent.append((node_id, message))
         return not self.is_full
@@ -174,7 +174,7 @@ def test_a_refusal_that_names_the_same_place_again_skips_the_leaders_own_run() -
     journal.setCurrentTerm(3, "me")
     sent: list[int] = []
 
-    def send(_: str, message: AppendEntries | Commit | Offer) -> bool:
+    def send(_: str, message: AppendEntries | Commit | Offer | TimeoutNow) -> bool:
         assert isinstance(message, AppendEntries)
         sent.append(message.prev_index)
         return True

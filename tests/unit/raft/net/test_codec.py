@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stockade.raft.messages import (
+    APPENDS_MAX,
+    AckMany,
     AppendAck,
     AppendEntries,
+    AppendMany,
     Call,
     Hello,
     Message,
@@ -44,8 +47,20 @@ def append_entries(draw: st.DrawFn) -> AppendEntries:
     return AppendEntries(draw(U64), draw(U64), prev_index, draw(U64), draw(U64), entries)
 
 
+@st.composite
+def append_many(draw: st.DrawFn) -> AppendMany:
+    appends = []
+    for group_id in draw(st.sets(U32, max_size=5)):
+        prev_index, term = draw(st.integers(0, (1 << 64) - 2)), draw(U64)
+        entries = [(prev_index + 1, term, draw(st.binary(max_size=40)))]
+        appends.append((group_id, AppendEntries(term, draw(U64), prev_index, draw(U64), draw(U64), entries)))
+    return AppendMany(draw(U64), appends)
+
+
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     append_entries(),
+    append_many(),
+    st.builds(AckMany, U64, st.lists(U32, max_size=5)),
     st.builds(AppendAck, U64, st.booleans(), U64, U64),
     st.builds(Offer, U64, U64, U64, U64, U64),
     st.builds(PreVote, U64, U64, U64),
@@ -101,7 +116,7 @@ def body_with_header(kind: int, body: bytes) -> bytes:
     return struct.pack("<IBI", 5 + len(body), kind, 1) + body
 
 
-@given(st.one_of(st.integers(0, 255), st.integers(1, 12)), st.binary(max_size=120))
+@given(st.one_of(st.integers(0, 255), st.integers(1, 20)), st.binary(max_size=120))
 def test_a_body_of_random_bytes_is_what_encode_produces_or_a_frame_error(kind: int, body: bytes) -> None:
     frame = body_with_header(kind, body)
     try:
@@ -143,6 +158,10 @@ def test_a_flipped_bit_never_raises_anything_but_a_frame_error(message: Message,
 ENTRY = struct.Struct("<QQQQQI")
 
 
+def many(count: int, *columns: int, layout: str = "") -> bytes:
+    return struct.pack("<QI" + layout, 1, count, *columns)
+
+
 @pytest.mark.parametrize(
     "kind, body, why",
     [
@@ -161,6 +180,15 @@ ENTRY = struct.Struct("<QQQQQI")
         (10, struct.pack("<HBBQQQ", codec.PROTOCOL_VERSION, 1, 1, 0, 0, 0) + b"cn\1\0\2\0\3v1", "texts end at byte"),
         (10, struct.pack("<HBBQQQ", codec.PROTOCOL_VERSION, 1, 1, 0, 0, 0) + b"\xff\xff", "malformed"),
         (11, b"\xff", "malformed"),
+        (19, b"", "malformed"),
+        (19, many(APPENDS_MAX + 1), "at most 256"),
+        (19, many(1), "malformed"),
+        (19, many(1, 7, 3, 2, 1, 1, 9, 5, layout="I5QI") + b"four", "entries end at byte"),
+        (19, many(1, 7, 3, 2, (1 << 64) - 1, 1, 9, 0, layout="I5QI"), "beyond u64"),
+        (19, many(2, 7, 7, *[1] * 10, 0, 0, layout="2I10Q2I"), "two messages to one group"),
+        (20, b"", "malformed"),
+        (20, many(APPENDS_MAX + 1), "257 positions"),
+        (20, many(2, 1, layout="I"), "2 positions"),
         (12, b"", "malformed"),
         (12, b"xx", "malformed"),
     ],
@@ -217,6 +245,13 @@ def test_the_most_entries_pass_and_one_more_is_refused_by_the_sender() -> None:
         (1, AppendEntries(1, 0, 0, 0, 0, [(2, 1, b"")])),
         (1, AppendEntries(1, 0, 0, 0, 0, [(1, 1, b""), (3, 1, b"")])),
         (1, Hello(1, "c" * 256, "n", 0)),
+        (0, AppendMany(1, [(1, AppendEntries(1, 0, 0, 0, 0, []))])),
+        (0, AppendMany(1, [(1, AppendEntries(2, 0, 0, 0, 0, [(1, 1, b"")]))])),
+        (0, AppendMany(1, [(1, AppendEntries(1, 0, 0, 0, 0, [(2, 1, b"")]))])),
+        (0, AppendMany(1, [(1, AppendEntries(1, 0, 0, 0, 0, [(1, 1, b"")]))] * 2)),
+        (0, AppendMany(1, [(n, AppendEntries(1, 0, 0, 0, 0, [(1, 1, b"")])) for n in range(APPENDS_MAX + 1)])),
+        (0, AckMany(1, [0] * (APPENDS_MAX + 1))),
+        (0, AckMany(1, [1 << 32])),
     ],
 )
 def test_what_does_not_fit_is_refused_by_the_sender(group_id: int, message: Message) -> None:

@@ -276,6 +276,8 @@ def test_backups_go_to_an_s3_server_and_come_back(data: Path, other: LocalCluste
         assert done(node, "backup", "create", place, "--topic", "clouded", **keys)["records"] == 1200
         expect(200, topic.append("later"))
         assert done(node, "backup", "create", place, "--topic", "clouded", **keys)["records"] == 1201
+        pruned = json.loads(offline("backup", "prune", place, "--keep-last", "1", "--json", **keys).stdout)
+        assert (len(pruned["backups"]), pruned["files"]) == (1, 1)  # of the partition that grew: it was put together
         verified = offline("backup", "verify", place, "--json", **keys)
         assert (verified.returncode, json.loads(verified.stdout)["faults"]) == (0, [])
         done(node, "backup", "restore", place, "--topic", "clouded", "--as", "fallen", **keys)

@@ -61,6 +61,7 @@ ONLY = {
     "append": ["produce topic:orders"],
     "append_by_key": ["produce topic:free"],
     "fetch": ["read topic:orders"],
+    "begin_at": ["admin topic:free"],
     "trim": ["trim topic:orders"],
     "acquire": ["acquire topic:orders"],
     "fence_topic": ["evict topic:orders"],

@@ -60,6 +60,7 @@ class Group:
         self.is_leader = True
         self.term = 3
         self.index = 0
+        self.lags: dict[str, int] = {}
         self.lost: Outcome | None = None
         self.hangs = False
 

@@ -11,13 +11,13 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 from aiohttp import web
 
 from .request.connections import HANDSHAKE_S
 from .server import HttpConnection, HttpRunner
-from .tls_connection import TlsConnection
 
 BACKLOG = 128
 """Connections that the kernel completes before the node takes them."""
@@ -154,29 +154,32 @@ class _Door:
         """Close it now."""
         assert self._task is not None, "only what shakes hands is counted for longer than its first turn"
         self._task.cancel()
-        if not self._has_begun:  # otherwise the loop owns the descriptor, which may have another meaning soon
-            self._socket.close()
 
     async def _handshake(self) -> None:
-        """What fails is a client: it speaks no TLS, shows no certificate, or is gone. The sweep ends what takes longer
-        than HANDSHAKE_S.
-        """
+        # Before its first byte it has no TLS, whose buffers take 256 KiB: thousands of idle connections would hold up
+        # the loop.
+        await self._first_byte()
         self._has_begun = True
-        connection = TlsConnection(self._context, self._entered)
-        try:
-            await self._loop.connect_accepted_socket(lambda: connection, self._socket)
-            await connection.shaken
-        except OSError:
-            pass
-        except asyncio.CancelledError:
-            connection.abort()
-            raise
+        # What fails here is a client: it speaks no TLS, shows no certificate, or is gone. The sweep ends a handshake
+        # after HANDSHAKE_S, long before the loop would.
+        with suppress(OSError):
+            await self._loop.connect_accepted_socket(self._entered, self._socket, ssl=self._context)
 
     def _entered(self) -> HttpConnection:
         connection = self._runner.new_connection()
         connection.door = self
         return connection
 
+    async def _first_byte(self) -> None:
+        arrived = asyncio.Event()
+        self._loop.add_reader(self._socket, arrived.set)
+        try:
+            await arrived.wait()
+        finally:
+            self._loop.remove_reader(self._socket)
+
     def _ended(self, _: "asyncio.Task[None]") -> None:
+        if not self._has_begun:  # otherwise the loop owns the descriptor, which may have another meaning by now
+            self._socket.close()
         self._runner.connections.closed(self)
         self._forget(self)

@@ -7,7 +7,6 @@ this cluster signed the node's URI in it. Nothing here touches a socket or a clo
 import hashlib
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -15,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 _FIRST_BYTES, _SECOND_BYTES = (b"", b"\x16", b"\x15"), (b"", b"\x03")
 """TLS begins with a record of the handshake or an alert, and the major version."""
 _READ_BYTES = 1 << 14
-"""What a record of TLS holds at most."""
 
 
 Mode = Literal["accept", "dial", "require"]
@@ -153,8 +151,6 @@ class TlsSession:
         """When that certificate expires, in seconds since 1970."""
         self.may_be_plain: bool = False
         """Whether the other end may speak without TLS."""
-        self.is_ended: bool = False
-        """Whether the other end has said that nothing follows."""
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._to_send, server_side=not dialled)
         self._is_first = True
@@ -171,27 +167,15 @@ class TlsSession:
         except ssl.SSLError as error:
             raise TlsFault(explained(error)) from error
 
-    @property
-    def ssl_object(self) -> ssl.SSLObject:
-        """The session as Python has it."""
-        return self._tls
-
     def outgoing(self) -> bytes:
         """The bytes that TLS itself has to send: parts of the handshake, alerts."""
         return self._to_send.read()
 
     def seal(self, data: bytes) -> bytes:
         """Encrypt ``data``; the bytes to send include those of ``outgoing``. The session must be established."""
-        sealed_bytes = self._tls.write(data)
-        unsealed = memoryview(data)[sealed_bytes:] if sealed_bytes < len(data) else b""
+        unsealed = memoryview(data)
         while unsealed:
             unsealed = unsealed[self._tls.write(unsealed) :]
-        return self._to_send.read()
-
-    def ending(self) -> bytes:
-        """The bytes that say to the other end that nothing follows. Nothing may be sealed after that."""
-        with suppress(ssl.SSLError):  # the other end has not said so yet, which nothing here waits for
-            self._tls.unwrap()
         return self._to_send.read()
 
     def _shake_hands(self) -> bool:
@@ -210,14 +194,12 @@ class TlsSession:
 
     def _read(self) -> bytes:
         parts = []
-        with suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
-            while self._received.pending:  # one reading takes a record whole
-                part = self._tls.read(_READ_BYTES)
-                if not part:
-                    self.is_ended = True
-                    break
+        try:
+            while part := self._tls.read(_READ_BYTES):
                 parts.append(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            pass
+        return b"".join(parts)
 
 
 def shake_hands(dialler: TlsSession, acceptor: TlsSession) -> None:

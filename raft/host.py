@@ -317,7 +317,7 @@ class RaftHost:
         """
         assert self._node is not None, "not started"
         assert self._installer is not None
-        self._transport.disk = NO_ROOM if is_full else int(is_low)
+        self._transport.tell_disk(NO_ROOM if is_full else int(is_low))
         if is_full:
             self._installer.give_up()
         self._node.fetch_checkpoint = (lambda *_: None) if is_full else self._installer.fetch

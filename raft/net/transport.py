@@ -111,7 +111,7 @@ class Transport:
     this process began with less.
     """
     disk: int
-    """How full this node's disk is, as Ping says it: heartbeats tell the others."""
+    """How full this node's disk is, as Ping says it. ``tell_disk`` changes it."""
     disks: dict[str, int]
     """The connected nodes whose disks have little room, or none, by what they said. Do not change it."""
     full_disks: set[str]
@@ -545,6 +545,14 @@ class Transport:
         ping = beat, encode(0, beat)
         for connection in list(self._open):
             connection.keep_alive(self._times.dead_s, awake_at, ping)
+
+    def tell_disk(self, level: int) -> None:
+        """This node's disk is so full now. A change is told at once, ahead of all that is sent later: a node that leads
+        next because this one hands a group over knows already that it can send it no entries.
+        """
+        if level != self.disk:
+            self.disk = level
+            self.send_heartbeats(awake_at=float("inf"))  # which drops no connection as dead: liveness does
 
     def last_heard(self, node_id: str) -> float:
         """When the last bytes of a connected node arrived."""

@@ -1,6 +1,6 @@
 """Heartbeats say how full a node's disk is, and the other nodes forget it with the connection."""
 
-from stockade.raft.messages import Ping
+from stockade.raft.messages import Ping, TimeoutNow
 from stockade.raft.net.liveness import LivenessTimeouts
 
 from ..transports import UNSET, Node, Peer, Run, hello
@@ -17,7 +17,7 @@ def test_the_others_learn_how_full_a_disk_is_and_that_it_has_room_again(run: Run
             async with Node("n9", {"n99": UNSET}, TIMES) as clock, await Peer.dial(clock, hello("n99")) as beat:
 
                 async def until_known(level: int, expected: tuple[dict[str, int], set[str]]) -> None:
-                    n2.transport.disk = level
+                    n2.transport.tell_disk(level)
                     while (n1.transport.disks, n1.transport.full_disks) != expected:
                         await beat.hear()
 
@@ -62,5 +62,20 @@ def test_a_change_is_told_even_when_other_frames_go_out(run: Run) -> None:
             connection.send(b"")
             n1.transport.send_heartbeats(0.0)
             assert len(connection._queue) == 1  # it was told, and the other frame is a sign of life
+
+    run(scenario)
+
+
+def test_a_full_disk_is_told_ahead_of_what_is_sent_later(run: Run) -> None:
+    """So the node that leads next, since the full one hands its groups over, sends it no entries."""
+
+    async def scenario() -> None:
+        async with Node("n1", {"n2": UNSET}, TIMES) as n1, await Peer.dial(n1, hello("n2")) as peer:
+            await peer.hear()
+            n1.transport.liveness.stop()
+            n1.transport.tell_disk(2)
+            n1.transport.send(1, "n2", TimeoutNow(7))
+            while await peer.hear_a(Ping) != Ping(2):  # which refuses any other message before it
+                pass
 
     run(scenario)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from ..partition.api.cluster import Cluster, PartitionCounts, Reassignment, RemovalPlan, Unready
+from ..partition.api.cluster import Cluster, NodeSetting, PartitionCounts, Reassignment, RemovalPlan, Unready
 from ..partition.api.ownership import (
     Evicted,
     Grant,
@@ -511,6 +511,10 @@ class Service(Protocol):
         """The partition as this node can reach it. Raises UnknownTopicOrPartition, InconsistentTopicId, and
         NotLeaderOrFollower when another node must be asked.
         """
+        ...
+
+    def settings(self) -> list[NodeSetting]:
+        """What this node runs with, ascending by name."""
         ...
 
     def node_at(self, url: str) -> str | None:

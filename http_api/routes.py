@@ -182,6 +182,7 @@ def _cluster() -> list[Route]:
 def _node() -> list[Route]:
     return [
         Route("GET", "/v1/nodes", nodes.list_nodes, "node", ("everywhere",), needs=_SEE),
+        Route("GET", "/v1/settings", nodes.list_settings, "node", ("everywhere",), needs=_ADMIN),
         Route("GET", "/v1/refused_writes", nodes.list_refused_writes, "node", _REFUSED, needs=_SEE),
         Route("GET", "/v1/events", nodes.follow_events, "node", ("n",), answers_json=False, needs=_SEE),
         Route("GET", "/v1/stalls", system.list_stalls, "node", ("n",), needs=_ADMIN),

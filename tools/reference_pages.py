@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from stockade import errors
-from stockade.cli.service.environment import Setting, settings
+from stockade.cli.service.environment import settings
 from stockade.cluster.config import FILES, HOSTS_MAX, LIMITS, LimitsSection, RaftSection
 from stockade.cluster.machines import PROCESSES_MAX
+from stockade.cluster.settings import Setting
 from stockade.http_api.request.series import SECTIONS
 from stockade.partition.errors import BY_CODE, StockadeError
 from stockade.partition.refusal_texts import BY_REASON, NO_TEXT, text_of, writer_of

@@ -7,7 +7,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ...client.api.client import Client
 from ...client.config import ClientConfig
 from ...cluster.machines import PROCESSES_MAX, Member, member_faults
-from ...partition.api.cluster import Cluster, LeaderInfo, Node, NodeStates
+from ...partition.api.cluster import Cluster, LeaderInfo, Node, NodeStates, Settings
 from ...partition.errors import StockadeError
 from ..local_cluster.cluster import ClusterFailed, LocalCluster
 from ..orders.consent import Consent, consent_options, under_consent
@@ -36,6 +36,7 @@ LOOK_S = 0.2
 UNSEEN_MAX = 50
 """When so many requests in a row do not show a move, another order has replaced it. A node may learn of it late."""
 
+_NOTHING = "-"
 _wait = click.option(
     "--wait/--no-wait", default=True, show_default=True, help="Return when the order is carried out, or at once."
 )
@@ -56,6 +57,46 @@ async def status(config: ClientConfig, output: str) -> None:
     """
     async with Client(config) as client:
         _show(await client.connect(), output)
+
+
+@click.command(
+    cls=Manual,
+    short_help="Show the settings that nodes run with.",
+    examples=[("What differs from the defaults, or between nodes?", "stockade cluster settings")],
+)
+@click.option("--all", "is_all", is_flag=True, help="Also those that have their default on every node.")
+@output_option
+@with_client
+async def settings(client: Client, *, is_all: bool, output: str) -> None:
+    """Show the settings of every node's configuration that were changed, or differ between nodes. A node reads them
+    when it is started. Needs the right admin on the cluster.
+    """
+    found = await client.calls.call(Settings, "GET", "/v1/settings", params={"everywhere": "true"})
+    if output == "json":
+        show_json(found)
+        return
+    rows = [row for row, is_default in _setting_rows(found) if is_all or not is_default]
+    show_table(["SETTING", "VALUE", "DEFAULT", "ON"], rows)
+    if found.missing:
+        click.echo(f"no answer: {', '.join(found.missing)}", err=True)
+
+
+def _setting_rows(found: Settings) -> Iterator[tuple[tuple[str, str, str, str], bool]]:
+    """For each value of a setting a row, with the nodes that have it; and whether it is the default."""
+    values: dict[tuple[str, str, str], list[str]] = {}
+    for node in found.nodes:
+        for each in node.settings:
+            values.setdefault((each.name, _text(each.value), _text(each.default)), []).append(node.node_id)
+    for (name, value, default), nodes in sorted(values.items()):
+        is_everywhere = len(nodes) == len(found.nodes)
+        is_default = is_everywhere and value in (default, _NOTHING)
+        yield (name, value, default, "all" if is_everywhere else ", ".join(nodes)), is_default
+
+
+def _text(value: str | int | list[str] | None) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return ", ".join(value) or "none" if isinstance(value, list) else _NOTHING if value is None else str(value)
 
 
 @click.command(
@@ -431,7 +472,7 @@ def cluster(context: click.Context, nodes: int, port_base: int, data: Path, no_r
         _run(nodes, port_base, data, no_restart, tls)
 
 
-for _command in (status, move, transfer, add, remove, drain, upgrade):
+for _command in (status, settings, move, transfer, add, remove, drain, upgrade):
     cluster.add_command(_command)
 
 

@@ -9,15 +9,13 @@ import json
 import os
 import re
 import tomllib
-import types
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Union, get_args, get_origin
-
-import msgspec
+from typing import Any, NamedTuple, get_origin
 
 from ...cluster.config import FILES, ConfigError, NodeConfig, made, read
+from ...cluster.settings import Setting, settings_of
 
 PREFIX = "STOCKADE_"
 BETWEEN = "__"
@@ -37,42 +35,15 @@ _LINK = re.compile(r"STOCKADE_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|
 _JSON = re.compile(r"\s*\[(?!\[)")
 
 
-class Setting(NamedTuple):
-    """A setting of a node's configuration: the tables in which it is and its name, and the type of its value."""
-
-    path: tuple[str, ...]
-    type: Any
-
-    @property
-    def name(self) -> str:
-        """As people write it: limits.wal_bytes_max."""
-        return ".".join(self.path)
-
-    @property
-    def variable(self) -> str:
-        """The name of its environment variable."""
-        return PREFIX + BETWEEN.join(self.path).upper()
-
-
 @cache
 def settings() -> dict[str, Setting]:
     """Every setting that a variable can give, by the variable's name."""
-    return {setting.variable: setting for setting in _of(NodeConfig, ())}
+    return {variable_of(setting): setting for setting in settings_of()}
 
 
-def _of(table: type[msgspec.Struct], within: tuple[str, ...]) -> Iterator[Setting]:
-    for field in msgspec.structs.fields(table):
-        kind, path = _without_none(field.type), (*within, field.name)
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            yield from _of(kind, path)
-        else:
-            yield Setting(path, kind)
-
-
-def _without_none(kind: Any) -> Any:
-    if get_origin(kind) in (Union, types.UnionType):
-        (kind,) = (each for each in get_args(kind) if each is not type(None))
-    return kind
+def variable_of(setting: Setting) -> str:
+    """The name of its environment variable."""
+    return PREFIX + BETWEEN.join(setting.path).upper()
 
 
 def is_setting(variable: str) -> bool:
@@ -113,11 +84,11 @@ def given(environ: Mapping[str, str]) -> Given:
         if setting is None:
             if variable not in OTHERS and not _LINK.match(variable):
                 found.faults[variable] = f"{variable}: no setting of a node has this name"
-        elif variable != setting.variable and setting.path[-1] in FILES:
+        elif variable != variable_of(setting) and setting.path[-1] in FILES:
             # Its content would be taken for a path, and shown as one that cannot be opened: a key, perhaps.
-            found.faults[setting.name] = f"{variable}: say {setting.variable}, which names the file itself"
-        elif variable != setting.variable and environ.get(setting.variable):
-            found.faults[setting.name] = f"{variable}: {setting.variable} says the same setting"
+            found.faults[setting.name] = f"{variable}: say {variable_of(setting)}, which names the file itself"
+        elif variable != variable_of(setting) and environ.get(variable_of(setting)):
+            found.faults[setting.name] = f"{variable}: {variable_of(setting)} says the same setting"
         else:
             try:
                 _put(found.values, setting, _value(setting, _text(environ, setting, variable)))
@@ -128,7 +99,7 @@ def given(environ: Mapping[str, str]) -> Given:
 
 
 def _text(environ: Mapping[str, str], setting: Setting, variable: str) -> str:
-    if variable == setting.variable:
+    if variable == variable_of(setting):
         return environ[variable]
     with Path(environ[variable]).open("rb") as file:
         content = file.read(VALUE_BYTES_MAX + 1)

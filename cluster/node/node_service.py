@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ...partition.api.cluster import Cluster, FeatureLevels, Node, PartitionCounts, Unready
+from ...partition.api.cluster import Cluster, FeatureLevels, Node, NodeSetting, PartitionCounts, Unready
 from ...partition.api.topics import Topic, TopicPage
 from ...partition.errors import (
     InconsistentTopicId,
@@ -32,6 +32,7 @@ from ..model import Leader
 from ..replica.replica import Replica
 from ..replica.replica_manager import ReplicaManager
 from ..rpc import Placement
+from ..settings import in_force
 from .controller_member import ControllerMember, ControllerServices
 from .disk_watch import STATES
 from .leadership import Leaderships
@@ -90,6 +91,7 @@ class NodeService:
     ) -> None:
         self.node_id: str = config.node_id
         self._cluster_id = config.cluster_id
+        self._settings = in_force(config)
         self._failure = failure
         self._host = host
         self._view = view
@@ -116,6 +118,10 @@ class NodeService:
         leader = self.controller()
         likely = self._view.urls.get(next(iter(self._view.controllers), None))
         raise NotLeaderOrFollower(leader.url or likely, leader.term or None)
+
+    def settings(self) -> list[NodeSetting]:
+        """What this node runs with."""
+        return self._settings
 
     def node_at(self, url: str) -> str | None:
         """The id of the other member of the cluster that has this base URL."""

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from ...cluster.front.front import unless_ended
 from ...cluster.front.writes import REFUSED_WRITES_MAX
-from ...partition.api.cluster import ClusterState, NodeStates
+from ...partition.api.cluster import ClusterState, NodeSettings, NodeStates, Settings
 from ...partition.api.records import RefusedWrite, RefusedWrites
 from ...partition.errors import StockadeError
 from ..codec import json_codec, media, problems
@@ -24,6 +24,16 @@ async def list_nodes(call: Call) -> web.StreamResponse:
     if call.parameters.query_flag("everywhere"):
         return json_answer(await read_states(call))
     return json_answer(NodeStates([call.context.metrics.state()]))
+
+
+async def list_settings(call: Call) -> web.StreamResponse:
+    """What this node runs with, or what each node does."""
+    here = NodeSettings(call.service.node_id, call.service.settings())
+    if not call.parameters.query_flag("everywhere"):
+        return json_answer(Settings([here]))
+    others, missing = await ask_others(call, "/v1/settings", Settings)
+    found = [here, *(each for answer in others for each in answer.nodes)]
+    return json_answer(Settings(sorted(found, key=lambda each: each.node_id), missing))
 
 
 async def list_refused_writes(call: Call) -> web.StreamResponse:

@@ -160,6 +160,30 @@ class NodeStates(msgspec.Struct, frozen=True):
     missing: list[str] = []
 
 
+class NodeSetting(msgspec.Struct, frozen=True):
+    """A setting that a node runs with: ``name`` as in its configuration (limits.wal_bytes_max). ``default``: what it is
+    where the configuration does not say it; None, as ``value``: there is none.
+    """
+
+    name: str
+    value: str | int | bool | list[str] | None
+    default: str | int | bool | list[str] | None
+
+
+class NodeSettings(msgspec.Struct, frozen=True):
+    """Ascending by name."""
+
+    node_id: str
+    settings: list[NodeSetting]
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Ascending by id. ``missing``: nodes that were asked and did not answer."""
+
+    nodes: list[NodeSettings]
+    missing: list[str] = []
+
+
 class ClusterState(msgspec.Struct, frozen=True):
     """One reading of everything: the cluster as the answering node sees it, and what each node counts."""
 

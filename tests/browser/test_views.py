@@ -22,6 +22,7 @@ VIEWS = [
     ("producer", "producers/alice", "alice", "orders/0"),
     ("refused", "refused", "Refused writes", "PRODUCER_FENCED"),
     ("cluster", "cluster", "Cluster", "controller"),
+    ("settings", "cluster/settings", "Settings", "cluster_id"),
     ("drill", "drill", "Fence drill", "Alice stalls"),
     ("reports", "reports", "Reports", "nothing is uploaded"),
     ("runbooks", "runbooks", "Runbooks", "Disk low"),

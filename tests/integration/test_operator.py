@@ -40,6 +40,17 @@ def test_status_is_a_table_for_people_and_json_for_programs(cluster: LocalCluste
     assert status["reassignments"] == []
 
 
+def test_settings_that_differ_from_their_defaults_or_between_nodes_are_a_table(cluster: LocalCluster) -> None:
+    columns, *rows = said(cluster, "settings")
+    assert columns.split() == ["SETTING", "VALUE", "DEFAULT", "ON"]
+    assert ["cluster_id", "local", "-", "all"] in [row.split() for row in rows]
+    assert {"n1", "n2", "n3"} == {row.split()[1] for row in rows if row.startswith("node_id")}
+    assert not [row for row in rows if row.startswith("raft.heartbeat_ms")]
+    assert ["raft.heartbeat_ms", "150", "150", "all"] in [row.split() for row in said(cluster, "settings", "--all")]
+    found = json.loads(said(cluster, "settings", "--output", "json")[0])
+    assert ([node["node_id"] for node in found["nodes"]], found["missing"]) == (["n1", "n2", "n3"], [])
+
+
 def test_a_partition_moves_and_changes_its_leader(cluster: LocalCluster) -> None:
     topic = Topic(cluster.nodes[0].url, "moved")
     topic.create(replication_factor=1)

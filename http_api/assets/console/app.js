@@ -19,6 +19,7 @@ import { RefusedWrites } from "./views/refused.js";
 import { Reports } from "./views/reports.js";
 import { Runbooks } from "./views/runbook.js";
 import { Sessions } from "./views/sessions.js";
+import { Settings } from "./views/settings.js";
 import { Topic } from "./views/topic.js";
 import { Topics } from "./views/topics.js";
 
@@ -47,6 +48,7 @@ function viewAt({ parts, query }) {
     return html`<${Partition} key=${parts.join("/")} topic=${topic} partition=${Number(partition)} query=${query} />`;
   }
   if (first === "topics" && topic) return html`<${Topic} key=${topic} name=${topic} query=${query} />`;
+  if (first === "cluster" && topic === "settings") return html`<${Settings} key="settings" query=${query} />`;
   const found = VIEWS.find(([name]) => name === first);
   if (found) return html`<${found[2]} key=${parts.join("/")} query=${query} rest=${parts.slice(1)} />`;
   return html`<${Page} title="Nothing here">

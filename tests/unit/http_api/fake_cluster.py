@@ -19,7 +19,7 @@ from yarl import URL
 from stockade.cluster.controller.principals import Principals
 from stockade.cluster.measures import Measures
 from stockade.cluster.model import NO_PRINCIPAL, By, CommittedPosition, Conditions, Leader, ReadGuard
-from stockade.partition.api.cluster import Cluster, Node, PartitionCounts, Unready
+from stockade.partition.api.cluster import Cluster, Node, NodeSetting, PartitionCounts, Unready
 from stockade.partition.api.ownership import Grant, SessionInfo, Ticket, grants_digest
 from stockade.partition.api.producers import PartitionProducer, ProducerPair
 from stockade.partition.api.records import GroupPosition, PartitionContents
@@ -336,6 +336,9 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
 
     def unready(self) -> list[Unready]:
         return self.missing
+
+    def settings(self) -> list[NodeSetting]:
+        return [NodeSetting("node_id", self.node_id, None), NodeSetting("limits.request_timeout_ms", 500, 10_000)]
 
     def measures(self) -> Measures:
         return fake_measures(self.node_id)

@@ -152,6 +152,7 @@ GOOD: dict[str, Request] = {
     "fence_producer": Request("POST", "/v1/cluster/producer_fences", {"name": "mirror"}),
     "list_refused_writes": get("/v1/refused_writes?everywhere=true&topic=orders&partition=0"),
     "list_nodes": get("/v1/nodes?everywhere=true"),
+    "list_settings": get("/v1/settings?everywhere=true"),
     "follow_events": get("/v1/events?n=1"),
     "list_stalls": get("/v1/stalls"),
     "healthz": get("/healthz"),

@@ -46,7 +46,7 @@ UNREACHED: dict[tuple[str, int | str], str] = {
     ("append_parts", 500): "a bug of a part is that part's answer: records/test_append_parts.py",
     **{
         (name, 500): "nothing of it can fail"
-        for name in ("list_refused_writes", "list_nodes", "list_stalls", "get_caller")
+        for name in ("list_refused_writes", "list_nodes", "list_settings", "list_stalls", "get_caller")
     },
     ("follow_events", 429): "needs as many followers as a node takes: handlers/test_nodes.py",
     ("follow_events", 500): "nothing of it can fail before the stream begins",

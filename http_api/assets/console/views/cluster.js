@@ -18,7 +18,7 @@ export function Cluster() {
   const [adding, add] = useState(false);
   const [raising, raise] = useState(0);
   const states = latest?.nodes || [];
-  return html`<${Page} title="Cluster" acts=${may("admin", "cluster") && html`<button onClick=${() => add(true)}>Add a node</button>`}>
+  return html`<${Page} title="Cluster" acts=${may("admin", "cluster") && html`<a class="button" href=${link(["cluster", "settings"])}>Settings</a><button onClick=${() => add(true)}>Add a node</button>`}>
     <${Answer} of=${cluster}>
       ${(seen) => html`
         <${Card}>

@@ -31,7 +31,7 @@ GUARDED = [name for name, (_, _, operation) in OPERATIONS.items() if operation.g
 OPEN = [name for name in OPERATIONS if name not in GUARDED]
 ONLY_ADMINS = {
     *("create_topic", "change_topic", "delete_topic", "fence_topic", "fence_producer"),
-    *("change_members", "reassign", "transfer_leader", "list_sessions", "list_stalls"),
+    *("change_members", "reassign", "transfer_leader", "list_sessions", "list_settings", "list_stalls"),
     *("list_principals", "get_principal", "put_principal", "delete_principal", "add_token", "delete_token"),
 }
 READERS = {
@@ -75,6 +75,7 @@ ONLY = {
     "list_refused_writes": ["read cluster"],
     "get_caller": [],
     "put_principal": ["admin cluster"],
+    "list_settings": ["admin cluster"],
     "list_stalls": ["admin cluster"],
 }
 """All that a caller needs for an operation, and the last of which it cannot do without."""

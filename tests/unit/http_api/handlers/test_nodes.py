@@ -87,6 +87,19 @@ def test_states_of_all_nodes_are_asked_of_one_and_a_silent_one_is_named() -> Non
     asyncio.run(main())
 
 
+def test_settings_of_all_nodes_are_asked_of_one_and_a_silent_one_is_named() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            answer = (await two.call("GET", "/v1/settings?everywhere=true")).json
+            assert ([each["node_id"] for each in answer["nodes"]], answer["missing"]) == (["n1", "n2"], [])
+            assert {"name": "node_id", "value": "n1", "default": None} in answer["nodes"][0]["settings"]
+            await one.server.close()
+            answer = (await two.call("GET", "/v1/settings?everywhere=true")).json
+            assert ([each["node_id"] for each in answer["nodes"]], answer["missing"]) == (["n2"], ["n1"])
+
+    asyncio.run(main())
+
+
 def test_appends_are_counted_by_how_long_they_took() -> None:
     async def test(node: Conversation) -> None:
         for _ in range(3):

@@ -290,12 +290,14 @@ class Producer:
         self.client.home.enter()
         self._is_closing = True
         sender, self._sender = self._sender, None
-        if sender is not None:
-            await sender.abort()
-        if self._seats is not None:
-            await self._seats.close()
-        self._results.close()
-        await self._disconnect()
+        try:
+            if sender is not None:
+                await sender.abort()
+            if self._seats is not None:
+                await self._seats.close()
+        finally:
+            self._results.close()
+            await self._disconnect()
 
     async def _disconnect(self) -> None:
         if not self._is_sharing:

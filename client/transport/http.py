@@ -134,8 +134,9 @@ class Transport:
         """Close all connections; the outcome of requests in flight is unknown. Raises as `Home.enter`."""
         if self._session is not None:
             self.home.enter()
+        self._is_closed = True  # first: a request that begins meanwhile finds the client closed, not a fault of aiohttp
+        if self._session is not None:
             await self._session.close()
-        self._is_closed = True
 
     async def request(self, request: Request) -> Answer:
         """The 2xx answer to ``request``. Raises the refusal; RequestTimedOut when the outcome is unknown."""

@@ -330,6 +330,24 @@ def test_a_producer_that_is_stopped_at_once_leaves_no_delivery_without_an_outcom
     assert cluster.values("t") == []
 
 
+def test_a_producer_whose_stop_is_cancelled_has_closed_its_connections(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def run() -> None:
+        producer = await Producer(config(cluster)).start()
+        cluster.faults = [Fault.HOLD]
+        _ = await producer.send("t", b"v")
+        stopping = asyncio.create_task(producer.abort())
+        await asyncio.sleep(0)  # it waits for its attempts now
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        with pytest.raises(ClientClosed):
+            _ = await producer.client.topics()
+
+    asyncio.run(run())
+
+
 def test_a_producer_that_is_not_running_takes_nothing(cluster: FakeCluster) -> None:
     cluster.create("t")
 

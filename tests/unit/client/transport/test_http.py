@@ -212,6 +212,31 @@ def test_the_time_that_a_node_may_wait_comes_on_top(cluster: FakeCluster) -> Non
         ask(Request(method="GET", path=PATH, params=READ.params, wait_ms=50), *cluster.nodes, request_timeout_ms=100)
 
 
+def test_a_request_that_begins_while_the_transport_closes_finds_it_closed(cluster: FakeCluster) -> None:
+    """And not a RuntimeError of aiohttp, which tasks in the background, such as the watchdog's, do not expect."""
+
+    async def run() -> None:
+        transport = Transport(ClientConfig(bootstrap=tuple(cluster.nodes)))
+        _ = await transport.request(Request(method="GET", path="/v1/cluster"))
+        assert transport._session is not None
+        close, closing, begun = transport._session.close, asyncio.Event(), asyncio.Event()
+
+        async def close_slowly() -> None:
+            await close()
+            closing.set()
+            await begun.wait()
+
+        transport._session.close = close_slowly  # type: ignore[method-assign]
+        ended = asyncio.create_task(transport.close())
+        await closing.wait()
+        with pytest.raises(ClientClosed):
+            _ = await transport.request(Request(method="GET", path="/v1/cluster"))
+        begun.set()
+        await ended
+
+    asyncio.run(run())
+
+
 def test_a_closed_transport_sends_nothing(cluster: FakeCluster) -> None:
     async def run() -> None:
         transport = Transport(ClientConfig(bootstrap=tuple(cluster.nodes)))

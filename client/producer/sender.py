@@ -206,6 +206,8 @@ class Sender:
     async def abort(self) -> None:
         """Stop at once: unsent batches fail with ProducerAborted, the outcome of those in flight is unknown."""
         dropped = [batch for route in self.routes for batch in route.queue.unsettled]
+        for route in self.routes:
+            route.queue.stop()
         self.halt(self.routes, ProducerAborted())
         self._due.clear()
         tasks = [*self._attempts, *filter(None, [self._renewing])]
@@ -247,7 +249,8 @@ class Sender:
     def _send_due(self) -> None:
         """Send what this turn of the event loop has made due: one request a leader, as far as one has room for all."""
         due, self._due = self._due, {}
-        for leader, batches in due.items():
+        for leader, started in due.items():
+            batches = _open(started)
             for parts in requests(batches) if leader is not None else [[part] for part in batches]:
                 answered = self._sent_to(leader)
                 if leader is None or len(parts) == 1:
@@ -285,6 +288,9 @@ class Sender:
         A leader proposes all parts before it answers one. So the first answer, and not the last byte that was written,
         says that no later batch can overtake one of these: their bodies are long, and come on different connections.
         """
+        parts = _open(parts)
+        if not parts:
+            return
         unsettled, is_proposed = dict(enumerate(parts)), False
 
         def settle(place: int, outcome: AppendAnswer | StockadeError) -> None:
@@ -328,6 +334,8 @@ class Sender:
         self.pump(route)
 
     async def _attempt(self, route: Route, batch: Batch) -> None:
+        if not _open([(route, batch)]):
+            return
         try:
             with on_behalf_of(route.call), carrying(batch.trace):
                 answer = await self._append(route, batch)
@@ -448,6 +456,14 @@ def fault_of(bug: BaseException) -> ClientFault:
     """The error of batches that a bug of this library has failed; the log has its traceback."""
     _log.error("a bug in the client library", exc_info=bug)
     return ClientFault(f"a bug in the client library: {bug!r}")
+
+
+def _open(parts: list[tuple[Route, Batch]]) -> list[tuple[Route, Batch]]:
+    """Those without an outcome. A batch may get one after its queue has said `Send`: it expires, or its queue fails,
+    before this turn of the loop ends, before the task of its attempt runs, or while the request is under way after
+    which it has to be sent once more. The application has been told how it ended, so it is not sent then.
+    """
+    return [part for part in parts if part[1].outcome is None]
 
 
 def _nothing() -> None:

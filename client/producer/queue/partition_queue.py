@@ -282,6 +282,7 @@ class PartitionQueue:
         self._writing: Batch | None = None
         self._next_seq = 0
         self._resends_unknown = False
+        self._is_stopped = False
         self._is_renewing = False
         self._holds = 0
         self.identity: ProducerPair | None = None
@@ -367,6 +368,7 @@ class PartitionQueue:
         """
         expired = self._expire(now_s)
         if expired:
+            self._renumber()
             return Settle(expired)
         if self.needs_epoch:
             return Wait(self._deadline_s())
@@ -392,7 +394,9 @@ class PartitionQueue:
         if receipt.duplicate and batch.conditions.message_id is not None and self.error is None:
             self._answered_by_id(batch)
         batch.state, batch.receipt = State.STORED, receipt
-        return self._slide()
+        settled = self._slide()
+        self._renumber()
+        return settled
 
     def _answered_by_id(self, batch: Batch) -> None:
         """A duplicate: of an earlier attempt, which used up the sequence numbers, or of another batch of this id."""
@@ -439,8 +443,12 @@ class PartitionQueue:
         are sent again to learn it from the refusal.
         """
         self.error, self.needs_epoch = self.error or error, False
-        self._resends_unknown = self._resends_unknown or resend_unknown
+        self._resends_unknown = (self._resends_unknown or resend_unknown) and not self._is_stopped
         return self._slide()
+
+    def stop(self) -> None:
+        """Nothing is sent again after a halt, this one or the next: a batch of unknown outcome fails with it."""
+        self._is_stopped = True
 
     def abandon(self, error: StockadeError) -> list[Settled]:
         """Fail every batch now, after a bug in the decisions themselves, and take no more records. Answers to attempts
@@ -452,6 +460,7 @@ class PartitionQueue:
             batch.maybe_stored = batch.maybe_stored or batch.attempts > 0
         self._window.clear()
         self._unsent.clear()
+        self._writing = None
         return [(batch, verdict(batch, error)) for batch in batches]
 
     def _poll_muted(self, now_s: float, *, may_send: bool) -> Action:
@@ -499,6 +508,7 @@ class PartitionQueue:
             else:
                 settled.append((oldest, verdict(oldest, self._failure_of(oldest))))
             self._window.popleft()
+            self.written(oldest)  # if its attempt has not begun, it never will
         if self.error is not None:
             settled += [(batch, verdict(batch, self.error)) for batch in self._unsent]
             self._unsent.clear()

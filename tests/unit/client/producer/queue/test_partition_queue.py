@@ -343,3 +343,18 @@ def test_a_sent_batch_is_reported_by_its_action() -> None:
     driver = Driver()
     driver.add("a")
     assert driver.queue.poll(0.0) == Send(driver.batches["a"])
+
+
+def test_a_batch_that_is_known_to_be_stored_as_it_expires_holds_up_nothing_though_it_was_never_written() -> None:
+    driver = in_flight("a")
+    driver.now_s = 1
+    driver.add("b", "c")
+    driver.pump()
+    driver.refuse("a", UNKNOWN)
+    driver.store("b", 8)
+    driver.refuse("c", GAP)
+    driver.now_s = CONFIG.delivery_timeout_ms / 1000
+    driver.queue._attempt(driver.batches["a"])
+    driver.pump()
+    assert driver.outcomes == {"a": "None", "b": "8"}
+    assert driver.wire == ["a", "b", "c", "c"]

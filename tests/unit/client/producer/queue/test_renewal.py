@@ -229,6 +229,39 @@ def test_an_unknowable_batch_fails_alone_and_the_rest_goes_on() -> None:
     assert stamp(driver, "b") == (1, 0)
 
 
+@pytest.mark.parametrize("is_stored", [True, False], ids=["stored", "expired"])
+def test_when_what_was_asked_is_stored_or_expires_the_rest_goes_on_under_the_new_epoch(is_stored: bool) -> None:
+    driver = started("a")
+    driver.refuse("a", UNKNOWN)
+    driver.wait(20)
+    driver.refuse("a", FORGOTTEN)
+    renew(driver)
+    driver.wait(50)
+    assert driver.wire == ["a"] * 3
+    driver.now_s = 0.9
+    driver.add("b")
+    if is_stored:
+        driver.store("a", 7, duplicate=True)
+    else:
+        driver.wait(100)
+    assert driver.outcomes == {"a": "7" if is_stored else "REQUEST_TIMED_OUT unknown"}
+    assert driver.wire == ["a", "a", "a", "b"]
+    assert stamp(driver, "b") == (1, 0)
+
+
+def test_121_what_is_behind_a_stored_batch_is_numbered_anew_and_not_asked_in_vain() -> None:
+    driver = started("a", "b")
+    driver.refuse("a", UNKNOWN)
+    driver.refuse("b", GAP)
+    driver.wait(20)
+    driver.refuse("a", FORGOTTEN)
+    renew(driver)
+    driver.wait(50)
+    driver.store("a", 7, duplicate=True)
+    assert driver.wire == ["a", "b", "a", "a", "b"]
+    assert stamp(driver, "b") == (1, 0)
+
+
 def test_a_momentary_refusal_while_asking_is_waited_out() -> None:
     driver = started("a")
     driver.refuse("a", UNKNOWN)

@@ -106,6 +106,12 @@ class Spending:
         if self._requests is not None:
             self._requests.spend(1)
 
+    def take_back(self, bytes_count: int = 0) -> None:
+        """Uncount one request that was admitted, and these bytes of it: it is counted elsewhere, or was refused."""
+        if self._requests is not None:
+            self._requests.spend(-1)
+        self.spend_bytes(-bytes_count)
+
     def spend_requests(self, count: int) -> None:
         """Count further appends of a request that was admitted: they delay the next one."""
         if self._requests is not None:

@@ -167,7 +167,7 @@ class Front:
         """Count one request in flight for its principal. Raises ThrottlingQuotaExceeded: its rates are used up,
         or as many requests of its own are in flight as there is room for requests of all others. So one principal never
         takes more than half of a node, two never more than two thirds (dynamic thresholds of shared buffers, Choudhury
-        and Hahne 1998). What belongs to no principal has no share of its own.
+        and Hahne 1998). What belongs to no principal has no share of its own. What is refused is not counted.
         """
         spending.admit()
         spending.held_requests += 1
@@ -175,6 +175,7 @@ class Front:
             self.check_share(spending)
         except ThrottlingQuotaExceeded:
             spending.held_requests -= 1
+            spending.take_back()
             raise
 
     def check_share(self, spending: Spending) -> None:

@@ -106,6 +106,12 @@ class FastAppends:
         if spending is not None:
             spending.held_requests -= 1
 
+    def leave(self, size: int, spending: Spending | None) -> None:
+        """The general handler answers it: that takes the room, and counts it for the caller, once more."""
+        self.give_back(size, spending)
+        if spending is not None:
+            spending.take_back(size)
+
     def _target(
         self, template: HeadTemplate, path_parameters: dict[str, str], *, is_numbered: bool
     ) -> AppendTarget | None:
@@ -148,7 +154,7 @@ class FastAppend:
             self.settle(bug)
             return True
         if not is_proposed:
-            self._owner.give_back(len(self._request.body), self._spending)
+            self._owner.leave(len(self._request.body), self._spending)
         return is_proposed
 
     def settle(self, verdict: Appended | Exception | None) -> None:
@@ -158,12 +164,15 @@ class FastAppend:
         if self._is_settled:
             return
         self._is_settled = True
-        self._owner.give_back(len(self._request.body), self._spending)
+        size = len(self._request.body)
+        if verdict is None or isinstance(verdict, NotLeaderOrFollower | LeaderNotAvailable):
+            self._owner.leave(size, self._spending)
+            self._request.answer_by(self._owner.general)
+            return
+        self._owner.give_back(size, self._spending)
         outcome = self._response(verdict) if isinstance(verdict, Appended) else verdict
         if isinstance(outcome, FastResponse):
             self._request.connection.answer(outcome)
-        elif outcome is None or isinstance(outcome, NotLeaderOrFollower | LeaderNotAvailable):
-            self._request.answer_by(self._owner.general)
         else:
             call = Call(cast(web.Request, self._request), self._owner.context, self._owner.route)
             self._request.connection.answer_later(conclude(call, self._refuse(call, outcome)))

@@ -3,15 +3,19 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
 from stockade.cluster.access.quotas import Quota
+from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 from ..conversation import Answer, Conversation, nodes
+from ..fake_cluster import FakePartition
 from ..records.test_append import arrow_stream
 from ..samples import PARTS_FORM, parts_body
+from ..test_server import exchange
 
 ROOT, METERED = new_token(), new_token()
 RECORDS = "/v1/topics/orders/partitions/0/records"
@@ -162,3 +166,69 @@ def test_a_principal_with_many_appends_a_request_takes_no_more_than_its_share() 
         assert held(access) == 3
 
     run(Quota(), test)
+
+
+def later(settle: Callable[[Any], None], verdict: Any) -> bool:
+    asyncio.get_running_loop().call_soon(settle, verdict)
+    return True
+
+
+LEFT: dict[str, Callable[[Callable[[Any], None]], bool]] = {
+    "nothing was begun": lambda _: False,
+    "the producer has to be enrolled": lambda settle: later(settle, None),
+    "another node leads": lambda settle: later(settle, NotLeaderOrFollower(None, None)),
+    "no node leads": lambda settle: later(settle, LeaderNotAvailable("no node leads")),
+}
+
+
+@pytest.mark.parametrize("leave", LEFT.values(), ids=LEFT)
+@pytest.mark.parametrize(
+    "quota", [Quota(requests_per_s=2), Quota(bytes_per_s=1000), Quota(requests_per_s=1000, bytes_per_s=1000)]
+)
+def test_an_append_that_the_fast_path_leaves_to_the_long_way_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch, leave: Callable[[Callable[[Any], None]], bool], quota: Quota
+) -> None:
+    left: list[object] = []
+
+    def submit(self: FakePartition, batch: Any, conditions: Any, settle: Callable[[Any], None]) -> bool:
+        left.append(batch)
+        return leave(settle)
+
+    head = (
+        f"POST {RECORDS} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nAuthorization: Bearer {METERED.token}\r\n"
+    )
+    whole = f"{head}Content-Length: 600\r\n\r\n{'x' * 600}".encode()
+
+    async def test(node: Conversation, access: Access) -> None:
+        monkeypatch.setattr(FakePartition, "submit", submit)
+        assert [(await exchange(node, whole)).status for _ in range(3)] == [200, 200, 429]
+        assert len(left) == 2, "the fast path had begun both"
+        assert held(access) == 0
+
+    run(quota, test)
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_an_append_for_which_the_others_need_the_room_is_not_counted(is_plain: bool) -> None:
+    """It may come again as soon as there is room."""
+    more = "" if is_plain else "X: y\r\n"
+    head = (
+        f"POST {RECORDS} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nAuthorization: Bearer {METERED.token}\r\n"
+    )
+    whole = f"{head}{more}Content-Length: 1\r\n\r\nx".encode()
+
+    async def test(node: Conversation, access: Access) -> None:
+        in_flight = node.server.front.in_flight
+        limit, in_flight.requests.limit = in_flight.requests.limit, 4
+        spending = access.caller(f"Bearer {METERED.token}", None).spending
+        spending.held_requests += 3  # so many of its requests are on their way
+        in_flight.take(requests=3)
+        for _ in range(5):
+            refused = await exchange(node, whole)
+            assert (refused.status, "which are for others" in refused.json["detail"]) == (429, True)
+        spending.held_requests -= 3
+        in_flight.give_back(requests=3)
+        in_flight.requests.limit = limit
+        assert [(await exchange(node, whole)).status for _ in range(2)] == [200, 429]
+
+    run(Quota(requests_per_s=1), test)

@@ -37,9 +37,11 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
-    async def call(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """The body of a good answer."""
+    async def call(self, method: str, path: str, body: bytes = b"", session: str | None = None) -> bytes:
+        """The body of a good answer. ``session``: whose request it is."""
         head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        if session is not None:
+            head += f"Stockade-Session: {session}\r\n"
         self._writer.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         answer = await self._reader.readuntil(b"\r\n\r\n")
         status, *lines = answer.lower().split(b"\r\n")
@@ -89,7 +91,7 @@ async def renew(connection: Connection, sessions: Iterable[str], every_s: float,
         due = began + done * every_s / len(sessions)
         if due > now:
             await asyncio.sleep(due - now)
-        await connection.call("PUT", f"/v1/sessions/{sessions[done % len(sessions)]}")
+        await connection.call("PUT", "/v1/session", session=sessions[done % len(sessions)])
         done += 1
     return done
 

@@ -25,6 +25,9 @@ _POSITION = _GROUP + "/positions/{topic}/{partition}"
 _RECORDS = _PARTITION + "/records"
 _STAGES = _PARTITION + "/stages"
 
+_SESSION = ("/v1/session", "/v1/sessions/{session}")
+"""The caller's session is in a header; the second path has it for clients of the release before, and is deprecated."""
+
 _GUARD = ("group", "fence_epoch")
 _FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "origins", "local", *_GUARD, "topic_id")
 _LIST = ("prefix", "n")
@@ -145,8 +148,8 @@ def _unmetered() -> list[Route]:
     """What keeps alive, or gives up, what a caller has."""
     route = partial(Route, group="controller", is_metered=False)
     return [
-        route("PUT", "/v1/sessions/{session}", grants.renew_session, fast=FastRenewals, needs=()),
-        route("DELETE", "/v1/sessions/{session}", grants.close_session, answers_json=False, needs=()),
+        *(route("PUT", path, grants.renew_session, fast=FastRenewals, needs=()) for path in _SESSION),
+        *(route("DELETE", path, grants.close_session, answers_json=False, needs=()) for path in _SESSION),
         route("DELETE", "/v1/tickets/{ticket}", grants.cancel_ticket, needs=_HOLD),
         route("DELETE", "/v1/grants/{grant}", grants.release, answers_json=False, needs=_HOLD),
         route("DELETE", _GROUP + "/own", groups.disown, repeated=("resource",), needs=()),

@@ -7,6 +7,7 @@ Every call is repeated while its refusal concerns only the moment (no leader, ov
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -49,6 +50,7 @@ from .administration import LISTED_MAX, SLOW_S, Administration, listed
 from .conditions import UNCONDITIONAL, Conditions
 from .fetched import ARROW_STREAM, Fetched, fetched
 from .parts import Part, PartAnswers, SettlePart, parts_body
+from .session_route import SessionRoute, session_header
 from .tail import Tail, tail_of
 
 T = TypeVar("T")
@@ -74,6 +76,7 @@ class Client(Administration):
         self.home: Home = self.calls.home
         self.outage: Outage = self.calls.outage
         patience_ms = self.config.standstill_ms
+        self._session_route = SessionRoute()
         self._watchdog = LeaderWatchdog(patience_ms, self._ask_others, self.metadata, self.calls.avoid)
 
     async def __aenter__(self) -> Self:
@@ -315,12 +318,21 @@ class Client(Administration):
 
     async def renew_session(self, session: str, timeout_ms: int) -> SessionInfo:
         """Restart the session's ttl, in a single attempt. Raises UnknownSession, SessionExpired."""
-        path = f"/v1/sessions/{quoted(session)}"
-        return decode(await self.calls.once(Request(method="PUT", path=path, timeout_ms=timeout_ms)), SessionInfo)
+        end_s = time.monotonic() + timeout_ms / 1000
+
+        async def attempt(path: str, headers: dict[str, str]) -> Answer:
+            left_ms = max(int((end_s - time.monotonic()) * 1000), 1)
+            return await self.calls.once(Request(method="PUT", path=path, headers=headers, timeout_ms=left_ms))
+
+        return decode(await self._session_route.ask(session, attempt), SessionInfo)
 
     async def close_session(self, session: str, *, patience_ms: int | None = None) -> None:
         """End a session; answers when every slot that it held is free. Does nothing for one that has ended."""
-        await self.calls.send("DELETE", f"/v1/sessions/{quoted(session)}", patience_ms=patience_ms)
+
+        async def attempt(path: str, headers: dict[str, str]) -> Answer:
+            return await self.calls.send("DELETE", path, headers=headers, patience_ms=patience_ms)
+
+        await self._session_route.ask(session, attempt)
 
     async def acquire(
         self,
@@ -345,7 +357,7 @@ class Client(Administration):
         body = {"partitions": wanted, "mode": mode, "producer_name": producer_name}
         body |= present(resume_epoch=resume_epoch, topic_id=topic_id)
         path = f"{_topic(topic)}/grants"
-        answer = await self.calls.send("POST", path, headers=_session_header(session), body=body)
+        answer = await self.calls.send("POST", path, headers=session_header(session), body=body)
         return decode(answer, Grant) if answer.status == HTTPStatus.CREATED else decode(answer, Ticket)
 
     async def ticket(self, ticket: str, session: str, wait_ms: int = 0) -> Ticket:
@@ -353,17 +365,17 @@ class Client(Administration):
 
         Raises NotFound.
         """
-        path, headers = f"/v1/tickets/{quoted(ticket)}", _session_header(session)
+        path, headers = f"/v1/tickets/{quoted(ticket)}", session_header(session)
         return await self.calls.call(Ticket, "GET", path, headers=headers, params={"wait_ms": wait_ms}, wait_ms=wait_ms)
 
     async def cancel_ticket(self, ticket: str, session: str, *, patience_ms: int | None = None) -> CancelledTicket:
         """Leave the wait queue. If the grant came first, the answer has it, and the caller releases it."""
-        path, headers = f"/v1/tickets/{quoted(ticket)}", _session_header(session)
+        path, headers = f"/v1/tickets/{quoted(ticket)}", session_header(session)
         return await self.calls.call(CancelledTicket, "DELETE", path, headers=headers, patience_ms=patience_ms)
 
     async def release(self, grant: str, session: str) -> None:
         """End a grant; answers when its slots are free. Does nothing for one that has ended."""
-        await self.calls.send("DELETE", f"/v1/grants/{quoted(grant)}", headers=_session_header(session))
+        await self.calls.send("DELETE", f"/v1/grants/{quoted(grant)}", headers=session_header(session))
 
     async def fence_topic(
         self,
@@ -413,7 +425,7 @@ class Client(Administration):
         claims = [{"resource": resource} | present(generation=generation) for resource in resources]
         body = {"claims": claims, "atomic": atomic, "sever": sever}
         path = f"{_group(group)}/own"
-        return (await self.calls.call(OwnAnswer, "POST", path, headers=_session_header(session), body=body)).results
+        return (await self.calls.call(OwnAnswer, "POST", path, headers=session_header(session), body=body)).results
 
     async def disown(self, group: str, session: str, resource: str | Sequence[str]) -> None:
         """Give a resource up, or several in one step; generation and fence_epoch stay.
@@ -421,7 +433,7 @@ class Client(Administration):
         Raises NotOwner when another session owns one of them; then all stay as they are.
         """
         params = {"resource": [resource] if isinstance(resource, str) else list(resource)}
-        await self.calls.send("DELETE", f"{_group(group)}/own", headers=_session_header(session), params=params)
+        await self.calls.send("DELETE", f"{_group(group)}/own", headers=session_header(session), params=params)
 
     async def resources(self, group: str, *, patience_ms: int | None = None) -> list[Resource]:
         """Every resource ever owned in the group, ascending; a linearizable read."""
@@ -536,12 +548,8 @@ def _fence_headers(token: Token | None) -> dict[str, str]:
     return {
         "Stockade-Fence-Grant": token.grant_id,
         "Stockade-Fence-Epoch": str(token.epoch),
-        **_session_header(token.session),
+        **session_header(token.session),
     }
-
-
-def _session_header(session: str) -> dict[str, str]:
-    return {"Stockade-Session": session}
 
 
 def _topic(name: str) -> str:

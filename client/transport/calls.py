@@ -103,7 +103,7 @@ class Calls:
                     error.had_effects()
                 raise
 
-        what = f"{method} {'/'.join(path.split('/')[:3])}"  # a session's id is a secret
+        what = f"{method} {'/'.join(path.split('/')[:3])}"  # in a path an id may be a secret
         return await self.repeat(what, attempt, patience_ms, quiet_s + request.wait_ms / 1000)
 
     async def repeat(

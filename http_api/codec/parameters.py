@@ -87,6 +87,10 @@ class Parameters:
         """A path parameter that is an opaque id."""
         return self._path[name]
 
+    def has_path(self, name: str) -> bool:
+        """Whether the path has this parameter."""
+        return name in self._path
+
     def has(self, *names: str) -> bool:
         """Whether the query has any of these parameters."""
         return any(name in self._query for name in names)

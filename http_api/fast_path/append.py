@@ -57,7 +57,7 @@ class FastAppends:
 
     def start(self, request: FastRequest) -> bool:
         """Propose the batch of a plain request; False: nothing was proposed or taken."""
-        body, sequence = request.body, request.head.sequence
+        body, sequence = request.body, request.head.value
         try:
             target = self._target(request.head.template, request.match_info, is_numbered=sequence is not None)
             if target is None:
@@ -117,7 +117,7 @@ class FastAppends:
     ) -> AppendTarget | None:
         """Read once for all requests with this head. Raises StockadeError for what is wrong in it."""
         if is_numbered not in template.readings:
-            headers = {**template.headers, SEQUENCE: _ANY_NUMBER} if is_numbered else template.headers
+            headers = {**template.headers, SEQUENCE.name: _ANY_NUMBER} if is_numbered else template.headers
             template.readings[is_numbered] = _read_head(headers, path_parameters)
         return cast(AppendTarget | None, template.readings[is_numbered])
 

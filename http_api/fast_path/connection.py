@@ -24,7 +24,7 @@ from ..endpoint.dispatch import endpoint
 from ..request.call import FastPath, RequestHandler, Route
 from ..request.context import Context
 from ..request.metrics import Metrics
-from .parser import HEADS_REMEMBERED_MAX, SEQUENCE_START, Head, HeadTemplate, read_head
+from .parser import HEADS_REMEMBERED_MAX, Head, HeadTemplate, Varying, read_head
 
 PLAIN_HEADERS = frozenset(
     ("host", "accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "user-agent")
@@ -33,7 +33,7 @@ PLAIN_HEADERS = frozenset(
 LEADERS_REMEMBERED_MAX = 1024
 """Pairs of leader and term whose headers are not written out again."""
 
-_DIGITS_MAX = 10
+_VALUE_BYTES_MAX = 64
 _ACCEPT = (None, "*/*", media.JSON)
 _SEGMENT = r"([A-Za-z0-9_-][A-Za-z0-9._-]*)"
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -132,36 +132,40 @@ class FastRequest:
 
 class HeadPattern(NamedTuple):
     """The bytes of a head, to recognize it. ``start`` is all of it and ``rest`` None; or they are the bytes before and
-    after its sequence number.
+    after what varies.
     """
 
     template: HeadTemplate
+    varying: Varying
     start: bytes
     rest: bytes | None
 
 
 def pattern_of(head: Head, data: bytes) -> HeadPattern:
     """The pattern of the head that was read from ``data``."""
-    if head.sequence is None:
-        return HeadPattern(head.template, data[: head.body_start], None)
-    number = data.find(SEQUENCE_START) + len(SEQUENCE_START)
-    return HeadPattern(head.template, data[:number], data[number + len(head.sequence) : head.body_start])
+    template, varying, value, body_start, _ = head
+    if value is None:
+        return HeadPattern(template, varying, data[:body_start], None)
+    begin = data.find(varying.start) + len(varying.start)
+    return HeadPattern(template, varying, data[:begin], data[begin + len(value) : body_start])
 
 
 def read_again(pattern: HeadPattern, data: bytes) -> Head | None:
-    """The head at the start of ``data``, as ``read_head`` reads it, if it differs in its number alone; else None."""
-    template, start, rest = pattern
+    """The head at the start of ``data``, as ``read_head`` reads it, if it differs in nothing but what varies; else
+    None.
+    """
+    template, varying, start, rest = pattern
     if not data.startswith(start):
         return None
     if rest is None:
         body_start = len(start)
-        return Head(template, None, body_start, body_start + template.length)
-    stop = data.find(b"\r", len(start), len(start) + _DIGITS_MAX + 1)
-    number = data[len(start) : stop]
-    if not (number.isdigit() and data.startswith(rest, stop)):  # with no end found, there is no such rest
+        return Head(template, varying, None, body_start, body_start + template.length)
+    stop = data.find(b"\r", len(start), len(start) + _VALUE_BYTES_MAX + 1)
+    value = data[len(start) : stop]
+    if not (varying.fits(value) and data.startswith(rest, stop)):  # with no end found, there is no such rest
         return None
     body_start = stop + len(rest)
-    return Head(template, number.decode(), body_start, body_start + template.length)
+    return Head(template, varying, value.decode(), body_start, body_start + template.length)
 
 
 class FastRoute(NamedTuple):

@@ -5,9 +5,9 @@ the end of a request, aiohttp's parser finds it, too.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 HEADERS_MAX = 512
 """Most header lines of a request."""
@@ -17,14 +17,32 @@ LINES_REMEMBERED_MAX = 4096
 """Header lines whose reading is cached."""
 
 HEADS_REMEMBERED_MAX = 1024
-"""Heads, without their sequence numbers, whose reading is cached."""
+"""Heads, without what varies in them, whose reading is cached."""
 HEAD_BYTES_MAX = 4096
 """A head beyond this is left to aiohttp's parser."""
-SEQUENCE = "stockade-producer-seq"
-"""The header that differs in each request of a writer."""
-SEQUENCE_START = b"\r\nStockade-Producer-Seq: "
-"""The bytes before its number; spelled otherwise it is a header like any other."""
 
+
+class Varying(NamedTuple):
+    """A header that differs in each request of a client whose heads are alike otherwise. ``start``: the bytes before
+    its value; spelled otherwise it is a header like any other, as it is with a value that ``fits`` does not match.
+    """
+
+    name: str
+    start: bytes
+    fits: Callable[[bytes], object]
+
+    @classmethod
+    def of(cls, name: str, value: bytes) -> Self:
+        """``value``: a regular expression, of bytes that can be in a plain header."""
+        return cls(name.lower(), b"\r\n" + name.encode() + b": ", re.compile(value).fullmatch)
+
+
+SEQUENCE = Varying.of("Stockade-Producer-Seq", rb"[0-9]{1,10}")
+"""Of the appends of a writer."""
+SESSION = Varying.of("Stockade-Session", rb"[!-~]{1,64}")
+"""Of the renewals of many sessions over one connection: these are PUTs, appends are not."""
+
+_PUT = b"PUT "
 _END = b"\r\n\r\n"
 _LINE_END = b"\r\n"
 _START = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.1")
@@ -35,8 +53,8 @@ _UNFIT = frozenset(("transfer-encoding", "upgrade", "trailer", "proxy-connection
 
 
 class HeadTemplate:
-    """What requests have in common whose heads differ only in their sequence number. ``headers`` has each name once, in
-    lower case, without that number; ``length`` is that of the body in bytes.
+    """What requests have in common whose heads differ only in what varies. ``headers`` has each name once, in lower
+    case, without that; ``length`` is that of the body in bytes.
     """
 
     __slots__ = ("headers", "length", "method", "path", "readings")
@@ -47,17 +65,18 @@ class HeadTemplate:
         self.headers: Mapping[str, str] = headers
         self.length: int = length
         self.readings: dict[bool, object] = {}
-        """What the fast path of such requests has read of the head, without and with a number: read once."""
+        """What the fast path of such requests has read of the head, without and with what varies: read once."""
 
 
 class Head(NamedTuple):
-    """The head of a request. ``sequence`` None: it has no such header, or one that is spelled otherwise. ``body_start``
-    and ``end`` are positions in the bytes that it was read from, and ``end`` is beyond them when some of the body has
-    not come.
+    """The head of a request. ``value``: of the header ``varying``; None: it has no such header, or one like any other.
+    ``body_start`` and ``end`` are positions in the bytes that it was read from, and ``end`` is beyond them when some of
+    the body has not come.
     """
 
     template: HeadTemplate
-    sequence: str | None
+    varying: Varying
+    value: str | None
     body_start: int
     end: int
 
@@ -65,7 +84,7 @@ class Head(NamedTuple):
     def headers(self) -> Mapping[str, str]:
         """All of them, by name in lower case."""
         known = self.template.headers
-        return known if self.sequence is None else {**known, SEQUENCE: self.sequence}
+        return known if self.value is None else {**known, self.varying.name: self.value}
 
 
 def read_head(data: bytes) -> Head | None:
@@ -73,26 +92,27 @@ def read_head(data: bytes) -> Head | None:
     end = data.find(_END, 0, HEAD_BYTES_MAX)
     if end <= 0:
         return None
-    lines, sequence = _without_sequence(data, end)
+    varying = SESSION if data.startswith(_PUT) else SEQUENCE
+    lines, value = _without(varying, data, end)
     try:
         template = _read(lines)
     except _NotPlain:
         return None
-    if sequence is not None and SEQUENCE in template.headers:  # it came twice
+    if value is not None and varying.name in template.headers:  # it came twice
         return None
     body_start = end + len(_END)
-    return Head(template, sequence, body_start, body_start + template.length)
+    return Head(template, varying, value, body_start, body_start + template.length)
 
 
-def _without_sequence(data: bytes, end: int) -> tuple[bytes, str | None]:
-    """The head before ``end`` without its sequence number, and that: all else is alike in a writer's requests."""
-    at = data.find(SEQUENCE_START, 0, end)
+def _without(varying: Varying, data: bytes, end: int) -> tuple[bytes, str | None]:
+    """The head before ``end`` without the value that varies, and that: all else is alike in a client's requests."""
+    at = data.find(varying.start, 0, end)
     if at > 0:
-        begin = at + len(SEQUENCE_START)
+        begin = at + len(varying.start)
         stop = data.find(_LINE_END, begin, end)
-        number = data[begin : stop if stop > 0 else end]
-        if number.isdigit() and len(number) <= LINE_BYTES_MAX - len(SEQUENCE_START):
-            return data[:at] + data[begin + len(number) : end], number.decode()
+        value = data[begin : stop if stop > 0 else end]
+        if varying.fits(value):
+            return data[:at] + data[begin + len(value) : end], value.decode()
     return data[:end], None
 
 
@@ -104,7 +124,7 @@ class _NotPlain(Exception):
 def _read(head: bytes) -> HeadTemplate:
     lines = head.split(_LINE_END)
     start = _START.fullmatch(lines[0])
-    if start is None or start[1] == _TUNNEL or len(lines) > HEADERS_MAX:  # and perhaps a sequence number
+    if start is None or start[1] == _TUNNEL or len(lines) > HEADERS_MAX:  # and perhaps one that varies
         raise _NotPlain
     headers = dict(map(_read_line, lines[1:]))
     length = headers.get("content-length", "0")

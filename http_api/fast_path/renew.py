@@ -1,6 +1,7 @@
-"""The fast path of session renewals: ten thousand sessions make thousands of them a second.
+"""The fast path of session renewals: a hundred thousand sessions make thousands of them a second.
 
-An answer from here is the same as that of the route's own handler (``handlers.grants``). That handler gets every
+The session's id comes in a header, or in the path of the deprecated route. An answer from here is the same as that of
+the route's own handler (``handlers.grants``). That handler gets every
 request that is not plain, and once more every one that is refused: a renewal may be repeated.
 """
 
@@ -13,7 +14,10 @@ from ...partition.errors import StockadeError
 from ..codec import json_codec
 from ..request.call import RequestHandler, Route
 from ..request.context import Context
-from .connection import FastRequest, FastResponse, head_led_by, is_plain
+from .connection import PLAIN_HEADERS, FastRequest, FastResponse, head_led_by, is_plain
+from .parser import SESSION
+
+_HEADERS = PLAIN_HEADERS | {SESSION.name}
 
 
 class FastRenewals:
@@ -27,29 +31,32 @@ class FastRenewals:
 
     def start(self, request: FastRequest) -> bool:
         """Answer a plain request; False: nothing was begun."""
-        if not is_plain(request.fields):
+        fields = request.fields
+        session = request.match_info.get("session")
+        names = PLAIN_HEADERS
+        if session is None:
+            session, names = fields.get(SESSION.name), _HEADERS
+        if session is None or not is_plain(fields, names):
             return False
-        request.connection.answer_later(self._answer(request))
+        request.connection.answer_later(self._answer(request, session))
         return True
 
-    async def _answer(self, request: FastRequest) -> web.StreamResponse | FastResponse:
+    async def _answer(self, request: FastRequest, session: str) -> web.StreamResponse | FastResponse:
         try:
-            return await self._renew(request)
+            return await self._renew(request, session)
         except StockadeError:
             pass  # the general handler meets the refusal again, and answers it
         except Exception:
             self._metrics.fast_path_bug(self._route.path)
         return await self._general(cast(web.Request, request))
 
-    async def _renew(self, request: FastRequest) -> FastResponse:
+    async def _renew(self, request: FastRequest, session: str) -> FastResponse:
         front = self._front
         front.in_flight.take(requests=1)
         try:
             caller = front.access.caller(request.fields.get("authorization"), request.certificate)
-            session = await front.service.at_controller().sessions.renew_session(
-                request.match_info["session"], By(caller.principal)
-            )
+            renewed = await front.service.at_controller().sessions.renew_session(session, By(caller.principal))
         finally:
             front.in_flight.give_back(requests=1)
         leader = front.service.controller()
-        return FastResponse(head_led_by(leader.url or "", leader.term), json_codec.dump(session), not front.is_leaving)
+        return FastResponse(head_led_by(leader.url or "", leader.term), json_codec.dump(renewed), not front.is_leaving)

@@ -29,19 +29,23 @@ async def open_session(call: Call) -> web.StreamResponse:
     session = await call.service.at_controller().sessions.open_session(
         wanted.client_id, wanted.ttl_ms, call.by_most("sessions")
     )
-    return json_answer(session, 201, {"Location": f"/v1/sessions/{session.session}"})
+    return json_answer(session, 201, {"Location": "/v1/session"})
 
 
 async def renew_session(call: Call) -> web.StreamResponse:
     """Renew a session for its full ttl."""
-    session = call.parameters.path("session")
-    return json_answer(await call.service.at_controller().sessions.renew_session(session, call.by))
+    return json_answer(await call.service.at_controller().sessions.renew_session(_session_of(call), call.by))
 
 
 async def close_session(call: Call) -> web.StreamResponse:
     """Close a session; it is no error if there is none."""
-    await call.service.at_controller().sessions.close_session(call.parameters.path("session"), call.by)
+    await call.service.at_controller().sessions.close_session(_session_of(call), call.by)
     return web.Response(status=204)
+
+
+def _session_of(call: Call) -> str:
+    """The session that a request is about: of the deprecated path, or the caller's own."""
+    return call.parameters.path("session") if call.parameters.has_path("session") else call.parameters.session()
 
 
 async def acquire(call: Call) -> web.StreamResponse:

@@ -31,6 +31,7 @@ FAULT = re.compile(rb"HTTP/1\.[01] 5")
 PATHS = (
     *(RECORDS, "/v1/topics", TOPIC, "/v1/topics/nowhere", "/v1/append", "/v1/sessions", "/v1/stalls"),
     *("/v1/topics/orders/grants", "/v1/groups/g/own", "/v1/cluster/members", "/v1/producers", "/v1/sessions/s-1"),
+    "/v1/session",
     *(
         "/v1/topics/%00/partitions/9/records",
         "/v1/topics/../../etc/passwd",

@@ -25,7 +25,9 @@ class Writer:
 
     def renew(self) -> None:
         """Another full time to live."""
-        expect(200, call("PUT", f"{self._url}/v1/sessions/{self.headers['Stockade-Session']}"))
+        expect(
+            200, call("PUT", f"{self._url}/v1/session", headers={"Stockade-Session": self.headers["Stockade-Session"]})
+        )
 
     def acquire(self, topic: str, name: str, mode: str = "ExclusiveWithFencing") -> "Writer":
         body = {"partitions": [0], "mode": mode, "producer_name": name}

@@ -91,7 +91,7 @@ def test_093_time_without_a_leader_costs_a_holder_nothing(cluster: LocalCluster)
         began = time.monotonic()
         while time.monotonic() < began + 8:  # the case itself: nobody leads for longer than the session lives
             time.sleep(0.1)
-    assert decided(lambda: call("PUT", f"{topic.node}/v1/sessions/{brief}")).status == 200
+    assert decided(lambda: call("PUT", f"{topic.node}/v1/session", headers={"Stockade-Session": brief})).status == 200
     token = {"Stockade_Fence_Grant": held["grant"], "Stockade_Fence_Epoch": "1", "Stockade_Session": brief}
     expect(200, decided(lambda: topic.append("after", 1, **token)))
     expect(200, settled(writer, "after", 1, cluster))

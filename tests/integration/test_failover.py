@@ -92,6 +92,6 @@ def test_a_grant_over_several_partitions_is_all_or_nothing(cluster: LocalCluster
     assert (loser.answer.status, loser.answer.json["code"]) == (423, "PRODUCER_BUSY")
     free = Writer(topic, "free", [0, 3])
     assert free.answer.status == 201
-    expect(204, call("DELETE", f"{topic.node}/v1/sessions/{holder.session}"))
+    expect(204, call("DELETE", f"{topic.node}/v1/session", headers={"Stockade-Session": holder.session}))
     assert settled(holder, "late", 0, cluster, partition=1).json["code"] == "PRODUCER_FENCED"
     assert loser.acquire([1, 2], "Exclusive").status == 201

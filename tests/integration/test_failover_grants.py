@@ -103,6 +103,9 @@ def test_012_the_line_and_what_is_owned_survive_the_leader(cluster: LocalCluster
         return call("GET", path, headers={"Stockade-Session": writer.session})
 
     assert [decided(lambda w=w: ask(w)).json["position"] for w in (second, third)] == [0, 1]
-    assert decided(lambda: call("DELETE", f"{other}/v1/sessions/{first.session}")).status == 204
+    assert (
+        decided(lambda: call("DELETE", f"{other}/v1/session", headers={"Stockade-Session": first.session})).status
+        == 204
+    )
     eventually(lambda: ask(second).json["state"] == "granted")
     assert ask(third).json["position"] == 0

@@ -44,7 +44,7 @@ def waits(writer: Writer) -> bool:
 
 
 def close(writer: Writer) -> None:
-    assert call("DELETE", f"{writer.topic.node}/v1/sessions/{writer.session}").status == 204
+    assert call("DELETE", f"{writer.topic.node}/v1/session", headers={"Stockade-Session": writer.session}).status == 204
 
 
 def writes(writer: Writer, grant: Any, text: str = "x", partition: int = 0) -> Answer:

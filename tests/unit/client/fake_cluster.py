@@ -17,6 +17,7 @@ from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
     LeaderNotAvailable,
     MessageTooLarge,
+    NotFound,
     NotLeaderOrFollower,
     ProducerBusy,
     ProducerFenced,
@@ -68,6 +69,8 @@ class FakeCluster(FakeState):
         self.parts: list[tuple[str, int]] = []
         self.refusals: list[StockadeError] = []
         self.released = asyncio.Event()
+        self.unknown_routes: set[str] = set()
+        """What nodes of another release do not know."""
         self.leader = 0
         """Which of the nodes is said to lead everything."""
         self.expired = False
@@ -132,8 +135,9 @@ class FakeCluster(FakeState):
         app.router.add_delete("/v1/topics/{topic}", self._delete_topic)
         app.router.add_post("/v1/producers", self._post_producer)
         app.router.add_post("/v1/sessions", self._post_session)
-        app.router.add_put("/v1/sessions/{session}", self._put_session)
-        app.router.add_delete("/v1/sessions/{session}", self._delete_session)
+        for path in ("/v1/session", "/v1/sessions/{session}"):
+            app.router.add_put(path, self._put_session)
+            app.router.add_delete(path, self._delete_session)
         app.router.add_post("/v1/topics/{topic}/grants", self._post_grant)
         app.router.add_get("/v1/tickets/{ticket}", self._get_ticket)
         app.router.add_delete("/v1/tickets/{ticket}", self._delete_ticket)
@@ -156,6 +160,9 @@ class FakeCluster(FakeState):
             self.requests.append((request.method, request.path_qs))
             self._arrival.notify_all()
         try:
+            resource = request.match_info.route.resource
+            if resource is not None and resource.canonical in self.unknown_routes:
+                raise NotFound("no such route", what="route")
             return await handler(request)
         except StockadeError as error:
             return problem(error)
@@ -206,13 +213,13 @@ class FakeCluster(FakeState):
     async def _put_session(self, request: web.Request) -> web.Response:
         if self.expired:
             raise SessionExpired
-        session = request.match_info["session"]
+        session = session_of(request)
         if session not in self.sessions:
             raise UnknownSession
         return self._session(session, 200)
 
     async def _delete_session(self, request: web.Request) -> web.Response:
-        self.close_session(request.match_info["session"])
+        self.close_session(session_of(request))
         return web.Response(status=204)
 
     async def _post_grant(self, request: web.Request) -> web.Response:
@@ -411,6 +418,10 @@ class FakeCluster(FakeState):
         ttl_ms = self.sessions[session]
         times = {"ttl_ms": ttl_ms, "deadline_ms": 0, "remaining_ms": ttl_ms}
         return answer({"session": session, "client_id": "c", **times}, status)
+
+
+def session_of(request: web.Request) -> str:
+    return request.match_info.get("session") or request.headers["Stockade-Session"]
 
 
 def stamp_of(request: web.Request) -> Stamp | None:

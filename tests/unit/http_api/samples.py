@@ -123,8 +123,10 @@ GOOD: dict[str, Request] = {
     "list_groups": get("/v1/groups"),
     "list_producers": get("/v1/producers"),
     "open_session": Request("POST", "/v1/sessions", {"client_id": "c"}),
-    "renew_session": Request("PUT", "/v1/sessions/{session}"),
-    "close_session": Request("DELETE", "/v1/sessions/{session}"),
+    "renew_session": Request("PUT", "/v1/session", None, SESSION),
+    "close_session": Request("DELETE", "/v1/session", None, SESSION),
+    "renew_session_by_id": Request("PUT", "/v1/sessions/{session}"),
+    "close_session_by_id": Request("DELETE", "/v1/sessions/{session}"),
     "acquire": ACQUIRE,
     "fence_topic": FENCE_TOPIC,
     "get_ticket": TICKET,
@@ -213,15 +215,15 @@ _NOWHERE = {
         "commit_position",
     )
 }
-_SESSIONLESS = ("acquire", "get_ticket", "cancel_ticket", "release", "own", "disown")
+_SESSIONLESS = ("acquire", "get_ticket", "cancel_ticket", "release", "own", "disown", "renew_session")
 
 CASES: dict[tuple[str, int], list[Request]] = {
     **{(name, 409): case for name, case in _INCONSISTENT.items()},
     **{(name, 404): case for name, case in _NOWHERE.items()},
     **{(name, 410): _as(GOOD[name], EXPIRED) for name in _SESSIONLESS},
-    **{(name, 404): _as(GOOD[name], NOBODY) for name in ("cancel_ticket", "release", "own", "disown", "get_ticket")},
-    ("renew_session", 404): _at(GOOD["renew_session"], "/v1/sessions/s-nobody"),
-    ("renew_session", 410): _at(GOOD["renew_session"], "/v1/sessions/{expired}"),
+    **{(name, 404): _as(GOOD[name], NOBODY) for name in _SESSIONLESS if name != "acquire"},
+    ("renew_session_by_id", 404): _at(GOOD["renew_session_by_id"], "/v1/sessions/s-nobody"),
+    ("renew_session_by_id", 410): _at(GOOD["renew_session_by_id"], "/v1/sessions/{expired}"),
     ("put_principal", 200): [GOOD["put_principal"], GOOD["put_principal"]],
     **{
         (name, 404): _at(GOOD[name], GOOD[name].path.replace("billing", "nobody"))

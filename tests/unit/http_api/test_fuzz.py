@@ -145,6 +145,8 @@ OPERATIONS = st.sampled_from(
         ("GET", "/v1/topics/{}/partitions/{}/offsets"),
         ("GET", "/v1/topics/{}/partitions/{}/tail"),
         ("POST", "/v1/sessions"),
+        ("PUT", "/v1/session"),
+        ("DELETE", "/v1/session"),
         ("PUT", "/v1/sessions/{}"),
         ("DELETE", "/v1/sessions/{}"),
         ("POST", "/v1/topics/{}/grants"),

@@ -63,7 +63,7 @@ class Writer {
   }
 
   async leave() {
-    if (this.session) await ask("DELETE", path`/v1/sessions/${this.session["Stockade-Session"]}`).catch(() => {});
+    if (this.session) await ask("DELETE", "/v1/session", { headers: this.session }).catch(() => {});
   }
 }
 

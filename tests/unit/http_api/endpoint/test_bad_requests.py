@@ -278,6 +278,8 @@ ELSEWHERE = [
     Bad("POST", RECORDS + "?topic_id=999", RECORD, status=409, code="INCONSISTENT_TOPIC_ID"),
     Bad("POST", KEYED + "?topic_id=999", RECORD, status=409, code="INCONSISTENT_TOPIC_ID"),
     Bad("PUT", "/v1/sessions/s-nobody", status=404, code="UNKNOWN_SESSION"),
+    Bad("PUT", "/v1/session", names="Stockade-Session"),
+    Bad("DELETE", "/v1/session", names="Stockade-Session"),
 ]
 
 

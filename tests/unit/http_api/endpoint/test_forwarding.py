@@ -33,8 +33,11 @@ def test_any_node_answers_and_names_the_leader() -> None:
                 assert await node.values() == ["x"]
                 assert (await node.call("GET", RECORDS.replace("records", "tail"))).status == 200
             session = await three.call("POST", "/v1/sessions", {"client_id": "c"})
-            assert session.headers["Location"] == f"/v1/sessions/{session.json['session']}"
-            assert (await two.call("DELETE", session.headers["Location"])).status == 204
+            assert session.headers["Location"] == "/v1/session"
+            mine = {"Stockade-Session": session.json["session"]}
+            assert (await two.call("PUT", session.headers["Location"], None, mine)).status == 200
+            assert (await two.call("DELETE", session.headers["Location"], None, mine)).status == 204
+            assert (await two.call("PUT", session.headers["Location"], None, mine)).json["code"] == "UNKNOWN_SESSION"
             refused = await two.call("POST", RECORDS, {"records": [{}]}, {"Stockade-If-Log-End": "7"})
             assert (refused.status, refused.json["log_end"]) == (412, 1)
 

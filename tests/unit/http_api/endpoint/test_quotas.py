@@ -94,8 +94,11 @@ def test_what_a_principal_has_it_can_keep_and_give_up_beyond_its_quota() -> None
         mine = bearer(METERED.token)
         session = (await node.call("POST", "/v1/sessions", {"client_id": "c"}, mine)).json["session"]
         assert (await node.call("POST", "/v1/sessions", {"client_id": "c"}, mine)).status == 429
+        named = mine | {"Stockade-Session": session}
         for _ in range(5):
             assert (await node.call("PUT", f"/v1/sessions/{session}", None, mine)).status == 200
+            assert (await node.call("PUT", "/v1/session", None, named)).status == 200
+        assert (await node.call("DELETE", "/v1/session", None, named)).status == 204
         assert (await node.call("DELETE", f"/v1/sessions/{session}", None, mine)).status == 204
         assert held(access) == 0
 

@@ -104,18 +104,32 @@ class Talk:
             return await read_answer(self._reader)
 
 
-async def opened(node: Conversation) -> bytes:
+async def session_of(node: Conversation) -> bytes:
     session: str = (await node.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
-    return b"PUT /v1/sessions/" + session.encode() + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+    return session.encode()
+
+
+def renewal_of(session: bytes, *headers: bytes) -> bytes:
+    lines = (b"Host: x", b"Stockade-Session: " + session, *headers)
+    return b"PUT /v1/session HTTP/1.1\r\n" + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
+
+
+def renewal_by_id(session: bytes, *headers: bytes) -> bytes:
+    lines = b"".join(line + b"\r\n" for line in headers)
+    return b"PUT /v1/sessions/" + session + b" HTTP/1.1\r\nHost: x\r\n" + lines + b"\r\n"
+
+
+RENEWALS = pytest.mark.parametrize("renewal", [renewal_of, renewal_by_id])
 
 
 def test_appends_and_renewals_in_one_piece_go_the_short_way_and_are_answered_as_on_the_long_one(
     taken: list[str],
 ) -> None:
     async def test(node: Conversation) -> None:
-        renewal = await opened(node)
+        session = await session_of(node)
+        renewals = renewal_of(session), renewal_by_id(session)
         talk = await Talk.begin(node)
-        for request in (append(b"a"), append(b"b", b"Stockade-If-Log-End: 9"), append(b"c", b"X: y"), renewal):
+        for request in (append(b"a"), append(b"b", b"Stockade-If-Log-End: 9"), append(b"c", b"X: y"), *renewals):
             before = len(taken)
             short = await talk.ask(request)
             assert len(taken) == before + 1
@@ -126,7 +140,9 @@ def test_appends_and_renewals_in_one_piece_go_the_short_way_and_are_answered_as_
             assert short.json.keys() == long.json.keys()
         assert await node.values() == ["a", "a", "c", "c"]
         counted = (await node.call("GET", "/metrics", valid=False)).body
+        assert b'route="/v1/session",status="200"} 2.0' in counted
         assert b'route="/v1/sessions/{session}",status="200"} 2.0' in counted
+        assert session not in counted
 
     run(test)
 
@@ -285,7 +301,7 @@ def test_a_sequence_number_is_read_apart_and_the_rest_is_known_from_the_request_
     assert first is not None
     assert second is not None
     assert second.template is first.template
-    assert (first.sequence, second.sequence) == ("7", "1234567890")
+    assert (first.value, second.value) == ("7", "1234567890")
     assert dict(second.headers) == {"host": "x", "content-length": "3", "stockade-producer-seq": "1234567890"}
     for head, data in ((first, text % 7), (second, text % 1234567890)):
         assert (data[head.body_start :], head.end) == (b"abc", len(data))
@@ -313,17 +329,36 @@ HEADS = st.builds(
 
 
 @given(
-    HEADS, st.binary(max_size=6), st.sampled_from([b"7", b"12345678901", b"0", b"007", b"", b"1 ", b"-1", b"9\r\nA: b"])
+    HEADS,
+    st.binary(max_size=6),
+    st.sampled_from([b"7", b"12345678901", b"0", b"007", b"", b"1 ", b"-1", b"9\r\nA: b", b"s-1", b"s\r", b"s" * 65]),
+    st.sampled_from([b"Stockade-Producer-Seq:", b"Stockade-Session:"]),
 )
-def test_a_head_that_is_known_is_read_as_if_it_were_not(head_bytes: bytes, rest: bytes, number: bytes) -> None:
-    head_bytes = head_bytes.replace(b"Stockade-Producer-Seq:", b"Stockade-Producer-Seq: 1")
+def test_a_head_that_is_known_is_read_as_if_it_were_not(
+    head_bytes: bytes, rest: bytes, number: bytes, name: bytes
+) -> None:
+    head_bytes = head_bytes.replace(name, name + b" 1")
     first = read_head(head_bytes)
     if first is None:
         return
     pattern = pattern_of(first, head_bytes)
     assert read_again(pattern, head_bytes + rest) == read_head(head_bytes + rest) == first
-    other = head_bytes.replace(b"Stockade-Producer-Seq: 1", b"Stockade-Producer-Seq: " + number) + rest
+    other = head_bytes.replace(name + b" 1", name + b" " + number) + rest
     assert read_again(pattern, other) in (None, read_head(other))
+
+
+def test_a_session_is_read_apart_from_a_renewal_and_from_nothing_else() -> None:
+    text = b"%b /v1/session HTTP/1.1\r\nHost: x\r\nStockade-Session: %b\r\n\r\n"
+    first, second = read_head(text % (b"PUT", b"s-1")), read_head(text % (b"PUT", b"s-22"))
+    assert first is not None
+    assert second is not None
+    assert second.template is first.template
+    assert dict(second.headers) == {"host": "x", "stockade-session": "s-22"}
+    again = read_again(pattern_of(first, text % (b"PUT", b"s-1")), text % (b"PUT", b"s-22"))
+    assert again == second
+    other = read_head(text % (b"POST", b"s-22"))
+    assert other is not None
+    assert (other.value, dict(other.template.headers)) == (None, {"host": "x", "stockade-session": "s-22"})
 
 
 @pytest.mark.parametrize("number", [b"2", b"1234567890"])
@@ -388,45 +423,108 @@ def test_only_frequent_routes_have_a_short_way() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("more", [b"", b"X-Other: 1\r\n", b"Accept: application/json\r\n"])
-def test_a_renewal_is_answered_alike_with_and_without_what_it_could_do_without(taken: list[str], more: bytes) -> None:
+@RENEWALS
+@pytest.mark.parametrize("more", [(), (b"X-Other: 1",), (b"Accept: application/json",)])
+def test_a_renewal_is_answered_alike_with_and_without_what_it_could_do_without(
+    taken: list[str], more: tuple[bytes, ...], renewal: Callable[..., bytes]
+) -> None:
     async def test(node: Conversation) -> None:
-        session = (await node.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
-        long = await node.call("PUT", f"/v1/sessions/{session}", {})
-        path = b"/v1/sessions/" + session.encode()
-        short = await (await Talk.begin(node)).ask(b"PUT " + path + b" HTTP/1.1\r\nHost: x\r\n" + more + b"\r\n")
-        assert taken[-1] == path.decode()
+        session = await session_of(node)
+        long = await node.call("PUT", f"/v1/sessions/{session.decode()}", {})
+        request = renewal(session, *more)
+        short = await (await Talk.begin(node)).ask(request)
+        assert taken[-1] == request.split()[1].decode()
         assert (short.status, set(short.json)) == (200, set(long.json))
-        assert short.json["session"] == session
+        assert short.json["session"] == session.decode()
         for name in ("Content-Type", "Stockade-Leader", "Stockade-Leader-Term"):
             assert short.headers.get(name) == long.headers.get(name)
 
     run(test)
 
 
-def test_a_renewal_that_is_refused_is_refused_alike(taken: list[str]) -> None:
+@RENEWALS
+def test_a_renewal_that_is_refused_is_refused_alike(taken: list[str], renewal: Callable[..., bytes]) -> None:
     async def test(node: Conversation) -> None:
-        start = b"PUT /v1/sessions/none HTTP/1.1\r\nHost: x\r\n"
         talking = await Talk.begin(node)
-        unknown = await talking.ask(start + b"\r\n")
+        unknown = await talking.ask(renewal(b"none"))
         assert (unknown.status, unknown.json["code"]) == (404, "UNKNOWN_SESSION")
-        assert (await talking.ask(start + b"Accept: text/html\r\n\r\n")).json["code"] == "NOT_ACCEPTABLE"
-        assert (await talking.ask(start + b"Stockade-Session: s\r\n\r\n")).json["code"] == "UNKNOWN_SESSION"
-        assert taken == ["/v1/sessions/none"] * 3
+        assert (await talking.ask(renewal(b"none", b"Accept: text/html"))).json["code"] == "NOT_ACCEPTABLE"
+        assert len(taken) == 2
 
     run(test)
 
 
+def test_of_two_ids_the_one_of_the_path_counts(taken: list[str]) -> None:
+    async def test(node: Conversation) -> None:
+        session = await session_of(node)
+        talking = await Talk.begin(node)
+        refused = await talking.ask(renewal_by_id(b"none", b"Stockade-Session: " + session))
+        assert refused.json["code"] == "UNKNOWN_SESSION"
+        renewed = await talking.ask(renewal_by_id(session, b"Stockade-Session: none"))
+        assert renewed.json["session"] == session.decode()
+        assert len(taken) == 2
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "reason"),
+    [
+        (b"", 400, "Stockade-Session: missing"),
+        (b"Stockade-Session:\r\n", 404, None),
+        (b"Stockade-Session: a b\r\n", 404, None),
+        (b"Stockade-Session: " + b"s" * 400 + b"\r\n", 404, None),
+        (b"Stockade-Session: none\r\nstockade-session: none\r\n", 400, "Stockade-Session: occurs 2 times"),
+        (b"Stockade-Session: none\r\nStockade-Session: none\r\n", 400, "Stockade-Session: occurs 2 times"),
+        (b"stockade-session: none\r\n", 404, None),
+    ],
+)
+def test_a_session_that_no_node_has_given_out_is_refused_as_on_the_long_way(
+    lines: bytes, status: int, reason: str | None
+) -> None:
+    async def test(node: Conversation) -> None:
+        start = b"PUT /v1/session HTTP/1.1\r\nHost: x\r\n" + lines
+        short = await (await Talk.begin(node)).ask(start + b"\r\n")
+        long = await (await Talk.begin(node)).ask(start[:20], start[20:] + b"\r\n")
+        for answer in (short, long):
+            assert (answer.status, answer.json.get("reason")) == (status, reason)
+            assert answer.json["code"] == ("UNKNOWN_SESSION" if status == 404 else "INVALID_REQUEST")
+
+    run(test)
+
+
+def test_renewals_of_many_sessions_over_one_connection_know_the_head_of_the_one_before(
+    taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred thousand sessions are renewed over some hundred connections: only the id is read anew."""
+
+    async def test(node: Conversation) -> None:
+        sessions = [await session_of(node) for _ in range(5)]
+        talking, read = await Talk.begin(node), list[bytes]()
+
+        def noted(data: bytes) -> Any:
+            read.append(data)
+            return read_head(data)
+
+        monkeypatch.setattr(connections, "read_head", noted)
+        for session in [*sessions, *sessions]:
+            assert (await talking.ask(renewal_of(session))).json["session"] == session.decode()
+        assert (len(read), taken) == (1, ["/v1/session"] * 10)
+
+    run(test)
+
+
+@RENEWALS
 def test_a_bug_on_the_fast_path_of_renewals_is_counted_and_the_routes_handler_answers(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, renewal: Callable[..., bytes]
 ) -> None:
     async def bug(*_: Any) -> Any:
         raise ZeroDivisionError
 
     async def test(node: Conversation) -> None:
-        renewal = await opened(node)
+        session = await session_of(node)
         monkeypatch.setattr(FastRenewals, "_renew", bug)
-        assert (await (await Talk.begin(node)).ask(renewal)).status == 200
+        assert (await (await Talk.begin(node)).ask(renewal(session))).status == 200
         assert node.server.metrics.fast_path_bugs == 1
 
     run(test)

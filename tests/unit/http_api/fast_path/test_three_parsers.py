@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 NAMES = st.sampled_from(
     [
         *(b"Host", b"Content-Length", b"content-length", b"Transfer-Encoding", b"Connection", b"Expect", b"Upgrade"),
-        *(b"Stockade-Producer-Seq", b"X-Y", b"A ", b" A", b"A\x00", b"", b"Content_Length", b"Trailer", b"TE"),
+        *(
+            b"Stockade-Producer-Seq",
+            b"Stockade-Session",
+            b"X-Y",
+            b"A ",
+            b" A",
+            b"A\x00",
+            b"",
+            b"Content_Length",
+            b"Trailer",
+            b"TE",
+        ),
     ]
 )
 VALUES = st.sampled_from(

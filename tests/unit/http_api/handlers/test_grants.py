@@ -17,7 +17,7 @@ GRANTS = "/v1/topics/orders/grants"
 async def open_session(node: Conversation, client_id: str = "alpha") -> str:
     answer = await node.call("POST", "/v1/sessions", {"client_id": client_id, "ttl_ms": 60_000})
     assert answer.status == 201
-    assert answer.headers["Location"] == f"/v1/sessions/{answer.json['session']}"
+    assert answer.headers["Location"] == "/v1/session"
     return str(answer.json["session"])
 
 
@@ -34,14 +34,28 @@ def fence(session: str, grant: Any) -> dict[str, str]:
     }
 
 
-def test_a_session_is_opened_renewed_and_closed() -> None:
+@pytest.mark.parametrize("is_in_path", [False, True], ids=["in a header", "in the path, as older clients ask"])
+def test_a_session_is_opened_renewed_and_closed(is_in_path: bool) -> None:
     async def test(node: Conversation) -> None:
         session = await open_session(node)
-        renewed = await node.call("PUT", f"/v1/sessions/{session}")
+        path = f"/v1/sessions/{session}" if is_in_path else "/v1/session"
+        headers = None if is_in_path else {"Stockade-Session": session}
+        renewed = await node.call("PUT", path, None, headers)
         assert (renewed.status, renewed.json["client_id"], renewed.json["ttl_ms"]) == (200, "alpha", 60_000)
         for _ in range(2):
-            assert (await node.call("DELETE", f"/v1/sessions/{session}")).status == 204
-        assert (await node.call("PUT", f"/v1/sessions/{session}")).status == 404
+            assert (await node.call("DELETE", path, None, headers)).status == 204
+        refused = await node.call("PUT", path, None, headers)
+        assert (refused.status, refused.json["code"]) == (404, "UNKNOWN_SESSION")
+
+    run(test)
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_a_session_that_is_not_named_is_asked_for(method: str) -> None:
+    async def test(node: Conversation) -> None:
+        refused = await node.call(method, "/v1/session")
+        assert (refused.status, refused.json["code"]) == (400, "INVALID_REQUEST")
+        assert refused.json["reason"] == "Stockade-Session: missing"
 
     run(test)
 

@@ -224,12 +224,14 @@ def test_the_log_line_has_the_route_and_no_session(caplog: pytest.LogCaptureFixt
     async def test(node: Conversation) -> None:
         session = (await node.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
         with caplog.at_level(logging.DEBUG):
+            await node.call("PUT", "/v1/session", None, {"Stockade-Session": session})
             await node.call("PUT", f"/v1/sessions/{session}")
             await node.call("GET", "/healthz")
         assert session not in caplog.text
         lines = access_lines(caplog)
-        assert lines[0].startswith("PUT /v1/sessions/{session} 200 ")
-        assert re.fullmatch(r"GET /healthz 200 [0-9.]+ ms [0-9]+ bytes", lines[1])
+        assert lines[0].startswith("PUT /v1/session 200 ")
+        assert lines[1].startswith("PUT /v1/sessions/{session} 200 ")
+        assert re.fullmatch(r"GET /healthz 200 [0-9.]+ ms [0-9]+ bytes", lines[2])
 
     run(test)
 

@@ -1,6 +1,7 @@
 """The event loop that stands still, and the request that holds it."""
 
 import asyncio
+import inspect
 import logging
 import threading
 import time
@@ -9,9 +10,12 @@ from types import FrameType
 
 import pytest
 
+from stockade.http_api.request.call import request_of
 from stockade.http_api.request.stalls import KEPT_MAX, STALL_S, Asked, Stalls, _Seen
 
 from ..conversation import Conversation, run
+from ..fake_cluster import FakeService
+from ..samples import GOOD
 
 CPU_S = 20 * STALL_S
 """What holds the loop in these tests: long enough that its stack is looked at also on a busy machine."""
@@ -157,6 +161,28 @@ def test_a_node_tells_what_held_its_loop() -> None:
         assert (listed[1]["route"], listed[1]["request"]) == ("GET /v1/topics", "5f")
         for bad in ("0", "101", "x"):
             assert (await node.call("GET", f"/v1/stalls?n={bad}")).status == 400
+
+    run(test)
+
+
+@pytest.mark.parametrize("name", ["close_session", "close_session_by_id"])
+def test_a_stall_is_noted_by_the_route_and_without_the_id_of_a_session(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    found: list[Asked] = []
+
+    async def close_session(*_: object) -> None:
+        frame = inspect.currentframe()
+        while frame is not None:
+            found.extend(filter(None, [request_of(frame)]))
+            frame = frame.f_back
+
+    async def test(node: Conversation) -> None:
+        session = (await node.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
+        monkeypatch.setattr(FakeService, "close_session", close_session)
+        asked = GOOD[name].filled({"session": session})
+        assert (await node.call(asked.method, asked.path, None, asked.headers)).status == 204
+        assert {each.route for each in found} == {"DELETE " + GOOD[name].path}
 
     run(test)
 

@@ -102,3 +102,18 @@ def test_the_parts_of_a_traced_request_are_stored_in_their_order(spans: InMemory
 
     asyncio.run(main())
     assert [span.name for span in spans.get_finished_spans()] == ["POST /v1/append"]
+
+
+@pytest.mark.parametrize("name", ["renew_session", "renew_session_by_id", "close_session", "close_session_by_id"])
+def test_no_span_has_the_id_of_a_session(spans: InMemorySpanExporter, name: str) -> None:
+    async def main() -> str:
+        async with nodes(2) as (leader, other):
+            session: str = (await leader.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
+            asked = GOOD[name].filled({"session": session})
+            assert (await other.call(asked.method, asked.path, None, {**asked.headers, **CARRIED})).status in (200, 204)
+            return session
+
+    session = asyncio.run(main())
+    told = [span.to_json() for span in spans.get_finished_spans()]
+    assert len(told) == 2
+    assert not [each for each in told if session in each]

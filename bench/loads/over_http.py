@@ -151,7 +151,7 @@ async def fenced_appends(urls: list[str], topic: str, partitions: int, in_flight
     try:
         return await drive(targets, seconds)
     finally:
-        call("DELETE", f"{urls[0]}/v1/session", headers={"Stockade-Session": session})
+        call("DELETE", f"{urls[0]}/v1/sessions/{session}")  # the route that older releases have, too
 
 
 async def puts(urls: list[str], run: str, in_flight: int, seconds: float) -> Load:

@@ -1,9 +1,9 @@
 """What grows with what: the controller's own machine, without network and disks, at the size of a large cluster.
 
-``python bench/scaling.py placement|zone|sessions|producers|grants [...]`` prints a table for each; without a name, all
-of them. ``--zones 100 --nodes-per-zone 16 --partitions 100000 --topics 100 --sessions 100000 --names 1000000`` are the
-sizes. Processor time is measured: it is that of the code that runs in a node, on one core. ``zone`` counts time of
-its own (scaling_zone.py). docs/scaling.md has the figures.
+``python bench/scaling.py placement|zone|balance|sessions|producers|grants [...]`` prints a table for each; without a
+name, all of them. ``--zones 100 --nodes-per-zone 16 --partitions 100000 --topics 100 --sessions 100000 --names
+1000000`` are the sizes. Processor time is measured: it is that of the code that runs in a node, on one core. ``zone``
+counts time of its own (scaling_zone.py). docs/scaling.md has the figures.
 """
 
 # ruff: noqa: T201, S603  # it prints tables, and runs itself
@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterable
 
+from scaling_balance import plans
 from scaling_world import (
     Controller,
     Row,
@@ -196,7 +197,14 @@ def grants(sizes: Sizes) -> list[Row]:
     ]
 
 
-TABLES = {"placement": placement, "zone": lose, "sessions": sessions, "producers": producers, "grants": grants}
+TABLES = {
+    "placement": placement,
+    "zone": lose,
+    "balance": plans,
+    "sessions": sessions,
+    "producers": producers,
+    "grants": grants,
+}
 
 
 def show(title: str, rows: Iterable[Row]) -> None:

@@ -1,7 +1,7 @@
 """A zone is lost for good, and its nodes are removed: every partition that had a replica there gets another one.
 
 The controller's machine, the placement and the next step of each move are the product's; leaders, copies and time are
-modelled. A leader looks at its moves every LOOK_S and takes MOVES_AT_ONCE_MAX at a time, as mover.py does; a node
+modelled. A leader looks at its moves every LOOK_S and takes ``moves_at_once`` at a time, as mover.py does; a node
 receives one copy after the other; each node gets the new catalog when it has gone to all of them.
 """
 
@@ -14,7 +14,8 @@ from scaling_world import Controller, Row, Sizes, balance, bar, catalog, check_z
 from stockade.cluster import rpc
 from stockade.cluster.controller.commands import CheckMove, Command, MoveDone, RemoveZone
 from stockade.cluster.controller.topology.moves import Add, Arrived, Move, Remove, TransferLeadership, Wait, next_step
-from stockade.cluster.replica.mover import LOOK_S, MOVES_AT_ONCE_MAX
+from stockade.cluster.replica.mover import LOOK_S
+from stockade.partition.api.cluster import BalanceSettings
 from stockade.raft.log.configuration import AddLearner, Configuration, Promote, RemoveMember, apply_change
 
 PARTITION_BYTES = 1 << 30
@@ -62,7 +63,7 @@ class Healing:
         self.leaders = len(self._waiting)
         self.by_leader_max = max(map(len, self._waiting.values()), default=0)
         for leader in list(self._waiting):
-            for _ in range(MOVES_AT_ONCE_MAX):
+            for _ in range(BalanceSettings().moves_at_once):
                 self._begin(leader, start_s)
 
     def run(self) -> None:

@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from ..partition.api.cluster import Cluster, NodeSetting, PartitionCounts, Reassignment, RemovalPlan, Unready
+from ..partition.api.cluster import (
+    BalancePlan,
+    BalanceSettings,
+    Cluster,
+    ControllersPlan,
+    NodeSetting,
+    PartitionCounts,
+    Reassignment,
+    RemovalPlan,
+    Unready,
+)
 from ..partition.api.ownership import (
     Evicted,
     Grant,
@@ -364,6 +374,28 @@ class Members(Protocol):
     async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
         """Begin to move a partition to these nodes, in place of any move under way. Raises UnknownTopicOrPartition,
         NotFound (a node), InvalidRequest.
+        """
+        ...
+
+    async def balance_plan(self) -> BalancePlan:
+        """What would bring the cluster into balance now; changes nothing. Raises InvalidRequest (the feature level)."""
+        ...
+
+    async def balance(self, if_plan: str) -> BalancePlan:
+        """Begin all of the plan with this digest, whatever the mode. Raises PlanChanged, InvalidRequest."""
+        ...
+
+    async def change_balance(self, changes: Mapping[str, object]) -> BalanceSettings:
+        """Change those of the settings that are named; the settings then. Raises InvalidRequest."""
+        ...
+
+    async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
+        """What ``choose_controllers`` would change; changes nothing. Raises NotFound (a node), InvalidRequest."""
+        ...
+
+    async def choose_controllers(self, node_ids: Sequence[str] | None, if_plan: str | None = None) -> None:
+        """Begin to move the controller group to these nodes, where it stays; None: the cluster spreads it by itself.
+        Raises NotFound (a node), InvalidRequest, PlanChanged.
         """
         ...
 

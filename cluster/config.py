@@ -19,6 +19,7 @@ from .access.issuers import Issuer, Issuers, KeyFile, KeysFault, issuer_faults
 from .access.principals import Principal, Token, principal_faults, token_faults
 from .controller.topology import placement
 from .controller.topology.nodes import NODES_MAX
+from .controller.topology.replica_assignment import CONTROLLERS_MAX
 from .https import HttpTls, HttpTlsSection
 from .machines import Member
 
@@ -83,8 +84,6 @@ class LimitsSection(msgspec.Struct, frozen=True):
     topic_retention_ms: int = TOPIC_RETENTION_MS
 
 
-CONTROLLERS_MAX = 5
-"""The controller group has 1, 3 or 5 members; other nodes follow it."""
 HOSTS_MAX = 64
 """Most names in ``allowed_hosts``."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?\Z")

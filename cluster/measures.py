@@ -63,6 +63,11 @@ class FenceMeasures(msgspec.Struct):
     waiters: int
     pending_installs: int
     moves: int
+    leaders_away: int = 0
+    """Partitions that another node leads than the first of their replicas."""
+    planned_moves: int = 0
+    planned_bytes: int = 0
+    moving_bytes: int = 0
 
 
 class Measures(msgspec.Struct):

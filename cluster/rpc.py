@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from ..partition.api.cluster import BalanceSettings
 from ..partition.api.producers import ProducerOnPartition
 from ..partition.api.topics import SlotHolder, TopicConfig
 from .access.store import PrincipalTable
@@ -66,7 +67,7 @@ class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
     """All topics and nodes at one index of the controller's log, and who leads the controller group as far as the
     teller knows. ``removed``: nodes of the past; ``controllers``: who holds, or is to hold, the controller group.
     ``index`` 0: nothing new of these. ``principals`` None: nothing new of those. ``feature_level``: of the cluster, at
-    that index.
+    that index; ``balance``: how it keeps itself in balance.
     """
 
     index: int
@@ -79,6 +80,7 @@ class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
     moves: list[Move] = []
     principals: PrincipalTable | None = None
     feature_level: int = 1
+    balance: BalanceSettings = BalanceSettings()
 
 
 class DescribeController(msgspec.Struct, frozen=True, tag="ask_standing"):
@@ -144,6 +146,51 @@ class Status(msgspec.Struct, frozen=True, tag="status"):
     principals_index: int = 0
 
 
+class AskNode(msgspec.Struct, frozen=True, tag="ask_node"):
+    """Ask a node for what a plan of balance rests on. From feature level 2 on."""
+
+
+class LedGroup(msgspec.Struct, frozen=True, array_like=True):
+    """A partition that the teller leads: ``behind`` are the members that could not take over now. ``voters`` has the
+    voters if the group moves, as far as the teller knows, and is empty otherwise.
+    """
+
+    group_id: int
+    term: int
+    stored_bytes: int
+    behind: list[str]
+    voters: list[str]
+
+
+class NodeReport(msgspec.Struct, frozen=True, tag="node_report"):
+    """Answer to AskNode. ``up_ms``: since its start; ``syncs`` of its log since then, which took ``syncs_us`` together.
+
+    ``soft_free_bytes``: with less free, its disk takes no appends; ``is_low``: it takes none now.
+    """
+
+    up_ms: int
+    free_bytes: int
+    total_bytes: int
+    soft_free_bytes: int
+    is_low: bool
+    syncs: int
+    syncs_us: int
+    led: list[LedGroup]
+    version: str = ""
+
+
+class HandOver(msgspec.Struct, frozen=True, tag="hand_over"):
+    """Ask a node to hand groups over: (group, term in which it leads, node that shall lead). From level 2 on."""
+
+    groups: list[tuple[int, int, str]]
+
+
+class HandedOver(msgspec.Struct, frozen=True, tag="handed_over"):
+    """Answer to HandOver: those of which the other node leads now."""
+
+    group_ids: list[int]
+
+
 Message = (
     Propose
     | Proposed
@@ -157,6 +204,10 @@ Message = (
     | ProducerKnown
     | DescribeGroup
     | Status
+    | AskNode
+    | NodeReport
+    | HandOver
+    | HandedOver
 )
 
 encode: Callable[[Message], bytes] = msgspec.msgpack.Encoder().encode

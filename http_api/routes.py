@@ -34,6 +34,8 @@ _LIST = ("prefix", "n")
 _TOPICS = ("internal", "find", "held", "first", "n")
 _REFUSED = ("n", "everywhere", "topic", "partition")
 _TRANSFER_S = 15.0  # a node gives up a leadership transfer sooner
+_LOOK_S = 30.0  # until nodes have reported or count as away, and a plan of a large cluster is made
+_BALANCE = "/v1/cluster/balance"
 _PLACING_S = 30.0  # until every partition of a new topic has a leader
 
 
@@ -175,6 +177,10 @@ def _cluster() -> list[Route]:
         Route("GET", "/v1/cluster", cluster.get_cluster, "controller", needs=()),
         Route("POST", "/v1/cluster/members", cluster.change_members, "controller", needs=_ADMIN),
         Route("POST", "/v1/cluster/feature_level", cluster.raise_feature_level, "controller", needs=_ADMIN),
+        Route("GET", _BALANCE, cluster.get_balance, "controller", deadline_s=_LOOK_S, needs=_SEE),
+        Route("POST", _BALANCE, cluster.balance, "controller", deadline_s=_LOOK_S, needs=_ADMIN),
+        Route("PATCH", _BALANCE, cluster.change_balance, "controller", needs=_ADMIN),
+        Route("POST", "/v1/cluster/controllers", cluster.choose_controllers, "controller", needs=_ADMIN),
         Route("POST", "/v1/cluster/reassignments", cluster.reassign, "controller", needs=_ADMIN),
         Route(
             "POST", "/v1/cluster/leaders", cluster.transfer_leader, "controller", deadline_s=_TRANSFER_S, needs=_ADMIN

@@ -177,6 +177,7 @@ class RaftHost:
         self._node: NodeRuntime | None = None
         self._storage: GroupStorage | None = None
         self._installer: CheckpointReceiver | None = None
+        self._sender: CheckpointSender | None = None
         self._checkpointer = CheckpointScheduler(self.groups, settings, self._fail, self._has_failed)
 
     @property
@@ -288,7 +289,8 @@ class RaftHost:
             await log.close()
             raise
         self._checkpointer.start(self._storage)
-        self._transport.handlers[FOR_COPIES] = CheckpointSender(self._storage).answer
+        self._sender = CheckpointSender(self._storage)
+        self._transport.handlers[FOR_COPIES] = self._sender.answer
         self._installer = CheckpointReceiver(self._storage, self.groups, self._transport.call, self._fail)
         self._node.fetch_checkpoint = self._installer.fetch
         log.on_durable = self._checkpointer.log_grew
@@ -324,6 +326,12 @@ class RaftHost:
         self._checkpointer.frees_early = is_low
         if is_low:
             self._checkpointer.due()
+
+    def pace_copies(self, bytes_per_s: int) -> None:
+        """Bound the bytes of checkpoints that this node receives in a second, and those that it sends; 0: no bound."""
+        assert self._installer is not None, "not started"
+        assert self._sender is not None
+        self._installer.pace.bytes_per_s = self._sender.pace.bytes_per_s = bytes_per_s
 
     def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> Group:
         """Run a replica of a group here. Call it after ``start``.

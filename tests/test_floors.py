@@ -54,7 +54,7 @@ install. Selenium is for `make test`'s browser (tools/lock.py).
 """
 
 PURE = [
-    *("partition/*", "cluster/controller/*", "client/producer/queue/*", "chaos/checkers/*"),
+    *("partition/*", "cluster/controller/*", "cluster/balance/*", "client/producer/queue/*", "chaos/checkers/*"),
     *("spark/source/planning/*", "spark/source/rows/*"),
 ]
 """Folders without clock, asyncio, randomness, files and sockets; a folder counts with all that lies in it."""

@@ -92,6 +92,22 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (('sum by (instance) (stockade_raft_nodes{state="away", $S})', "{{instance}}"),),
         ),
         Panel("Groups that move", "short", (("max(stockade_raft_moves{$S})", "groups"),)),
+        Panel(
+            "Out of balance",
+            "short",
+            (
+                ("max(stockade_balance_leaders_away{$S})", "leaders that are not at home"),
+                ("max(stockade_balance_planned_moves{$S})", "partitions that shall move"),
+            ),
+        ),
+        Panel(
+            "Bytes to copy for balance",
+            "bytes",
+            (
+                ("max(stockade_balance_planned_bytes{$S})", "of the plan"),
+                ("max(stockade_balance_moving_bytes{$S})", "of moves under way"),
+            ),
+        ),
     ),
     "The log on disk": (
         Panel("Time of an fsync", "s", _quantiles("stockade_log_fsync_seconds")),

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import msgspec
+
 from stockade import errors
 from stockade.cli.service.environment import settings
 from stockade.cluster.config import FILES, HOSTS_MAX, LIMITS, LimitsSection, RaftSection
 from stockade.cluster.machines import PROCESSES_MAX
 from stockade.cluster.settings import Setting
 from stockade.http_api.request.series import SECTIONS
+from stockade.partition.api.cluster import BalanceSettings
 from stockade.partition.errors import BY_CODE, StockadeError
 from stockade.partition.refusal_texts import BY_REASON, NO_TEXT, text_of, writer_of
 
@@ -191,6 +194,22 @@ def settings_page() -> str:
         (f"`{name}`", _json(field["default"]), _range(field), field["description"]) for name, field in fields.items()
     ]
     parts = [SETTINGS_HEAD, "## Of a topic\n", _rows(["setting", "default", "range", "meaning"], topic), ""]
+    balance = contract()["BalanceSettings"]["properties"]
+    defaults = msgspec.structs.asdict(BalanceSettings())
+    cluster = [
+        (
+            f"`{name}`",
+            _json(defaults[name]),
+            ", ".join(field["enum"]) if "enum" in field else _range(field),
+            field["description"],
+        )
+        for name, field in balance.items()
+    ]
+    parts += ["## Of the cluster's balance\n"]
+    parts += [
+        "`stockade cluster balance --set NAME=VALUE`, in force on all nodes at once: [balance](deploying.md#balance).\n"
+    ]
+    parts += [_rows(["setting", "default", "range", "meaning"], cluster), ""]
     parts += ["## Of a node\n"]
     parts += [_rows(["setting", "default", "range"], [*_node()]), ""]
     parts += [VARIABLES_HEAD, _rows(["variable", "setting", "value"], [*_variables()]), ""]

@@ -1,6 +1,7 @@
 """`stockade cluster`: runs a cluster on this machine, in the foreground.
 
-`stockade cluster status|move|transfer|add|remove|drain|upgrade`: an operator's orders to any running cluster.
+`stockade cluster status|move|transfer|add|remove|drain|balance|controllers|upgrade`: orders of an operator to any
+running cluster.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from ...cluster.machines import PROCESSES_MAX, Member, member_faults
 from ...partition.api.cluster import Cluster, LeaderInfo, Node, NodeStates, Settings
 from ...partition.errors import StockadeError
 from ..local_cluster.cluster import ClusterFailed, LocalCluster
+from ..orders.balance import balance, controllers
 from ..orders.consent import Consent, consent_options, under_consent
 from ..orders.plans import removal_plan
 from ..ui.completion_names import NODE, TOPIC
@@ -472,7 +474,7 @@ def cluster(context: click.Context, nodes: int, port_base: int, data: Path, no_r
         _run(nodes, port_base, data, no_restart, tls)
 
 
-for _command in (status, settings, move, transfer, add, remove, drain, upgrade):
+for _command in (status, settings, move, transfer, add, remove, drain, balance, controllers, upgrade):
     cluster.add_command(_command)
 
 

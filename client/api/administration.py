@@ -1,10 +1,18 @@
 """What operators ask of a cluster: nodes and leaders, principals, what a node says of itself. Part of `Client`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ...partition.api.cluster import Cluster, LeaderInfo, Reassignment, RemovalPlan
+from ...partition.api.cluster import (
+    BalancePlan,
+    BalanceSettings,
+    Cluster,
+    ControllersPlan,
+    LeaderInfo,
+    Reassignment,
+    RemovalPlan,
+)
 from ...partition.api.principals import CallerInfo, IssuedToken, PrincipalInfo, PrincipalList, PrincipalQuota
 from ...partition.api.records import RefusedWrites
 from ..transport.calls import Calls, decode, present, quoted
@@ -68,6 +76,33 @@ class Administration:
         """
         body = {"topic": topic, "partition": partition, "replicas": list(replicas)}
         return await self.calls.call(Reassignment, "POST", "/v1/cluster/reassignments", body=body)
+
+    async def balance_plan(self) -> BalancePlan:
+        """What would bring the cluster into balance now: leaders that go home, replicas that move; and its settings."""
+        return await self.calls.call(BalancePlan, "GET", "/v1/cluster/balance")
+
+    async def balance(self, *, if_plan: str) -> BalancePlan:
+        """Begin all that `balance_plan` said with this digest (``plan``). Raises PlanChanged, also on a repetition of
+        what has begun already.
+        """
+        body = {"if_plan": if_plan}
+        return await self.calls.call(BalancePlan, "POST", "/v1/cluster/balance", body=body, quiet_s=SLOW_S)
+
+    async def change_balance(self, changes: Mapping[str, str | int]) -> BalanceSettings:
+        """Change fields of BalanceSettings, such as ``{"mode": "off"}``; the settings then. Raises InvalidRequest."""
+        return await self.calls.call(BalanceSettings, "PATCH", "/v1/cluster/balance", body=dict(changes))
+
+    async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
+        """What `choose_controllers` would change. Raises NotFound for an unknown node, InvalidRequest."""
+        body = {"node_ids": None if node_ids is None else list(node_ids), "dry_run": True}
+        return await self.calls.call(ControllersPlan, "POST", "/v1/cluster/controllers", body=body)
+
+    async def choose_controllers(self, node_ids: Sequence[str] | None, *, if_plan: str | None = None) -> Cluster:
+        """Begin to move the controller group to these nodes (1, 3 or 5), where it stays; None: the cluster spreads it
+        over zones by itself. ``if_plan``: only if `controllers_plan` has this digest still (PlanChanged).
+        """
+        body = {"node_ids": None if node_ids is None else list(node_ids)} | present(if_plan=if_plan)
+        return await self.calls.call(Cluster, "POST", "/v1/cluster/controllers", body=body, quiet_s=SLOW_S)
 
     async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None = None) -> LeaderInfo:
         """Transfer a partition's leadership, or with both None that of the controller group.

@@ -15,6 +15,7 @@ from ...partition.api.topics import TopicConfig
 from ...partition.commands import Codec, ProducerId
 from ...partition.errors import StockadeError
 from ..model import Claim
+from .balance import BalanceCommand
 from .principals import PrincipalCommand, PrincipalPut
 from .timed import Asked, Done, Timed
 
@@ -178,7 +179,15 @@ class RaiseFeatureLevel(Timed, frozen=True, tag="raise_feature_level"):
 
 
 MembershipCommand = (
-    RegisterNode | AddNode | RemoveNode | RemoveZone | Reassign | CheckMove | MoveDone | RaiseFeatureLevel
+    RegisterNode
+    | AddNode
+    | RemoveNode
+    | RemoveZone
+    | Reassign
+    | BalanceCommand
+    | CheckMove
+    | MoveDone
+    | RaiseFeatureLevel
 )
 
 

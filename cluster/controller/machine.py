@@ -19,6 +19,7 @@ from ...partition.errors import InvalidRequest, PlanChanged, StockadeError, Unkn
 from ...partition.log.image import FileExtent, Image, ImageDamaged
 from ...raft.machine import Machine
 from ..access.rights import lacks
+from .balance import ChooseControllers, Rebalance, SetBalance
 from .commands import (
     Acquire,
     AddNode,
@@ -179,6 +180,7 @@ class ControllerMachine(Machine):
         self._handlers |= dict.fromkeys(changes, self.principals.decide)
         arrangements = (RegisterNode, AddNode, RemoveNode, RemoveZone, Reassign, CheckMove, MoveDone, RaiseFeatureLevel)
         self._handlers |= dict.fromkeys(arrangements, self.assignment.decide)
+        self._handlers |= dict.fromkeys((Rebalance, SetBalance, ChooseControllers), self.assignment.decide)
 
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
         """Let time pass up to the command (SEMANTICS 8), then decide it; tickets are promoted to the slots that either

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...partition.api.cluster import BalanceSettings
 from ...partition.log.fsutil import write_durably
 from ..condition import Condition
 from ..config import Address, NodeConfig, parse_address
@@ -42,7 +43,9 @@ def is_member(data: Path) -> bool:
 
 
 class ClusterView:
-    """The members. ``moves`` are those of the last catalog since the start; ``changed`` is notified of each catalog."""
+    """The members. ``moves`` and ``balance`` are those of the last catalog since the start; ``changed`` is notified of
+    each catalog.
+    """
 
     def __init__(self, config: NodeConfig) -> None:
         """Raises ClusterViewDamaged."""
@@ -55,6 +58,7 @@ class ClusterView:
         """The members of the controller group; while this node does not know them, the nodes that may be."""
         self._take(_read(self._path))
         self.moves: list[Move] = []
+        self.balance: BalanceSettings = BalanceSettings()
         self.changed: Condition = Condition()
 
     @property
@@ -90,7 +94,7 @@ class ClusterView:
         """Take over what the controller tells, durably. An older catalog than the last one is passed over."""
         if catalog.index < self.index:
             return
-        self.moves = catalog.moves
+        self.moves, self.balance = catalog.moves, catalog.balance
         known = _Known(catalog.index, catalog.nodes, catalog.removed, catalog.controllers)
         if known != self._known:
             await asyncio.to_thread(write_durably, self._path, msgspec.json.encode(known))

@@ -1,8 +1,10 @@
-"""Keeps the connections between nodes in step with who is in the cluster."""
+"""Keeps the connections between nodes in step with who is in the cluster, and copies at the pace that it set."""
 
 import asyncio
+from collections.abc import Callable
 
 from ...raft.host import RaftHost
+from ..config import Address
 from .cluster_view import ClusterView
 
 FAREWELL_S = 3.0
@@ -25,8 +27,13 @@ class PeerSync:
                 self._host.set_peer(node_id, address)
             for node_id in self._known.keys() - peers.keys():
                 asyncio.get_running_loop().call_later(FAREWELL_S, self._part, node_id)
-            self._known = peers
-            await self._view.changed.until(lambda: True if self._view.raft_peers() != self._known else None, 60.0)
+            self._known, pace = peers, self._view.balance.copy_bytes_per_s
+            self._host.pace_copies(pace)
+            await self._view.changed.until(self._has_news(peers, pace), 60.0)
+
+    def _has_news(self, peers: dict[str, Address], pace: int) -> Callable[[], bool | None]:
+        known = peers, pace
+        return lambda: True if (self._view.raft_peers(), self._view.balance.copy_bytes_per_s) != known else None
 
     def _part(self, node_id: str) -> None:
         if node_id not in self._view.raft_peers():

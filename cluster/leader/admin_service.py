@@ -8,7 +8,13 @@ from heapq import nsmallest
 from itertools import chain
 from typing import TypeVar, cast
 
-from ...partition.api.cluster import Reassignment, RemovalPlan
+from ...partition.api.cluster import (
+    BalancePlan,
+    BalanceSettings,
+    ControllersPlan,
+    Reassignment,
+    RemovalPlan,
+)
 from ...partition.api.ownership import (
     GroupList,
     HeldGrant,
@@ -23,13 +29,23 @@ from ...partition.api.topics import Mode
 from ...partition.errors import FeatureUpdateFailed, InvalidRequest, UnknownTopicOrPartition
 from ...partition.version import VERSION
 from ...raft.host import Software
-from ..controller.commands import AddNode, Arranged, Command, RaiseFeatureLevel, Reassign, RemoveNode, RemoveZone
+from ..controller.balance import ChooseControllers
+from ..controller.commands import (
+    AddNode,
+    Arranged,
+    Command,
+    RaiseFeatureLevel,
+    Reassign,
+    RemoveNode,
+    RemoveZone,
+)
 from ..controller.ownership.grants import Grant, Ticket
 from ..controller.ownership.resources import Resource
 from ..controller.producers import ProducerRow
 from ..controller.sessions import Session
 from ..discovery.cluster_view import ClusterView
 from ..features import NEWEST_LEVEL
+from .balancer import Balancer
 from .controller_group import ControllerGroup
 
 CATCH_UP_MAX_S = 1.0
@@ -42,9 +58,14 @@ class MemberService:
     """
 
     def __init__(
-        self, control: ControllerGroup, view: ClusterView, software_of: Callable[[str], Software | None]
+        self,
+        control: ControllerGroup,
+        view: ClusterView,
+        balancer: Balancer,
+        software_of: Callable[[str], Software | None],
     ) -> None:
         """``software_of`` a node; None: this node is not connected to it."""
+        self.balancer: Balancer = balancer
         self._control = control
         self._view = view
         self._software_of = software_of
@@ -103,8 +124,40 @@ class MemberService:
             return None
         return f"its software ({software.version or 'unknown'}) supports level {software.newest} at most"
 
+    async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
+        """Of the choice of these nodes; None: of the cluster's own. Raises NotFound, InvalidRequest."""
+        await self._control.barrier()
+        self.balancer.check_allowed()
+        return self._control.machine.assignment.choice(node_ids)
+
+    async def choose_controllers(self, node_ids: Sequence[str] | None, if_plan: str | None = None) -> None:
+        """Raises NotFound, InvalidRequest, PlanChanged."""
+        await self._control.barrier()
+        self.balancer.check_allowed()
+        wanted = None if node_ids is None else list(node_ids)
+        await self._arrange(lambda now: ChooseControllers(now_ms=now, node_ids=wanted, if_plan=if_plan))
+
+    async def balance_plan(self) -> BalancePlan:
+        """What would be done now. Raises InvalidRequest."""
+        return await self.balancer.plan()
+
+    async def balance(self, if_plan: str) -> BalancePlan:
+        """Begin all of a plan. Raises PlanChanged, InvalidRequest."""
+        plan = await self.balancer.carry_out(if_plan)
+        await self._until_seen()
+        return plan
+
+    async def change_balance(self, changes: Mapping[str, object]) -> BalanceSettings:
+        """The settings then. Raises InvalidRequest."""
+        settings = await self.balancer.change(dict(changes))
+        await self._until_seen()
+        return settings
+
     async def _arrange(self, make: Callable[[int], Command]) -> None:
         await self._control.decide(make, Arranged)
+        await self._until_seen()
+
+    async def _until_seen(self) -> None:
         index, view = self._control.machine.catalog_index, self._view
         await view.changed.until(lambda: True if view.index >= index else None, CATCH_UP_MAX_S)
 

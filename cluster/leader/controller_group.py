@@ -95,6 +95,7 @@ class ControllerGroup(ServedGroup):
             assignment.controllers,
             list(assignment.moves.values()),
             feature_level=assignment.feature_level,
+            balance=assignment.balance,
         )
 
     def has_news(self, after: int, principals_after: int) -> bool:

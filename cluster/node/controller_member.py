@@ -17,6 +17,7 @@ from ..discovery.cluster_view import ClusterView
 from ..features import Features
 from ..groups import Router
 from ..leader.admin_service import ListService, MemberService
+from ..leader.balancer import Balancer
 from ..leader.controller_group import ControllerGroup
 from ..leader.garbage_collector import GarbageCollector
 from ..leader.principal_service import PrincipalService
@@ -25,6 +26,10 @@ from ..leader.reconciler import Reconciler
 from ..leader.resource_service import ResourceService
 from ..leader.session_service import SessionService
 from ..leader.topic_service import GroupStatusReader, TopicService
+from .reporting import Reporter
+
+LEVEL_OF_BALANCE = 2
+"""Feature level from which on nodes report, and the controller knows the commands of balance."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +47,14 @@ class ControllerServices(msgspec.Struct, frozen=True):
     principals: PrincipalService
 
 
+class Readers(msgspec.Struct, frozen=True):
+    """What the nodes know, as the services ask for it."""
+
+    groups: GroupStatusReader
+    producers: ProducerStatusReader
+    reporter: Reporter
+
+
 class ControllerMember:
     """``services`` are there while this node holds a replica of the controller group."""
 
@@ -51,8 +64,7 @@ class ControllerMember:
         bootstrap: Bootstrap,
         host: RaftHost,
         router: Router,
-        group_statuses: GroupStatusReader,
-        producer_statuses: ProducerStatusReader,
+        readers: Readers,
         on_role_change: Callable[[Group], None],
         limits: LimitsSection,
         principals: PrincipalStore,
@@ -63,8 +75,7 @@ class ControllerMember:
         self._bootstrap = bootstrap
         self._host = host
         self._router = router
-        self._group_statuses = group_statuses
-        self._producer_statuses = producer_statuses
+        self._readers = readers
         self._on_role_change = on_role_change
         self._timeout_s = limits.request_timeout_ms / 1000
         self._topic_retention_ms = limits.topic_retention_ms
@@ -105,7 +116,12 @@ class ControllerMember:
         )
         control.group.on_role_change = self._on_role_change
         control.features = Features(self._host)
+        readers = self._readers
+        balancer = Balancer(
+            control, readers.reporter.ask, readers.reporter.send, lambda: control.features.at_least(LEVEL_OF_BALANCE)
+        )
         loops = (
+            balancer.run(),
             control.keep_time(),
             Reconciler(control, self._router).run(),
             GarbageCollector(control, self._router).run(),
@@ -114,12 +130,12 @@ class ControllerMember:
         self.services = ControllerServices(
             control,
             SessionService(control),
-            TopicService(control, self._group_statuses, self._topic_retention_ms),
+            TopicService(control, readers.groups, self._topic_retention_ms),
             ResourceService(control),
-            ProducerService(control, self._producer_statuses),
-            MemberService(control, self._view, self._host.software_of),
+            ProducerService(control, readers.producers),
+            MemberService(control, self._view, balancer, self._host.software_of),
             ListService(control),
-            PrincipalService(control, self._group_statuses),
+            PrincipalService(control, readers.groups),
         )
 
     async def _erase(self) -> None:

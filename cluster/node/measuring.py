@@ -105,10 +105,10 @@ class Measuring:
         )
 
     def _fences(self) -> FenceMeasures | None:
-        control = self._member.control
-        if control is None or not control.group.is_leader:
+        services = self._member.services
+        if services is None or not services.control.group.is_leader:
             return None
-        machine = control.machine
+        machine, balance = services.control.machine, services.members.balancer.figures
         return FenceMeasures(
             sessions=machine.sessions.count,
             grants=len(machine.slots.grants.by_id),
@@ -116,6 +116,10 @@ class Measuring:
             waiters=len(machine.slots.queue.by_id),
             pending_installs=len(machine.slots.fences.due),
             moves=len(self._view.moves),
+            leaders_away=balance.leaders_away,
+            planned_moves=balance.planned_moves,
+            planned_bytes=balance.planned_bytes,
+            moving_bytes=balance.moving_bytes,
         )
 
 

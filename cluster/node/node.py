@@ -33,10 +33,11 @@ from ..replica.replica_manager import Assignment, ReplicaManager
 from ..replica.scrubber import Scrubber
 from ..rpc import Message
 from .catalog_sync import CatalogSync
-from .controller_member import ControllerMember
+from .controller_member import ControllerMember, Readers
 from .disk_watch import DiskWatch
 from .leadership import Leaderships
 from .node_service import NodeFailure, NodeService, Startup
+from .reporting import Reporter
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class Node:
             raise
         node = cls(config, failure, view, principals, host)
         node.tls, node.disk, disk.host = tls, disk, host
-        node.service.measuring.disk = disk
+        node.service.measuring.disk = node._reporter.disk = disk
         host.serve(node._answer)
         await node._replicas.open_remembered()
         node._start_tasks()
@@ -108,16 +109,10 @@ class Node:
         self._bootstrap = Bootstrap(
             node_id, host.incarnation, data / "founders.json", self._ask_standing, is_member=view.index > 0
         )
+        self._reporter = Reporter(node_id, host, view, self._router, self._replicas)
+        readers = Readers(self._group_statuses, self._producer_statuses, self._reporter)
         self._member = ControllerMember(
-            view,
-            self._bootstrap,
-            host,
-            self._router,
-            self._group_statuses,
-            self._producer_statuses,
-            self._leaderships.look,
-            config.limits,
-            principals,
+            view, self._bootstrap, host, self._router, readers, self._leaderships.look, config.limits, principals
         )
         self._registration = Registration(_entry(config, host), config.controllers, view, self._router)
         self.service: NodeService = NodeService(
@@ -249,6 +244,10 @@ class Node:
                 answer = self._group_statuses.status_here(group_ids)
             case rpc.DescribeProducer(pid, group_ids):
                 answer = await self._producer_statuses.here(pid, group_ids)
+            case rpc.AskNode():
+                answer = await self._reporter.report()
+            case rpc.HandOver(groups):
+                answer = await self._reporter.hand_over(groups)
             case rpc.DescribeController():
                 answer = self._bootstrap.standing()
             case rpc.FollowCatalog(after, wait_ms, principals_after) if (control := self._member.control) is not None:

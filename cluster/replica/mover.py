@@ -23,8 +23,6 @@ from ..controller.topology.moves import Add, Arrived, Move, Remove, Step, Transf
 from ..discovery.cluster_view import ClusterView
 from ..groups import Router
 
-MOVES_AT_ONCE_MAX = 4
-"""Groups that a leader moves at the same time: copying is work for disks and network."""
 LOOK_S = 0.1
 """Between two looks at a group that moves."""
 STEP_TIMEOUT_S = 10.0
@@ -47,8 +45,10 @@ class Mover:
         """Runs until cancelled."""
         try:
             while True:
+                # Copying is work for disks and network: an operator says how much of it there is at a time.
+                most = self._view.balance.moves_at_once
                 for move in self._view.moves:
-                    if len(self._busy) < MOVES_AT_ONCE_MAX and move.group_id not in self._busy and self._led(move):
+                    if len(self._busy) < most and move.group_id not in self._busy and self._led(move):
                         self._start(move)
                 await self._view.changed.until(lambda: True if self._view.moves else None, 60.0)
                 await asyncio.sleep(LOOK_S)

@@ -21,7 +21,9 @@ from ...cluster.access.principals import (
 )
 from ...cluster.access.quotas import NO_QUOTA, Quota
 from ...cluster.config import is_address
+from ...cluster.controller.topology.replica_assignment import CONTROLLERS_MAX
 from ...cluster.model import Claim
+from ...partition.api.cluster import BalanceMode, CopyPace, MovesAtOnce, StableMs, UsedPercent
 from ...partition.api.topics import Mode, TopicConfig
 from ...partition.commands import OFFSET_BEGIN_MAX, PRODUCER_EPOCH_MAX
 from ...partition.errors import InvalidRequest
@@ -300,6 +302,42 @@ class LeaderTransfer(msgspec.Struct, forbid_unknown_fields=True):
         """Rules beyond types and ranges."""
         if (self.topic is None) != (self.partition is None):
             raise InvalidRequest("partition: null exactly when topic is null")
+
+
+class BalanceOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/balance."""
+
+    if_plan: Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class BalanceChange(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of PATCH /v1/cluster/balance: the settings that change; their bounds are those of BalanceSettings."""
+
+    mode: BalanceMode | UnsetType = UNSET
+    moves_at_once: MovesAtOnce | UnsetType = UNSET
+    copy_bytes_per_s: CopyPace | UnsetType = UNSET
+    stable_ms: StableMs | UnsetType = UNSET
+    disk_used_percent_max: UsedPercent | UnsetType = UNSET
+
+    def changes(self) -> dict[str, object]:
+        """By name. Raises InvalidRequest when there is none."""
+        found = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
+        if not found:
+            raise InvalidRequest("body: names nothing to change")
+        return found
+
+
+class ControllersChoice(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/controllers; ``node_ids`` null: the cluster spreads them by itself."""
+
+    node_ids: Annotated[list[_NodeId], Meta(min_length=1, max_length=CONTROLLERS_MAX)] | None
+    dry_run: bool = False
+    if_plan: str | UnsetType = UNSET
+
+    def check(self) -> None:
+        """Rules beyond types and ranges."""
+        if self.dry_run and self.if_plan is not UNSET:
+            raise InvalidRequest("dry_run, if_plan: one of them at most")
 
 
 class TokenHash(msgspec.Struct, forbid_unknown_fields=True):

@@ -50,6 +50,34 @@ async def reassign(call: Call) -> web.StreamResponse:
     return json_answer(moved, 202)
 
 
+async def get_balance(call: Call) -> web.StreamResponse:
+    """What would bring the cluster into balance; changes nothing."""
+    return json_answer(await call.service.at_controller().members.balance_plan())
+
+
+async def balance(call: Call) -> web.StreamResponse:
+    """Begin to carry a plan out; GET /v1/cluster/balance shows what is left."""
+    wanted = await call.read_json(schemas.BalanceOrder)
+    return json_answer(await call.service.at_controller().members.balance(wanted.if_plan), 202)
+
+
+async def change_balance(call: Call) -> web.StreamResponse:
+    """Change how the cluster keeps itself in balance."""
+    wanted = await call.read_json(schemas.BalanceChange)
+    return json_answer(await call.service.at_controller().members.change_balance(wanted.changes()))
+
+
+async def choose_controllers(call: Call) -> web.StreamResponse:
+    """Begin to move the controller group; GET /v1/cluster shows the progress. Or say what would change."""
+    wanted = await call.read_json(schemas.ControllersChoice)
+    wanted.check()
+    members = call.service.at_controller().members
+    if wanted.dry_run:
+        return json_answer(await members.controllers_plan(wanted.node_ids))
+    await members.choose_controllers(wanted.node_ids, or_none(wanted.if_plan))
+    return json_answer(call.service.cluster(), 202)
+
+
 async def transfer_leader(call: Call) -> web.StreamResponse:
     """Transfer leadership; the answer comes when the new leader is elected."""
     wanted = await call.read_json(schemas.LeaderTransfer)

@@ -106,6 +106,10 @@ def _of_fences(fences: FenceMeasures) -> Samples:
         "stockade_fence_waiters": {(): fences.waiters},
         "stockade_fence_pending_installs": {(): fences.pending_installs},
         "stockade_raft_moves": {(): fences.moves},
+        "stockade_balance_leaders_away": {(): fences.leaders_away},
+        "stockade_balance_planned_moves": {(): fences.planned_moves},
+        "stockade_balance_planned_bytes": {(): fences.planned_bytes},
+        "stockade_balance_moving_bytes": {(): fences.moving_bytes},
     }
 
 

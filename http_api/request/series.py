@@ -151,6 +151,32 @@ _RAFT = (
         "Groups whose replicas move to other nodes. Only where the controller group is led.",
     ),
 )
+_BALANCE = (
+    Series(
+        "stockade_balance_leaders_away",
+        "gauge",
+        "partitions",
+        "Partitions that another node leads than the first of their replicas. Only where the controller group is led.",
+    ),
+    Series(
+        "stockade_balance_planned_moves",
+        "gauge",
+        "partitions",
+        "Partitions whose replicas the present plan of balance changes. Only where the controller group is led.",
+    ),
+    Series(
+        "stockade_balance_planned_bytes",
+        "gauge",
+        "bytes",
+        "That the present plan copies. Only where the controller group is led.",
+    ),
+    Series(
+        "stockade_balance_moving_bytes",
+        "gauge",
+        "bytes",
+        "That moves under way copy, whole until a copy is done. Only where the controller group is led.",
+    ),
+)
 _LOG = (
     Series("stockade_log_fsync_seconds", "histogram", "seconds", "Time of each fdatasync of the write-ahead log."),
     Series("stockade_log_unsynced_bytes", "gauge", "bytes", "Appended to the write-ahead log, and not on disk yet."),
@@ -215,6 +241,7 @@ SECTIONS: dict[str, tuple[Series, ...]] = {
     "Writes": _WRITES,
     "The node": _NODE,
     "Raft": _RAFT,
+    "Balance": _BALANCE,
     "The log on disk": _LOG,
     "Writers, sessions and consumer groups": _FENCES,
 }

@@ -1,8 +1,9 @@
 """The cluster as the answering node sees it: nodes, leaders, moves; and what each node counts."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 
 class LeaderInfo(msgspec.Struct, frozen=True):
@@ -67,6 +68,90 @@ class RemovalPlan(msgspec.Struct, frozen=True):
     plan: str
     node_ids: list[str]
     moves: list[Relocation]
+
+
+BalanceMode = Literal["on", "leaders", "off"]
+"""What the cluster does by itself: leaders go home and replicas move; leaders go home; nothing."""
+
+
+MovesAtOnce = Annotated[int, Meta(ge=1, le=64)]
+CopyPace = Annotated[int, Meta(ge=0, le=1 << 40)]
+StableMs = Annotated[int, Meta(ge=1_000, le=86_400_000)]
+UsedPercent = Annotated[int, Meta(ge=50, le=99)]
+
+
+class BalanceSettings(msgspec.Struct, frozen=True):
+    """How the cluster keeps itself in balance; in force on all nodes as soon as it is changed.
+
+    - ``mode``: ``on``, leaders go home and replicas move; ``leaders``, leaders go home; ``off``, neither does.
+    - ``moves_at_once``: partitions that move at a time, by themselves or as a plan was confirmed.
+    - ``copy_bytes_per_s``: bytes of copies that a node receives, and that it sends, in a second; 0: without a bound.
+    - ``stable_ms``: for so long a node has to run, to answer and to have a fast disk before it is given anything.
+    - ``disk_used_percent_max``: replicas leave a disk that is fuller than this, and go to none that would be nearly so.
+    """
+
+    mode: BalanceMode = "on"
+    moves_at_once: MovesAtOnce = 4
+    copy_bytes_per_s: CopyPace = 64 * 1024 * 1024
+    stable_ms: StableMs = 60_000
+    disk_used_percent_max: UsedPercent = 85
+
+
+class PlannedMove(msgspec.Struct, frozen=True):
+    """A partition's replicas go from the nodes ``replicas`` to ``target`` (node ids, the home of the leader first).
+
+    ``copied_bytes``: what that copies, as of now. ``why``: a ``disk`` is full; two replicas are in one ``zone``; a node
+    holds more than others (``spread``); only the order changes, so that homes of leaders are spread (``home``).
+    """
+
+    topic: str
+    partition: int
+    replicas: list[str]
+    target: list[str]
+    copied_bytes: int
+    why: Literal["disk", "zone", "spread", "home"]
+
+
+class PlannedTransfer(msgspec.Struct, frozen=True):
+    """A partition's leader goes home: from the node that leads to the first of its replicas."""
+
+    topic: str
+    partition: int
+    leader_node: str
+    home: str
+
+
+class BalancePlan(msgspec.Struct, frozen=True):
+    """What would bring the cluster into balance. ``plan``: a digest of ``moves`` and ``leaders``; to balance with it as
+    ``if_plan`` is refused once another plan is in its place.
+
+    ``moving`` partitions move now, of which ``moving_bytes`` are still to be copied at most. ``barred``: nodes that are
+    given nothing, and why. ``held``: nodes for whose sake no move begins by itself, and why; a confirmed one does.
+    ``is_cut``: there is more to do, which a later plan will have.
+    """
+
+    plan: str
+    settings: BalanceSettings
+    moves: list[PlannedMove]
+    leaders: list[PlannedTransfer]
+    copied_bytes: int
+    moving: int
+    moving_bytes: int
+    barred: dict[str, str]
+    held: dict[str, str] = {}
+    is_cut: bool = False
+
+
+class ControllersPlan(msgspec.Struct, frozen=True):
+    """Which nodes would hold the controller group. ``plan``: a digest. ``outlives_a_zone``: any one zone, or machine,
+    can be lost, and a majority of them is left. ``is_chosen`` false: the cluster spreads them by itself.
+    """
+
+    plan: str
+    controllers: list[str]
+    target: list[str]
+    outlives_a_zone: bool
+    is_chosen: bool
 
 
 class Cluster(msgspec.Struct, frozen=True):

@@ -49,6 +49,11 @@ TRIES = 3
 PAUSE_S = 0.5
 """Between a failure and the next attempt."""
 
+PACED_S_MAX = 5.0
+"""A piece waits for its turn no longer: the asking node must not take the answer for lost. So the least bound that is
+kept in all cases is what COPIES_MAX copies on each of a few nodes ask for at once, in this time.
+"""
+
 _log = logging.getLogger(__name__)
 Call = Callable[[str, bytes, bytes, float], Awaitable[bytes]]
 """Transport.call."""
@@ -116,6 +121,24 @@ def digest(path: Path, size: int) -> bytes:
     return hasher.digest()
 
 
+class Pace:
+    """Bounds the bytes of pieces in a second, in one direction; 0: no bound. Pieces go one after the other."""
+
+    def __init__(self) -> None:
+        self.bytes_per_s: int = 0
+        self._free_at = 0.0
+
+    async def take(self, size: int) -> None:
+        """Return when so many bytes may go."""
+        if not self.bytes_per_s:
+            return
+        now = asyncio.get_running_loop().time()
+        wait_s = min(max(0.0, self._free_at - now), PACED_S_MAX)
+        self._free_at = now + wait_s + size / self.bytes_per_s
+        if wait_s:
+            await asyncio.sleep(wait_s)
+
+
 class HeldCheckpoint:
     """The hard links of one checkpoint's files, and the nodes that copy it."""
 
@@ -139,6 +162,7 @@ class CheckpointSender:
     """Answers the questions of other nodes."""
 
     def __init__(self, storage: GroupStorage) -> None:
+        self.pace: Pace = Pace()
         self._storage = storage
         self._held: dict[int, HeldCheckpoint] = {}
         self._holding = asyncio.Lock()
@@ -153,6 +177,7 @@ class CheckpointSender:
             case FetchPiece(group_id, index, name, position):
                 held = self._find(group_id, index)
                 size = min(PIECE_BYTES, held.sizes.get(name, 0) - position)
+                await self.pace.take(max(0, size))
                 return await self._storage.run(partial(read_piece, held.path(name), position, size))
             case FetchDigest(group_id, index, name):
                 held = self._find(group_id, index)
@@ -242,6 +267,7 @@ class CheckpointReceiver:
         self._fail = fail
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(COPIES_MAX)
+        self.pace: Pace = Pace()
 
     def fetch(self, group_id: int, node_id: str, index: int) -> None:
         """Begin to copy a group's checkpoint, at ``index`` or beyond, unless a copy is under way."""
@@ -279,6 +305,8 @@ class CheckpointReceiver:
             self._fail(error)
 
     async def _ask(self, node_id: str, question: Question) -> bytes:
+        if isinstance(question, FetchPiece):
+            await self.pace.take(PIECE_BYTES)
         for _ in range(0 if isinstance(question, Release) else TRIES - 1):
             try:
                 return await self._call(node_id, FOR_COPIES, encode(question), CALL_TIMEOUT_S)

@@ -1,8 +1,10 @@
 """Every act is done in the browser, and the cluster has done it: each shows what it hits before, and can be left."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from integration.api import eventually
 
 from .looking import Console
 from .scene import Scene, Writer
@@ -188,6 +190,36 @@ def test_what_has_changed_since_the_plan_is_not_done_but_shown_anew(console: Con
     console.press("Evict", DIALOG)
     closed(console)
     assert partition(scene, topic)["holder"] is None
+
+
+@pytest.fixture
+def by_hand(scene: Scene) -> Iterator[None]:
+    """Nothing is balanced by itself, and nodes count as well after a second."""
+    scene.call("PATCH", "/v1/cluster/balance", {"mode": "off", "stable_ms": 1_000})
+    yield
+    scene.call("PATCH", "/v1/cluster/balance", {"mode": "on", "stable_ms": 60_000})
+
+
+def test_a_plan_of_balance_is_shown_with_its_reasons_and_done_as_it_was_seen(
+    console: Console, scene: Scene, topic: str, by_hand: None
+) -> None:
+    home, other = partition(scene, topic)["replicas"][:2]
+    scene.call("POST", "/v1/cluster/leaders", {"topic": topic, "partition": 0, "node_id": other})
+    eventually(lambda: partition(scene, topic)["leader_node"] == other)
+    eventually(lambda: topic in {each["topic"] for each in scene.get("/v1/cluster/balance")["leaders"]})
+    console.open("cluster", "Cluster")
+    row = f"{topic}/0\n{other}\n{home}\n0 B\nits leader goes home"
+    console.sees(row, "section[aria-label='Balance']")
+    console.sees("nothing by itself", "section[aria-label='Balance']")
+    console.press("Balance now")
+    assert digest(console) == scene.plan("cluster", "balance")
+    console.sees("home. Writers of these partitions wait for a moment.", DIALOG)
+    console.picture("act-balance")
+    assert console.findings() == []
+    console.press("Begin all of it", DIALOG)
+    closed(console)
+    eventually(lambda: partition(scene, topic)["leader_node"] == home)
+    console.until(lambda: topic not in console.text("section[aria-label='Balance']"), "an empty plan")
 
 
 def test_a_dialog_is_left_by_escape_and_nothing_is_done(console: Console, scene: Scene, topic: str) -> None:

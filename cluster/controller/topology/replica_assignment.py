@@ -6,13 +6,14 @@ report about another move is recognised.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import assert_never
+from typing import Any, assert_never
 
 import msgspec
+from msgspec import structs
 
-from ....partition.api.cluster import Relocation, RemovalPlan
+from ....partition.api.cluster import BalanceSettings, ControllersPlan, Relocation, RemovalPlan
 from ....partition.errors import (
     FeatureUpdateFailed,
     InvalidRequest,
@@ -21,6 +22,7 @@ from ....partition.errors import (
     PlanChanged,
     UnknownTopicOrPartition,
 )
+from ..balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
 from ..commands import (
     AddNode,
     Arranged,
@@ -40,6 +42,8 @@ from .catalog import CONTROLLER_GROUP, REPLICATION_FACTOR_MAX, Catalog, Topic, g
 from .moves import Move
 from .nodes import NodeEntry, Nodes, SavedNodes
 
+CONTROLLERS_MAX = 5
+"""The controller group has 1, 3 or 5 members; other nodes follow it."""
 CONTROLLERS_GROWN = 3
 """A controller group of one member grows to so many when the nodes are there: alone, it survives nothing."""
 DIGEST_BYTES = 8
@@ -47,17 +51,22 @@ DIGEST_BYTES = 8
 
 
 class SavedReplicaAssignment(msgspec.Struct, frozen=True):
-    """The nodes, who holds the controller group, and the moves in the order in which they were asked for."""
+    """The nodes, who holds the controller group, the moves in the order in which they were asked for; how balance is
+    kept, and whether an operator chose the controllers.
+    """
 
     nodes: SavedNodes
     controllers: list[str]
     moves: list[Move]
     feature_level: int = 1
+    balance: BalanceSettings = BalanceSettings()
+    are_chosen: bool = False
 
 
 class ReplicaAssignment:
     """The nodes, and the moves under way by group. ``controllers``: where the controller group is, or is to be;
-    ``feature_level``: what every node supports (features.py).
+    ``feature_level``: what every node supports (features.py);
+    ``are_chosen``: by an operator, and so they stay there. ``balance``: how the cluster keeps itself in balance.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -66,6 +75,8 @@ class ReplicaAssignment:
         self.controllers: list[str] = []
         self.moves: dict[GroupId, Move] = {}
         self.feature_level: int = 1
+        self.balance: BalanceSettings = BalanceSettings()
+        self.are_chosen: bool = False
 
     def decide(self, index: int, command: MembershipCommand) -> Arranged | Done:
         """Apply one command. Raises its refusals before anything is changed."""
@@ -81,6 +92,12 @@ class ReplicaAssignment:
                 self._remove(index, self.leaving(command), command.if_plan)
             case Reassign():
                 self._reassign(index, command)
+            case Rebalance(moves=moves):
+                self._rebalance(index, moves)
+            case SetBalance(changes=changes):
+                self.balance = _merged(self.balance, changes)
+            case ChooseControllers():
+                self._choose(index, command)
             case CheckMove(group_id=group, version=version):
                 self._find_move(group, version)
                 return Done()
@@ -123,7 +140,12 @@ class ReplicaAssignment:
     def save(self) -> SavedReplicaAssignment:
         """Everything that decides future answers."""
         return SavedReplicaAssignment(
-            self.nodes.save(), self.controllers, list(self.moves.values()), self.feature_level
+            self.nodes.save(),
+            self.controllers,
+            list(self.moves.values()),
+            self.feature_level,
+            self.balance,
+            self.are_chosen,
         )
 
     def load(self, saved: SavedReplicaAssignment) -> None:
@@ -132,6 +154,7 @@ class ReplicaAssignment:
         self.controllers = saved.controllers
         self.moves = {move.group_id: move for move in saved.moves}
         self.feature_level = saved.feature_level
+        self.balance, self.are_chosen = saved.balance, saved.are_chosen
 
     def _raise_level(self, command: RaiseFeatureLevel) -> None:
         unsure = sorted(self.nodes.registered() - set(command.supporting))
@@ -140,13 +163,32 @@ class ReplicaAssignment:
             raise FeatureUpdateFailed(unknown, nodes=unsure, feature_level=self.feature_level)
         self.feature_level = max(self.feature_level, command.level)
 
+    def choice(self, node_ids: Sequence[str] | None) -> ControllersPlan:
+        """What it would change to have the controller group on these nodes, in this order of no weight; None: spread
+        by the cluster itself. Raises NotFound, InvalidRequest.
+        """
+        target = self._spread_controllers() if node_ids is None else self._chosen(node_ids)
+        now = self._goal(CONTROLLER_GROUP)
+        digest = blake2b(msgspec.msgpack.encode((now, target, node_ids is None)), digest_size=DIGEST_BYTES).hexdigest()
+        zones = [(node_id, self.nodes.rows[node_id].zone) for node_id in target if node_id in self.nodes.rows]
+        outlives = bool(zones) and placement.outlives_a_zone(zones)
+        return ControllersPlan(digest, now, target, outlives, node_ids is not None)
+
     def _arrange_controllers(self, index: int) -> None:
         """As soon as the nodes for it are there, let a controller group of one grow, and take from a zone what it has
         beyond a minority.
         """
+        if self.are_chosen or CONTROLLER_GROUP in self.moves:
+            return
+        target = self._spread_controllers()
+        if target != self.controllers:
+            self._move(CONTROLLER_GROUP, index, target)
+
+    def _spread_controllers(self) -> list[str]:
+        """Where the controller group should be; where it is, unless it can grow to its size or outlive a zone."""
         here = [entry for node_id in self.controllers if (entry := self.nodes.rows.get(node_id)) is not None]
-        if not here or len(here) < len(self.controllers) or CONTROLLER_GROUP in self.moves:
-            return  # the nodes that found the group register one by one
+        if not here or len(here) < len(self.controllers):
+            return self.controllers  # the nodes that found the group register one by one
         count = max(len(here), CONTROLLERS_GROWN)
         used, kept = Counter[str | NodeEntry](), []
         for entry in here:
@@ -155,11 +197,47 @@ class ReplicaAssignment:
             if 2 * used[zone] < count:
                 kept.append(entry.node_id)
         if len(kept) == count:
-            return
+            return self.controllers
         target = _filled(kept, count, self._candidates())
         zones = [(node_id, self.nodes.rows[node_id].zone) for node_id in target]
-        if len(target) == count and (len(here) == 1 or placement.outlives_a_zone(zones)):
-            self._move(CONTROLLER_GROUP, index, target)
+        is_better = len(target) == count and (len(here) == 1 or placement.outlives_a_zone(zones))
+        return target if is_better else self.controllers
+
+    def _choose(self, index: int, command: ChooseControllers) -> None:
+        plan = self.choice(command.node_ids)
+        if command.if_plan not in (None, plan.plan):
+            raise PlanChanged("the controllers would change otherwise than was planned", plan=plan.plan)
+        self.are_chosen = command.node_ids is not None
+        if sorted(plan.target) != sorted(plan.controllers):
+            self._move(CONTROLLER_GROUP, index, plan.target)
+
+    def _chosen(self, node_ids: Sequence[str]) -> list[str]:
+        if not 1 <= len(node_ids) <= CONTROLLERS_MAX or len(node_ids) % 2 == 0 or len(set(node_ids)) != len(node_ids):
+            raise InvalidRequest(f"node_ids: not an odd number of different nodes, {CONTROLLERS_MAX} at most")
+        for node_id in node_ids:
+            self._check_takes(node_id, "node_ids")
+        return list(node_ids)
+
+    def _check_takes(self, node_id: str, where: str) -> None:
+        entry = self.nodes.find(node_id)
+        if not entry.takes_replicas:
+            why = "is being removed" if entry.draining else "has never come"
+            raise InvalidRequest(f"{where}: {node_id} {why}")
+
+    def _rebalance(self, index: int, moves: Sequence[PlacedMove]) -> None:
+        """All of them, or none. The number of replicas stays: a plan never takes one away."""
+        for move in moves:
+            located = self._catalog.locate(move.group_id)
+            if located is None or move.group_id in self.moves or self.replicas(move.group_id) != move.replicas:
+                raise PlanChanged("partitions are placed otherwise than when this was planned")
+            if len(set(move.target)) != len(move.replicas) or len(move.target) != len(move.replicas):
+                raise InvalidRequest("target: another number of replicas")
+            for node_id in set(move.target) - set(move.replicas):
+                self._check_takes(node_id, "target")
+        if len({move.group_id for move in moves}) != len(moves):
+            raise InvalidRequest("moves: a partition is there twice")
+        for move in moves:
+            self._move(move.group_id, index, move.target)
 
     def _reassign(self, index: int, command: Reassign) -> None:
         topic = self._catalog.find(command.topic, None)
@@ -265,6 +343,17 @@ class ReplicaAssignment:
         for node_id in [entry.node_id for entry in self.nodes.rows.values() if entry.draining]:
             if node_id not in self.controllers and not self._catalog.holdings.groups(node_id):
                 self.nodes.drop(node_id)
+
+
+def _merged(settings: BalanceSettings, changes: Mapping[str, Any]) -> BalanceSettings:
+    """Raises InvalidRequest for what are no settings."""
+    fields = structs.asdict(settings)
+    if unknown := changes.keys() - fields.keys():
+        raise InvalidRequest(f"settings: there is no {', '.join(sorted(unknown))}")
+    try:
+        return msgspec.convert({**fields, **changes}, BalanceSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"settings: {error}") from error
 
 
 def _filled(replicas: Iterable[str], count: int, candidates: placement.Candidates) -> list[str]:

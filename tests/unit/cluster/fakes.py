@@ -102,6 +102,7 @@ class FakeHost:
         self.software = Software()
         self.softwares: dict[str, Software] = {}
         self.level = 1
+        self.copy_bytes_per_s = 0
         self._scratch = scratch
 
     def software_of(self, node_id: str) -> Software | None:
@@ -126,6 +127,9 @@ class FakeHost:
 
     async def forget_tombstones(self, is_gone: Callable[[int], bool]) -> None:
         self.departed = {group for group in self.departed if not is_gone(group)}
+
+    def pace_copies(self, bytes_per_s: int) -> None:
+        self.copy_bytes_per_s = bytes_per_s
 
     def spare_disk(self, *, is_low: bool, is_full: bool) -> None:
         """There is nothing on disk."""

@@ -41,7 +41,9 @@ def fake_measures(node_id: str) -> Measures:
             disk_size_bytes=19,
             disk_state="low",
         ),
-        fences=FenceMeasures(sessions=20, grants=21, held_partitions=22, waiters=23, pending_installs=24, moves=25),
+        fences=FenceMeasures(
+            20, 21, 22, 23, 24, 25, leaders_away=26, planned_moves=27, planned_bytes=28, moving_bytes=29
+        ),
         takeovers=26,
         group_lags={"readers": 27},
     )

@@ -1,10 +1,19 @@
 """The operator's part of a fake node: remembers what it was asked, and refuses as a node would."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stockade.cluster.model import Leader
-from stockade.partition.api.cluster import Reassignment, Relocation, RemovalPlan
+from stockade.partition.api.cluster import (
+    BalancePlan,
+    BalanceSettings,
+    ControllersPlan,
+    PlannedMove,
+    PlannedTransfer,
+    Reassignment,
+    Relocation,
+    RemovalPlan,
+)
 from stockade.partition.errors import (
     FeatureUpdateFailed,
     NotFound,
@@ -51,6 +60,30 @@ class FakeOperating:
         if topic not in self.shared.topics:
             raise UnknownTopicOrPartition(topic=topic, partition=None)
         return Reassignment(topic, partition, list(replicas))
+
+    async def balance_plan(self) -> BalancePlan:
+        self._decided("balance_plan")
+        moves = [PlannedMove("orders", 0, ["n1", "n2", "n3"], ["n1", "n2", "n4"], 7, "spread")]
+        leaders = [PlannedTransfer("orders", 1, "n1", "n2")]
+        return BalancePlan("planned", BalanceSettings(), moves, leaders, 7, 0, 0, {"n5": "away"})
+
+    async def balance(self, if_plan: str) -> BalancePlan:
+        self._decided("balance", if_plan)
+        self._check_plan(if_plan)
+        return await self.balance_plan()
+
+    async def change_balance(self, changes: Mapping[str, object]) -> BalanceSettings:
+        self._decided("change_balance", dict(changes))
+        return BalanceSettings(**changes)  # type: ignore[arg-type]
+
+    async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
+        self._decided("controllers_plan", *(node_ids or ()))
+        target = ["n1", "n2", "n3"] if node_ids is None else list(node_ids)
+        return ControllersPlan("planned", ["n1"], target, outlives_a_zone=True, is_chosen=node_ids is not None)
+
+    async def choose_controllers(self, node_ids: Sequence[str] | None, if_plan: str | None = None) -> None:
+        self._decided("choose_controllers", *(node_ids or ()))
+        self._check_plan(if_plan)
 
     async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
         self._decided("transfer", topic, partition, node_id)

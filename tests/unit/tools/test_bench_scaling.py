@@ -11,7 +11,7 @@ import pytest
 from stockade.cluster.controller.topology import nodes
 
 BENCH = Path(__file__).resolve().parents[3] / "bench"
-MODULES = ("scaling", "scaling_zone", "scaling_world")
+MODULES = ("scaling", "scaling_balance", "scaling_zone", "scaling_world")
 
 
 @pytest.fixture
@@ -44,6 +44,10 @@ def test_a_lost_zone_heals_with_four_commands_a_replica(bench: ModuleType) -> No
     assert found["commands to the controller"] == 4 * found["replicas that move"]
     assert found["moves at once, most"] <= 4 * found["leaders that move replicas"]
     assert found["until every partition has its replicas (model)"] > 0
+
+
+def test_plans_of_balance_move_to_a_machine_that_has_joined(bench: ModuleType) -> None:
+    assert 40 <= values(bench, "balance")["partitions that this plan moves"] <= 60
 
 
 def test_more_nodes_than_the_product_takes_are_measured(bench: ModuleType) -> None:

@@ -157,3 +157,23 @@ export async function removalPlan(nodeId, led, options) {
   ];
   return planned(`remove ${nodeId}`, { plan: plan.plan, node_ids: plan.node_ids }, lines, { if_plan: plan.plan }, `cluster remove ${nodeId}`);
 }
+
+/** Of beginning all that would bring the cluster into balance. */
+export async function balancePlan(options) {
+  const plan = await get("/v1/cluster/balance", {}, options);
+  const coming = new Map();
+  for (const move of plan.moves) {
+    for (const node of move.target.filter((each) => !move.replicas.includes(each))) coming.set(node, (coming.get(node) || 0) + 1);
+  }
+  const copies = [...coming.values()].reduce((sum, taken) => sum + taken, 0);
+  const reordered = plan.moves.filter((move) => move.why === "home").length;
+  const lines = [
+    ...(copies ? [`${plural(copies, "replica")} of ${plural(plan.moves.length - reordered, "partition")} ${copies === 1 ? "goes" : "go"} to other nodes: ${bytes(plan.copied_bytes)} are copied over the network.`] : []),
+    ...[...coming].sort().map(([node, taken]) => `${node} takes ${plural(taken, "replica")}.`),
+    ...(reordered ? [`${plural(reordered, "partition")} ${reordered === 1 ? "gets" : "get"} another home of the leader. That copies nothing.`] : []),
+    ...(plan.leaders.length ? [`${plural(plan.leaders.length, "leader")} ${plan.leaders.length === 1 ? "goes" : "go"} home. Writers of these partitions wait for a moment.`] : []),
+    ...(copies || reordered || plan.leaders.length ? [] : ["Nothing: the cluster is in balance."]),
+    ...(plan.is_cut ? ["There is more to do, which the next plan has."] : []),
+  ];
+  return planned("balance", { plan: plan.plan }, lines, { if_plan: plan.plan }, "cluster balance");
+}

@@ -1,4 +1,4 @@
-// Membership, leaders, moves under way, versions.
+// Membership, leaders, moves under way, balance, versions.
 
 import { html, useState } from "../vendor/preact.js";
 import { ask, path, get } from "../parts/api.js";
@@ -10,6 +10,7 @@ import { may } from "../parts/rights.js";
 import { link } from "../parts/router.js";
 import { useClusterState } from "../parts/state.js";
 import { Answer, Blast, Card, Chip, Dialog, Dot, Empty, Facts, Field, Page, Table } from "../parts/ui.js";
+import { Balance } from "./balance.js";
 
 export function Cluster() {
   const cluster = useGet("/v1/cluster");
@@ -33,6 +34,7 @@ export function Cluster() {
         <//>
         <${Members} cluster=${seen} states=${states} remove=${remove} />
         <${Moves} moves=${seen.reassignments || []} />
+        <${Balance} level=${seen.feature_level} />
         ${removing && html`<${Remove} node=${removing} state=${states.find((each) => each.node_id === removing.node_id)} onClose=${() => remove(null)} />`}
         ${raising > 0 && html`<${Raise} cluster=${seen} level=${raising} onClose=${() => raise(0)} />`}
         ${adding && html`<${Add} onClose=${() => add(false)} />`}
@@ -133,7 +135,7 @@ function Moves({ moves }) {
           ],
         };
       })}
-      empty=${html`<${Empty} title="Nothing moves">Replicas move when a node is removed, or by stockade cluster move; their progress is here.<//>`} />
+      empty=${html`<${Empty} title="Nothing moves">Replicas move when a node is removed, for balance, or by stockade cluster move; their progress is here.<//>`} />
   <//>`;
 }
 
@@ -155,7 +157,7 @@ function Add({ onClose }) {
     readAgain();
   };
   return html`<${Dialog} title="Add a node" act="Add" onDo=${add} onClose=${onClose}>
-    <p class="soft">Makes the node known; then start it with its node.toml. Existing partitions stay where they are.</p>
+    <p class="soft">Makes the node known; then start it with its node.toml. Existing partitions move to it as the plan of balance says, a few at a time.</p>
     <${Field} label="Node id"><input required autofocus value=${form.node_id} onInput=${set("node_id")} /><//>
     <${Field} label="Base URL of its HTTP interface"><input required type="url" value=${form.url} onInput=${set("url")} /><//>
     <${Field} label="Raft address, host:port"><input required value=${form.raft_address} onInput=${set("raft_address")} /><//>

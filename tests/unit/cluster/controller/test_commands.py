@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from stockade.cluster.access.principals import PrincipalToken
+from stockade.cluster.controller.balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
 from stockade.cluster.controller.commands import (
     Acquire,
     AddNode,
@@ -164,6 +165,10 @@ COMMANDS: list[Command] = [
     AddNode(now_ms=1, node_id="n4", url="http://n4:1", raft="n4:2", zone="z1"),
     RemoveNode(now_ms=1, node_id="n4"),
     RemoveZone(now_ms=1, zone="z1"),
+    Rebalance(now_ms=1, moves=[PlacedMove(65536, ["n1"], ["n2"])]),
+    SetBalance(now_ms=1, changes={"mode": "off", "moves_at_once": 2}),
+    ChooseControllers(now_ms=1, node_ids=["n1"], if_plan="0"),
+    ChooseControllers(now_ms=1, node_ids=None),
     Reassign(now_ms=1, topic="orders", partition=1, replicas=["n1", "n2", "n4"]),
     CheckMove(now_ms=0, group_id=812 << 16, version=813),
     MoveDone(now_ms=0, group_id=812 << 16, version=813),

@@ -7,10 +7,11 @@ from typing import Any
 from stockade.cluster.condition import Condition
 from stockade.cluster.controller.commands import Reassign, RegisterNode, encode_result
 from stockade.cluster.controller.topology.catalog import group_id
-from stockade.cluster.controller.topology.moves import Move
+from stockade.cluster.controller.topology.moves import Move, Step
 from stockade.cluster.replica.mover import Mover
+from stockade.partition.api.cluster import BalanceSettings
 from stockade.partition.errors import LeaderNotAvailable
-from stockade.raft.core.group import Committed, NotLeader
+from stockade.raft.core.group import Committed, Group, NotLeader
 from stockade.raft.log.configuration import AddLearner, Configuration, Promote, RemoveMember, apply_change
 
 from ..driver import Driver
@@ -44,6 +45,7 @@ class World:
         self.take_over: Callable[[], None] = lambda: None
         self.is_lost = False
         self.changed = Condition()
+        self.balance = BalanceSettings()
 
     def reassign(self, *replicas: str) -> None:
         self.controller.do(Reassign(now_ms=0, topic="t", partition=0, replicas=list(replicas)))
@@ -188,6 +190,7 @@ class Old:
     def __init__(self, moves: list[Move]) -> None:
         self.moves = moves
         self.changed = Condition()
+        self.balance = BalanceSettings()
 
 
 def test_a_step_whose_question_was_lost_is_tried_again() -> None:
@@ -200,3 +203,36 @@ def test_a_step_whose_question_was_lost_is_tried_again() -> None:
         assert len(world.steps) == 2
 
     run(world, scenario)
+
+
+class Counted(Mover):
+    """Notes at each look at a group how many are under way."""
+
+    looks: list[int]
+
+    def _next(self, group: Group, move: Move) -> Step:
+        self.looks.append(len(self._busy))
+        return super()._next(group, move)
+
+
+def test_a_leader_moves_so_many_groups_at_a_time_as_an_operator_says_and_more_as_soon_as_that_is_changed() -> None:
+    groups = [group_id(5, number) for number in range(6)]
+
+    async def scenario() -> None:
+        world = World()
+        catalog, here = Old([Move(group, 1, ["n1", "n2", "n9"]) for group in groups]), Here(world, "n1")
+        here.groups = dict.fromkeys(groups, here)
+        catalog.balance = BalanceSettings(moves_at_once=2)
+        mover = Counted("n1", here, catalog, world)  # type: ignore[arg-type]
+        mover.looks = []
+        task = asyncio.create_task(mover.run())
+        await until(lambda: len(mover.looks) >= 8)
+        assert max(mover.looks) == 2, "n9 is not reached: they wait"
+        catalog.balance = BalanceSettings(moves_at_once=5)
+        await until(lambda: max(mover.looks) == 5)
+        mover.looks.clear()
+        await until(lambda: len(mover.looks) >= 15)
+        assert max(mover.looks) == 5
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

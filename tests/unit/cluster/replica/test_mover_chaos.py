@@ -15,6 +15,7 @@ from stockade.cluster.controller.commands import Reassign, RegisterNode, encode_
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.cluster.controller.topology.moves import Move
 from stockade.cluster.replica.mover import Mover
+from stockade.partition.api.cluster import BalanceSettings
 from stockade.raft.core.group import Committed, NotLeader, Outcome, Unknown
 from stockade.raft.log.configuration import AddLearner, Configuration, Promote, RemoveMember, apply_change
 
@@ -103,6 +104,7 @@ class Here:
         self.is_open = self.has_data = node_id in world.configuration.voters
         self.term_led: int | None = None
         self.changed = Condition()
+        self.balance = BalanceSettings()
         self.connected = set(NODES) - {node_id}
         self.incarnations = dict.fromkeys(self.connected, 1)
 

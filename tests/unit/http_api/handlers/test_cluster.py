@@ -93,3 +93,55 @@ def test_what_is_not_there_cannot_be_moved() -> None:
         assert (unknown.status, unknown.json["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
 
     run_two(test)
+
+
+def test_balance_and_controllers_are_planned_ordered_and_set_at_any_node() -> None:
+    async def test(one: Conversation, two: Conversation) -> None:
+        for node in (one, two):
+            orders = node.service.shared.orders
+            orders.clear()
+            plan = await node.call("GET", "/v1/cluster/balance")
+            assert (plan.status, plan.json["plan"], plan.json["moves"][0]["why"]) == (200, "planned", "spread")
+            begun = await node.call("POST", "/v1/cluster/balance", {"if_plan": "planned"})
+            assert (begun.status, begun.json["leaders"][0]["home"]) == (202, "n2")
+            stale = await node.call("POST", "/v1/cluster/balance", {"if_plan": "other"})
+            assert (stale.status, stale.json["code"]) == (412, "PLAN_CHANGED")
+            changed = await node.call("PATCH", "/v1/cluster/balance", {"mode": "leaders", "stable_ms": 1000})
+            assert (changed.status, changed.json["mode"]) == (200, "leaders")
+            seen = await node.call("POST", "/v1/cluster/controllers", {"node_ids": ["n2"], "dry_run": True})
+            assert (seen.status, seen.json["target"]) == (200, ["n2"])
+            assert (await node.call("POST", "/v1/cluster/controllers", {"node_ids": None})).status == 202
+            assert [order[0] for order in orders] == [
+                *("balance_plan", "balance", "balance_plan", "balance", "change_balance"),
+                *("controllers_plan", "choose_controllers"),
+            ]
+
+    run_two(test)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "reason"),
+    [
+        ("POST", "balance", {}, "body"),
+        ("POST", "balance", {"if_plan": ""}, "if_plan"),
+        ("PATCH", "balance", {}, "body"),
+        ("PATCH", "balance", {"mode": "sometimes"}, "mode"),
+        ("PATCH", "balance", {"moves_at_once": 0}, "moves_at_once"),
+        ("PATCH", "balance", {"moves_at_once": 65}, "moves_at_once"),
+        ("PATCH", "balance", {"copy_bytes_per_s": -1}, "copy_bytes_per_s"),
+        ("PATCH", "balance", {"stable_ms": 999}, "stable_ms"),
+        ("PATCH", "balance", {"disk_used_percent_max": 100}, "disk_used_percent_max"),
+        ("PATCH", "balance", {"pace": 1}, "body"),
+        ("POST", "controllers", {}, "body"),
+        ("POST", "controllers", {"node_ids": []}, "node_ids"),
+        ("POST", "controllers", {"node_ids": ["n 1"]}, "node_ids"),
+        ("POST", "controllers", {"node_ids": None, "dry_run": True, "if_plan": "0"}, "dry_run"),
+    ],
+)
+def test_an_order_of_balance_that_is_not_well_formed_is_refused(method: str, path: str, body: Any, reason: str) -> None:
+    async def test(one: Conversation, two: Conversation) -> None:
+        answer = await one.call(method, f"/v1/cluster/{path}", body)
+        assert (answer.status, answer.json["code"]) == (400, "INVALID_REQUEST")
+        assert reason in answer.json["detail"]
+
+    run_two(test)

@@ -377,3 +377,29 @@ def test_names_that_lead_elsewhere_are_not_read(tmp_path: Path) -> None:
 
 def _checkpoint() -> Any:
     return Checkpoint(1, 2, 3, NO_MEMBERS, 1, b"", ())
+
+
+def test_pieces_are_paced_by_their_bytes_and_none_waits_longer_than_an_answer_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(round(seconds, 3))
+
+    async def main() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0, raising=False)
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        pace = copies.Pace()
+        await pace.take(copies.PIECE_BYTES)
+        assert waits == [], "without a bound"
+        pace.bytes_per_s = 2 * copies.PIECE_BYTES
+        for _ in range(4):
+            await pace.take(copies.PIECE_BYTES)
+        assert waits == [0.5, 1.0, 1.5]
+        pace.bytes_per_s = copies.PIECE_BYTES // 100
+        await pace.take(copies.PIECE_BYTES)
+        await pace.take(copies.PIECE_BYTES)
+        assert waits[-1] == copies.PACED_S_MAX
+
+    asyncio.run(main())

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from stockade.cluster.controller.balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
 from stockade.cluster.controller.commands import (
     AddNode,
     Arranged,
@@ -439,3 +440,93 @@ def test_the_feature_level_is_in_a_checkpoint_and_one_of_before_has_level_1() ->
     restored = ReplicaAssignment(Catalog())
     restored.load(cluster.membership.save())
     assert restored.feature_level == 2
+
+
+def rebalance(cluster: Cluster, *moves: PlacedMove) -> object:
+    return cluster.do(Rebalance(now_ms=0, moves=list(moves)))
+
+
+def test_a_plan_of_moves_is_begun_as_a_whole_or_not_at_all() -> None:
+    cluster = Cluster()
+    topic = cluster.topic("t", partitions=3, replicas=3)
+    groups, placed = [group_id(topic, number) for number in range(3)], [cluster.placed(number) for number in range(3)]
+    fourth = ["n1", "n2", "n4"]
+    moves = [PlacedMove(group, here, fourth) for group, here in zip(groups, placed, strict=True) if here != fourth]
+    assert len(moves) > 1
+    stale = PlacedMove(groups[2], ["n1", "n3", "n4", "n2"][:3], fourth)
+    assert isinstance(rebalance(cluster, *moves[:1], stale), PlanChanged) or stale.replicas == placed[2]
+    cluster.reassign("n2", "n3", "n4", partition=0)
+    assert rebalance(cluster, *moves) == PlanChanged(), "one of them moves already, by another order"
+    assert list(cluster.membership.moves) == [groups[0]]
+    cluster.arrive(groups[0])
+    assert rebalance(cluster, *moves) == PlanChanged(), "it is somewhere else now"
+    assert not cluster.membership.moves
+    rest = [move for move in moves if move.group_id != groups[0]]
+    assert rebalance(cluster, *rest) == Arranged()
+    assert {move.group_id: move.target for move in cluster.membership.moves.values()} == {
+        move.group_id: fourth for move in rest
+    }
+    assert rebalance(cluster, *rest) == PlanChanged(), "it has begun"
+    for move in rest:
+        cluster.arrive(move.group_id)
+    assert cluster.reassign(fourth[0], partition=1) == Arranged()
+    assert cluster.placed(1) == fourth, "two replicas are to go, and none comes"
+    assert rebalance(cluster, PlacedMove(groups[1], fourth, ["n1", "n2", "n3"])) == PlanChanged()
+
+
+def test_a_plan_never_takes_a_replica_away_and_goes_to_no_node_that_leaves_or_is_not_there() -> None:
+    cluster = Cluster(nodes=("n1", "n2", "n3", "n4", "n5"))
+    group, here = group_id(cluster.topic("t", partitions=1, replicas=3), 0), cluster.placed()
+    others = [node_id for node_id in ("n1", "n2", "n3", "n4", "n5") if node_id not in here]
+    for target in (here[:1], [*here[:2], here[0]], [*here, *others]):
+        assert isinstance(rebalance(cluster, PlacedMove(group, here, target)), InvalidRequest)
+    assert isinstance(rebalance(cluster, PlacedMove(group, here, [*here[:2], "n9"])), NotFound)
+    cluster.topic("u", partitions=10, replicas=3)
+    cluster.add("n6")
+    assert isinstance(rebalance(cluster, PlacedMove(group, here, [*here[:2], "n6"])), InvalidRequest), "only announced"
+    cluster.register("n6")
+    assert cluster.reassign(others[0], *here[:2], topic="u") == Arranged()
+    assert cluster.remove(others[0]) == Arranged()
+    leaving = PlacedMove(group, here, [*here[:2], others[0]])
+    assert isinstance(rebalance(cluster, leaving), InvalidRequest)
+    twice = PlacedMove(group, here, here[::-1])
+    assert isinstance(rebalance(cluster, twice, twice), InvalidRequest)
+    assert rebalance(cluster, twice) == Arranged()
+    assert cluster.placed() == here[::-1], "an order of replicas copies nothing, and is there at once"
+
+
+def test_settings_of_balance_are_merged_and_bounded_and_survive_a_checkpoint() -> None:
+    cluster = Cluster()
+    before = cluster.membership.balance
+    assert cluster.do(SetBalance(now_ms=0, changes={"mode": "leaders"})) == Arranged()
+    assert cluster.do(SetBalance(now_ms=0, changes={"moves_at_once": 9})) == Arranged()
+    for changes in ({"mode": "x"}, {"moves_at_once": 0}, {"stable_ms": 1}, {"pace": 1}, {"moves_at_once": "9"}):
+        assert isinstance(cluster.do(SetBalance(now_ms=0, changes=changes)), InvalidRequest)
+    found = cluster.membership.balance
+    assert (found.mode, found.moves_at_once, found.stable_ms) == ("leaders", 9, before.stable_ms)
+    assert cluster.membership.save().balance == found
+
+
+def choose(cluster: Cluster, *node_ids: str, if_plan: str | None = None) -> object:
+    return cluster.do(ChooseControllers(now_ms=0, node_ids=list(node_ids) or None, if_plan=if_plan))
+
+
+def test_chosen_controllers_stay_where_they_are_until_the_cluster_spreads_them_again() -> None:
+    cluster = Cluster(nodes=(), controllers=["a.1", "b.1", "c.1"])
+    for node_id in ("a.1", "a.2", "a.3", "b.1", "c.1"):
+        cluster.register(node_id, zone=node_id[0], controllers=["a.1", "b.1", "c.1"])
+    plan = cluster.membership.choice(["a.1", "a.2", "a.3"])
+    assert (plan.controllers, plan.outlives_a_zone) == (["a.1", "b.1", "c.1"], False)
+    assert choose(cluster, "a.1", "a.2", "a.3", if_plan="0") == PlanChanged(plan=plan.plan)
+    assert choose(cluster, "a.1", "a.2", "a.3", if_plan=plan.plan) == Arranged()
+    cluster.arrive(CONTROLLER_GROUP)
+    assert sorted(cluster.membership.controllers) == ["a.1", "a.2", "a.3"]
+    cluster.register("d.1", zone="d", controllers=[])
+    assert not cluster.membership.moves, "an operator chose them"
+    for wrong in (("a.1", "b.1"), ("a.1", "a.1", "b.1"), ("a.1", "a.2", "a.3", "b.1", "c.1", "d.1", "a.1")):
+        assert isinstance(choose(cluster, *wrong), InvalidRequest)
+    assert isinstance(choose(cluster, "x.1"), NotFound)
+    assert choose(cluster) == Arranged()
+    cluster.arrive(CONTROLLER_GROUP)
+    assert len({node_id[0] for node_id in cluster.membership.controllers}) == 3
+    assert not cluster.membership.save().are_chosen

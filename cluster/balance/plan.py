@@ -1,0 +1,175 @@
+"""From facts to a plan, in four steps that are repeated until none of them finds anything: full disks are relieved,
+replicas of one zone are taken apart, nodes that hold more than others give, and homes of leaders are spread. Then the
+leaders go home.
+
+Each step lowers what it is about and raises nothing that an earlier one lowers: bytes on full disks, replicas that
+share a zone, squares of what nodes hold, squares of what homes they are. So the steps end, and a plan for the planned
+cluster is empty.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from .board import Board, Emptiest, Fullest
+from .facts import Facts, Hold, NodeFacts, Plan, Transfer
+
+TRANSFERS_MAX = 1_000
+"""Leaders that one plan sends home."""
+
+
+def slack(mean: int) -> int:
+    """Two nodes whose counts differ by less are in balance: moving replicas for less than a tenth is not worth it."""
+    return max(2, mean // 10 + 1)
+
+
+def make_plan(facts: Facts) -> Plan:
+    """What is to be done. The same facts make the same plan, on any node."""
+    board = Board(facts)
+    while not board.is_cut and any([relieve(board), part_zones(board), spread(board), spread_homes(board)]):
+        pass
+    transfers = list(_going_home(board))
+    barred = {node.node_id: bar for number, node in enumerate(board.nodes) if (bar := board.bar(number)) is not None}
+    is_cut = board.is_cut or len(transfers) > TRANSFERS_MAX
+    return Plan(list(board.moves()), transfers[:TRANSFERS_MAX], barred, find_holds(board.nodes), is_cut)
+
+
+def find_holds(nodes: Sequence[NodeFacts]) -> dict[str, Hold]:
+    """The nodes for whose sake nothing moves by itself: those that are away for a while, and have been back for a
+    while; and, while software of several versions runs, those that do not run what most run. A node that is being
+    removed, or has never come, holds back nothing.
+    """
+    found: dict[str, Hold] = {}
+    here = [node for node in nodes if node.bar not in ("leaving", "announced")]
+    versions = Counter(sorted(node.version for node in here if node.version is not None))
+    usual = max(versions, key=lambda each: versions[each], default=None)
+    for node in here:
+        if node.bar in ("away", "unstable") and not node.is_given_up:
+            found[node.node_id] = node.bar
+        elif node.version not in (None, usual):
+            found[node.node_id] = "version"
+    return found
+
+
+def relieve(board: Board) -> bool:
+    """Nodes with full disks give replicas, those of many bytes first, until enough is free. Whether any did."""
+    emptiest = Emptiest(board.counts, _receivers(board))
+    full = [node for node in range(len(board.nodes)) if board.is_full(node) and board.is_here(node)]
+    gave = False
+    for node in sorted(full, key=lambda each: (board.free[each], each)):
+        # Sizes count by their power of two: a plan does not change with each append.
+        for partition in sorted(board.held[node], key=lambda each: (-_magnitude(board, each), _rank(board, each))):
+            if board.is_cut or board.is_relieved(node):
+                break
+            if board.may_leave(partition, node, may_lag=True):
+                target = _target(board, emptiest, partition, node, len(board.partitions) + 1)
+                if target is not None:
+                    board.move(partition, node, target, "disk")
+                    gave = True
+    return gave
+
+
+def part_zones(board: Board) -> bool:
+    """Where two replicas of a partition are in one zone, and another zone has none, one goes there."""
+    receivers = _receivers(board)
+    open_zones = {board.zones[node] for node in receivers}
+    gave = False
+    for partition, placed in enumerate(board.placed):
+        used = {board.zones[node] for node in placed}
+        if board.is_cut or len(used) == len(placed) or open_zones <= used:
+            continue
+        for source in sorted(placed, key=lambda node: -board.counts[node]):
+            shared = sum(board.zones[node] == board.zones[source] for node in placed) > 1
+            if shared and board.is_here(source) and board.may_leave(partition, source):
+                others = [node for node in receivers if board.zones[node] not in used]
+                target = _target(board, Emptiest(board.counts, others), partition, source, len(board.partitions) + 1)
+                if target is not None:
+                    board.move(partition, source, target, "zone")
+                    gave = True
+                    break
+    return gave
+
+
+def spread(board: Board) -> bool:
+    """While nodes hold much more than others, they give replicas to those that hold least."""
+    receivers = _receivers(board)
+    here = [node for node in range(len(board.nodes)) if board.is_here(node)]
+    if not _is_uneven(board.counts, here, receivers):
+        return False
+    emptiest = Emptiest(board.counts, receivers)
+    left = {node: iter(sorted(board.held[node], key=lambda each: _rank(board, each))) for node in here}
+
+    def gives(node: int) -> bool:
+        if board.is_cut:
+            return False
+        for partition in left[node]:
+            if partition in board.held[node] and board.may_leave(partition, node):
+                target = _target(board, emptiest, partition, node, board.counts[node] - 1)
+                if target is not None:
+                    board.move(partition, node, target, "spread")
+                    return True
+        return False
+
+    return Fullest(board.counts, here).drain(gives)
+
+
+def spread_homes(board: Board) -> bool:
+    """While nodes are the home of many more leaders than others, others that have a replica become it."""
+    receivers = [node for node in range(len(board.nodes)) if board.may_lead(node)]
+    here = [node for node in range(len(board.nodes)) if board.is_here(node)]
+    if not _is_uneven(board.firsts, here, receivers):
+        return False
+    able = set(receivers)
+    left = {node: iter(sorted(board.held[node], key=lambda each: _rank(board, each))) for node in here}
+
+    def gives(node: int) -> bool:
+        if board.is_cut:
+            return False
+        for partition in left[node]:
+            placed = board.placed[partition]
+            if placed[0] == node and not board.partitions[partition].is_moving:
+                heirs = [other for other in placed[1:] if other in able and other not in board.behind[partition]]
+                heir = min(heirs, key=lambda other: (board.firsts[other], other), default=None)
+                if heir is not None and board.firsts[heir] < board.firsts[node] - 1:
+                    board.put_first(partition, heir)
+                    return True
+        return False
+
+    return Fullest(board.firsts, here).drain(gives)
+
+
+def _receivers(board: Board) -> list[int]:
+    return [node for node in range(len(board.nodes)) if board.bar(node) is None]
+
+
+def _is_uneven(counts: list[int], givers: list[int], receivers: list[int]) -> bool:
+    if not givers or not receivers:
+        return False
+    mean = sum(counts[node] for node in givers) // len(givers)
+    most, least = max(counts[node] for node in givers), min(counts[node] for node in receivers)
+    return most - least >= slack(mean)
+
+
+def _target(board: Board, emptiest: Emptiest, partition: int, source: int, below: int) -> int | None:
+    return emptiest.find(lambda node: board.may_go(partition, source, node), below)
+
+
+def _rank(board: Board, partition: int) -> tuple[int, int]:
+    """An order that mixes partitions of all topics, and is the same on every node."""
+    group = board.partitions[partition].group
+    return (group * 2654435761) & 0xFFFFFFFF, group
+
+
+def _magnitude(board: Board, partition: int) -> int:
+    return (board.partitions[partition].stored_bytes or 0).bit_length()
+
+
+def _going_home(board: Board) -> Iterator[Transfer]:
+    """Of partitions that do not move: leaders whose home has all that they have, and may lead."""
+    able = {node for node in range(len(board.nodes)) if board.may_lead(node)}
+    for partition, part in enumerate(board.partitions):
+        home = board.placed[partition][0]
+        node_id = board.nodes[home].node_id
+        moves = part.is_moving or board.why.get(partition, "home") != "home"
+        if not moves and part.leader not in (None, node_id) and home in able and home not in board.behind[partition]:
+            assert part.leader is not None
+            yield Transfer(part.group, part.leader, node_id)

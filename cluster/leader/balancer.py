@@ -1,0 +1,295 @@
+"""Brings the cluster into balance: asks the nodes for reports, has a plan made of them, and begins what the plan says.
+
+Runs on every member of the controller group and acts only on the leader. What it knows is what the last reports said,
+so it starts again after a failover, and waits then until it has seen for long enough that nodes are well. Safety never
+rests on reports: a move is refused when the partition is not where the plan has it, and is carried out as one that an
+operator orders; a leader is handed over only by itself, in the term of its report, to a voter that could take over.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from ...partition.api.cluster import BalancePlan, BalanceSettings, PlannedMove, PlannedTransfer
+from ...partition.errors import InvalidRequest, PlanChanged
+from ..balance.facts import Disk, Facts, NodeFacts, PartitionFacts, Plan, Transfer
+from ..balance.health import Health, Vitals
+from ..balance.plan import make_plan
+from ..controller.balance import PlacedMove, Rebalance, SetBalance
+from ..controller.commands import Arranged
+from ..controller.topology.catalog import CONTROLLER_GROUP, Topic
+from ..controller.topology.nodes import NodeEntry
+from ..rpc import LedGroup, NodeReport
+from .controller_group import ControllerGroup, quietly
+
+ROUND_S = 2.0
+"""From the end of a round to the next one, at least."""
+REST = 20
+"""A round is followed by a pause of so many times what its plan took: plans take a twentieth of a processor at most."""
+PARTITIONS_PER_TURN = 2_000
+"""Looked at before others get their turn of the event loop."""
+HOMES_AT_ONCE_MAX = 16
+"""Leaders that a round sends to one node. A writer of a partition waits for a moment while its leader goes."""
+BACKOFF_MAX = 6
+"""A leader that was sent home goes again after the time of stability, doubled each time, so often at most."""
+DIGEST_BYTES = 8
+
+Ask = Callable[[str], Awaitable[NodeReport | None]]
+"""Asks a node for its report; None: it does not answer."""
+Send = Callable[[str, list[tuple[int, int, str]]], Awaitable[Sequence[int]]]
+"""Asks a node to hand over (group, term, heir); the groups that went."""
+
+_log = logging.getLogger(__name__)
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Of the last plan, for a monitor."""
+
+    leaders_away: int = 0
+    """Partitions that another node leads than the first of their replicas."""
+    planned_moves: int = 0
+    planned_bytes: int = 0
+    moving_bytes: int = 0
+    """Of copies that moves under way still have to make, at most."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One look at the cluster: what is known, the plan of it, and the terms of the leaders."""
+
+    facts: Facts
+    plan: Plan
+    terms: dict[int, int]
+    seconds: float
+    """That the plan took."""
+
+    def figures(self) -> Figures:
+        """For a monitor."""
+        away = sum(part.leader not in (None, part.replicas[0]) for part in self.facts.partitions)
+        planned = sum(move.copied_bytes for move in self.plan.moves)
+        return Figures(away, len(self.plan.moves), planned, moving_bytes(self.facts.partitions))
+
+
+def moving_bytes(partitions: Iterable[PartitionFacts]) -> int:
+    """That moves under way copy, counted whole until a copy is done."""
+    return sum((part.stored_bytes or 0) * len(part.coming) for part in partitions if part.is_moving)
+
+
+class Balancer:
+    """``figures`` are those of the last round; all 0 where this node does not lead the controller group."""
+
+    def __init__(self, control: ControllerGroup, ask: Ask, send: Send, is_allowed: Callable[[], bool]) -> None:
+        """``is_allowed``: whether every node of the cluster knows what is asked of it here."""
+        self.figures: Figures = Figures()
+        self._control = control
+        self._ask = ask
+        self._send = send
+        self._is_allowed = is_allowed
+        self._health: dict[str, Health] = {}
+        self._sent: dict[int, tuple[int, float]] = {}  # group: times that its leader was sent, and when it may go again
+        self._looking = asyncio.Lock()
+
+    @property
+    def _settings(self) -> BalanceSettings:
+        return self._control.machine.assignment.balance
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            pause_s = ROUND_S
+            if self._control.group.is_leader and self._is_allowed():
+                pause_s = max(pause_s, REST * await self._round())
+            else:
+                self._health.clear()
+                self._sent.clear()
+                self.figures = Figures()
+            await asyncio.sleep(pause_s)
+
+    async def _round(self) -> float:
+        """Look, and begin what may begin now; the seconds that the plan took."""
+        look = await self.look()
+        self.figures = look.figures()
+        mode = self._settings.mode
+        if mode != "off":
+            await self._send_home(look, look.plan.transfers)
+        if mode == "on" and not look.plan.held and (moves := self._due(look)):
+            await quietly(self._begin(moves))
+        return look.seconds
+
+    async def look(self) -> Look:
+        """Ask all nodes, and plan."""
+        async with self._looking:  # two that ask at once would take the time between them for a time without syncs
+            rows = dict(self._control.machine.assignment.nodes.rows)
+            reports = dict(zip(rows, await asyncio.gather(*map(self._ask, rows)), strict=True))
+            nodes = self._judge(rows, reports)
+            led = _freshest(reports)
+            partitions = await self._partitions(led)
+        facts = Facts(nodes, partitions, self._settings.disk_used_percent_max)
+        began = asyncio.get_running_loop().time()
+        plan = await asyncio.to_thread(make_plan, facts)
+        took_s = asyncio.get_running_loop().time() - began
+        return Look(facts, plan, {group: each.term for group, (_, each) in led.items()}, took_s)
+
+    def _judge(self, rows: dict[str, NodeEntry], reports: dict[str, NodeReport | None]) -> list[NodeFacts]:
+        now_ms, found = int(asyncio.get_running_loop().time() * 1000), []
+        self._health = {node_id: self._health.get(node_id) or Health() for node_id in rows}
+        for node_id, entry in rows.items():
+            health, report = self._health[node_id], reports[node_id]
+            health.heard(None if report is None else _vitals(report), now_ms)
+            bar = health.bar(now_ms, self._settings.stable_ms)
+            if entry.draining:
+                bar = "leaving"
+            elif entry.incarnation is None:
+                bar = "announced"
+            disk = None if health.vitals is None else health.vitals.disk
+            is_given_up = health.is_given_up(now_ms, self._settings.stable_ms)
+            version = None if report is None else report.version
+            found.append(NodeFacts(node_id, entry.zone, disk, bar, is_given_up, version))
+        return found
+
+    async def _partitions(self, led: dict[int, tuple[str, LedGroup]]) -> list[PartitionFacts]:
+        machine, found = self._control.machine, []
+        for topic in machine.catalog.topics():
+            for partition, group in enumerate(topic.groups()):
+                if partition < topic.partitions:
+                    found.append(self._partition(topic, partition, group, led.get(group)))
+                if len(found) % PARTITIONS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        return found
+
+    def _partition(self, topic: Topic, partition: int, group: int, led: tuple[str, LedGroup] | None) -> PartitionFacts:
+        placed, move = topic.placements[partition], self._control.machine.assignment.moves.get(group)
+        leader, size, behind = (None, None, ()) if led is None else (led[0], led[1].stored_bytes, led[1].behind)
+        if move is None:
+            return PartitionFacts(group, list(placed), leader, size, behind)
+        voters = () if led is None else led[1].voters
+        coming = [node_id for node_id in move.target if node_id not in voters]
+        going = [node_id for node_id in placed if node_id not in move.target]
+        return PartitionFacts(group, move.target, leader, size, behind, coming, going, is_moving=True)
+
+    def _due(self, look: Look) -> list[PlacedMove]:
+        """Those moves of a plan that may begin now. One that only changes an order copies nothing, and is done at once;
+        one that waits for a node that is away holds back no other.
+        """
+        away = {node_id for node_id, bar in look.plan.barred.items() if bar == "away"}
+        moves = self._control.machine.assignment.moves
+        under_way = sum(away.isdisjoint(move.target) for group, move in moves.items() if group != CONTROLLER_GROUP)
+        left, due = self._settings.moves_at_once - under_way, []
+        for move in look.plan.moves:
+            if move.why != "home":
+                left -= 1
+            if move.why == "home" or left >= 0:
+                due.append(PlacedMove(move.group, list(move.replicas), list(move.target)))
+        return due
+
+    async def _begin(self, moves: list[PlacedMove]) -> None:
+        """Raises PlanChanged, InvalidRequest, NotFound, and what a proposal does."""
+        await self._control.decide(lambda now: Rebalance(now_ms=now, moves=moves), Arranged)
+        for move in moves:
+            name = self._name(move.group_id)
+            event = {"event": "balance_move", "group": name, "replicas": move.replicas, "target": move.target}
+            text = "balance: %s goes from %s to %s"
+            _log.info(text, name, ",".join(move.replicas), ",".join(move.target), extra={"event": event})
+
+    async def _send_home(self, look: Look, transfers: Iterable[Transfer]) -> None:
+        """Some leaders to each node, and each only when it was not sent lately."""
+        now, stable_s, coming = asyncio.get_running_loop().time(), self._settings.stable_ms / 1000, Counter[str]()
+        rested = {group for group, (_, at) in self._sent.items() if at + stable_s * 2**BACKOFF_MAX < now}
+        self._sent = {group: sent for group, sent in self._sent.items() if group not in rested}
+        by_leader: dict[str, list[tuple[int, int, str]]] = {}
+        for transfer in transfers:
+            times, at = self._sent.get(transfer.group, (0, now))
+            if at <= now and transfer.group in look.terms and coming[transfer.home] < HOMES_AT_ONCE_MAX:
+                coming[transfer.home] += 1
+                self._sent[transfer.group] = times + 1, now + stable_s * 2 ** min(times, BACKOFF_MAX)
+                order = transfer.group, look.terms[transfer.group], transfer.home
+                by_leader.setdefault(transfer.leader, []).append(order)
+        sent = await asyncio.gather(*(self._send(leader, orders) for leader, orders in by_leader.items()))
+        for leader, groups in zip(by_leader, sent, strict=True):
+            event = {"event": "leaders_home", "from": leader, "sent": len(by_leader[leader]), "gone": len(groups)}
+            text = "balance: %d of %d leaders that were asked to go home went from %s"
+            _log.info(text, len(groups), len(by_leader[leader]), leader, extra={"event": event})
+
+    # What operators ask.
+
+    async def plan(self) -> BalancePlan:
+        """What would be done now. Raises InvalidRequest (the level), NotLeaderOrFollower, LeaderNotAvailable."""
+        await self._control.barrier()
+        self.check_allowed()
+        return self._told(await self.look())
+
+    async def carry_out(self, if_plan: str) -> BalancePlan:
+        """Begin all of a plan at once, whatever the mode: the moves as one decision, or none of them. Raises
+        PlanChanged, and what a proposal and ``plan`` do.
+        """
+        await self._control.barrier()
+        self.check_allowed()
+        look = await self.look()
+        told = self._told(look)
+        if told.plan != if_plan:
+            raise PlanChanged("the plan is another one now", plan=told.plan)
+        if look.plan.moves:
+            await self._begin(
+                [PlacedMove(each.group, list(each.replicas), list(each.target)) for each in look.plan.moves]
+            )
+        await self._send_home(look, look.plan.transfers)
+        return told
+
+    async def change(self, changes: dict[str, object]) -> BalanceSettings:
+        """The settings then. Raises InvalidRequest, and what a proposal does."""
+        await self._control.barrier()
+        self.check_allowed()
+        await self._control.decide(lambda now: SetBalance(now_ms=now, changes=changes), Arranged)
+        return self._settings
+
+    def check_allowed(self) -> None:
+        """Raises InvalidRequest unless the cluster has the feature level for it."""
+        if not self._is_allowed():
+            what = "balance and the choice of controllers need feature level 2"
+            raise InvalidRequest(f"{what}: `stockade cluster upgrade --finalize` raises the cluster's")
+
+    def _told(self, look: Look) -> BalancePlan:
+        """A plan in names; without what was deleted meanwhile."""
+        moves, leaders = [], []
+        for move in look.plan.moves:
+            if (located := self._control.machine.catalog.locate(move.group)) is not None:
+                sizes = move.copied_bytes, move.why
+                moves.append(PlannedMove(located[0].name, located[1], list(move.replicas), list(move.target), *sizes))
+        for transfer in look.plan.transfers:
+            if (located := self._control.machine.catalog.locate(transfer.group)) is not None:
+                leaders.append(PlannedTransfer(located[0].name, located[1], transfer.leader, transfer.home))
+        what = [(each.topic, each.partition, each.replicas, each.target) for each in moves], leaders
+        return BalancePlan(
+            blake2b(msgspec.msgpack.encode(what), digest_size=DIGEST_BYTES).hexdigest(),
+            self._settings,
+            moves,
+            leaders,
+            sum(move.copied_bytes for move in moves),
+            sum(part.is_moving for part in look.facts.partitions),
+            moving_bytes(look.facts.partitions),
+            dict(look.plan.barred),
+            dict(look.plan.held),
+            look.plan.is_cut,
+        )
+
+    def _name(self, group: int) -> str:
+        located = self._control.machine.catalog.locate(group)
+        return f"group {group:x}" if located is None else f"{located[0].name}/{located[1]}"
+
+
+def _vitals(report: NodeReport) -> Vitals:
+    disk = Disk(report.free_bytes, report.total_bytes, report.soft_free_bytes, not report.is_low)
+    return Vitals(report.up_ms, report.syncs, report.syncs_us, disk)
+
+
+def _freshest(reports: dict[str, NodeReport | None]) -> dict[int, tuple[str, LedGroup]]:
+    """Who leads each group, by the leader of the highest term."""
+    found: dict[int, tuple[str, LedGroup]] = {}
+    for node_id, report in reports.items():
+        for each in () if report is None else report.led:
+            if each.group_id not in found or found[each.group_id][1].term < each.term:
+                found[each.group_id] = node_id, each
+    return found

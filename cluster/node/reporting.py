@@ -1,0 +1,105 @@
+"""What this node tells the controller's leader of its disk and of the groups that it leads; and the groups that it
+hands over when that leader asks it to.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+from ...raft.core.group import Group
+from ...raft.host import RaftHost
+from .. import rpc
+from ..discovery.cluster_view import ClusterView
+from ..features import SOFTWARE
+from ..groups import HANDOVER_MAX_S, Router
+from ..replica.replica_manager import ReplicaManager
+from .disk_watch import DiskWatch
+
+GROUPS_PER_TURN = 500
+"""Looked at before others get their turn of the event loop."""
+ASK_TIMEOUT_S = 2.0
+"""A node that has not reported by then counts as away."""
+
+
+class Reporter:
+    """Of one node. ``disk`` is set before the first question comes."""
+
+    disk: DiskWatch
+
+    def __init__(
+        self, node_id: str, host: RaftHost, view: ClusterView, router: Router, replicas: ReplicaManager
+    ) -> None:
+        self._node_id = node_id
+        self._router = router
+        self._host = host
+        self._view = view
+        self._replicas = replicas
+        self._started_s = time.monotonic()
+
+    async def ask(self, node_id: str) -> rpc.NodeReport | None:
+        """What a node tells; None: it is away."""
+        if node_id == self._node_id:
+            return await self.report()
+        try:
+            answer = await self._router.ask(node_id, rpc.AskNode(), ASK_TIMEOUT_S)
+        except (ConnectionError, TimeoutError):
+            return None
+        assert isinstance(answer, rpc.NodeReport), answer
+        return answer
+
+    async def send(self, node_id: str, wanted: list[tuple[int, int, str]]) -> list[int]:
+        """Ask a node to hand groups over; those that surely went."""
+        if node_id == self._node_id:
+            return (await self.hand_over(wanted)).group_ids
+        try:
+            answer = await self._router.ask(node_id, rpc.HandOver(wanted), HANDOVER_MAX_S + ASK_TIMEOUT_S)
+        except (ConnectionError, TimeoutError):
+            return []
+        assert isinstance(answer, rpc.HandedOver), answer
+        return answer.group_ids
+
+    async def report(self) -> rpc.NodeReport:
+        """As things are now."""
+        led, moving = [], {move.group_id for move in self._view.moves}
+        for number, replica in enumerate(list(self._replicas.all()), start=1):
+            group = replica.group
+            if group.is_leader:
+                voters = list(group.voters) if group.group_id in moving else []
+                behind = list(group.out_of_sync)
+                led.append(rpc.LedGroup(group.group_id, group.term, replica.stored_bytes, behind, voters))
+            if number % GROUPS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        disk, syncs = self.disk, self._host.log.syncs
+        return rpc.NodeReport(
+            up_ms=int((time.monotonic() - self._started_s) * 1000),
+            free_bytes=disk.free_bytes,
+            total_bytes=disk.total_bytes,
+            soft_free_bytes=disk.soft_free_bytes,
+            is_low=disk.state != "ok",
+            syncs=sum(syncs.counts),
+            syncs_us=int(syncs.total_s * 1_000_000),
+            led=led,
+            version=SOFTWARE.version,
+        )
+
+    async def hand_over(self, wanted: Iterable[tuple[int, int, str]]) -> rpc.HandedOver:
+        """Let other voters lead those of these groups that this node leads in the terms named, if they could take over
+        at once. Takes HANDOVER_MAX_S at most.
+        """
+        leaving = [
+            (group, heir)
+            for group_id, term, heir in wanted
+            if (group := self._host.groups.get(group_id)) is not None
+            and group.term == term
+            and self._is_fit(group, heir)
+        ]
+        transfers = (group.transfer(heir, HANDOVER_MAX_S) for group, heir in leaving)
+        outcomes = await asyncio.gather(*transfers, return_exceptions=True)
+        done = [group.group_id for (group, _), failed in zip(leaving, outcomes, strict=True) if failed is None]
+        return rpc.HandedOver(done)
+
+    def _is_fit(self, group: Group, heir: str) -> bool:
+        """By what this node knows itself, which is newer than what the asker knows."""
+        host = self._host
+        able = heir in group.voters and heir in host.connected and heir not in host.disks
+        return group.is_leader and able and heir not in group.out_of_sync

@@ -1,0 +1,318 @@
+"""The controller's leader asks nodes, and begins what a plan says: over the real machine, with nodes that are faked."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from stockade.cluster.balance.health import GIVEN_UP_AFTER
+from stockade.cluster.controller.balance import SetBalance
+from stockade.cluster.controller.commands import CreateTopic, MoveDone, RegisterNode, RemoveNode
+from stockade.cluster.controller.topology.catalog import group_id
+from stockade.cluster.leader.balancer import HOMES_AT_ONCE_MAX, Balancer
+from stockade.cluster.rpc import LedGroup, NodeReport
+from stockade.partition.api.topics import TopicConfig
+from stockade.partition.errors import InvalidRequest, PlanChanged, StockadeError
+
+from ..driver import Driver
+
+GB = 1 << 30
+STABLE_MS = 1_000
+
+
+class World(Driver):
+    """A controller's machine, and what nodes answer. ``led`` says who leads each group; a node of ``silent`` does not
+    answer. ``sent`` has what nodes were asked to hand over; they do.
+    """
+
+    def __init__(self, *nodes: str, partitions: int = 8) -> None:
+        super().__init__()
+        self.silent: set[str] = set()
+        self.sent: list[tuple[str, list[tuple[int, int, str]]]] = []
+        self.led: dict[int, str] = {}
+        self.up_ms: dict[str, int] = {}
+        self.versions: dict[str, str] = {}
+        self.is_allowed = True
+        for node_id in nodes:
+            self.register(node_id)
+        created: Any = self.do(
+            CreateTopic(
+                now_ms=0,
+                name="t",
+                partitions=partitions,
+                replication_factor=3,
+                config=TopicConfig(),
+                nodes=[(node_id, None) for node_id in nodes],
+            )
+        )
+        self.groups = [group_id(created.topic_id, number) for number in range(partitions)]
+        self.led |= {group: self.replicas(group)[0] for group in self.groups}
+        self.do(SetBalance(now_ms=0, changes={"stable_ms": STABLE_MS}))
+        control = SimpleNamespace(
+            machine=self.machine, group=SimpleNamespace(is_leader=True), decide=self.decide, barrier=self.barrier
+        )
+        self.balancer = Balancer(cast(Any, control), self.ask, self.send, lambda: self.is_allowed)
+
+    def register(self, node_id: str) -> None:
+        url, raft = f"http://{node_id}:1", f"{node_id}:2"
+        command = RegisterNode(
+            now_ms=0, node_id=node_id, url=url, raft=raft, zone=None, incarnation=1, controllers=["n1", "n2", "n3"]
+        )
+        assert not isinstance(self.do(command), StockadeError)
+
+    def replicas(self, group: int) -> list[str]:
+        return self.machine.assignment.replicas(group) or []
+
+    async def barrier(self) -> None: ...
+
+    async def decide(self, make: Callable[[int], Any], _: object) -> object:
+        answer = self.do(make(0))
+        if isinstance(answer, StockadeError):
+            raise answer
+        return answer
+
+    async def ask(self, node_id: str) -> NodeReport | None:
+        if node_id in self.silent:
+            return None
+        led = [
+            LedGroup(group, 7, GB, [], self.replicas(group)) for group, leader in self.led.items() if leader == node_id
+        ]
+        version = self.versions.get(node_id, "1")
+        return NodeReport(self.up_ms.get(node_id, 10**9), 500 * GB, 1_000 * GB, GB, False, 0, 0, led, version)
+
+    async def send(self, node_id: str, orders: list[tuple[int, int, str]]) -> list[int]:
+        self.sent.append((node_id, orders))
+        for group, term, heir in orders:
+            assert (self.led[group], term) == (node_id, 7)
+            self.led[group] = heir
+        return [group for group, _, _ in orders]
+
+    def arrive(self) -> None:
+        for move in list(self.machine.assignment.moves.values()):
+            self.do(MoveDone(now_ms=0, group_id=move.group_id, version=move.version))
+            if self.led[move.group_id] not in move.target:
+                self.led[move.group_id] = move.target[0]
+
+
+class Clock:
+    """The loop's time, which a test moves on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1_000.0
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "time", lambda: self.now_s, raising=False)
+
+    def on(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def test_a_new_node_is_filled_a_few_partitions_at_a_time_once_it_was_well_for_long_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3", partitions=12)
+        world.register("n4")
+        await world.balancer._round()
+        assert not world.machine.assignment.moves, "it has only just been seen"
+        clock.on(STABLE_MS / 1000)
+        for _ in range(20):
+            await world.balancer._round()
+            moves = dict(world.machine.assignment.moves)
+            assert len(moves) <= world.machine.assignment.balance.moves_at_once
+            await world.balancer._round()
+            assert world.machine.assignment.moves == moves, "no more than that, while these move"
+            world.arrive()
+        loads = world.machine.catalog.holdings.loads()
+        assert sorted(load.replicas for load in loads.values()) == [9, 9, 9, 9]
+        assert world.balancer.figures.planned_moves == world.balancer.figures.leaders_away == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("mode", "moves", "goes"), [("off", False, False), ("leaders", False, True), ("on", True, True)]
+)
+def test_the_mode_says_what_the_cluster_does_by_itself(
+    mode: str, moves: bool, goes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3")
+        world.register("n4")
+        world.do(SetBalance(now_ms=0, changes={"mode": mode}))
+        world.led[world.groups[0]] = world.replicas(world.groups[0])[1]
+        await world.balancer._round()
+        clock.on(2)
+        await world.balancer._round()
+        assert bool(world.machine.assignment.moves) == moves
+        assert bool(world.sent) == goes
+        assert world.balancer.figures.leaders_away == 1, "as it was looked at"
+        assert world.balancer.figures.planned_moves > 0
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_that_does_not_stay_at_home_goes_there_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3")
+        group = world.groups[0]
+        home, other = world.replicas(group)[:2]
+        await world.balancer._round()
+        for _ in range(60):
+            clock.on(1)
+            world.led[group] = other
+            await world.balancer._round()
+        assert 4 <= len(world.sent) <= 7, "1, 2, 4, 8, 16 times the time of stability"
+        assert {orders[0] for _, orders in world.sent} == {(group, 7, home)}
+
+    asyncio.run(scenario())
+
+
+def test_few_leaders_go_to_one_node_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3", partitions=3 * HOMES_AT_ONCE_MAX * 2)
+        for group in world.groups:
+            world.led[group] = world.replicas(group)[1]
+        await world.balancer._round()
+        clock.on(2)
+        for _ in range(2):
+            world.sent.clear()
+            await world.balancer._round()
+            assert sum(len(orders) for _, orders in world.sent) == 3 * HOMES_AT_ONCE_MAX
+        clock.on(2)
+        world.sent.clear()
+        await world.balancer._round()
+        assert not world.sent
+
+    asyncio.run(scenario())
+
+
+def test_a_move_whose_node_is_away_for_long_holds_back_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3", partitions=24)
+        world.register("n4")
+        await world.balancer._round()
+        clock.on(2)
+        await world.balancer._round()
+        stuck = set(world.machine.assignment.moves)
+        assert len(stuck) == 4
+        world.silent = {"n4"}
+        world.register("n5")
+        await world.balancer._round()
+        clock.on(2)
+        await world.balancer._round()
+        assert set(world.machine.assignment.moves) == stuck, "it may be back soon"
+        clock.on(GIVEN_UP_AFTER * STABLE_MS / 1000)
+        await world.balancer._round()
+        assert len(set(world.machine.assignment.moves) - stuck) == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_rolling_upgrade_moves_nothing_until_all_nodes_are_well_and_run_the_same_software(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3", partitions=12)
+        world.register("n4")  # so that there is something to move all the time
+        for node_id in ("n1", "n2", "n3", "n4"):
+            world.silent = {node_id}
+            await world.balancer._round()
+            clock.on(5)
+            await world.balancer._round()
+            world.silent.clear()
+            world.versions[node_id], world.up_ms[node_id] = "2", 500
+            await world.balancer._round()
+            clock.on(2)
+            world.up_ms[node_id] = 2_500
+            if node_id != "n4":
+                await world.balancer._round()
+                assert world.balancer.figures.planned_moves, "it would move"
+                assert set((await world.balancer.plan()).held.values()) == {"version"}
+            assert not world.machine.assignment.moves
+        await world.balancer._round()
+        assert world.machine.assignment.moves
+
+    asyncio.run(scenario())
+
+
+def test_the_next_leader_of_the_controllers_goes_on_with_moves_and_begins_none_before_it_has_seen_that_all_is_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3", partitions=24)
+        world.register("n4")
+        await world.balancer._round()
+        clock.on(2)
+        await world.balancer._round()
+        begun = set(world.machine.assignment.moves)
+        assert len(begun) == 4
+        heir = Balancer(world.balancer._control, world.ask, world.send, lambda: True)
+        await heir._round()
+        assert set(world.machine.assignment.moves) == begun, "they are in the log of the controllers"
+        world.arrive()
+        await heir._round()
+        assert not world.machine.assignment.moves
+        clock.on(2)
+        await heir._round()
+        assert len(world.machine.assignment.moves) == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_plan_is_carried_out_as_it_was_looked_at_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3")
+        world.do(SetBalance(now_ms=0, changes={"mode": "off"}))
+        world.register("n4")
+        world.led[world.groups[0]] = world.replicas(world.groups[0])[1]
+        assert (await world.balancer.plan()).barred == dict.fromkeys(("n1", "n2", "n3", "n4"), "unstable")
+        clock.on(2)
+        plan = await world.balancer.plan()
+        assert plan == await world.balancer.plan()
+        assert {move.topic for move in plan.moves} == {"t"}
+        assert plan.copied_bytes == sum(move.copied_bytes for move in plan.moves) > 0
+        with pytest.raises(PlanChanged):
+            await world.balancer.carry_out("another")
+        assert not world.machine.assignment.moves
+        await world.balancer.carry_out(plan.plan)
+        assert len(world.machine.assignment.moves) == sum(move.why != "home" for move in plan.moves)
+        assert bool(world.sent) == bool(plan.leaders)
+        after = await world.balancer.plan()
+        assert after.moving == len(world.machine.assignment.moves)
+        with pytest.raises(PlanChanged):
+            await world.balancer.carry_out(plan.plan)
+        world.arrive()
+        assert not (await world.balancer.plan()).moves
+
+    asyncio.run(scenario())
+
+
+def test_nothing_goes_to_a_node_that_leaves_has_just_started_or_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3", "n4")
+        for node_id in ("n5", "n6", "n7"):
+            world.register(node_id)
+        world.silent, world.up_ms = {"n5"}, {"n6": 500}
+        await world.balancer.plan()
+        clock.on(2)
+        world.do(RemoveNode(now_ms=0, node_id="n4"))
+        plan = await world.balancer.plan()
+        assert plan.barred == {"n4": "leaving", "n5": "away", "n6": "unstable"}
+        assert {node_id for move in plan.moves for node_id in move.target} <= {"n1", "n2", "n3", "n7"}
+
+    asyncio.run(scenario())
+
+
+def test_below_its_feature_level_nothing_is_asked_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        world = World("n1", "n2", "n3")
+        world.is_allowed = False
+        for call in (world.balancer.plan, lambda: world.balancer.carry_out("x"), lambda: world.balancer.change({})):
+            with pytest.raises(InvalidRequest, match="feature level 2"):
+                await call()
+
+    asyncio.run(scenario())

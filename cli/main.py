@@ -26,6 +26,7 @@ COMMANDS = {
     "cluster": ".commands.cluster:cluster",
     "backup": ".backup.commands:backup",
     "doctor": ".commands.doctor:doctor",
+    "canary": ".canary.command:canary",
     "serve": ".node.serve:serve",
     "probe": ".node.probe:probe",
     "principals": ".commands.principals:principals",

@@ -140,6 +140,25 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 ("max(stockade_fence_pending_installs{$S})", "not in force yet"),
             ),
         ),
+        Panel(
+            "The canary: since the last proof",
+            "s",
+            (("stockade_canary_seconds_since_proof", "{{instance}} since the last proof"),),
+        ),
+        Panel(
+            "The canary: rounds",
+            "short",
+            (
+                ("sum(increase(stockade_canary_proofs_total[1h]))", "proofs in an hour"),
+                ("sum by (reason) (increase(stockade_canary_unproven_total[1h]))", "unproven in an hour: {{reason}}"),
+                ("sum(stockade_canary_violations_total)", "violations"),
+            ),
+        ),
+        Panel(
+            "The canary: time of a takeover",
+            "s",
+            tuple((query.replace("{$S}", ""), name) for query, name in _quantiles("stockade_canary_takeover_seconds")),
+        ),
         Panel("Lag of consumer groups", "short", _sum("stockade_group_lag_records", "group", "{{group}}")),
     ),
     "The process": (

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from stockade import errors
+from stockade.cli.canary.figures import SERIES as CANARY
 from stockade.cli.service.environment import settings
 from stockade.cluster.config import FILES, HOSTS_MAX, LIMITS, LimitsSection, RaftSection
 from stockade.cluster.machines import PROCESSES_MAX
@@ -129,6 +130,16 @@ def metrics_page() -> str:
             for each in section
         ]
         parts += [f"## {heading}\n", _rows(columns, rows), ""]
+    canary = [
+        (f"`{each.exposed}`", each.kind, ", ".join(f"`{x}`" for x in each.labels), each.unit, each.meaning)
+        for each in CANARY
+    ]
+    parts += [
+        "## The canary\n",
+        "Served by [`stockade canary`](how-to/canary.md), on a port of its own.\n",
+        _rows(columns, canary),
+        "",
+    ]
     return "\n".join([*parts, "## The process\n", _rows(columns, PROCESS), ""])
 
 

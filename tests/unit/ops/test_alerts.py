@@ -18,6 +18,7 @@ from reference_pages import PROCESS
 from sources import ROOT
 
 from stockade.cli.backup.schedule import GAUGES
+from stockade.cli.canary.figures import SERIES as CANARY
 from stockade.http_api.request.series import SERIES
 from stockade.partition.errors import BY_CODE
 
@@ -39,7 +40,7 @@ def rules() -> list[dict[str, Any]]:
 def known() -> dict[str, set[str]]:
     """The labels of each series that a query may name."""
     found = {name.strip("`"): set(GIVEN) for name, *_ in PROCESS} | {"up": set(GIVEN)}
-    for series in SERIES:
+    for series in (*SERIES, *CANARY):
         labels = {*series.labels, *GIVEN}
         if series.kind == "histogram":
             found |= {series.name + suffix: labels | ({"le"} if suffix == "_bucket" else set()) for suffix in SUFFIXES}
@@ -68,7 +69,7 @@ def test_an_alert_asks_for_series_and_labels_that_nodes_have(rule: dict[str, Any
     assert re.search(r"\b(stockade|process|up)\b|stockade_|process_", rule["expr"])
     assert not list(faults(rule["expr"]))
     of_nodes = re.findall(r"\bstockade_(?!backup_)|\bprocess_", rule["expr"])
-    assert len(of_nodes) <= rule["expr"].count('job="stockade"')
+    assert len(of_nodes) <= rule["expr"].count('job="stockade')
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ from functools import partial
 
 import msgspec
 
+from ...partition.errors import StockadeError
 from ...raft.core.group import Group
 from ...raft.host import RaftHost
 from ..access.store import PrincipalStore
 from ..config import LimitsSection
+from ..controller.commands import Command, decode_result, encode_command
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
@@ -86,6 +88,17 @@ class ControllerMember:
     def control(self) -> ControllerGroup | None:
         """The controller group as this node runs it; None while it holds no replica."""
         return self.services.control if self.services is not None else None
+
+    async def decide(self, command: Command, timeout_s: float) -> object:
+        """What the controller group answers to a command, member of it or not. Its clock is its leader's.
+
+        Raises the refusal, LeaderNotAvailable, RequestTimedOut.
+        """
+        data = encode_command(command)
+        result = decode_result(await self._router.propose(CONTROLLER_GROUP, self._view.controllers, data, timeout_s))
+        if isinstance(result, StockadeError):
+            raise result
+        return result
 
     async def run(self, configured: list[str]) -> None:
         """Open and erase the replica as the catalog says; ``configured`` controllers found the group. Runs until

@@ -13,6 +13,7 @@ from ...partition.errors import (
     InconsistentTopicId,
     NotEnoughReplicas,
     NotLeaderOrFollower,
+    StockadeError,
     UnknownTopicOrPartition,
 )
 from ...partition.version import VERSION
@@ -21,6 +22,7 @@ from ...raft.net.streams import AcceptStream
 from ...raft.wal.errors import DiskRefused
 from ..access.store import PrincipalTable
 from ..config import NodeConfig
+from ..controller.balance import PlacedMove, Rebalance
 from ..controller.topology.catalog import group_id
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
@@ -33,11 +35,13 @@ from ..replica.replica import Replica
 from ..replica.replica_manager import ReplicaManager
 from ..rpc import Placement
 from ..settings import in_force
-from .controller_member import ControllerMember, ControllerServices
+from .controller_member import LEVEL_OF_BALANCE, ControllerMember, ControllerServices
 from .disk_watch import STATES
 from .leadership import Leaderships
 from .measuring import Measuring
 
+HOME_S = 2.0
+"""How long the controller group may take to note a partition's new home."""
 LEADER_GRACE_S = 10.0
 """A partition that finds no leader for so long after the start no longer keeps the node from serving the others."""
 
@@ -256,16 +260,35 @@ class NodeService:
         return await self.at_controller().topics.find(name) if known is None else known
 
     async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
-        """Answers when the other replica leads."""
-        led: ControllerGroup | Replica
+        """Answers when the other replica leads. A partition has its home there from then on, so that balance does not
+        take the leader back.
+        """
         if topic is None or partition is None:
-            led = self.at_controller().control
-        else:
-            led = await self.partition(topic, partition, None)
+            return await self._hand_over(self.at_controller().control, node_id)
+        replica = await self.partition(topic, partition, None)
+        leader = await self._hand_over(replica, node_id)
+        placement = self._replicas.topics.get(topic)
+        if placement is not None and placement.topic_id == replica.topic_id:
+            await self._make_home(topic, partition, placement, leader.node_id)
+        return leader
+
+    async def _hand_over(self, led: ControllerGroup | Replica, node_id: str | None) -> Leader:
         is_away = node_id not in {self.node_id, *self._host.connected}
         if led.group.is_leader and node_id in led.group.voters and is_away:
             raise NotEnoughReplicas(f"{node_id} is away")
         return await led.transfer_leadership(node_id)
+
+    async def _make_home(self, topic: str, partition: int, placement: Placement, home: str | None) -> None:
+        """The first of the replicas, unless they move. Where that fails, balance may take the leader back."""
+        replicas = placement.replicas[partition]
+        if self._host.level < LEVEL_OF_BALANCE or home not in replicas[1:]:
+            return
+        target = sorted(replicas, key=lambda node_id: node_id != home)
+        move = PlacedMove(group_id(placement.topic_id, partition), list(replicas), target)
+        try:
+            await self._member.decide(Rebalance(now_ms=0, moves=[move]), HOME_S)
+        except StockadeError as error:
+            _log.warning("%s leads %s/%d now, and another node stays its home: %s", home, topic, partition, error)
 
 
 def _software(software: Software | None) -> tuple[str | None, FeatureLevels | None]:

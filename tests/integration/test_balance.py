@@ -92,6 +92,12 @@ def test_leaders_go_home_when_their_node_is_back_and_only_if_they_shall(data: Pa
             arrange(one.url, mode="leaders")
             eventually(partial(are_home, topic))
             load.goes_on()
+            other = partitions(topic)[0]["replicas"][1]
+            wanted = {"topic": "homes", "partition": 0, "node_id": other}
+            eventually(lambda: call("POST", f"{one.url}/v1/cluster/leaders", wanted).status == 200)
+            eventually(lambda: partitions(topic)[0]["replicas"][0] == other)
+            eventually(partial(are_home, topic))
+            assert topic.leader() == other, "it stays where an operator wants it"
         load.check()
 
 

@@ -6,6 +6,7 @@ leader's base URL when known) where this node does not lead: the front then forw
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -262,13 +263,16 @@ class Topics(Protocol):
         partitions: int | None,
         seal: bool,
         config: Mapping[str, Any],
+        by: By = NO_PRINCIPAL,
     ) -> Topic:
         """Given values replace the old ones; ``config`` has fields of TopicConfig. Raises InvalidRequest for fewer
         partitions, UnknownTopicOrPartition, InconsistentTopicId.
         """
         ...
 
-    async def delete_topic(self, name: str, topic_id: int | None, if_grants: str | None = None) -> None:
+    async def delete_topic(
+        self, name: str, topic_id: int | None, if_grants: str | None = None, by: By = NO_PRINCIPAL
+    ) -> None:
         """Log, slots and epochs go; grants on it end. ``if_grants``: only if those end that have this digest (None: in
         any case). Raises PlanChanged.
         """
@@ -310,6 +314,7 @@ class Resources(Protocol):
         topic_id: int | None,
         reason: str | None,
         if_grants: Sequence[str] | None = None,
+        by: By = NO_PRINCIPAL,
     ) -> list[Evicted]:
         """End every grant on these partitions (None: all) as ExclusiveWithFencing would, without a new holder: epochs
         rise, and the next ticket in the queue is promoted. Answers when it is in force: one item a partition,
@@ -331,7 +336,7 @@ class Producers(Protocol):
         """By id or name; linearizable on every partition that knows the producer. Raises NotFound."""
         ...
 
-    async def fence_producer(self, name: str) -> ProducerPair:
+    async def fence_producer(self, name: str, by: By = NO_PRINCIPAL) -> ProducerPair:
         """The name's pair after its epoch went up (SEMANTICS 5.15), in force everywhere. Raises NotFound."""
         ...
 
@@ -339,20 +344,22 @@ class Producers(Protocol):
 class Members(Protocol):
     """Nodes, and where replicas are. Each call answers when its decision is committed, not when it is carried out."""
 
-    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> None:
+    async def add_node(
+        self, node_id: str, url: str, raft_address: str, zone: str | None, by: By = NO_PRINCIPAL
+    ) -> None:
         """Make a node known, so that it may register; the same again changes nothing.
 
         Raises ThrottlingQuotaExceeded.
         """
         ...
 
-    async def remove_node(self, node_id: str, if_plan: str | None = None) -> None:
+    async def remove_node(self, node_id: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
         """Begin to move everything away from a node; when that is done, it is no member any more. Raises NotFound,
         NotEnoughReplicas; PlanChanged, if the digest of ``removal`` is not ``if_plan`` (None: in any case).
         """
         ...
 
-    async def remove_zone(self, zone: str, if_plan: str | None = None) -> None:
+    async def remove_zone(self, zone: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
         """Begin to remove all nodes of a zone (a machine) at once: nothing moves from one of them to another.
 
         Raises NotFound, NotEnoughReplicas, PlanChanged.
@@ -365,13 +372,15 @@ class Members(Protocol):
         """
         ...
 
-    async def raise_feature_level(self, level: int) -> None:
+    async def raise_feature_level(self, level: int, by: By = NO_PRINCIPAL) -> None:
         """Let the cluster use what this feature level brought; a level that it has already changes nothing. No node
         with older software can be a member any more. Raises InvalidRequest, FeatureUpdateFailed.
         """
         ...
 
-    async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
+    async def reassign(
+        self, topic: str, partition: int, replicas: Sequence[str], by: By = NO_PRINCIPAL
+    ) -> Reassignment:
         """Begin to move a partition to these nodes, in place of any move under way. Raises UnknownTopicOrPartition,
         NotFound (a node), InvalidRequest.
         """
@@ -465,6 +474,18 @@ class Principals(Protocol):
         ...
 
 
+class Ledger(Protocol):
+    """Acts that no controller decides, in the ledger (controller/ledger.py)."""
+
+    def act(
+        self, act: str, topic: str | None, partition: int | None, wanted: dict[str, Any], by: By
+    ) -> AbstractAsyncContextManager[dict[str, Any]]:
+        """Around an act: its intent is recorded before it begins, and when it ends its outcome, with what the block
+        puts into the dictionary. Raises LeaderNotAvailable and LedgerFull: the block did not begin.
+        """
+        ...
+
+
 class ControllerApi(Protocol):
     """The services of the controller group. Only its leader answers; other members raise NotLeaderOrFollower."""
 
@@ -494,6 +515,9 @@ class Service(Protocol):
     """A node, as a front sees it."""
 
     node_id: str
+
+    @property
+    def ledger(self) -> Ledger: ...
 
     def at_controller(self) -> ControllerApi:
         """The services of the controller group. Raises NotLeaderOrFollower where this node holds no replica of it."""
@@ -573,7 +597,9 @@ class Service(Protocol):
         """
         ...
 
-    async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
+    async def transfer_leader(
+        self, topic: str | None, partition: int | None, node_id: str | None, by: By = NO_PRINCIPAL
+    ) -> Leader:
         """Let another replica lead a partition (both None: the controller group); answers when it does.
 
         ``node_id`` None: any other. Raises UnknownTopicOrPartition, NotFound (it is no voter), NotEnoughReplicas

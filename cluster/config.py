@@ -84,6 +84,15 @@ class LimitsSection(msgspec.Struct, frozen=True):
     topic_retention_ms: int = TOPIC_RETENTION_MS
 
 
+class LedgerSection(msgspec.Struct, frozen=True):
+    """[ledger]: how long the ledger keeps its entries, and how many bytes of them (-1: no bound); the same on every
+    node. No request can have them dropped before.
+    """
+
+    retention_ms: int = 400 * 86_400_000
+    retention_bytes: int = 32 * 1024 * 1024 * 1024
+
+
 HOSTS_MAX = 64
 """Most names in ``allowed_hosts``."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?\Z")
@@ -105,6 +114,7 @@ LIMITS = {
     "disk_reserve_bytes": (0, 1 << 40),
     "topic_retention_ms": (-1, 1 << 53),
 }
+LEDGER_LIMITS = {"retention_ms": (86_400_000, 1 << 50), "retention_bytes": (1 << 28, 1 << 50)}
 _Section = TypeVar("_Section", bound=msgspec.Struct)
 Address = tuple[str, int]
 
@@ -136,6 +146,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
     members: list[Member]
     raft: RaftSection = RaftSection()
     limits: LimitsSection = LimitsSection()
+    ledger: LedgerSection = LedgerSection()
     join: list[str] = []
     tokens: list[Token] = []
     principals: list[Principal] = []
@@ -305,9 +316,11 @@ def _unreadable(path: str) -> str | None:
 def check(raw: Mapping[str, Any]) -> NodeConfig:
     """A configuration from parsed TOML. Raises ConfigError with every fault."""
     faults: list[str] = []
-    values = _fields(raw, NodeConfig, "", faults, nested={"members", "raft", "limits", "http_tls"})
+    values = _fields(raw, NodeConfig, "", faults, nested={"members", "raft", "limits", "ledger", "http_tls"})
     raft = _raft(raw.get("raft", {}), faults)
     limits = _section(raw.get("limits", {}), LimitsSection, "limits", faults)
+    ledger = _section(raw.get("ledger", {}), LedgerSection, "ledger", faults)
+    faults.extend(_ledger_faults(ledger))
     http_tls = _http_tls(raw["http_tls"], faults) if "http_tls" in raw else None
     listed = _members(raw.get("members"), faults)
     members = _nodes_of(listed, values, faults)
@@ -330,6 +343,7 @@ def check(raw: Mapping[str, Any]) -> NodeConfig:
         members=members,
         raft=cast(RaftSection, raft),
         limits=cast(LimitsSection, limits),
+        ledger=cast(LedgerSection, ledger),
         http_tls=http_tls,
     )
 
@@ -410,6 +424,12 @@ def _check_timing(raft: RaftSection | None, limits: LimitsSection | None, faults
         faults.extend(f"limits.{name}: {low} to {high}" for name, size, low, high in sizes if not low <= size <= high)
         if limits.disk_hard_free_bytes > limits.disk_soft_free_bytes > 0:
             faults.append("limits.disk_hard_free_bytes: at most limits.disk_soft_free_bytes")
+
+
+def _ledger_faults(ledger: LedgerSection | None) -> Iterator[str]:
+    for name, (low, high) in LEDGER_LIMITS.items() if ledger is not None else ():
+        if getattr(ledger, name) != -1 and not low <= getattr(ledger, name) <= high:
+            yield f"ledger.{name}: {low} to {high}, or -1"
 
 
 def _check_addresses(values: dict[str, Any], is_exposed: bool, faults: list[str]) -> None:

@@ -63,6 +63,7 @@ class FenceMeasures(msgspec.Struct):
     waiters: int
     pending_installs: int
     moves: int
+    ledger_waiting: int
     leaders_away: int = 0
     """Partitions that another node leads than the first of their replicas."""
     planned_moves: int = 0

@@ -62,12 +62,15 @@ class CommittedPosition(msgspec.Struct, frozen=True):
 class By(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who asks: the caller's principal ("": none), and whether it has the right to take over (``evict``) what this
     request names and another principal has. ``most``: so many of what the command makes may be its principal's (None:
-    no bound).
+    no bound). ``request`` is the id of the request, ``client`` the address that it came from: both are for the ledger,
+    and decide nothing. Without principal and request, the cluster itself asks.
     """
 
     principal: str = ""
     evicts: bool = False
     most: int | None = None
+    request: str = ""
+    client: str = ""
 
 
 NO_PRINCIPAL = By()

@@ -124,10 +124,15 @@ class ClearFence(msgspec.Struct, frozen=True, tag="clear_fence"):
 
 
 class SlotState(msgspec.Struct, frozen=True, tag="slot"):
-    """Answer to the three commands about the slot: whether it is now as asked, and the partition's epoch."""
+    """Answer to the three commands about the slot: whether it is now as asked, and the partition's epoch. ``log_end``:
+    where the log ended when it came to be so, and ``previous`` the grant_index that was in force before; None: that was
+    before this was kept, or it is not so.
+    """
 
     done: bool
     topic_epoch: int
+    log_end: int | None = None
+    previous: int | None = None
 
 
 class ForgetProducers(msgspec.Struct, frozen=True, tag="forget_producers"):

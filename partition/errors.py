@@ -16,7 +16,8 @@ of leaders is out of date). One instance may differ from its class in ``no_side_
     │   NotLeaderOrFollower 421
     ├── OffsetOutOfRange 410 or 416, ProducerBusy 423, FencingTokenRequired 428
     ├── ThrottlingQuotaExceeded and WaitQueueFull 429
-    ├── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable and NotEnoughReplicas 503, RequestTimedOut 504
+    ├── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable, NotEnoughReplicas and LedgerFull 503,
+    │   RequestTimedOut 504
     └── InsufficientStorage                                                                               507
 """
 
@@ -458,6 +459,14 @@ class NotEnoughReplicas(
 
     def __init__(self, detail: str | None = None, retry_after_ms: int = 1000) -> None:
         super().__init__(detail, retry_after_ms=retry_after_ms)
+
+
+class LedgerFull(
+    StockadeError, code="LEDGER_FULL", http_status=503, title="Too much waits for the ledger", retriable=True
+):
+    """An act of administration that could not be recorded: nothing was changed. Fields: entries (that wait to be
+    copied to the ledger's topic), retry_after_ms.
+    """
 
 
 class RequestTimedOut(

@@ -218,6 +218,11 @@ BY_CODE: dict[str, Text] = {
         "too few nodes are up; nothing was proposed",
         "Start the nodes that are missing; `stockade doctor` names them.",
     ),
+    "LEDGER_FULL": Text(
+        "the ledger's topic takes nothing, and what waits for it has reached its bound; nothing was changed",
+        "Try again. If it lasts, look why stockade.ledger/0 has no leader: `stockade doctor` names what is missing."
+        " Grants, takeovers and fences are never refused for this.",
+    ),
     "REQUEST_TIMED_OUT": Text(
         "the request was proposed and not decided in time: it may still take effect",
         "Check what is stored before you repeat it. A batch with a producer's numbers may be sent again as it is.",

@@ -13,6 +13,7 @@ from typing import Literal, cast
 import msgspec
 
 from ...partition.errors import PermissionDenied
+from ...partition.internal_names import LEDGER_TOPIC
 from ..model import By
 from .quotas import NO_QUOTA, Quota, Spending
 
@@ -92,7 +93,11 @@ class Rights:
                 self._names.setdefault(key, set()).add(right.name)
 
     def allow(self, verb: Verb, kind: Kind, name: str) -> bool:
-        """Whether one of them is that verb on that name; a resource's group counts, too."""
+        """Whether one of them is that verb on that name; a resource's group counts, too. Who may read the ledger's
+        topic has ``admin cluster``, and no right allows anything else there.
+        """
+        if name == LEDGER_TOPIC and kind == "topic":
+            return verb == "read" and self.allow("admin", "cluster", "")
         key = (verb, kind)
         if name in self._names.get(key, ()) or name.startswith(self._prefixes.get(key, ())):
             return True
@@ -142,7 +147,10 @@ class Caller:
     def require(self, verb: Verb, kind: Kind, name: str) -> None:
         """Raises PermissionDenied, which names the right, unless it has it."""
         if not self._rights.allow(verb, kind, name):
-            raise PermissionDenied(f"{self.name} lacks the right: {Right(verb, kind, name)}")
+            if name == LEDGER_TOPIC and kind == "topic" and verb != "read":
+                raise PermissionDenied(f"{LEDGER_TOPIC} keeps the ledger: no right allows to {verb} there")
+            right = "admin cluster" if (name, kind) == (LEDGER_TOPIC, "topic") else Right(verb, kind, name)
+            raise PermissionDenied(f"{self.name} lacks the right: {right}")
 
     def by(self, kind: Kind, *names: str, most: int | None = None) -> By:
         """Who asks, for a command that may take over what has these names: with the right to ``evict`` all of them?
@@ -157,7 +165,8 @@ class Caller:
     def require_sight(self, kind: Kind, name: str) -> None:
         """Raises PermissionDenied unless it has any right on a name."""
         if not self._rights.allow_any(kind, name):
-            raise PermissionDenied(f"{self.name} lacks the right: {Right('read', kind, name)}")
+            right = "admin cluster" if (name, kind) == (LEDGER_TOPIC, "topic") else Right("read", kind, name)
+            raise PermissionDenied(f"{self.name} lacks the right: {right}")
 
     def require_some(self, verb: Verb, kind: Kind) -> None:
         """For what names its object only later. Raises PermissionDenied unless it has the right on any name."""

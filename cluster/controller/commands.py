@@ -16,6 +16,7 @@ from ...partition.commands import Codec, ProducerId
 from ...partition.errors import StockadeError
 from ..model import Claim
 from .balance import BalanceCommand
+from .ledger import LedgerCommand, Noted
 from .principals import PrincipalCommand, PrincipalPut
 from .timed import Asked, Done, Timed
 
@@ -110,7 +111,7 @@ class RegisterNode(Timed, frozen=True, tag="register_node"):
     controllers: list[str]
 
 
-class AddNode(Timed, frozen=True, tag="add_node"):
+class AddNode(Asked, frozen=True, tag="add_node"):
     """An operator tells of a node before it comes; also one that was removed, or is being removed, may come again.
 
     Answers Arranged, or ThrottlingQuotaExceeded.
@@ -122,7 +123,7 @@ class AddNode(Timed, frozen=True, tag="add_node"):
     zone: str | None
 
 
-class RemoveNode(Timed, frozen=True, tag="remove_node"):
+class RemoveNode(Asked, frozen=True, tag="remove_node"):
     """Move a node's replicas elsewhere, then forget it. The same again changes nothing.
 
     ``if_plan``: only if this is the digest of what moves (ReplicaAssignment.removal; None: in any case). Answers
@@ -133,7 +134,7 @@ class RemoveNode(Timed, frozen=True, tag="remove_node"):
     if_plan: str | None = None
 
 
-class RemoveZone(Timed, frozen=True, tag="remove_zone"):
+class RemoveZone(Asked, frozen=True, tag="remove_zone"):
     """Remove all nodes of a zone (a machine) at once, so that nothing moves from one of them to another.
 
     Answers as RemoveNode does; NotFound: no node is there.
@@ -143,7 +144,7 @@ class RemoveZone(Timed, frozen=True, tag="remove_zone"):
     if_plan: str | None = None
 
 
-class Reassign(Timed, frozen=True, tag="reassign"):
+class Reassign(Asked, frozen=True, tag="reassign"):
     """Move a partition's replicas to these nodes, in place of any move under way. The same again changes nothing.
 
     Answers Arranged, or UnknownTopicOrPartition, NotFound (a node), InvalidRequest.
@@ -168,7 +169,7 @@ class MoveDone(Timed, frozen=True, tag="move_done"):
     version: int
 
 
-class RaiseFeatureLevel(Timed, frozen=True, tag="raise_feature_level"):
+class RaiseFeatureLevel(Asked, frozen=True, tag="raise_feature_level"):
     """The cluster has this feature level from now on. ``supporting``: the registered nodes whose software is known to
     support it; the command itself is the first that older software cannot read. A level that is in force already
     changes nothing. Answers Arranged, or FeatureUpdateFailed (a registered node is not among these).
@@ -206,7 +207,7 @@ class InitProducer(Asked, frozen=True, tag="init_producer"):
     nonce: str | None = None
 
 
-class FenceProducer(Timed, frozen=True, tag="fence_producer"):
+class FenceProducer(Asked, frozen=True, tag="fence_producer"):
     """Fence the writer of this name (SEMANTICS 5.15). Answers ProducerState, or NotFound."""
 
     name: str
@@ -278,7 +279,7 @@ class Enrolled(msgspec.Struct, frozen=True, tag="enrolled"):
     principal: str = ""
 
 
-class ChangeTopic(Timed, frozen=True, tag="change_topic"):
+class ChangeTopic(Asked, frozen=True, tag="change_topic"):
     """Every field says what shall be (None: as it is); ``config`` has the fields of TopicConfig that change.
 
     New partitions are placed on ``nodes`` (``scattered`` as in CreateTopic); grants and tickets of the whole topic grow
@@ -296,7 +297,7 @@ class ChangeTopic(Timed, frozen=True, tag="change_topic"):
     scattered: bool = False
 
 
-class FenceTopic(Timed, frozen=True, tag="fence_topic"):
+class FenceTopic(Asked, frozen=True, tag="fence_topic"):
     """End whole grants that have one of these partitions (None: all), without a new holder; queued tickets are
     promoted. ``if_grants``: only if these end, and no others (None: in any case).
 
@@ -356,7 +357,7 @@ class CreateTopic(Asked, frozen=True, tag="create_topic"):
     scattered: bool = False
 
 
-class DeleteTopic(Timed, frozen=True, tag="delete_topic"):
+class DeleteTopic(Asked, frozen=True, tag="delete_topic"):
     """Delete a topic; its grants end. ``if_grants``: only if those end that have this digest (None: in any case).
 
     Answers TopicDeleted, or UnknownTopicOrPartition, InconsistentTopicId, PlanChanged.
@@ -435,10 +436,16 @@ class Release(Asked, frozen=True, tag="release"):
 
 
 class FenceInstalled(Timed, frozen=True, tag="fence_installed"):
-    """The partition's slot is at this place in the order of decisions, or at a later one. Idempotent. Answers Done."""
+    """The partition's slot is at this place in the order of decisions, or at a later one. Idempotent. Answers Done.
+
+    ``log_end``: where the partition's log ended when it came to this place, and ``previous`` the place before it; None:
+    not known.
+    """
 
     group_id: GroupId
     order: int
+    log_end: int | None = None
+    previous: int | None = None
 
 
 class Tick(Timed, frozen=True, tag="tick"):
@@ -462,6 +469,7 @@ Command = (
     | GroupCommand
     | ProducerCommand
     | PrincipalCommand
+    | LedgerCommand
 )
 
 
@@ -550,6 +558,7 @@ Result = (
     | Enrolled
     | Arranged
     | PrincipalPut
+    | Noted
     | Done
 )
 

@@ -5,13 +5,19 @@
 
 from itertools import chain
 
+import msgspec
+
+from ...partition.api.ledger import LedgerEntry, entry_hash
 from ...partition.commands import is_named
 from .commands import FenceRef, GroupId
+from .ledger import chained
 from .machine import ControllerMachine
 from .ownership.grants import Grant, Ticket
 from .producers import PRODUCER_EPOCH_FINAL, ProducerRow
 from .topology.catalog import PARTITIONS_MAX, TOPICS_MAX, Topic, group_id, topic_partition
 from .topology.placement import measure
+
+LEDGER_BYTES_MAX = 1 << 40
 
 
 def check(machine: ControllerMachine) -> None:
@@ -29,6 +35,18 @@ def check(machine: ControllerMachine) -> None:
     _check_fences(machine)
     _check_resources(machine)
     _check_registry(machine)
+    _check_ledger(machine)
+
+
+def _check_ledger(machine: ControllerMachine) -> None:
+    """What waits to be copied is a chain that ends at the head."""
+    ledger = machine.ledger
+    first, waiting = ledger.oldest(ledger.waiting, LEDGER_BYTES_MAX)
+    assert first + len(waiting) == ledger.next
+    if waiting:
+        previous = msgspec.json.decode(waiting[0], type=LedgerEntry).previous
+        assert chained(first, waiting, previous)
+        assert entry_hash(waiting[-1]) == ledger.head
 
 
 def _check_topic(machine: ControllerMachine, topic: Topic) -> None:

@@ -15,10 +15,18 @@ from typing import Any
 
 from ...partition.api.ownership import grants_digest
 from ...partition.commands import belongs_to_another
-from ...partition.errors import InvalidRequest, PlanChanged, StockadeError, UnknownTopicOrPartition
+from ...partition.errors import (
+    InvalidRequest,
+    PermissionDenied,
+    PlanChanged,
+    StockadeError,
+    UnknownTopicOrPartition,
+)
+from ...partition.internal_names import LEDGER_TOPIC
 from ...partition.log.image import FileExtent, Image, ImageDamaged
 from ...raft.machine import Machine
 from ..access.rights import lacks
+from .acts import Recorder
 from .balance import ChooseControllers, Rebalance, SetBalance
 from .commands import (
     Acquire,
@@ -72,6 +80,7 @@ from .commands import (
     WithdrawProducers,
     decode_command,
 )
+from .ledger import Ledger
 from .ownership.acquire import AcquireRules, check_set, check_shape, resolve
 from .ownership.fence_installs import ReaderFence, ReaderFenceInstalls, Work
 from .ownership.pending_installs import PendingInstalls
@@ -166,8 +175,9 @@ class ControllerMachine(Machine):
         self.lease_clock_ms: int = 0
         self.catalog_index: int = 0
         self.catalog: Catalog = Catalog()
+        self.ledger: Ledger = Ledger()
         self.sessions: Sessions = Sessions()
-        self.slots: Slots = Slots(self.catalog)
+        self.slots: Slots = Slots(self.catalog, self.ledger)
         self.acquire_rules: AcquireRules = AcquireRules(self.catalog, self.slots)
         self.resources: Resources = Resources()
         self.reader_fences: ReaderFenceInstalls = ReaderFenceInstalls()
@@ -176,6 +186,9 @@ class ControllerMachine(Machine):
         self.registry: ProducerRegistry = ProducerRegistry()
         self.assignment: ReplicaAssignment = ReplicaAssignment(self.catalog)
         self.principals: Principals = Principals()
+        parts = (self.catalog, self.assignment, self.slots, self.registry, self.principals, self.resources)
+        self._recorder = Recorder(self.ledger, *parts)
+        self._handlers |= self._recorder.handlers
         changes = (PutPrincipal, DeletePrincipal, AddPrincipalToken, DeletePrincipalToken)
         self._handlers |= dict.fromkeys(changes, self.principals.decide)
         arrangements = (RegisterNode, AddNode, RemoveNode, RemoveZone, Reassign, CheckMove, MoveDone, RaiseFeatureLevel)
@@ -190,6 +203,7 @@ class ControllerMachine(Machine):
         self.applied_index = index
         self.slots.wall_ms = decoded.wall_ms
         self.lease_clock_ms = self.slots.now_ms = self.resources.now_ms = max(self.lease_clock_ms, decoded.now_ms)
+        self.ledger.at(index, decoded.wall_ms, self.lease_clock_ms)
         if term != self.term:
             self.term = term
             self.sessions.rearm(self.lease_clock_ms)
@@ -198,7 +212,7 @@ class ControllerMachine(Machine):
         self.slots.promote()
         result: Result | StockadeError
         try:
-            result = self._handlers[type(decoded)](index, decoded)
+            result = self._recorder.decide(index, decoded, self._handlers[type(decoded)])
         except StockadeError as refusal:
             result = refusal.with_traceback(None)
         else:
@@ -237,6 +251,7 @@ class ControllerMachine(Machine):
             membership=self.assignment.save(),
             principals=self.principals.save(),
             group_founders=self.resources.founders(),
+            ledger=self.ledger.save(),
         )
         return Image(encode(state))
 
@@ -271,6 +286,7 @@ class ControllerMachine(Machine):
         self.registry.load(state.registry)
         self.assignment.load(state.membership)
         self.principals.load(state.principals)
+        self.ledger.load(state.ledger)
 
     def is_over(self, fence: FenceRef) -> bool:
         """Whether a partition is known to refuse the token of an ended grant; a deleted partition does."""
@@ -278,7 +294,8 @@ class ControllerMachine(Machine):
 
     def next_deadline_ms(self) -> int | None:
         """Before this lease clock no Tick has anything to do; None: nothing ends by itself."""
-        deadlines = (self.sessions.next_deadline_ms(), self.slots.queue.next_deadline_ms())
+        parts = (self.sessions, self.slots.queue, self.ledger)
+        deadlines = (part.next_deadline_ms() for part in parts)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def ticket(self, ticket_id: str, session: str, principal: str = "") -> GrantState | TicketState:
@@ -307,6 +324,7 @@ class ControllerMachine(Machine):
                 yield from self.registry.work_on(group, self.applied_index)
 
     def _create_topic(self, index: int, command: CreateTopic) -> TopicCreated:
+        self._check_is_open(command.name)
         created = self.catalog.create(index, command, self.assignment.nodes)
         if created.created:
             topic = self.catalog.find(command.name, None)
@@ -314,11 +332,17 @@ class ControllerMachine(Machine):
         return created
 
     def _change_topic(self, index: int, command: ChangeTopic) -> TopicChanged:
+        self._check_is_open(command.name)
         topic = self.catalog.find(command.name, command.topic_id)
         more = self.catalog.change(index, command, self.assignment.nodes)
         self.slots.grow(topic, more)
         self._introduce(topic, more)
         return TopicChanged(topic.topic_id, topic.config_order)
+
+    def _check_is_open(self, topic: str) -> None:
+        """The ledger's topic is the controller's own. Raises PermissionDenied."""
+        if topic == LEDGER_TOPIC and self.ledger.is_recording:
+            raise PermissionDenied(f"{LEDGER_TOPIC} keeps the ledger: no request changes it")
 
     def _introduce(self, topic: Topic, partitions: list[int]) -> None:
         """New partitions install the owners that resources of their names have from an earlier incarnation."""
@@ -326,6 +350,7 @@ class ControllerMachine(Machine):
         self._owe_readers(key for key in keys if _number(key) in partitions)
 
     def _delete_topic(self, index: int, command: DeleteTopic) -> TopicDeleted:
+        self._check_is_open(command.name)
         topic = self.catalog.find(command.name, command.topic_id)
         grants = self._grants(topic, range(topic.partitions))
         if command.if_grants not in (None, grants_digest(grants)):
@@ -338,6 +363,7 @@ class ControllerMachine(Machine):
         return TopicDeleted(topic.topic_id, topic.partitions)
 
     def _fence_topic(self, index: int, command: FenceTopic) -> TopicFenced:
+        self._check_is_open(command.topic)
         check_set(command.partitions)
         if command.reason is not None and len(command.reason) > FENCE_REASON_CHARACTERS_MAX:
             raise InvalidRequest(f"reason: over {FENCE_REASON_CHARACTERS_MAX} characters")
@@ -374,11 +400,13 @@ class ControllerMachine(Machine):
     def _end_session(self, session: str, ends: str) -> None:
         self.slots.end_session(session, ends)
         freed = self.resources.end_session(session)
+        self._recorder.freed("session.end", session, freed, ends)
         self._owe_readers(freed)
         self.leaving.add(session, (), self._pending(freed))
         self.severing.forget(session)
 
     def _acquire(self, index: int, command: Acquire) -> GrantState | TicketState:
+        self._check_is_open(command.topic)
         check_shape(command)
         session = self.sessions.of(command.session, command.by.principal)
         return self.slots.state(self.acquire_rules.acquire(index, command, session))
@@ -400,9 +428,11 @@ class ControllerMachine(Machine):
     def _own(self, index: int, command: Own) -> Owned:
         self._check_member(command)
         self._check_may_take(command)
+        before = self._recorder.owners(command)
         done = self.resources.own(command)
         for victim in done.severed:
             self.slots.empty(victim, "evicted", "severed")
+        self._recorder.owned(command, done, before)
         self._owe_readers(done.changed)
         self._await_evicted(command.session, done)
         fences, readers = self.severing.outstanding(command.session)
@@ -420,6 +450,7 @@ class ControllerMachine(Machine):
     def _disown(self, index: int, command: Disown) -> Owned:
         self._check_member(command)
         done = self.resources.disown(command)
+        self._recorder.freed("disown", command.session, done.changed, "disowned")
         self._owe_readers(done.changed)
         return Owned(done.verdicts, self._pending((command.group, resource) for resource in command.resources))
 
@@ -501,7 +532,8 @@ class ControllerMachine(Machine):
         """A partition has committed an install."""
         match report:
             case FenceInstalled():
-                self.slots.fences.confirmed(report.group_id, report.order)
+                if self.slots.fences.confirmed(report.group_id, report.order):
+                    self._recorder.installed(report)
             case ReaderFenceInstalled():
                 self.reader_fences.installed(report.group_id, report.group, report.fence_epoch, owned=report.owned)
             case ProducerFenceInstalled():

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from ...partition.state.snapshot import Sealed
+from .ledger import SavedLedger
 from .ownership.fence_installs import SavedReaderFences
 from .ownership.pending_installs import SavedPendingInstalls
 from .ownership.resources import Resource
@@ -39,6 +40,7 @@ class SavedState(msgspec.Struct, frozen=True):
     leaving: SavedPendingInstalls = []
     principals: SavedPrincipals = SavedPrincipals()
     group_founders: list[tuple[str, str]] = []
+    ledger: SavedLedger = SavedLedger()
 
 
 _sealed = Sealed(SavedState, b"StkC", 2, "controller", msgspec.msgpack.Encoder(order="deterministic"), oldest=1)

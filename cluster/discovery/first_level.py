@@ -7,6 +7,7 @@ with level 1.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 
 from ...partition.errors import StockadeError
@@ -63,7 +64,10 @@ class FirstLevel:
         return sorted(registered) if is_supported and registered.issuperset(self._members) else None
 
     async def _raised(self, supporting: list[str]) -> bool:
-        command = RaiseFeatureLevel(now_ms=0, level=NEWEST_LEVEL, supporting=supporting)  # the clock is the leader's
+        wall_ms = time.time_ns() // 1_000_000
+        command = RaiseFeatureLevel(  # the lease clock is the leader's
+            now_ms=0, wall_ms=wall_ms, level=NEWEST_LEVEL, supporting=supporting
+        )
         data = commands.encode_command(command)
         try:
             answer = await self._router.propose(CONTROLLER_GROUP, self._view.controllers, data, ATTEMPT_S)

@@ -3,5 +3,6 @@
 In: requests about sessions, grants, topics, producers, members.
 Out: commands proposed to the controller group; answers once their fences are installed.
 May import: cluster, cluster.access, cluster.balance, cluster.controller, cluster.controller.ownership,
-cluster.controller.topology, cluster.discovery, cluster.replica, partition, partition.api, raft, raft.core.
+cluster.controller.topology, cluster.discovery, cluster.replica, partition, partition.api, partition.records, raft,
+raft.core.
 """

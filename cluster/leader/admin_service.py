@@ -45,6 +45,7 @@ from ..controller.producers import ProducerRow
 from ..controller.sessions import Session
 from ..discovery.cluster_view import ClusterView
 from ..features import NEWEST_LEVEL
+from ..model import NO_PRINCIPAL, By
 from .balancer import Balancer
 from .controller_group import ControllerGroup
 
@@ -70,17 +71,21 @@ class MemberService:
         self._view = view
         self._software_of = software_of
 
-    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> None:
+    async def add_node(
+        self, node_id: str, url: str, raft_address: str, zone: str | None, by: By = NO_PRINCIPAL
+    ) -> None:
         """Raises ThrottlingQuotaExceeded."""
-        await self._arrange(lambda now: AddNode(now_ms=now, node_id=node_id, url=url, raft=raft_address, zone=zone))
+        await self._arrange(
+            lambda now: AddNode(now_ms=now, by=by, node_id=node_id, url=url, raft=raft_address, zone=zone)
+        )
 
-    async def remove_node(self, node_id: str, if_plan: str | None = None) -> None:
+    async def remove_node(self, node_id: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
         """Raises NotFound, NotEnoughReplicas, PlanChanged."""
-        await self._arrange(lambda now: RemoveNode(now_ms=now, node_id=node_id, if_plan=if_plan))
+        await self._arrange(lambda now: RemoveNode(now_ms=now, by=by, node_id=node_id, if_plan=if_plan))
 
-    async def remove_zone(self, zone: str, if_plan: str | None = None) -> None:
+    async def remove_zone(self, zone: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
         """Raises NotFound, NotEnoughReplicas, PlanChanged."""
-        await self._arrange(lambda now: RemoveZone(now_ms=now, zone=zone, if_plan=if_plan))
+        await self._arrange(lambda now: RemoveZone(now_ms=now, by=by, zone=zone, if_plan=if_plan))
 
     async def removal(self, node_id: str | None, zone: str | None) -> RemovalPlan:
         """Of a node, or else of a zone. Raises NotFound, NotEnoughReplicas."""
@@ -89,13 +94,15 @@ class MemberService:
         order = RemoveZone(now_ms=0, zone=zone or "") if node_id is None else RemoveNode(now_ms=0, node_id=node_id)
         return assignment.removal(assignment.leaving(order))
 
-    async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
+    async def reassign(
+        self, topic: str, partition: int, replicas: Sequence[str], by: By = NO_PRINCIPAL
+    ) -> Reassignment:
         """Raises UnknownTopicOrPartition, NotFound, InvalidRequest."""
         wanted = list(replicas)
-        await self._arrange(lambda now: Reassign(now_ms=now, topic=topic, partition=partition, replicas=wanted))
+        await self._arrange(lambda now: Reassign(now_ms=now, by=by, topic=topic, partition=partition, replicas=wanted))
         return Reassignment(topic, partition, wanted)
 
-    async def raise_feature_level(self, level: int) -> None:
+    async def raise_feature_level(self, level: int, by: By = NO_PRINCIPAL) -> None:
         """Raises InvalidRequest, FeatureUpdateFailed."""
         if level > NEWEST_LEVEL:
             raise InvalidRequest(f"level: the newest that this node's software ({VERSION}) supports is {NEWEST_LEVEL}")
@@ -113,7 +120,7 @@ class MemberService:
         lacking = {node_id: why for node_id in registered if (why := self._lacks(node_id, level)) is not None}
         if lacking:
             raise _not_yet(level, assignment.feature_level, lacking)
-        await self._arrange(lambda now: RaiseFeatureLevel(now_ms=now, level=level, supporting=registered))
+        await self._arrange(lambda now: RaiseFeatureLevel(now_ms=now, by=by, level=level, supporting=registered))
 
     def _lacks(self, node_id: str, level: int) -> str | None:
         """Why a node keeps the cluster from having this level; None if it does not."""

@@ -19,9 +19,20 @@ from .. import rpc
 from ..access.store import PrincipalStore
 from ..condition import Condition
 from ..controller import commands
-from ..controller.commands import Command, Done, FenceRef, ReaderRef, RenewSessions, Tick
+from ..controller.commands import (
+    Command,
+    Done,
+    FenceInstalled,
+    FenceRef,
+    RaiseFeatureLevel,
+    ReaderRef,
+    RenewSessions,
+    Tick,
+)
+from ..controller.ledger import LEDGER_LEVEL, BeginLedger
 from ..controller.machine import ControllerMachine
 from ..controller.sessions import RENEWALS_PER_COMMAND_MAX, Leases
+from ..controller.timed import Asked
 from ..controller.topology.catalog import Topic
 from ..groups import ServedGroup
 from ..rpc import Catalog, Placement
@@ -140,10 +151,24 @@ class ControllerGroup(ServedGroup):
             raise self.not_leading()
         command = make(self.leases.stamp(self.group.term, self.now_ms()))
         command = msgspec.structs.replace(command, wall_ms=time.time_ns() // 1_000_000)
+        if not self.keeps_ledger:
+            command = _without_ledger(command)
         result = await self.answer_to(commands.encode_command(command), self.timeout_s)
         if not isinstance(result, answer):
             raise InternalError(f"the controller answered {result!r}")
         return result
+
+    @property
+    def keeps_ledger(self) -> bool:
+        """Whether all members know of ledgers."""
+        return self.features.at_least(LEDGER_LEVEL)
+
+    async def begin_ledger(self) -> None:
+        """What is decided after this is recorded, if all members know of ledgers: the command that raises the level
+        begins it, but for a cluster that had the level before there were ledgers. As ``decide`` raises.
+        """
+        if self.keeps_ledger and not self.machine.ledger.is_recording:
+            await self.decide(lambda now: BeginLedger(now_ms=now), Done)
 
     async def installed(self, fences: Collection[FenceRef], readers: Collection[ReaderRef]) -> None:
         """Return when partitions have committed what was decided about them. Raises RequestTimedOut."""
@@ -191,6 +216,20 @@ class ControllerGroup(ServedGroup):
 
 def _renewals(renewals: list[tuple[str, int]], now_ms: int) -> RenewSessions:
     return RenewSessions(now_ms=now_ms, deadlines_ms=renewals)
+
+
+def _without_ledger(command: Command) -> Command:
+    """As older software can read and keep it: nothing that is for the ledger alone. A field that it does not know would
+    be lost in its state, and replicas would make other entries later. The command that raises the level is for newer
+    software anyhow.
+    """
+    match command:
+        case FenceInstalled():
+            return msgspec.structs.replace(command, log_end=None, previous=None)
+        case Asked() if not isinstance(command, RaiseFeatureLevel):
+            return msgspec.structs.replace(command, by=msgspec.structs.replace(command.by, request="", client=""))
+        case _:
+            return command
 
 
 async def quietly(work: Awaitable[object]) -> bool:

@@ -86,10 +86,10 @@ class ProducerService:
         )
         return await self._when_installed(state)
 
-    async def fence_producer(self, name: str) -> ProducerPair:
+    async def fence_producer(self, name: str, by: By = NO_PRINCIPAL) -> ProducerPair:
         """The pair after the fence, when every partition that knows the name refuses the older epochs."""
         return await self._when_installed(
-            await self._control.decide(lambda now: FenceProducer(now_ms=now, name=name), ProducerState)
+            await self._control.decide(lambda now: FenceProducer(now_ms=now, by=by, name=name), ProducerState)
         )
 
     async def get_producer(self, key: int | str) -> ProducerStatus:

@@ -62,10 +62,12 @@ class ResourceService:
         topic_id: int | None,
         reason: str | None,
         if_grants: Sequence[str] | None = None,
+        by: By = NO_PRINCIPAL,
     ) -> list[Evicted]:
         """End every grant on these partitions; answers when each partition refuses their tokens."""
         order = FenceTopic(
             now_ms=0,
+            by=by,
             topic=topic,
             partitions=None if partitions is None else sorted(partitions),
             topic_id=topic_id,

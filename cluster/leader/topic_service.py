@@ -222,12 +222,14 @@ class TopicService:
         partitions: int | None,
         seal: bool,
         config: Mapping[str, Any],
+        by: By = NO_PRINCIPAL,
     ) -> Topic:
         """The topic as it is then; answers when every partition has a leader, and acts by the configuration."""
         nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
         changed = await self._control.decide(
             lambda now: ChangeTopic(
                 now_ms=now,
+                by=by,
                 name=name,
                 topic_id=topic_id,
                 partitions=partitions,
@@ -254,10 +256,12 @@ class TopicService:
             await asyncio.sleep(ASK_AGAIN_S)
         raise RequestTimedOut("changed, but not every partition acts by it yet")
 
-    async def delete_topic(self, name: str, topic_id: int | None, if_grants: str | None = None) -> None:
+    async def delete_topic(
+        self, name: str, topic_id: int | None, if_grants: str | None = None, by: By = NO_PRINCIPAL
+    ) -> None:
         """Answers when every node that can be reached has dropped its replicas. Raises PlanChanged."""
         await self._control.decide(
-            lambda now: DeleteTopic(now_ms=now, name=name, topic_id=topic_id, if_grants=if_grants), TopicDeleted
+            lambda now: DeleteTopic(now_ms=now, by=by, name=name, topic_id=topic_id, if_grants=if_grants), TopicDeleted
         )
         index = self._control.machine.catalog_index
         nodes, timeout_s = self._control.machine.assignment.nodes.rows, self._control.timeout_s

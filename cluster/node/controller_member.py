@@ -11,7 +11,7 @@ from ...partition.errors import StockadeError
 from ...raft.core.group import Group
 from ...raft.host import RaftHost
 from ..access.store import PrincipalStore
-from ..config import LimitsSection
+from ..config import LedgerSection, LimitsSection
 from ..controller.commands import Command, decode_result, encode_command
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.bootstrap import Bootstrap
@@ -22,6 +22,7 @@ from ..leader.admin_service import ListService, MemberService
 from ..leader.balancer import Balancer
 from ..leader.controller_group import ControllerGroup
 from ..leader.garbage_collector import GarbageCollector
+from ..leader.ledger_keeper import LedgerKeeper
 from ..leader.principal_service import PrincipalService
 from ..leader.producer_service import ProducerService, ProducerStatusReader
 from ..leader.reconciler import Reconciler
@@ -59,6 +60,9 @@ class Readers(msgspec.Struct, frozen=True):
 
 class ControllerMember:
     """``services`` are there while this node holds a replica of the controller group."""
+
+    ledger: LedgerSection = LedgerSection()
+    """What the configuration says of the ledger."""
 
     def __init__(
         self,
@@ -138,6 +142,7 @@ class ControllerMember:
             control.keep_time(),
             Reconciler(control, self._router).run(),
             GarbageCollector(control, self._router).run(),
+            LedgerKeeper(control, self._router, self.ledger).run(),
         )
         self._tasks = [asyncio.create_task(loop) for loop in loops]
         self.services = ControllerServices(

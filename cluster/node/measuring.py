@@ -120,6 +120,7 @@ class Measuring:
             planned_moves=balance.planned_moves,
             planned_bytes=balance.planned_bytes,
             moving_bytes=balance.moving_bytes,
+            ledger_waiting=machine.ledger.waiting,
         )
 
 

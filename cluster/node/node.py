@@ -15,6 +15,7 @@ from ...raft.host import RaftHost, RaftSettings, Tls, check_level
 from .. import rpc
 from ..access.store import PrincipalStore
 from ..config import STORED_NAMES, NodeConfig, parse_address
+from ..controller.ledger import LEDGER_LEVEL
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..controller.topology.nodes import NodeEntry
 from ..discovery.bootstrap import Bootstrap
@@ -24,6 +25,7 @@ from ..discovery.peer_sync import PeerSync
 from ..discovery.registration import Registration
 from ..features import SOFTWARE, Features
 from ..groups import Router, hand_over, transfer_all_leaderships
+from ..leader.ledger_service import LedgerNotes
 from ..leader.producer_service import ProducerStatusReader, enrol
 from ..leader.topic_service import GroupStatusReader
 from ..replica.maintenance import Maintenance
@@ -134,6 +136,10 @@ class Node:
 
     def _start_tasks(self) -> None:
         config, view, replicas = self._config, self._view, self._replicas
+        self._member.ledger = config.ledger
+        self.service.ledger = LedgerNotes(
+            self._router, lambda: view.controllers, self._timeout_s, lambda: self.features.at_least(LEDGER_LEVEL)
+        )
         self.disk.changed = self._disk_changed
         self._disk_changed()
         self._spawn(self.disk.run())

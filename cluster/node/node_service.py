@@ -28,9 +28,10 @@ from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
 from ..discovery.registration import Registration
 from ..leader.controller_group import ControllerGroup
+from ..leader.ledger_service import LedgerNotes
 from ..leader.topic_service import GroupStatusReader
 from ..measures import Measures
-from ..model import Leader
+from ..model import NO_PRINCIPAL, By, Leader
 from ..replica.replica import Replica
 from ..replica.replica_manager import ReplicaManager
 from ..rpc import Placement
@@ -80,6 +81,8 @@ class Startup(msgspec.Struct, frozen=True):
 
 class NodeService:
     """Implements api.Service."""
+
+    ledger: LedgerNotes
 
     def __init__(
         self,
@@ -259,36 +262,44 @@ class NodeService:
         known = self._replicas.topics.get(name)
         return await self.at_controller().topics.find(name) if known is None else known
 
-    async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
+    async def transfer_leader(
+        self, topic: str | None, partition: int | None, node_id: str | None, by: By = NO_PRINCIPAL
+    ) -> Leader:
         """Answers when the other replica leads. A partition has its home there from then on, so that balance does not
         take the leader back.
         """
+        led: ControllerGroup | Replica
         if topic is None or partition is None:
-            return await self._hand_over(self.at_controller().control, node_id)
-        replica = await self.partition(topic, partition, None)
-        leader = await self._hand_over(replica, node_id)
-        placement = self._replicas.topics.get(topic)
-        if placement is not None and placement.topic_id == replica.topic_id:
-            await self._make_home(topic, partition, placement, leader.node_id)
-        return leader
-
-    async def _hand_over(self, led: ControllerGroup | Replica, node_id: str | None) -> Leader:
+            led = self.at_controller().control
+        else:
+            led = await self.partition(topic, partition, None)
         is_away = node_id not in {self.node_id, *self._host.connected}
         if led.group.is_leader and node_id in led.group.voters and is_away:
             raise NotEnoughReplicas(f"{node_id} is away")
-        return await led.transfer_leadership(node_id)
+        if not led.group.is_leader:
+            return await led.transfer_leadership(node_id)
+        async with self.ledger.act("leader.transfer", topic, partition, {"node_id": node_id}, by) as result:
+            leader = await led.transfer_leadership(node_id)
+            result["node_id"] = leader.node_id
+        if isinstance(led, Replica):
+            await self._make_home(led, leader.node_id)
+        return leader
 
-    async def _make_home(self, topic: str, partition: int, placement: Placement, home: str | None) -> None:
+    async def _make_home(self, replica: Replica, home: str | None) -> None:
         """The first of the replicas, unless they move. Where that fails, balance may take the leader back."""
-        replicas = placement.replicas[partition]
-        if self._host.level < LEVEL_OF_BALANCE or home not in replicas[1:]:
+        placement = self._replicas.topics.get(replica.topic)
+        if self._host.level < LEVEL_OF_BALANCE or placement is None or placement.topic_id != replica.topic_id:
+            return
+        replicas = placement.replicas[replica.partition]
+        if home not in replicas[1:]:
             return
         target = sorted(replicas, key=lambda node_id: node_id != home)
-        move = PlacedMove(group_id(placement.topic_id, partition), list(replicas), target)
+        move = PlacedMove(group_id(replica.topic_id, replica.partition), list(replicas), target)
         try:
             await self._member.decide(Rebalance(now_ms=0, moves=[move]), HOME_S)
         except StockadeError as error:
-            _log.warning("%s leads %s/%d now, and another node stays its home: %s", home, topic, partition, error)
+            text = "%s leads %s/%d now, and another node stays its home: %s"
+            _log.warning(text, home, replica.topic, replica.partition, error)
 
 
 def _software(software: Software | None) -> tuple[str | None, FeatureLevels | None]:

@@ -89,7 +89,8 @@ class FenceTenure(msgspec.Struct, frozen=True):
 
     ``since_unix_ms`` is its beginning on the wall clock of the node that granted, in milliseconds since 1970; None: not
     known. ``until_ms`` None: it holds the slot now. ``operation`` says how it came, ``end`` how it ended. ``refused``:
-    writes under its token that were refused after its end.
+    writes under its token that were refused after its end. It could write at the offsets ``from_offset <= offset <
+    until_offset``; None: not known, or it holds the slot now.
     """
 
     grant: str
@@ -103,6 +104,8 @@ class FenceTenure(msgspec.Struct, frozen=True):
     end: str | None
     refused: int
     since_unix_ms: int | None = None
+    from_offset: int | None = None
+    until_offset: int | None = None
 
 
 class Fences(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ..internal_names import INTERNAL_TOPIC_PREFIX
+from ..internal_names import INTERNAL_TOPIC_PREFIX, LEDGER_TOPIC
 
 Mode = Literal["Shared", "Exclusive", "ExclusiveWithFencing", "WaitForExclusive"]
 """How a grant holds a partition's slot.
@@ -135,7 +135,7 @@ class TopicSummary(msgspec.Struct, frozen=True):
     @property
     def is_internal(self) -> bool:
         """Whether Stockade made it for itself."""
-        return self.name.startswith(INTERNAL_TOPIC_PREFIX)
+        return self.name == LEDGER_TOPIC or self.name.startswith(INTERNAL_TOPIC_PREFIX)
 
 
 class TopicList(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ The tenures of former holders, and why they ended, are kept for people who ask w
 replicated state too: every replica computes every refusal, so all of them count alike.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, cast
 
@@ -32,7 +33,8 @@ class Tenure(msgspec.Struct, frozen=True, array_like=True):
     after its end.
 
     ``until_ms`` and ``end`` are None while the grant holds the slot. ``wall_ms`` is its beginning on the wall clock of
-    the controller's leader; 0: not known.
+    the controller's leader; 0: not known. The grant was in force here for the offsets ``from_offset <= offset <
+    until_offset``; None: not known, or not ended.
     """
 
     grant_id: str
@@ -46,6 +48,8 @@ class Tenure(msgspec.Struct, frozen=True, array_like=True):
     end: str | None = None
     refused: int = 0
     wall_ms: int = 0
+    from_offset: int | None = None
+    until_offset: int | None = None
 
 
 class Tenures:
@@ -54,10 +58,11 @@ class Tenures:
     def __init__(self) -> None:
         self.ended: dict[str, Tenure] = {}
 
-    def end(self, tenure: Tenure, until_ms: int, end: str) -> None:
-        """Remember a tenure that ended at ``until_ms`` for the reason ``end``."""
+    def end(self, tenure: Tenure, until_ms: int, end: str, log_end: int | None) -> None:
+        """Remember a tenure that ended at ``until_ms``, and at this end of the log, for the reason ``end``."""
         self.ended.pop(tenure.grant_id, None)
-        self.ended[tenure.grant_id] = msgspec.structs.replace(tenure, until_ms=until_ms, end=end)
+        ended = msgspec.structs.replace(tenure, until_ms=until_ms, end=end, until_offset=log_end)
+        self.ended[tenure.grant_id] = ended
         if len(self.ended) > TENURES_MAX:
             del self.ended[next(iter(self.ended))]
 
@@ -86,7 +91,8 @@ class Fence:
 
     ``slot`` is the exclusive grant in force; without one, ``sharing`` are the holders that share the slot, by grant.
     (``topic_epoch``, ``grant_index``) is the latest decision that was installed or cleared here; commands at or before
-    it come too late.
+    it come too late. ``placed_at`` is where the log ended when it came, ``placed_after`` the grant_index before it
+    (None: not known); ``taken_at`` is where the log ended when each present holder came, by grant.
     """
 
     def __init__(self) -> None:
@@ -95,6 +101,9 @@ class Fence:
         self.slot: InstallFence | None = None
         self.sharing: dict[str, SharedHolder] = {}
         self.tenures: Tenures = Tenures()
+        self.placed_at: int | None = None
+        self.placed_after: int | None = None
+        self.taken_at: dict[str, int] = {}
 
     def judge(self, token: Token | None, require_fence: bool, principal: str = "") -> StockadeError | None:
         """Refusal of a write with this token by this principal, or None. Its ProducerFenced has no outcome yet.
@@ -151,41 +160,51 @@ class Fence:
         """Whether a grant holds the slot, alone or shared."""
         return grant_id in self.sharing or (self.slot is not None and self.slot.grant_id == grant_id)
 
-    def install(self, command: InstallFence) -> SlotState:
+    def install(self, command: InstallFence, log_end: int | None = None) -> SlotState:
         """Give the slot to a grant that is later than all before it. Repeating it changes nothing."""
         if self._is_later(command):
-            self._empty(command.now_ms, command.ends)
-            self._advance(command)
+            self._empty(command.now_ms, command.ends, log_end)
+            self._advance(command, log_end)
             self.slot = command
+            self._take([command.grant_id], log_end)
         holds = self.slot is not None and self.slot.grant_id == command.grant_id
-        return SlotState(done=holds, topic_epoch=self.topic_epoch)
+        return self._state(done=holds)
 
-    def share(self, command: InstallSeats) -> SlotState:
+    def share(self, command: InstallSeats, log_end: int | None = None) -> SlotState:
         """Let these holders share the slot, if that was decided later than all before it. Repeating changes nothing."""
         if self._is_later(command):
             sharing = {holder.grant_id: holder for holder in command.seats}
-            self._empty(command.now_ms, command.ends, keep=sharing)
-            self._advance(command)
+            self._empty(command.now_ms, command.ends, log_end, keep=sharing)
+            self._advance(command, log_end)
             self.sharing = sharing
-        done = (command.epoch, command.grant_index) == (self.topic_epoch, self.grant_index)
-        return SlotState(done=done, topic_epoch=self.topic_epoch)
+            self._take(sharing, log_end)
+        return self._state(done=(command.epoch, command.grant_index) == (self.topic_epoch, self.grant_index))
 
-    def clear(self, command: ClearFence) -> SlotState:
+    def clear(self, command: ClearFence, log_end: int | None = None) -> SlotState:
         """End a grant and the earlier ones; a release that arrives late does not evict a later holder."""
         if (command.epoch, command.grant_index) >= (self.topic_epoch, self.grant_index):
-            self._empty(command.now_ms, command.ends)
-            self._advance(command)
-        return SlotState(done=True, topic_epoch=self.topic_epoch)
+            self._empty(command.now_ms, command.ends, log_end)
+            self._advance(command, log_end)
+        return self._state(done=True)
 
     def present(self) -> list[Tenure]:
         """Tenures of the present holders, the earliest first."""
         slot = self.slot
         if slot is not None:
             fields = (slot.grant_id, slot.mode, slot.epoch, slot.producer_name, slot.client_id)
-            return [Tenure(*fields, operation=slot.operation, since_ms=slot.now_ms, wall_ms=slot.wall_ms)]
+            return [self._tenure(*fields, operation=slot.operation, since_ms=slot.now_ms, wall_ms=slot.wall_ms)]
         epoch = self.topic_epoch
         return [
-            Tenure(s.grant_id, "Shared", epoch, s.producer_name, s.client_id, "acquire", s.now_ms, wall_ms=s.wall_ms)
+            self._tenure(
+                s.grant_id,
+                "Shared",
+                epoch,
+                s.producer_name,
+                s.client_id,
+                operation="acquire",
+                since_ms=s.now_ms,
+                wall_ms=s.wall_ms,
+            )
             for s in self.sharing.values()
         ]
 
@@ -194,17 +213,33 @@ class Fence:
         present = next((each for each in self.present() if each.grant_id == grant_id), None)
         return present or self.tenures.ended.get(grant_id)
 
+    def _tenure(self, grant_id: str, *fields: Any, **times: Any) -> Tenure:
+        began = Tenure(grant_id, *fields, **times)
+        return msgspec.structs.replace(began, from_offset=self.taken_at.get(grant_id))
+
+    def _state(self, *, done: bool) -> SlotState:
+        place = (self.placed_at, self.placed_after) if done else ()
+        return SlotState(done, self.topic_epoch, *place)
+
     def _is_later(self, command: InstallFence | InstallSeats) -> bool:
         return (command.epoch, command.grant_index) > (self.topic_epoch, self.grant_index)
 
-    def _advance(self, command: InstallFence | InstallSeats | ClearFence) -> None:
+    def _advance(self, command: InstallFence | InstallSeats | ClearFence, log_end: int | None) -> None:
+        if (command.epoch, command.grant_index) > (self.topic_epoch, self.grant_index):
+            self.placed_at, self.placed_after = log_end, self.grant_index
         self.topic_epoch, self.grant_index = command.epoch, command.grant_index
 
-    def _empty(self, now_ms: int, ends: str, keep: dict[str, SharedHolder] | None = None) -> None:
+    def _take(self, grants: Iterable[str], log_end: int | None) -> None:
+        """These hold the slot now; those that did already keep their beginning."""
+        began = ((grant, self.taken_at.get(grant, log_end)) for grant in grants)
+        self.taken_at = {grant: offset for grant, offset in began if offset is not None}
+
+    def _empty(self, now_ms: int, ends: str, log_end: int | None, keep: dict[str, SharedHolder] | None = None) -> None:
         """End the tenures of the present holders, except for those in ``keep``."""
         for tenure in self.present():
             if keep is None or tenure.grant_id not in keep:
-                self.tenures.end(tenure, now_ms, ends)
+                self.tenures.end(tenure, now_ms, ends, log_end)
+                self.taken_at.pop(tenure.grant_id, None)
         self.slot = None
         self.sharing = {}
 

@@ -85,9 +85,9 @@ class PartitionMachine:
         self.due_ms: float = 0
         """Nothing is forgotten before: a lower bound of the deadlines of producers, message ids and stages."""
         self._handlers: dict[type[Command], Callable[[Any], Result | StockadeError]] = {
-            InstallFence: self.fence.install,
-            InstallSeats: self.fence.share,
-            ClearFence: self.fence.clear,
+            InstallFence: lambda command: self.fence.install(command, self.log_end),
+            InstallSeats: lambda command: self.fence.share(command, self.log_end),
+            ClearFence: lambda command: self.fence.clear(command, self.log_end),
             InstallReader: self.readers.install,
             CommitPosition: self._commit_position,
             InstallProducer: self._install_producer,

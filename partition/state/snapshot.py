@@ -97,6 +97,9 @@ class State(msgspec.Struct, frozen=True):
     positions: dict[str, Position]
     stages: list[Stage] = []
     next_stage: int = 0
+    placed_at: Offset | None = None
+    placed_after: int | None = None
+    taken_at: dict[str, Offset] = {}
 
 
 _sealed = Sealed(State, b"StkP", 2, "partition", msgspec.msgpack.Encoder())
@@ -124,6 +127,9 @@ def encode(machine: PartitionMachine) -> bytes:
         positions=machine.readers.positions,
         stages=list(machine.stages.stages.values()),
         next_stage=machine.stages.next_number,
+        placed_at=machine.fence.placed_at,
+        placed_after=machine.fence.placed_after,
+        taken_at=machine.fence.taken_at,
     )
     return _sealed.encode(state)
 
@@ -139,6 +145,7 @@ def put_back(machine: PartitionMachine, state: State) -> None:
     fence.topic_epoch, fence.grant_index, fence.slot = state.topic_epoch, state.grant_index, state.slot
     fence.sharing = {holder.grant_id: holder for holder in state.seats}
     fence.tenures.ended = {tenure.grant_id: tenure for tenure in state.tenures}
+    fence.placed_at, fence.placed_after, fence.taken_at = state.placed_at, state.placed_after, state.taken_at
     producers.entries = OrderedDict(state.producers)
     producers.max_dropped_pid = state.max_dropped_pid
     producers.max_dropped_order = state.max_dropped_order

@@ -51,7 +51,7 @@ def fence_is_off() -> Any:
 
 
 def late_installs_are_seated() -> Any:
-    def install(fence: Fence, command: InstallFence) -> SlotState:
+    def install(fence: Fence, command: InstallFence, log_end: int) -> SlotState:
         fence.slot, fence.topic_epoch, fence.grant_index = command, command.epoch, command.grant_index
         return SlotState(done=True, topic_epoch=fence.topic_epoch)
 

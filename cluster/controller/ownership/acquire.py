@@ -224,6 +224,8 @@ def _request(
         deadline_ms=now_ms + ttl_ms if ttl_ms is not None else None,
         ttl_ms=session.ttl_ms,
         principal=session.principal,
+        request=command.by.request,
+        client=command.by.client,
     )
 
 

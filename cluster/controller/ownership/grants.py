@@ -181,7 +181,7 @@ def _drop(index: dict[_Key, dict[str, Grant]], key: _Key, grant_id: str) -> None
 
 class Ticket(msgspec.Struct):
     """A place in the queue. ``deadline_ms``: when it leaves the queue by itself, on the lease clock. ``ttl_ms`` and
-    ``principal`` are its session's.
+    ``principal`` are its session's. ``request`` and ``client``: of its acquire, for the ledger.
     """
 
     ticket_id: str
@@ -196,6 +196,8 @@ class Ticket(msgspec.Struct):
     deadline_ms: int | None
     ttl_ms: int = 0
     principal: str = ""
+    request: str = ""
+    client: str = ""
 
 
 class WaitQueue:

@@ -33,12 +33,16 @@ that decision.
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from itertools import chain
+from typing import Any, Literal
 
 import msgspec
 
+from ....partition.api.ledger import ranges, session_handle
 from ....partition.commands import ClearFence, InstallFence, InstallSeats, SharedHolder, SlotState
 from ....partition.errors import NotFound, ProducerFenced
+from ...model import By
 from ..commands import FencedPartition, FenceInstalled, FenceRef, GrantState, GroupId, TicketState
+from ..ledger import Ledger
 from ..topology.catalog import Catalog, Topic, group_id, topic_partition
 from .grants import EndedGrant, EndedGrants, Grant, Grants, SavedEndings, Ticket, WaitQueue
 
@@ -83,7 +87,13 @@ class SlotInstall(msgspec.Struct, frozen=True):
         """To propose to the controller's group; None when the partition refused: this work is out of date."""
         if not answer.done:
             return None
-        return FenceInstalled(now_ms=now_ms, group_id=self.group_id, order=self.order)
+        return FenceInstalled(
+            now_ms=now_ms,
+            group_id=self.group_id,
+            order=self.order,
+            log_end=answer.log_end,
+            previous=answer.previous,
+        )
 
     def told(self, partition: str) -> str:
         """What a takeover means for ``partition``, for people. Names no session: its id is a secret."""
@@ -142,11 +152,12 @@ class FenceInstalls:
             ends = before.ends
         self.due[group] = SlotDecision(epoch, order, at_ms, ends, before.departed if before is not None else [])
 
-    def confirmed(self, group: GroupId, order: int) -> None:
-        """The partition is at this place, or at a later one."""
+    def confirmed(self, group: GroupId, order: int) -> bool:
+        """The partition is at this place, or at a later one; whether that is news."""
         place = self.due.get(group)
         if place is None or place.order < order:
-            return
+            return False
+        is_news = order > self._reached.get(group, 0)
         self._reached[group] = max(order, self._reached.get(group, 0))
         if place.order == order:
             del self.due[group]
@@ -154,6 +165,7 @@ class FenceInstalls:
         for grant in self._grants.on(group):
             if grant.grant_index <= order:
                 grant.pending.discard(topic_partition(group)[1])
+        return is_news
 
     def forget(self, groups: Iterable[GroupId]) -> None:
         """The partitions are no more."""
@@ -261,9 +273,10 @@ class Slots:
     wall clock (0: not known), set by the machine for each command.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
-        """Writes the epochs of the catalog's topics, nothing else of it."""
+    def __init__(self, catalog: Catalog, ledger: Ledger) -> None:
+        """Writes the epochs of the catalog's topics, nothing else of it, and each of its decisions into the ledger."""
         self._catalog = catalog
+        self._ledger = ledger
         self.grants: Grants = Grants()
         self.queue: WaitQueue = WaitQueue()
         self.endings: EndedGrants = EndedGrants()
@@ -302,10 +315,35 @@ class Slots:
             ttl_ms=ticket.ttl_ms,
             principal=ticket.principal,
         )
+        before = max(topic.epochs[partition] for partition in grant.partitions)
         self.grants.add(grant)
         for partition in grant.partitions:
             self._hold(grant, topic, partition, grant.grant_index)
+        by = By(grant.principal, request=ticket.request, client=ticket.client)
+        self._record("grant", grant, by=by, before={"epoch": before})
         return grant
+
+    def tell_held(self) -> None:
+        """The ledger begins: put the live grants into it."""
+        for grant in self.grants.by_id.values():
+            self._record("grant.held", grant)
+
+    def _record(
+        self,
+        act: str,
+        grant: Grant,
+        partitions: list[int] | None = None,
+        *,
+        tells: Literal["before", "after"] = "after",
+        by: By | None = None,
+        **details: Any,
+    ) -> None:
+        """``tells``: where the entry has the grant; ``details``: what it has there besides, and on the other side."""
+        if self._ledger.is_recording:
+            details[tells] = _told(grant) | details.get(tells, {})
+            about: dict[str, Any] = {"topic": grant.topic, "topic_id": grant.topic_id}
+            numbers = ranges(grant.partitions if partitions is None else partitions)
+            self._ledger.record(act, by=by, partitions=numbers, **about, **details)
 
     def end(self, grant: Grant, reason: str, ends: str) -> None:
         """A grant ends. ``reason`` is for its session, ``ends`` for the history of its partitions."""
@@ -313,6 +351,7 @@ class Slots:
         epochs, order = self._catalog.by_id[grant.topic_id].epochs, self.fences.next_order()
         for partition, group in zip(grant.partitions, grant.groups(), strict=True):
             self.fences.record_end(grant, group, epochs[partition], order, self.now_ms, ends)
+        self._record("grant.end", grant, tells="before", after={"order": order, "reason": ends})
         self.endings.remember(grant.session, grant.ticket_id, EndedGrant(reason, grant.groups()[0]))
         self._freed[grant.topic_id] = None
 
@@ -368,6 +407,7 @@ class Slots:
             self.grants.grow(grant, partitions)
             for partition in partitions:
                 self._hold(grant, topic, partition, order)
+            self._record("grant.grow", grant, partitions, after={"order": order})
         self.queue.grow(topic.topic_id, partitions)
 
     def fence(self, topic: Topic, partitions: list[int], reason: str | None) -> list[FencedPartition]:
@@ -486,6 +526,21 @@ class Slots:
     def _epoch(self, found: Grant | Ticket) -> int:
         epochs = self._catalog.by_id[found.topic_id].epochs
         return max(epochs[partition] for partition in found.partitions)
+
+
+def _told(grant: Grant) -> dict[str, Any]:
+    """A grant as the ledger tells it. ``order``: the place of the decision."""
+    return {
+        "grant": grant.grant_id,
+        "mode": grant.mode,
+        "epoch": grant.epoch,
+        "order": grant.grant_index,
+        "producer_name": grant.producer_name,
+        "client_id": grant.client_id,
+        "principal": grant.principal,
+        "session": session_handle(grant.session),
+        "operation": grant.operation,
+    }
 
 
 def _grant_id(ticket_id: str) -> str:

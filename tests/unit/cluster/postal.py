@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from stockade.cluster.controller.commands import Command, GroupId
+from stockade.cluster.controller.ledger import BeginLedger
 from stockade.cluster.controller.ownership.fence_installs import Work
 
 from .driver import House
@@ -19,6 +20,7 @@ class Postal(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.house = House()
+        self.house.do(BeginLedger(now_ms=0))
         self.groups: list[GroupId] = []
         self.sent: list[Work] = []
         self.reports: list[Command] = []

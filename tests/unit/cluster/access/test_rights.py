@@ -4,6 +4,7 @@ import pytest
 
 from stockade.cluster.access.rights import KINDS, NAME_CHARACTERS_MAX, Caller, Right, Rights, parse
 from stockade.partition.errors import PermissionDenied
+from stockade.partition.internal_names import LEDGER_TOPIC
 
 
 def rights(*texts: str) -> Rights:
@@ -96,3 +97,21 @@ def test_a_refusal_names_the_right_that_is_missing() -> None:
 def test_a_prefix_that_is_empty_is_every_name() -> None:
     assert parse("read topic:*") == [Right("read", "topic", "", is_prefix=True)]
     assert rights("read topic:*").allow("read", "topic", "orders")
+
+
+def test_the_ledgers_topic_is_read_with_admin_cluster_and_changed_with_no_right() -> None:
+    for name in ("all", "admin cluster"):
+        everything = caller(name)
+        assert everything.may("read", "topic", LEDGER_TOPIC)
+        assert everything.may_see("topic", LEDGER_TOPIC)
+        for verb in ("produce", "acquire", "evict", "trim", "admin"):
+            with pytest.raises(PermissionDenied, match="keeps the ledger"):
+                everything.require(verb, "topic", LEDGER_TOPIC)
+    for verb in ("read", "admin", "produce"):
+        other = caller(f"{verb} topic:*", f"{verb} topic:{LEDGER_TOPIC}", "read cluster")
+        assert not other.may_see("topic", LEDGER_TOPIC)
+        with pytest.raises(PermissionDenied, match="lacks the right: admin cluster"):
+            other.require("read", "topic", LEDGER_TOPIC)
+        with pytest.raises(PermissionDenied, match="lacks the right: admin cluster"):
+            other.require_sight("topic", LEDGER_TOPIC)
+    assert caller(f"own group:{LEDGER_TOPIC}").may("own", "group", LEDGER_TOPIC), "a group may have this name"

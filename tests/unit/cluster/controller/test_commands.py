@@ -65,6 +65,14 @@ from stockade.cluster.controller.commands import (
     encode_command,
     encode_result,
 )
+from stockade.cluster.controller.ledger import (
+    BeginLedger,
+    KeepLedger,
+    LedgerCopied,
+    Noted,
+    NoteIntent,
+    NoteOutcome,
+)
 from stockade.cluster.controller.principals import (
     AddPrincipalToken,
     DeletePrincipal,
@@ -77,6 +85,7 @@ from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import InvalidRequest, NotEnoughReplicas, ProducerBusy, ProducerFenced, StockadeError
 
 RESULTS: list[Result] = [
+    Noted(7),
     TopicCreated(812, created=True),
     TopicDeleted(812, 16),
     SessionState("s-1", "loader", 10_000, 734_512),
@@ -144,7 +153,12 @@ COMMANDS: list[Command] = [
     Release(now_ms=1, session="s-1", grant_id="g-812-3"),
     WithdrawProducers(now_ms=1, group_id=812 << 16, pids=[1001], order=17),
     ForgetNames(now_ms=1, names=["mirror"]),
-    FenceInstalled(now_ms=1, group_id=812 << 16, order=3),
+    FenceInstalled(now_ms=1, group_id=812 << 16, order=3, log_end=17, previous=2),
+    BeginLedger(now_ms=1),
+    KeepLedger(now_ms=1, config=TopicConfig(retention_ms=1), nodes=[("n1", None)]),
+    LedgerCopied(now_ms=1, number=7),
+    NoteIntent(now_ms=1, by=By("p", request="r", client="::1"), act="x", topic="t", partition=1, wanted={"a": 1}),
+    NoteOutcome(now_ms=1, intent=7, outcome="refused", code="PRODUCER_BUSY", result={"log_start": 1}),
     CancelTicket(now_ms=1, session="s-1", ticket_id="t-812-3"),
     RenewSessions(now_ms=1, deadlines_ms=[("s-1", 10_001)]),
     ChangeTopic(now_ms=1, name="orders", topic_id=None, partitions=3, seal=True, config={"max_producers": 3}, nodes=[]),

@@ -29,13 +29,6 @@ from stockade.raft.messages import Software
 from ..fakes import FakeHost
 from .test_node import run
 
-
-@pytest.fixture
-def upgraded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster was founded by older software, so it has level 1."""
-    monkeypatch.setattr(first_level, "PATIENCE_S", 0.0)
-
-
 OLD = Software("", 1, 1)
 NEW = Software("9.9.9", 1, 3)
 
@@ -49,7 +42,6 @@ async def register(host: FakeHost, *node_ids: str) -> None:
         await host.groups[CONTROLLER_GROUP].propose(encode_command(command), 1.0)
 
 
-@pytest.mark.usefixtures("upgraded")
 def test_the_level_is_raised_when_every_member_supports_it_and_the_node_acts_by_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +68,6 @@ def test_the_level_is_raised_when_every_member_supports_it_and_the_node_acts_by_
         (Software("0.1.7", 1, 1), r"n2: its software \(0.1.7\) supports level 1 at most"),
     ],
 )
-@pytest.mark.usefixtures("upgraded")
 def test_the_level_is_not_raised_while_a_member_does_not_support_it_or_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, software: Software | None, why: str
 ) -> None:
@@ -101,7 +92,7 @@ def test_a_new_cluster_begins_with_the_newest_level_that_its_members_support(
             await asyncio.sleep(0.005)
         assert host.level == NEWEST_LEVEL
 
-    run(tmp_path, monkeypatch, scenario)
+    run(tmp_path, monkeypatch, scenario, first_level.PATIENCE_S)
 
 
 @pytest.mark.parametrize(("come", "software"), [([], None), (["n2"], None), (["n2"], OLD)])
@@ -142,7 +133,6 @@ def test_a_level_that_this_software_does_not_know_is_refused(tmp_path: Path, mon
     run(tmp_path, monkeypatch, scenario)
 
 
-@pytest.mark.usefixtures("upgraded")
 def test_a_controller_of_older_software_is_not_asked_to_raise_what_it_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from stockade.cluster.config import NodeConfig
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
+from stockade.cluster.discovery import first_level
 from stockade.cluster.machines import Member
 from stockade.cluster.model import Conditions
 from stockade.cluster.node.node import Node
@@ -34,9 +35,12 @@ from ..fakes import FakeGroup, FakeHost, fake
 Scenario = Callable[[NodeService, FakeHost], Awaitable[None]]
 
 
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario) -> None:
-    """One node over a host in memory, with a topic ``t`` of two partitions."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, patience_s: float = 0.0) -> None:
+    """One node over a host in memory, with a topic ``t`` of two partitions. The cluster has feature level 1, unless the
+    node has the patience to ask for more.
+    """
     host = FakeHost(tmp_path)
+    monkeypatch.setattr(first_level, "PATIENCE_S", patience_s)
     monkeypatch.setattr("stockade.cluster.node.node.RaftHost", lambda *_, **__: host)
     members = [Member("n1", "http://127.0.0.1:1", "127.0.0.1:2")]
     config = NodeConfig("n1", "c", str(tmp_path), "127.0.0.1:1", "127.0.0.1:2", members)

@@ -77,20 +77,20 @@ def test_token_against_slot(
 def test_a_later_grant_takes_the_slot_and_an_earlier_one_does_not() -> None:
     fence = held()
     assert fence.install(install(0, 4)) == SlotState(done=False, topic_epoch=5)
-    assert fence.install(install(2, 6, "s2")) == SlotState(done=True, topic_epoch=6)
+    assert fence.install(install(2, 6, "s2")) == SlotState(done=True, previous=1, topic_epoch=6)
     assert fence.install(install(1, 5)) == SlotState(done=False, topic_epoch=6)
     assert fence.slot == install(2, 6, "s2")
 
 
 def test_an_install_that_is_repeated_changes_nothing() -> None:
     fence = held()
-    assert fence.install(install(1, 5)) == SlotState(done=True, topic_epoch=5)
+    assert fence.install(install(1, 5)) == SlotState(done=True, previous=0, topic_epoch=5)
     assert fence.slot == install(1, 5)
 
 
 def test_a_grant_that_resumes_keeps_the_epoch_and_kills_the_token_before_it() -> None:
     fence = freed()
-    assert fence.install(install(2, 5, "s2")) == SlotState(done=True, topic_epoch=5)
+    assert fence.install(install(2, 5, "s2")) == SlotState(done=True, previous=1, topic_epoch=5)
     assert fence.judge(Token(grant(2), 5, "s2"), False) is None
     assert fence.judge(HOLDER, False) == fenced("other_session")
 
@@ -103,7 +103,7 @@ def test_a_late_install_of_a_grant_that_was_cleared_is_refused() -> None:
 
 def test_a_grant_cleared_before_it_arrived_never_takes_the_slot() -> None:
     fence = held()
-    assert fence.clear(ClearFence(grant(2), 6, 2)) == SlotState(done=True, topic_epoch=6)
+    assert fence.clear(ClearFence(grant(2), 6, 2)) == SlotState(done=True, previous=1, topic_epoch=6)
     assert fence.slot is None
     assert fence.install(install(2, 6)) == SlotState(done=False, topic_epoch=6)
 
@@ -111,13 +111,13 @@ def test_a_grant_cleared_before_it_arrived_never_takes_the_slot() -> None:
 def test_022_who_leaves_late_does_not_evict_who_came_after() -> None:
     fence = held()
     fence.install(install(2, 6, "s2"))
-    assert fence.clear(ClearFence(grant(1), 5, 1)) == SlotState(done=True, topic_epoch=6)
+    assert fence.clear(ClearFence(grant(1), 5, 1)) == SlotState(done=True, previous=1, topic_epoch=6)
     assert fence.slot == install(2, 6, "s2")
 
 
 def test_clearing_again_changes_nothing() -> None:
     fence = freed()
-    assert fence.clear(ClearFence(grant(1), 5, 1)) == SlotState(done=True, topic_epoch=5)
+    assert fence.clear(ClearFence(grant(1), 5, 1)) == SlotState(done=True, previous=0, topic_epoch=5)
     assert (fence.slot, fence.topic_epoch, fence.grant_index) == (None, 5, 1)
 
 

@@ -22,8 +22,8 @@ def token(seat: SharedHolder, epoch: int = 0) -> Token:
 
 def test_all_who_have_a_seat_write_side_by_side() -> None:
     driver = Driver(replicas=3)
-    assert share(driver, 1, A) == SlotState(done=True, topic_epoch=0)
-    assert share(driver, 2, A, B) == SlotState(done=True, topic_epoch=0)
+    assert share(driver, 1, A) == SlotState(done=True, topic_epoch=0, log_end=0, previous=0)
+    assert share(driver, 2, A, B) == SlotState(done=True, topic_epoch=0, log_end=0, previous=1)
     assert stored(driver.append(token=token(A))) == (0, 0)
     assert stored(driver.append(token=token(B))) == (1, 1)
     assert stored(driver.append()) == (2, 2)
@@ -58,7 +58,7 @@ def test_the_present_set_counts_and_not_what_comes_late() -> None:
     share(driver, 5, B)
     before = state(driver.machine)
     assert share(driver, 4, A, B) == SlotState(done=False, topic_epoch=0)
-    assert share(driver, 5, B) == SlotState(done=True, topic_epoch=0)
+    assert share(driver, 5, B) == SlotState(done=True, topic_epoch=0, log_end=0, previous=0)
     assert state(driver.machine) == before
 
 
@@ -74,7 +74,7 @@ def test_004_an_exclusive_grant_evicts_every_seat() -> None:
 def test_seats_after_an_exclusive_grant_carry_its_epoch_and_free_the_slot() -> None:
     driver = Driver(replicas=3)
     driver.seat(1, 1, "sa")
-    assert share(driver, 2, B, epoch=1) == SlotState(done=True, topic_epoch=1)
+    assert share(driver, 2, B, epoch=1) == SlotState(done=True, topic_epoch=1, log_end=0, previous=1)
     assert stored(driver.append(token=token(B, 1))) == (0, 0)
     assert driver.append(token=Token(grant(1), 1, "sa")) == ProducerFenced(current_epoch=1, reason="slot_free")
     assert not driver.seat(1, 1, "sa").done

@@ -1,6 +1,6 @@
 """What a partition remembers of who held its slot, and what it tells those who lost it."""
 
-from stockade.partition.commands import ClearFence, InstallFence, InstallSeats, SharedHolder, Token
+from stockade.partition.commands import ClearFence, InstallFence, InstallSeats, SharedHolder, SlotState, Token
 from stockade.partition.errors import ProducerFenced
 from stockade.partition.state import fence
 from stockade.partition.state.fence import Tenure
@@ -27,9 +27,16 @@ def install(driver: Driver, number: int, now_ms: int, operation: str = "acquire"
 
 
 def tenure(
-    number: int, since: int, until: int | None, end: str | None, refused: int = 0, by: str = "acquire"
+    number: int,
+    since: int,
+    until: int | None,
+    end: str | None,
+    refused: int = 0,
+    by: str = "acquire",
+    offsets: tuple[int, int | None] = (0, None),
 ) -> Tenure:
-    return Tenure(grant(number), "Exclusive", number, "loader", f"c{number}", by, since, until, end, refused)
+    fields = (grant(number), "Exclusive", number, "loader", f"c{number}", by, since, until, end, refused, 0)
+    return Tenure(*fields, *offsets)
 
 
 def test_the_history_names_who_held_the_slot_from_when_until_when_and_why_it_ended() -> None:
@@ -40,8 +47,8 @@ def test_the_history_names_who_held_the_slot_from_when_until_when_and_why_it_end
     install(driver, 3, 400, operation="eviction", ends="evicted")
     assert driver.machine.tenures() == [
         tenure(3, 400, None, None, by="eviction"),
-        tenure(2, 300, 400, "evicted"),
-        tenure(1, 100, 200, "released"),
+        tenure(2, 300, 400, "evicted", offsets=(0, 0)),
+        tenure(1, 100, 200, "released", offsets=(0, 0)),
     ]
 
 
@@ -91,7 +98,10 @@ def test_writes_that_come_too_late_are_counted_with_the_tenure_they_belong_to() 
         driver.append(token=old)
     driver.append(token=Token(grant(2), 2, "stranger"))
     driver.append(token=Token(grant(7), 1, "never seen"))
-    assert driver.machine.tenures() == [tenure(2, 300, None, None), tenure(1, 100, 300, "superseded", refused=3)]
+    assert driver.machine.tenures() == [
+        tenure(2, 300, None, None, offsets=(1, None)),
+        tenure(1, 100, 300, "superseded", refused=3, offsets=(0, 1)),
+    ]
 
 
 def test_an_eviction_without_a_successor_leaves_the_slot_free_at_a_higher_epoch() -> None:
@@ -101,7 +111,7 @@ def test_an_eviction_without_a_successor_leaves_the_slot_free_at_a_higher_epoch(
     driver.apply(ClearFence("", 2, 5, now_ms=150, ends="fenced"))
     refusal = driver.append(token=old)
     assert refusal == ProducerFenced(current_epoch=2, reason="superseded")
-    assert driver.machine.tenures() == [tenure(1, 100, 150, "fenced", refused=1)]
+    assert driver.machine.tenures() == [tenure(1, 100, 150, "fenced", refused=1, offsets=(0, 0))]
 
 
 def test_seats_have_tenures_too_and_those_who_stay_keep_theirs() -> None:
@@ -130,5 +140,36 @@ def test_the_tenure_of_a_grant_is_found_while_it_holds_the_slot_and_afterwards()
     install(driver, 2, 300)
     fence = driver.machine.fence
     assert fence.tenure(grant(2)) == tenure(2, 300, None, None)
-    assert fence.tenure(grant(1)) == tenure(1, 100, 300, "superseded")
+    assert fence.tenure(grant(1)) == tenure(1, 100, 300, "superseded", offsets=(0, 0))
     assert fence.tenure(grant(3)) is None
+
+
+def test_an_install_tells_where_it_took_effect_and_so_does_its_repetition() -> None:
+    driver = Driver(replicas=3)
+    old = install(driver, 1, 100)
+    stored(driver.append(token=old))
+    later = InstallFence(grant(2), 2, "s2", "loader", "Exclusive", 2, now_ms=300)
+    installed = SlotState(done=True, topic_epoch=2, log_end=1, previous=1)
+    assert driver.apply(later) == installed
+    stored(driver.append(token=Token(grant(2), 2, "s2")))
+    assert driver.apply(later) == SlotState(done=True, topic_epoch=2, log_end=1, previous=1), (
+        "not where the log ends by now"
+    )
+    late = InstallFence(grant(1), 1, "s1", "loader", "Exclusive", 1)
+    assert driver.apply(late) == SlotState(done=False, topic_epoch=2), "it is not in force: it has no place"
+    free = ClearFence(grant(2), 2, 3, now_ms=400)
+    assert driver.apply(free) == SlotState(done=True, topic_epoch=2, log_end=2, previous=2)
+    stored(driver.append())
+    assert driver.apply(free) == SlotState(done=True, topic_epoch=2, log_end=2, previous=2)
+
+
+def test_those_who_share_have_the_offsets_of_their_own_tenures() -> None:
+    driver = Driver(replicas=3)
+    a, b = (SharedHolder(grant(number), f"s{number}", "loader", f"c{number}", 10 * number) for number in (1, 2))
+    driver.apply(InstallSeats(0, 1, [a]))
+    stored(driver.append())
+    driver.apply(InstallSeats(0, 2, [a, b]))
+    stored(driver.append())
+    driver.apply(InstallSeats(0, 3, [b]))
+    offsets = {each.grant_id: (each.from_offset, each.until_offset) for each in driver.machine.tenures()}
+    assert offsets == {grant(1): (0, 2), grant(2): (1, None)}

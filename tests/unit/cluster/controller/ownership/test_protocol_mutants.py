@@ -55,9 +55,9 @@ def a_partition_installs_whatever_comes() -> AbstractContextManager[Any]:
 
 
 def a_late_clear_empties_the_slot() -> AbstractContextManager[Any]:
-    def clear(self: Fence, command: Any) -> Any:
-        self._empty(command.now_ms, command.ends)
-        return original(self, command)
+    def clear(self: Fence, command: Any, log_end: int) -> Any:
+        self._empty(command.now_ms, command.ends, log_end)
+        return original(self, command, log_end)
 
     original = Fence.clear
     return patch.object(Fence, "clear", clear)
@@ -78,9 +78,9 @@ def older_epochs_write() -> AbstractContextManager[Any]:
 
 
 def seats_that_left_stay() -> AbstractContextManager[Any]:
-    def share(self: Fence, command: InstallSeats) -> Any:
+    def share(self: Fence, command: InstallSeats, log_end: int) -> Any:
         before = dict(self.sharing)
-        answer = original(self, command)
+        answer = original(self, command, log_end)
         self.sharing |= before
         return answer
 

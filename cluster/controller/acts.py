@@ -1,0 +1,374 @@
+"""Which commands are acts of administration or change who may write, and what the ledger tells of each. Pure.
+
+Every command is in one of three tables, or in UNRECORDED with the reason: tests compare them with the commands there
+are. What a command does to slots is told where it is decided (ownership/slots.py), as ``grant``, ``grant.end`` and so
+on; the entries here are about the command itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from ...partition.api.ledger import Outcome, ranges, session_handle
+from ...partition.errors import FeatureUpdateFailed, StockadeError, TopicAlreadyExists, UnknownTopicOrPartition
+from ...partition.internal_names import LEDGER_TOPIC
+from ..access.principals import Principal, token_id
+from .commands import (
+    Acquire,
+    AddNode,
+    CancelTicket,
+    ChangeTopic,
+    CheckMove,
+    CloseSession,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    Disown,
+    Enrol,
+    FenceInstalled,
+    FenceProducer,
+    FenceTopic,
+    ForgetNames,
+    ForgetResources,
+    InitProducer,
+    MoveDone,
+    OpenSession,
+    Own,
+    ProducerFenceInstalled,
+    RaiseFeatureLevel,
+    ReaderFenceInstalled,
+    Reassign,
+    RegisterNode,
+    Release,
+    RemoveNode,
+    RemoveZone,
+    RenewSession,
+    RenewSessions,
+    Result,
+    Tick,
+    TopicChanged,
+    TopicCreated,
+    TopicFenced,
+    WithdrawProducers,
+)
+from .ledger import LEDGER_LEVEL, BeginLedger, KeepLedger, Ledger, LedgerCopied, Noted, NoteIntent, NoteOutcome
+from .ownership.acquire import resolve
+from .ownership.resources import Key, Owning, Resources
+from .ownership.slots import Slots
+from .principals import AddPrincipalToken, DeletePrincipal, DeletePrincipalToken, Principals, PutPrincipal
+from .producers import ProducerRegistry
+from .timed import Asked, Done
+from .topology.catalog import Catalog, Topic, group_id
+from .topology.replica_assignment import ReplicaAssignment
+
+ADMINISTRATION: dict[type[Command], str] = {
+    CreateTopic: "topic.create",
+    ChangeTopic: "topic.change",
+    DeleteTopic: "topic.delete",
+    FenceTopic: "topic.fence",
+    FenceProducer: "producer.fence",
+    AddNode: "node.add",
+    RemoveNode: "node.remove",
+    RemoveZone: "zone.remove",
+    Reassign: "replicas.move",
+    PutPrincipal: "principal.put",
+    DeletePrincipal: "principal.delete",
+    AddPrincipalToken: "principal.add_token",
+    DeletePrincipalToken: "principal.delete_token",
+    RaiseFeatureLevel: "cluster.feature_level",
+}
+"""Exactly one entry each, also when they are refused or find nothing to do."""
+CHANGES: dict[type[Command], str] = {
+    InitProducer: "producer.init",
+    RegisterNode: "node.register",
+    MoveDone: "replicas.moved",
+    KeepLedger: "ledger.keep",
+}
+"""An entry if they change something."""
+DECIDED_INSIDE: tuple[type[Command], ...] = (
+    *(Acquire, Release, CloseSession, CancelTicket, Tick, Own, Disown),
+    *(FenceInstalled, BeginLedger, NoteIntent, NoteOutcome),
+)
+"""What they change of slots, owners and sessions is recorded where it is decided."""
+UNRECORDED: dict[type[Command], str] = {
+    OpenSession: "a session may write nothing until it has a grant",
+    RenewSession: "nothing changes but a deadline",
+    RenewSessions: "nothing changes but deadlines",
+    CheckMove: "it only asks",
+    Enrol: "it carries to a partition what was decided before",
+    ProducerFenceInstalled: "it reports what was decided before",
+    ReaderFenceInstalled: "it reports what was decided before",
+    WithdrawProducers: "the partition has forgotten the producer, which may not write until it enrols again",
+    ForgetNames: "the name was not in use for days, and no partition knows it",
+    ForgetResources: "the resource had no owner for days",
+    LedgerCopied: "it would never end",
+}
+REFUSED_WHEN_FULL = frozenset({*ADMINISTRATION, NoteIntent}) - {FenceTopic, FenceProducer}
+"""What the ledger's bound refuses: see ledger.py."""
+
+NAME_TAKEN = f"a topic has the name {LEDGER_TOPIC}, which is the ledger's from feature level {LEDGER_LEVEL} on"
+RESOURCES_TOLD_MAX = 100
+"""In one entry; more are in further ones."""
+
+
+class Recorder:
+    """Records what commands do to the parts of the machine's state, which it reads."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        catalog: Catalog,
+        assignment: ReplicaAssignment,
+        slots: Slots,
+        registry: ProducerRegistry,
+        principals: Principals,
+        resources: Resources,
+    ) -> None:
+        self._ledger = ledger
+        self._catalog = catalog
+        self._assignment = assignment
+        self._slots = slots
+        self._registry = registry
+        self._principals = principals
+        self._resources = resources
+        self.handlers: dict[type[Command], Callable[[int, Any], Result]] = {
+            BeginLedger: self._begin,
+            KeepLedger: self._keep,
+            LedgerCopied: self._copied,
+            NoteIntent: self._intend,
+            NoteOutcome: self._conclude,
+        }
+
+    def decide(self, index: int, command: Command, handler: Callable[[int, Any], Result]) -> Result:
+        """What the handler answers, recorded. Raises its refusal, and LedgerFull."""
+        ledger, kind = self._ledger, type(command)
+        if isinstance(command, RaiseFeatureLevel) and command.level >= LEDGER_LEVEL and not ledger.is_recording:
+            if self._catalog.topic(LEDGER_TOPIC) is not None:
+                level = self._assignment.feature_level
+                raise FeatureUpdateFailed(f"{NAME_TAKEN}: delete it first", nodes=[], feature_level=level)
+            before = self._state(command)
+            result = handler(index, command)  # the first command of that level: it is in the ledger, too
+            self._begin(index, BeginLedger(now_ms=0))
+            ledger.by = command.by
+            ledger.record(ADMINISTRATION[kind], before=before, after=self._state(command))
+            return result
+        if not ledger.is_recording:
+            return handler(index, command)
+        ledger.by = command.by if isinstance(command, Asked) else None
+        if kind in REFUSED_WHEN_FULL:
+            ledger.check_room()
+        act = ADMINISTRATION.get(kind) or CHANGES.get(kind)
+        if act is None:
+            return handler(index, command)
+        about, before = self._about(command), self._state(command)
+        try:
+            result = handler(index, command)
+        except StockadeError as refusal:
+            if kind in ADMINISTRATION:
+                ledger.record(act, outcome="refused", reserve=1, code=refusal.code, before=before, **about)
+            raise
+        after = self._state(command)
+        has_changed = after != before
+        about |= {name: value for name, value in self._about(command).items() if value is not None}
+        if isinstance(command, FenceTopic) and isinstance(result, TopicFenced):
+            after = (after or {}) | {"order": result.partitions[0].order, "reason": command.reason}
+        if has_changed or kind in ADMINISTRATION:
+            outcome: Outcome = "done" if has_changed else "unchanged"
+            reserve = 1 if kind in ADMINISTRATION else 0
+            ledger.record(act, outcome=outcome, reserve=reserve, before=before, after=after, **about)
+        return result
+
+    def installed(self, report: FenceInstalled) -> None:
+        """A partition has come to a place in the order of decisions."""
+        located = self._catalog.locate(report.group_id)
+        if located is not None:
+            topic, partition = located
+            after = {"order": report.order, "log_end": report.log_end, "previous": report.previous}
+            about: dict[str, Any] = {"topic": topic.name, "topic_id": topic.topic_id, "partitions": str(partition)}
+            self._ledger.record("slot.installed", after=after, **about)
+
+    def owners(self, command: Own) -> dict[str, str | None]:
+        """The sessions that own what is claimed, before the claim is decided."""
+        if not self._ledger.is_recording:
+            return {}
+        rows = ((claim.resource, self._resources.find(command.group, claim.resource)) for claim in command.claims)
+        return {resource: None if row.owner is None else session_handle(row.owner) for resource, row in rows}
+
+    def owned(self, command: Own, done: Owning, before: dict[str, str | None]) -> None:
+        """A claim was decided."""
+        if not self._ledger.is_recording:
+            return
+        told = {"session": session_handle(command.session), "severed": [*map(session_handle, done.severed)]}
+        for keys in _chunks(done.changed):
+            rows = [(group, resource, self._resources.find(group, resource)) for group, resource in keys]
+            taken = {
+                resource: {"generation": row.generation, "fence_epoch": row.fence_epoch}
+                for group, resource, row in rows
+                if group == command.group and row.owner == command.session
+            }
+            freed = [f"{group}/{resource}" for group, resource, row in rows if row.owner is None]
+            owners = {resource: before.get(resource) for resource in taken}
+            self._ledger.record(
+                "own", name=command.group, before={"owners": owners}, after=told | {"owned": taken, "freed": freed}
+            )
+
+    def freed(self, act: str, session: str, keys: Iterable[Key], reason: str) -> None:
+        """A session owns these no more."""
+        if not self._ledger.is_recording:
+            return
+        for some in _chunks(keys):
+            after = {"freed": [f"{group}/{resource}" for group, resource in some], "reason": reason}
+            self._ledger.record(act, before={"session": session_handle(session)}, after=after)
+
+    def _begin(self, index: int, command: BeginLedger) -> Done:
+        if self._ledger.begin():
+            self._slots.tell_held()
+        return Done()
+
+    def _keep(self, index: int, command: KeepLedger) -> TopicCreated | TopicChanged:
+        """A topic of that name that was there before the ledger is none of its own."""
+        topic, nodes = self._catalog.topic(LEDGER_TOPIC), self._assignment.nodes
+        of_ledger: dict[str, Any] = {
+            "now_ms": command.now_ms,
+            "name": LEDGER_TOPIC,
+            "nodes": command.nodes,
+            "scattered": True,
+        }
+        if self._ledger.topic_id is None:
+            if topic is not None:
+                raise TopicAlreadyExists(NAME_TAKEN, topic_id=topic.topic_id)
+            one = CreateTopic(partitions=1, replication_factor=None, config=command.config, **of_ledger)
+            created = self._catalog.create(index, one, nodes)
+            self._ledger.topic_id = created.topic_id
+            return created
+        config = msgspec.structs.asdict(command.config)
+        change = ChangeTopic(topic_id=self._ledger.topic_id, partitions=None, seal=False, config=config, **of_ledger)
+        self._catalog.change(index, change, nodes)
+        changed = self._catalog.find(LEDGER_TOPIC, self._ledger.topic_id)
+        return TopicChanged(changed.topic_id, changed.config_order)
+
+    def _copied(self, index: int, command: LedgerCopied) -> Done:
+        self._ledger.copied(command.number)
+        return Done()
+
+    def _intend(self, index: int, command: NoteIntent) -> Noted:
+        topic = None if command.topic is None else self._catalog.topic(command.topic)
+        return self._ledger.intend(command, None if topic is None else topic.topic_id)
+
+    def _conclude(self, index: int, command: NoteOutcome) -> Done:
+        self._ledger.conclude(command)
+        return Done()
+
+    def _about(self, command: Command) -> dict[str, Any]:  # noqa: PLR0911  # a case each
+        """What an entry is about, as far as that is there."""
+        match command:
+            case CreateTopic(name=name) | ChangeTopic(name=name) | DeleteTopic(name=name):
+                return self._of_topic(name)
+            case FenceTopic(topic=name, partitions=partitions):
+                return self._of_topic(name) | {"partitions": ranges(self._chosen(name, partitions))}
+            case Reassign(topic=name, partition=partition):
+                return self._of_topic(name) | {"partitions": str(partition)}
+            case KeepLedger():
+                return self._of_topic(LEDGER_TOPIC)
+            case MoveDone(group_id=group):
+                located = self._catalog.locate(group)
+                if located is None:
+                    return {"name": "controller"}
+                return self._of_topic(located[0].name) | {"partitions": str(located[1])}
+            case AddNode(node_id=name) | RemoveNode(node_id=name) | RegisterNode(node_id=name) | RemoveZone(zone=name):
+                return {"name": name}
+            case _:
+                return {"name": getattr(command, "name", None)}
+
+    def _of_topic(self, name: str) -> dict[str, Any]:
+        topic = self._catalog.topic(name)
+        return {"topic": name, "topic_id": None if topic is None else topic.topic_id}
+
+    def _chosen(self, name: str, partitions: list[int] | None) -> list[int]:
+        topic = self._catalog.topic(name)
+        try:
+            return [] if topic is None else resolve(topic, partitions)
+        except UnknownTopicOrPartition:
+            return []
+
+    def _state(self, command: Command) -> dict[str, Any] | None:  # noqa: PLR0911  # a case each
+        """What a command may change, as it is now; None: there is none."""
+        match command:
+            case CreateTopic(name=name) | ChangeTopic(name=name) | DeleteTopic(name=name):
+                return _topic(self._catalog.topic(name))
+            case KeepLedger():
+                return _topic(self._catalog.topic(LEDGER_TOPIC))
+            case FenceTopic(topic=name, partitions=partitions):
+                topic = self._catalog.topic(name)
+                return None if topic is None else {"epochs": _epochs(topic, self._chosen(name, partitions))}
+            case Reassign(topic=name, partition=partition):
+                topic = self._catalog.topic(name)
+                is_there = topic is not None and 0 <= partition < topic.partitions
+                return self._replicas(group_id(topic.topic_id, partition)) if topic is not None and is_there else None
+            case MoveDone(group_id=group):
+                return self._replicas(group)
+            case AddNode(node_id=name) | RemoveNode(node_id=name) | RegisterNode(node_id=name):
+                return self._node(name)
+            case RemoveZone(zone=zone):
+                rows = self._assignment.nodes.rows.values()
+                return {"draining": {row.node_id: row.draining for row in rows if row.zone == zone}}
+            case RaiseFeatureLevel():
+                return {"feature_level": self._assignment.feature_level}
+            case FenceProducer(name=name) | InitProducer(name=name):
+                row = None if name is None else self._registry.rows.get(name)
+                return None if row is None else {"pid": row.pid, "epoch": row.epoch, "principal": row.principal}
+            case _:
+                return _principal(self._principals.rows.get(getattr(command, "name", "")))
+
+    def _replicas(self, group: int) -> dict[str, Any]:
+        move = self._assignment.moves.get(group)
+        return {
+            "replicas": list(self._assignment.replicas(group) or ()),
+            "target": None if move is None else move.target,
+        }
+
+    def _node(self, node_id: str) -> dict[str, Any] | None:
+        row = self._assignment.nodes.rows.get(node_id)
+        return None if row is None else msgspec.structs.asdict(row)
+
+
+def _chunks(keys: Iterable[Key]) -> Iterator[list[Key]]:
+    left = iter(keys)
+    while some := list(islice(left, RESOURCES_TOLD_MAX)):
+        yield some
+
+
+def _topic(topic: Topic | None) -> dict[str, Any] | None:
+    if topic is None:
+        return None
+    return {
+        "topic_id": topic.topic_id,
+        "partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "sealed": topic.sealed,
+        "principal": topic.principal,
+        "config": msgspec.structs.asdict(topic.config),
+    }
+
+
+def _epochs(topic: Topic, partitions: Iterable[int]) -> dict[str, str]:
+    """By epoch, the partitions that have it."""
+    found: dict[int, list[int]] = {}
+    for partition in partitions:
+        found.setdefault(topic.epochs[partition], []).append(partition)
+    return {str(epoch): ranges(numbers) for epoch, numbers in found.items()}
+
+
+def _principal(row: Principal | None) -> dict[str, Any] | None:
+    """Of tokens the ids alone."""
+    if row is None:
+        return None
+    return {
+        "rights": list(row.rights),
+        "certificates": list(row.certificates),
+        "subjects": list(row.subjects),
+        "tokens": [token_id(token) for token in row.tokens],
+        "quota": msgspec.to_builtins(row.quota),
+    }

@@ -1,0 +1,347 @@
+"""The ledger: an entry for each change of who may write, and for each act of administration. Pure state of the
+controller's machine.
+
+An entry is made by the apply that makes the change, so an acknowledged act is in the ledger by the same commit. It
+waits in the *outbox*, here in the replicated state, until the controller's leader has copied it to the ledger's topic
+(leader/ledger_keeper.py) and has it dropped by LedgerCopied.
+
+*Exactly once.* Entries are numbered, and each has the hash of the one before it: the bytes of entry k are the same on
+every replica and for every leader. Entry k is copied to offset k - 1, by an append that holds only at that end of the
+log. So a copy that is repeated, by this leader or the next one, is refused, and tells how far the earlier one came; and
+entries are dropped here only when a majority of the topic's replicas has them. An old leader that copies late copies
+the same bytes.
+
+*Bounds.* The outbox takes OUTBOX_ENTRIES_MAX entries and OUTBOX_BYTES_MAX bytes. No writer waits for the ledger: beyond
+these bounds grants are given, taken over and ended as always, and their entries are left out, counted, and told by one
+entry, ``ledger.gap``, as soon as there is room again. Acts of administration are never left out. A reserve is theirs,
+RESERVE_ENTRIES and RESERVE_BYTES on top, so that what repairs the ledger's topic can be done and is recorded; when that
+is used up, too, they are refused (LedgerFull). Two that fence a writer are not refused, but left out and counted. The
+outcome of an intent that was recorded is always recorded: INTENTS_MAX bounds these.
+
+The bytes that an apply makes are replicated state. A version that makes other bytes of the same command may do so only
+from a feature level on.
+"""
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from ...partition.api.ledger import NO_HASH, LedgerEntry, Outcome, encode_entry, entry_hash
+from ...partition.api.topics import TopicConfig
+from ...partition.errors import InvalidRequest, LedgerFull
+from ..model import NO_PRINCIPAL, By
+from .timed import Asked, Timed
+
+OUTBOX_ENTRIES_MAX = 50_000
+OUTBOX_BYTES_MAX = 16 * 1024 * 1024
+RESERVE_ENTRIES = 5_000
+RESERVE_BYTES = 4 * 1024 * 1024
+"""Of acts of administration, on top of both."""
+DETAIL_BYTES_MAX = 64 * 1024
+"""Longest ``before`` or ``after`` of an entry; a longer one is its SHA-256."""
+ALWAYS = math.inf
+INTENTS_MAX = 1_000
+"""Intents without an outcome."""
+INTENT_TTL_MS = 60_000
+"""On the lease clock. The outcome of an intent is called unknown after that."""
+RETRY_AFTER_MS = 1000
+FORMAT = 1
+LEDGER_LEVEL = 2
+"""The feature level from which on there is a ledger: no node has software then that does not know these commands."""
+
+
+class BeginLedger(Timed, frozen=True, tag="begin_ledger"):
+    """Record from here on. Idempotent. Answers Done."""
+
+
+class KeepLedger(Timed, frozen=True, tag="keep_ledger"):
+    """Create the topic of the ledger on these nodes, unless it is there, and give it this configuration. Answers
+    TopicCreated, TopicChanged, or what creating and changing a topic is refused with.
+    """
+
+    config: TopicConfig
+    nodes: list[tuple[str, str | None]]
+
+
+class LedgerCopied(Timed, frozen=True, tag="ledger_copied"):
+    """The topic has the entries up to this number. Idempotent. Answers Done, or InvalidRequest: there are not so many
+    entries.
+    """
+
+    number: int
+
+
+class NoteIntent(Asked, frozen=True, tag="note_intent"):
+    """A node is about to ask a partition, or a group, for what the controller does not decide. Answers Noted, or
+    LedgerFull.
+    """
+
+    act: str
+    topic: str | None = None
+    partition: int | None = None
+    wanted: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class NoteOutcome(Timed, frozen=True, tag="note_outcome"):
+    """What came of an intent; of one that is not open, nothing is recorded. Answers Done."""
+
+    intent: int
+    outcome: Outcome
+    code: str | None = None
+    result: dict[str, Any] | None = None
+
+
+LedgerCommand = BeginLedger | KeepLedger | LedgerCopied | NoteIntent | NoteOutcome
+
+
+class Noted(msgspec.Struct, frozen=True, tag="noted"):
+    """The number of the entry; 0: nothing is recorded in this cluster yet."""
+
+    number: int
+
+
+class OpenIntent(msgspec.Struct, frozen=True):
+    """An intent without an outcome; it becomes unknown at ``deadline_ms`` of the lease clock."""
+
+    number: int
+    deadline_ms: int
+    act: str
+    topic: str | None
+    topic_id: int | None
+    partitions: str
+    by: By
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """So many entries were left out. The first and the last one were of these places of the controller's log, at these
+    times of the wall clock in milliseconds since 1970.
+    """
+
+    left_out: int
+    first_index: int
+    last_index: int
+    first_ms: int
+    last_ms: int
+
+
+class SavedLedger(msgspec.Struct, frozen=True):
+    """``next``: the number of the next entry, ``head``: the hash of the last one. ``waiting``: the entries that are not
+    known to be copied, the oldest first. ``topic_id`` None: there is no topic yet. ``gap``: what was left out, and is
+    not told yet. ``at_ms``: the wall clock that was told last.
+    """
+
+    is_recording: bool = False
+    next: int = 1
+    head: str = NO_HASH
+    waiting: list[bytes] = []
+    intents: list[OpenIntent] = []
+    topic_id: int | None = None
+    gap: Gap | None = None
+    at_ms: int = 0
+
+
+class Ledger:
+    """``by``: who asked for the command that is being applied; None: the cluster itself."""
+
+    def __init__(self) -> None:
+        self.is_recording: bool = False
+        self.topic_id: int | None = None
+        self.by: By | None = None
+        self.next: int = 1
+        self.head: str = NO_HASH
+        self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+        self._intents: dict[int, OpenIntent] = {}
+        self._gap: Gap | None = None
+        self._index = self._at_ms = self._clock_ms = 0
+
+    def at(self, index: int, at_ms: int, clock_ms: int) -> None:
+        """A command is about to be applied, at this place of the log and at these times; ``at_ms`` 0: it does not say,
+        and what it leads to has the time of the one before.
+        """
+        self.by = None
+        self._index, self._clock_ms = index, clock_ms
+        if at_ms or not self.is_recording:
+            self._at_ms = at_ms
+        while self._intents and (oldest := next(iter(self._intents.values()))).deadline_ms <= clock_ms:
+            self._conclude(oldest, "unknown", None, None)
+
+    def record(
+        self,
+        act: str,
+        *,
+        by: By | None = None,
+        outcome: Outcome = "done",
+        reserve: float = 0,
+        before: Mapping[str, Any] | None = None,
+        after: Mapping[str, Any] | None = None,
+        **about: Any,
+    ) -> int:
+        """Make an entry; its number, 0 if it is left out. ``by`` None: who asked for the command; NO_PRINCIPAL, and
+        every other one that names neither principal nor request: the cluster itself. ``reserve``: whether it may use
+        the reserve (1), or has its place in any case (ALWAYS). ``about``: further fields of LedgerEntry.
+        """
+        if not self.is_recording:
+            return 0
+        if not self._has_room(reserve):
+            self._leave_out()
+            return 0
+        who = by or self.by or NO_PRINCIPAL
+        entry = LedgerEntry(
+            number=self.next,
+            previous=self.head,
+            index=self._index,
+            at_ms=self._at_ms,
+            clock_ms=self._clock_ms,
+            act=act,
+            outcome=outcome,
+            principal=who.principal if who.request or who.principal else None,
+            request=who.request,
+            client=who.client,
+            before=_bounded(before),
+            after=_bounded(after),
+            **about,
+        )
+        encoded = encode_entry(entry)
+        self.next += 1
+        self.head = entry_hash(encoded)
+        self._waiting.append(encoded)
+        self._bytes += len(encoded)
+        return entry.number
+
+    def begin(self) -> bool:
+        """Record from now on; whether this began it."""
+        if self.is_recording:
+            return False
+        self.is_recording = True
+        self.record("ledger.begin", after={"format": FORMAT})
+        return True
+
+    def check_room(self) -> None:
+        """For a command that is never left out. Raises LedgerFull."""
+        if not self._has_room(reserve=1):
+            raise LedgerFull(entries=len(self._waiting), retry_after_ms=RETRY_AFTER_MS)
+
+    def _has_room(self, reserve: float) -> bool:
+        """Whether the outbox is below its bounds, ``reserve`` times the reserve included."""
+        is_below = len(self._waiting) < OUTBOX_ENTRIES_MAX + reserve * RESERVE_ENTRIES
+        return is_below and self._bytes < OUTBOX_BYTES_MAX + reserve * RESERVE_BYTES
+
+    def _leave_out(self) -> None:
+        gap = self._gap or Gap(0, self._index, self._index, self._at_ms, self._at_ms)
+        self._gap = msgspec.structs.replace(gap, left_out=gap.left_out + 1, last_index=self._index, last_ms=self._at_ms)
+
+    @property
+    def waiting(self) -> int:
+        """Entries that are not known to be copied."""
+        return len(self._waiting)
+
+    def oldest(self, entries_max: int, bytes_max: int) -> tuple[int, list[bytes]]:
+        """The number of the first entry that waits, and so many from it on; one at least, if there is one."""
+        found: list[bytes] = []
+        size = 0
+        for entry in islice(self._waiting, entries_max):
+            size += len(entry)
+            if found and size > bytes_max:
+                break
+            found.append(entry)
+        return self.next - len(self._waiting), found
+
+    def copied(self, number: int) -> None:
+        """The topic has the entries up to this one. Raises InvalidRequest."""
+        if number >= self.next:
+            raise InvalidRequest(
+                f"the ledger's topic has {number} entries, and the controller has made {self.next - 1}"
+            )
+        while self._waiting and self.next - len(self._waiting) <= number:
+            self._bytes -= len(self._waiting.popleft())
+        if self._gap is not None and self._has_room(reserve=0):
+            told, self._gap = self._gap, None
+            self.record("ledger.gap", after=msgspec.structs.asdict(told))
+
+    def intend(self, command: NoteIntent, topic_id: int | None) -> Noted:
+        """Raises LedgerFull."""
+        if not self.is_recording:
+            return Noted(0)
+        if len(self._intents) >= INTENTS_MAX:
+            raise LedgerFull(
+                f"{INTENTS_MAX} acts have begun whose outcome is not known yet",
+                entries=len(self._waiting),
+                retry_after_ms=RETRY_AFTER_MS,
+            )
+        partitions = "" if command.partition is None else str(command.partition)
+        about: dict[str, Any] = {"topic": command.topic, "topic_id": topic_id, "partitions": partitions}
+        number = self.record(command.act, by=command.by, outcome="intended", reserve=1, after=command.wanted, **about)
+        deadline_ms = self._clock_ms + INTENT_TTL_MS
+        self._intents[number] = OpenIntent(number, deadline_ms, command.act, **about, by=command.by)
+        return Noted(number)
+
+    def conclude(self, command: NoteOutcome) -> None:
+        """What came of an intent."""
+        intent = self._intents.get(command.intent)
+        if intent is not None:
+            self._conclude(intent, command.outcome, command.code, command.result)
+
+    def next_deadline_ms(self) -> int | None:
+        """No intent becomes unknown before this lease clock; None: none is open."""
+        return next((intent.deadline_ms for intent in self._intents.values()), None)
+
+    def _conclude(
+        self, intent: OpenIntent, outcome: Outcome, code: str | None, result: Mapping[str, Any] | None
+    ) -> None:
+        del self._intents[intent.number]
+        self.record(
+            intent.act,
+            by=intent.by,
+            outcome=outcome,
+            reserve=ALWAYS,
+            after=result,
+            code=code,
+            intent=intent.number,
+            topic=intent.topic,
+            topic_id=intent.topic_id,
+            partitions=intent.partitions,
+        )
+
+    def save(self) -> SavedLedger:
+        """Everything that decides future answers and entries."""
+        intents = list(self._intents.values())
+        waiting, at_ms = list(self._waiting), self._at_ms if self.is_recording else 0
+        return SavedLedger(self.is_recording, self.next, self.head, waiting, intents, self.topic_id, self._gap, at_ms)
+
+    def load(self, saved: SavedLedger) -> None:
+        """Inverse of save, into an empty one."""
+        self.is_recording, self.next, self.head, self.topic_id = (
+            saved.is_recording,
+            saved.next,
+            saved.head,
+            saved.topic_id,
+        )
+        self._gap, self._at_ms = saved.gap, saved.at_ms
+        self._waiting = deque(saved.waiting)
+        self._bytes = sum(map(len, saved.waiting))
+        self._intents = {intent.number: intent for intent in saved.intents}
+
+
+def chained(first: int, entries: Sequence[bytes], previous: str) -> bool:
+    """Whether these are entries from ``first`` on, each of which has the hash of the one before it."""
+    for number, encoded in enumerate(entries, first):
+        entry = msgspec.json.decode(encoded, type=LedgerEntry)
+        if (entry.number, entry.previous) != (number, previous):
+            return False
+        previous = entry_hash(encoded)
+    return True
+
+
+def _bounded(detail: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if detail is None:
+        return None
+    encoded = msgspec.json.encode(detail)
+    if len(encoded) <= DETAIL_BYTES_MAX:
+        return dict(detail)
+    return {"sha256": hashlib.sha256(encoded).hexdigest(), "bytes": len(encoded)}

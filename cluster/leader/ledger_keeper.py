@@ -1,0 +1,174 @@
+"""Begins the ledger, keeps its topic, and copies to it what the controller's state has recorded.
+
+Runs on every member of the controller group and acts only on the leader. It remembers nothing: what is to be copied is
+in the replicated state (controller/ledger.py, which argues why each entry is copied exactly once).
+"""
+
+import asyncio
+import logging
+import time
+from functools import partial
+
+import msgspec
+
+from ...partition.api.ledger import LedgerEntry
+from ...partition.api.topics import TopicConfig
+from ...partition.commands import Append, Appended, Result, decode_result, encode_command
+from ...partition.errors import OffsetMismatch, StockadeError
+from ...partition.internal_names import LEDGER_TOPIC
+from ...partition.records.batch import batch_from_columns
+from ..config import LedgerSection
+from ..controller.commands import Arranged, Done, Reassign, TopicChanged, TopicCreated
+from ..controller.ledger import KeepLedger, LedgerCopied
+from ..controller.topology.catalog import Topic, group_id
+from ..groups import Router
+from .controller_group import ControllerGroup, quietly
+
+PERIOD_S = 1.0
+"""Between two looks at the topic, if nothing is recorded meanwhile; and before a copy that was refused is repeated."""
+PAUSE_S = 0.25
+"""Before a copy, so that entries share one: a grant makes several, and a copy costs two commits."""
+COPY_ENTRIES_MAX = 2_000
+COPY_BYTES_MAX = 512 * 1024
+COPY_TIMEOUT_S = 5.0
+ROOM_BYTES = 1024 * 1024
+"""Of a message, on top of its entries: one entry has 130 KiB at most."""
+FOUNDING_S = 10.0
+"""So long the topic waits for the nodes that found the cluster, in order to be on three of them."""
+REPLICAS = 3
+TELL_AGAIN_S = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class LedgerKeeper:
+    """``section``: what the configuration says of the ledger; equal on every node."""
+
+    def __init__(self, control: ControllerGroup, router: Router, section: LedgerSection) -> None:
+        self._control = control
+        self._router = router
+        self._config = TopicConfig(retention_ms=section.retention_ms, retention_bytes=section.retention_bytes)
+        self._leading_since_s: float | None = None
+        self._told_s = 0.0
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        control = self._control
+        while True:
+            pause_s = PAUSE_S
+            if control.group.is_leader and control.keeps_ledger:
+                pause_s = PAUSE_S if await quietly(self.step()) else PERIOD_S
+            else:
+                self._leading_since_s = None
+            await control.changed.until(lambda: True if control.machine.ledger.waiting else None, PERIOD_S)
+            await asyncio.sleep(pause_s)
+
+    async def step(self) -> None:
+        """On the leader: do what is left to do."""
+        control, loop = self._control, asyncio.get_running_loop()
+        self._leading_since_s = self._leading_since_s or loop.time()
+        await control.begin_ledger()
+        topic = control.machine.catalog.by_id.get(control.machine.ledger.topic_id or 0)
+        if topic is None:
+            await self._place(loop.time() - self._leading_since_s)
+            return
+        if (topic.config.retention_ms, topic.config.retention_bytes) != (
+            self._config.retention_ms,
+            self._config.retention_bytes,
+        ):
+            await control.decide(partial(self._kept, topic.config), TopicChanged)
+        await self._grow(topic)
+        while control.machine.ledger.waiting and control.group.is_leader:
+            await self._copy(topic)
+
+    async def _place(self, leading_s: float) -> None:
+        assignment = self._control.machine.assignment
+        eligible = {entry.node_id for entry in assignment.nodes.eligible()}
+        if not eligible or (not eligible.issuperset(assignment.controllers) and leading_s < FOUNDING_S):
+            return
+        await self._control.decide(partial(self._kept, self._config), TopicCreated)
+
+    def _kept(self, config: TopicConfig, now_ms: int) -> KeepLedger:
+        wanted = msgspec.structs.replace(
+            config, retention_ms=self._config.retention_ms, retention_bytes=self._config.retention_bytes
+        )
+        nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
+        return KeepLedger(now_ms=now_ms, config=wanted, nodes=nodes)
+
+    async def _grow(self, topic: Topic) -> None:
+        """Alone, one replica survives nothing: with three nodes there are three, as of the controller group."""
+        assignment, here = self._control.machine.assignment, topic.placements[0]
+        others = [entry.node_id for entry in assignment.nodes.eligible() if entry.node_id not in here]
+        lacking = REPLICAS - len(here)
+        if lacking <= 0 or len(others) < lacking or group_id(topic.topic_id, 0) in assignment.moves:
+            return
+        target = [*here, *others[:lacking]]
+        await self._control.decide(
+            lambda now: Reassign(now_ms=now, topic=LEDGER_TOPIC, partition=0, replicas=target), Arranged
+        )
+
+    async def _copy(self, topic: Topic) -> None:
+        """Copy the oldest entries, and have those dropped that the topic is known to have. Raises StockadeError."""
+        control = self._control
+        first, entries = control.machine.ledger.oldest(COPY_ENTRIES_MAX, COPY_BYTES_MAX)
+        if not entries:
+            return
+        command = encode_command(self._append(topic, first, entries))
+        answer = await self._router.propose(group_id(topic.topic_id, 0), topic.placements[0], command, COPY_TIMEOUT_S)
+        copied = copied_up_to(first, len(entries), decode_result(answer))
+        if copied is None or copied >= control.machine.ledger.next:
+            self._tell_unfit(first, decode_result(answer))
+            await asyncio.sleep(PERIOD_S)
+            return
+        await control.decide(lambda now: LedgerCopied(now_ms=now, number=copied), Done)
+
+    def _append(self, topic: Topic, first: int, entries: list[bytes]) -> Append:
+        """Holds at the end of the log that is right for the first of these entries, and nowhere else."""
+        told = [msgspec.json.decode(entry, type=LedgerEntry) for entry in entries]
+        batch = batch_from_columns(
+            [each.act.encode() for each in told],
+            entries,
+            [max(0, each.at_ms) for each in told],
+            None,
+            now_ms=time.time_ns() // 1_000_000,
+            batch_bytes_max=COPY_BYTES_MAX + ROOM_BYTES,
+        )
+        return Append(
+            batch.message,
+            batch.count,
+            batch.crc,
+            batch.received_ms,
+            batch.max_timestamp_ms,
+            topic_id=topic.topic_id,
+            if_log_end=first - 1,
+        )
+
+    def _tell_unfit(self, first: int, answer: Result | StockadeError) -> None:
+        """The topic has too few entries or too many: an old copy of the disks of the one or the other was put back."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._told_s >= TELL_AGAIN_S:
+            self._told_s = now_s
+            _log.error(
+                "%s does not end before entry %d, or takes nothing (%s): entries wait in the controller until it has"
+                " room for no more",
+                LEDGER_TOPIC,
+                first,
+                answer,
+            )
+
+
+def copied_up_to(first: int, count: int, answer: Result | StockadeError) -> int | None:
+    """The number of the last entry that the topic has, after it was asked to take ``count`` entries from ``first`` on;
+    None: it lacks some before, or takes nothing. An entry has the offset before its number. Raises the refusals after
+    which the copy is tried again.
+    """
+    match answer:
+        case Appended():
+            return first + count - 1
+        case OffsetMismatch():
+            log_end: int = answer.fields["log_end"]
+            return log_end if log_end >= first else None
+        case StockadeError(retriable=True):
+            raise answer
+        case _:
+            return None

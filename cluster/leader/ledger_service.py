@@ -1,0 +1,84 @@
+"""Acts that the controller does not decide, in its ledger: what is intended before it is done, and what came of it."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ...partition.api.ledger import Outcome
+from ...partition.errors import LeaderNotAvailable, RequestTimedOut, StockadeError
+from ..controller import commands
+from ..controller.commands import Command
+from ..controller.ledger import Noted, NoteIntent, NoteOutcome
+from ..controller.topology.catalog import CONTROLLER_GROUP
+from ..groups import Router
+from ..model import By
+
+CONCLUDE_TIMEOUT_S = 5.0
+"""So long the answer to a request waits for its outcome to be recorded; after that the ledger calls it unknown."""
+
+
+class LedgerNotes:
+    """Writes to the ledger from any node."""
+
+    def __init__(
+        self, router: Router, controllers: Callable[[], list[str]], timeout_s: float, is_kept: Callable[[], bool]
+    ) -> None:
+        """``controllers`` hold the controller group now; ``is_kept``: whether all members know of ledgers."""
+        self._router = router
+        self._controllers = controllers
+        self._timeout_s = timeout_s
+        self._is_kept = is_kept
+
+    @asynccontextmanager
+    async def act(
+        self, act: str, topic: str | None, partition: int | None, wanted: dict[str, Any], by: By
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Around an act: its intent is in the ledger before it begins, and its outcome when it ends, with what the
+        block puts into the dictionary. Raises LeaderNotAvailable and LedgerFull: the block did not begin.
+        """
+        result: dict[str, Any] = {}
+        number = await self._intend(act, topic, partition, wanted, by)
+        outcome: Outcome = "unknown"
+        code: str | None = None
+        try:
+            yield result
+            outcome = "done"
+        except StockadeError as refusal:
+            outcome, code = "refused" if refusal.no_side_effects else "unknown", refusal.code
+            raise
+        finally:
+            if number:
+                await self._conclude(number, outcome, code, result or None)
+
+    async def _intend(self, act: str, topic: str | None, partition: int | None, wanted: dict[str, Any], by: By) -> int:
+        if not self._is_kept():
+            return 0
+        command = NoteIntent(
+            now_ms=0, wall_ms=_wall_ms(), by=by, act=act, topic=topic, partition=partition, wanted=wanted
+        )
+        try:
+            noted = await self._ask(command, self._timeout_s)
+        except RequestTimedOut as error:  # it may be recorded; but nothing was done, and nothing will be
+            raise LeaderNotAvailable("the ledger could not be written in time; nothing was done") from error
+        assert isinstance(noted, Noted), noted
+        return noted.number
+
+    async def _conclude(self, number: int, outcome: Outcome, code: str | None, result: dict[str, Any] | None) -> None:
+        command = NoteOutcome(now_ms=0, wall_ms=_wall_ms(), intent=number, outcome=outcome, code=code, result=result)
+        try:
+            await self._ask(command, CONCLUDE_TIMEOUT_S)
+        except StockadeError:
+            return  # the controller calls it unknown when its time is over
+
+    async def _ask(self, command: Command, timeout_s: float) -> object:
+        encoded = commands.encode_command(command)
+        answer = await self._router.propose(CONTROLLER_GROUP, self._controllers(), encoded, timeout_s)
+        found = commands.decode_result(answer)
+        if isinstance(found, StockadeError):
+            raise found
+        return found
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -30,6 +30,7 @@ COMMANDS = {
     "serve": ".node.serve:serve",
     "probe": ".node.probe:probe",
     "principals": ".commands.principals:principals",
+    "audit": ".audit.commands:audit",
     "certs": ".node.certs:certs",
     "rebuild": ".node.rebuild:rebuild",
     "demo": ".commands.demo:demo",

@@ -8,7 +8,20 @@ from functools import partial
 
 from .fast_path.append import FastAppends
 from .fast_path.renew import FastRenewals
-from .handlers import cluster, console, grants, groups, lists, nodes, principals, producers, stages, system, topics
+from .handlers import (
+    cluster,
+    console,
+    grants,
+    groups,
+    ledger,
+    lists,
+    nodes,
+    principals,
+    producers,
+    stages,
+    system,
+    topics,
+)
 from .records import handlers
 from .records.append_parts import append_parts
 from .records.keyed_append import AppendByKey
@@ -32,6 +45,7 @@ _GUARD = ("group", "fence_epoch")
 _FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "origins", "local", *_GUARD, "topic_id")
 _LIST = ("prefix", "n")
 _TOPICS = ("internal", "find", "held", "first", "n")
+_LEDGER = ("from", "n", "topic", "principal", "act", "wait_ms")
 _REFUSED = ("n", "everywhere", "topic", "partition")
 _TRANSFER_S = 15.0  # a node gives up a leadership transfer sooner
 _LOOK_S = 30.0  # until nodes have reported or count as away, and a plan of a large cluster is made
@@ -175,6 +189,7 @@ def _principals() -> list[Route]:
 def _cluster() -> list[Route]:
     return [
         Route("GET", "/v1/cluster", cluster.get_cluster, "controller", needs=()),
+        Route("GET", "/v1/ledger", ledger.list_entries, "partition", _LEDGER, needs=_ADMIN),
         Route("POST", "/v1/cluster/members", cluster.change_members, "controller", needs=_ADMIN),
         Route("POST", "/v1/cluster/feature_level", cluster.raise_feature_level, "controller", needs=_ADMIN),
         Route("GET", _BALANCE, cluster.get_balance, "controller", deadline_s=_LOOK_S, needs=_SEE),

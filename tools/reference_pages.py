@@ -17,7 +17,15 @@ import msgspec
 from stockade import errors
 from stockade.cli.canary.figures import SERIES as CANARY
 from stockade.cli.service.environment import settings
-from stockade.cluster.config import FILES, HOSTS_MAX, LIMITS, LimitsSection, RaftSection
+from stockade.cluster.config import (
+    FILES,
+    HOSTS_MAX,
+    LEDGER_LIMITS,
+    LIMITS,
+    LedgerSection,
+    LimitsSection,
+    RaftSection,
+)
 from stockade.cluster.machines import PROCESSES_MAX
 from stockade.cluster.settings import Setting
 from stockade.http_api.request.series import SECTIONS
@@ -249,6 +257,9 @@ def _node() -> Iterator[tuple[str, str, str]]:
     limits = LimitsSection()
     for name, (least, greatest) in LIMITS.items():
         yield f"`limits.{name}`", _json(getattr(limits, name)), f"{least:,} to {greatest:,}"
+    ledger = LedgerSection()
+    for name, (least, greatest) in LEDGER_LIMITS.items():
+        yield f"`ledger.{name}`", _json(getattr(ledger, name)), f"{least:,} to {greatest:,}, or -1: no bound"
     for name in ("http_plaintext", "open_to_all"):
         yield f"`{name}`", "false", "true, false; [what other machines reach](deploying.md#what-other-machines-reach)"
     yield "`allowed_hosts`", "[]", f"at most {HOSTS_MAX} of host or host:port; [browsers](deploying.md#browsers)"

@@ -13,6 +13,7 @@ from ...partition.api.cluster import (
     Reassignment,
     RemovalPlan,
 )
+from ...partition.api.ledger import LedgerPage
 from ...partition.api.principals import CallerInfo, IssuedToken, PrincipalInfo, PrincipalList, PrincipalQuota
 from ...partition.api.records import RefusedWrites
 from ..transport.calls import Calls, decode, present, quoted
@@ -126,6 +127,24 @@ class Administration:
     async def metrics(self, node: str) -> str:
         """The metrics of the node with this base URL, in the Prometheus text format; a single attempt."""
         return (await self._at(node, "/metrics")).body.decode()
+
+    async def ledger(
+        self,
+        first: int = 1,
+        most: int = LISTED_MAX,
+        *,
+        topic: str | None = None,
+        principal: str | None = None,
+        act: str | None = None,
+        wait_ms: int = 0,
+    ) -> LedgerPage:
+        """Entries of the ledger from number ``first`` on, ``most`` of them; those about ``topic``, of ``principal``, of
+        the kind ``act``. A page may be empty though more follow: ask again from its ``next`` until that is ``end``.
+        ``wait_ms``: how long the node waits for an entry at the end of the ledger.
+        """
+        params = {"from": first, "n": most} | present(topic=topic, principal=principal, act=act)
+        params |= {"wait_ms": wait_ms} if wait_ms else {}
+        return await self.calls.call(LedgerPage, "GET", "/v1/ledger", params=params, wait_ms=wait_ms)
 
     # Principals. A change answers when every node that can be reached acts by it.
 

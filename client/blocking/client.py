@@ -68,6 +68,7 @@ class Client(Blocking[_Client]):
     producer: Final = blocking(_Client.producer)
     fence_producer: Final = blocking(_Client.fence_producer)
     cluster: Final = blocking(_Client.cluster)
+    ledger: Final = blocking(_Client.ledger)
     add_node: Final = blocking(_Client.add_node)
     remove_node: Final = blocking(_Client.remove_node)
     removal: Final = blocking(_Client.removal)

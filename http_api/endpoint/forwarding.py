@@ -19,7 +19,7 @@ from ..request.tracing import carried
 _WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are sent in one piece
 _RECORD_ENDS = {media.NDJSON: b"\n", media.EVENTS: b"\n\n"}
 _STOCKADE = "stockade-"
-_OF_NODES = (peers.CLIENT_CERTIFICATE.lower(), peers.FORWARDED_BY.lower())
+_OF_NODES = tuple(name.lower() for name in (peers.CLIENT_CERTIFICATE, peers.CLIENT_ADDRESS, peers.FORWARDED_BY))
 _REQUEST_HEADERS = ("accept", "content-type", "last-event-id")
 _ANSWER_HEADERS = ("content-type", "location", "retry-after", "allow", "cache-control")
 

@@ -79,6 +79,13 @@ class FastRequest:
         return None if self.connection.peer_node is not None else self.connection.certificate
 
     @property
+    def remote(self) -> str | None:
+        """The address of the client; None: not known."""
+        transport = self.connection.transport
+        address = None if transport is None else transport.get_extra_info("peername")
+        return str(address[0]) if isinstance(address, tuple) else None
+
+    @property
     def method(self) -> str:
         """GET, and the like."""
         return self.head.template.method

@@ -27,18 +27,22 @@ async def change_members(call: Call) -> web.StreamResponse:
         members, if_plan = call.service.at_controller().members, or_none(wanted.if_plan)
         if wanted.dry_run:
             return json_answer(await members.removal(*((name, None) if what == "node" else (None, name))))
-        await (members.remove_zone(name, if_plan) if what == "zone" else members.remove_node(name, if_plan))
+        await (
+            members.remove_zone(name, if_plan, call.by)
+            if what == "zone"
+            else members.remove_node(name, if_plan, call.by)
+        )
     else:
         node_id, url, raft_address = wanted.coming()
         zone = or_none(wanted.zone)
-        await call.service.at_controller().members.add_node(node_id, url, raft_address, zone)
+        await call.service.at_controller().members.add_node(node_id, url, raft_address, zone, call.by)
     return json_answer(call.service.cluster(), 202)
 
 
 async def raise_feature_level(call: Call) -> web.StreamResponse:
     """Let the cluster use what a feature level brought, once all members support it."""
     wanted = await call.read_json(schemas.FeatureLevel)
-    await call.service.at_controller().members.raise_feature_level(wanted.level)
+    await call.service.at_controller().members.raise_feature_level(wanted.level, call.by)
     return json_answer(call.service.cluster())
 
 
@@ -46,7 +50,9 @@ async def reassign(call: Call) -> web.StreamResponse:
     """Begin to move a partition's replicas; GET /v1/cluster shows the progress."""
     wanted = await call.read_json(schemas.Reassignment)
     wanted.check()
-    moved = await call.service.at_controller().members.reassign(wanted.topic, wanted.partition, wanted.replicas)
+    moved = await call.service.at_controller().members.reassign(
+        wanted.topic, wanted.partition, wanted.replicas, call.by
+    )
     return json_answer(moved, 202)
 
 
@@ -84,6 +90,6 @@ async def transfer_leader(call: Call) -> web.StreamResponse:
     wanted.check()
     if wanted.topic is not None and wanted.partition is not None:
         call.partition = await call.service.partition(wanted.topic, wanted.partition, None)
-    leader = await call.service.transfer_leader(wanted.topic, wanted.partition, or_none(wanted.node_id))
+    leader = await call.service.transfer_leader(wanted.topic, wanted.partition, or_none(wanted.node_id), call.by)
     call.decided_by = leader
     return json_answer(leader.info)

@@ -63,7 +63,7 @@ async def acquire(call: Call) -> web.StreamResponse:
         resume_epoch=or_none(wanted.resume_epoch),
         topic_id=or_none(wanted.topic_id),
         ticket_ttl_ms=or_none(wanted.ticket_ttl_ms),
-        by=call.caller.by("topic", topic),
+        by=call.by_name("topic", topic),
     )
     if isinstance(answer, Ticket) and answer.state == "waiting" and wanted.wait_ms:
         waiting = call.service.at_controller().sessions.get_ticket(answer.ticket, session, wanted.wait_ms, call.by)
@@ -115,7 +115,7 @@ async def fence_topic(call: Call) -> web.StreamResponse:
     wanted = await call.read_json(schemas.TopicFence)
     partitions = _chosen(wanted.partitions)
     fenced = await call.service.at_controller().resources.fence_topic(
-        topic, partitions, topic_id, or_none(wanted.reason), or_none(wanted.if_grants)
+        topic, partitions, topic_id, or_none(wanted.reason), or_none(wanted.if_grants), by=call.by
     )
     return json_answer(TopicFenced(topic, fenced))
 

@@ -28,7 +28,7 @@ async def own(call: Call) -> web.StreamResponse:
         wanted.made(),
         atomic=wanted.atomic,
         sever=wanted.sever,
-        by=call.caller.by("resource", *taken, most=call.caller.spending.quota.groups),
+        by=call.by_name("resource", *taken, most=call.caller.spending.quota.groups),
     )
     return json_answer(OwnAnswer(group, results))
 

@@ -20,7 +20,7 @@ async def init_producer(call: Call) -> web.StreamResponse:
         name,
         wanted.pair(),
         or_none(wanted.nonce),
-        call.caller.by("producer", name or "", most=call.caller.spending.quota.producers),
+        call.by_name("producer", name or "", most=call.caller.spending.quota.producers),
     )
     return json_answer(pair)
 
@@ -37,7 +37,7 @@ async def fence_producer(call: Call) -> web.StreamResponse:
     wanted = await call.read_json(schemas.ProducerFence)
     schemas.check_producer_name(wanted.name)
     call.caller.require("evict", "producer", wanted.name)
-    return json_answer(await call.service.at_controller().producers.fence_producer(wanted.name))
+    return json_answer(await call.service.at_controller().producers.fence_producer(wanted.name, call.by))
 
 
 def _key(text: str) -> int | str:

@@ -82,6 +82,7 @@ async def change_topic(call: Call) -> web.StreamResponse:
         partitions=or_none(wanted.partitions),
         seal=wanted.sealed is True,
         config={} if wanted.config is UNSET else schemas.read_config(wanted.config),
+        by=call.by,
     )
     return json_answer(topic)
 
@@ -90,6 +91,6 @@ async def delete_topic(call: Call) -> web.StreamResponse:
     """Delete a topic."""
     parameters = call.parameters
     await call.service.at_controller().topics.delete_topic(
-        parameters.topic(), parameters.topic_id(), parameters.query_text("if_grants") or None
+        parameters.topic(), parameters.topic_id(), parameters.query_text("if_grants") or None, by=call.by
     )
     return web.Response(status=204)

@@ -1,5 +1,6 @@
 """Handlers of one partition: append, fetch, find an offset, read the tail, trim, and list the tenures of its slot."""
 
+from contextlib import nullcontext
 from typing import cast
 
 from aiohttp import web
@@ -98,15 +99,14 @@ async def trim(call: Call) -> web.StreamResponse:
     wanted = await call.read_json(schemas.TrimBody)
     call.partition = partition = await call.service.partition(topic, number, topic_id)
     before = None if wanted.before == -1 else wanted.before
+    conditions = {"if_epoch": or_none(wanted.if_epoch), "if_log_end": or_none(wanted.if_log_end)}
+    told = call.service.ledger.act("records.trim", topic, number, {"before": wanted.before}, call.by)
     try:
-        log_start, log_end = await partition.trim(
-            before,
-            topic_id=topic_id,
-            token=token,
-            principal=call.caller.principal,
-            if_epoch=or_none(wanted.if_epoch),
-            if_log_end=or_none(wanted.if_log_end),
-        )
+        async with told if partition.is_leading else nullcontext({}) as result:
+            log_start, log_end = await partition.trim(
+                before, topic_id=topic_id, token=token, principal=call.caller.principal, **conditions
+            )
+            result |= {"log_start": log_start, "log_end": log_end}
     except StockadeError as refusal:
         call.front.writes.refused(call.id, partition, refusal, token)
         raise
@@ -118,7 +118,10 @@ async def begin_at(call: Call) -> web.StreamResponse:
     topic, number, topic_id = call.parameters.topic(), call.parameters.partition(), call.parameters.topic_id()
     wanted = await call.read_json(schemas.BeginBody)
     call.partition = partition = await call.service.partition(topic, number, topic_id)
-    ends = await partition.begin_at(wanted.offset, topic_id=topic_id, principal=call.caller.principal)
+    told = call.service.ledger.act("records.begin", topic, number, {"offset": wanted.offset}, call.by)
+    async with told if partition.is_leading else nullcontext({}) as result:
+        ends = await partition.begin_at(wanted.offset, topic_id=topic_id, principal=call.caller.principal)
+        result |= {"log_start": ends[0], "log_end": ends[1]}
     return json_answer(Trimmed(topic, number, *ends))
 
 
@@ -158,6 +161,8 @@ def _fence(tenure: Tenure) -> FenceTenure:
         tenure.end,
         tenure.refused,
         tenure.wall_ms or None,
+        tenure.from_offset,
+        tenure.until_offset,
     )
 
 

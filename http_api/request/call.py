@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
+from msgspec import structs
 
 from ...cluster.access.quotas import Spending
 from ...cluster.access.rights import Caller, Kind, Verb
@@ -29,7 +30,7 @@ from ..codec import json_codec, media
 from ..codec.parameters import Parameters
 from ..reading.work import INLINE_BYTES_MAX
 from .context import Context
-from .peers import CLIENT_CERTIFICATE, FORWARDED_BY
+from .peers import CLIENT_ADDRESS, CLIENT_CERTIFICATE, FORWARDED_BY
 from .stalls import Asked
 
 DEADLINE_S = 10.0
@@ -197,12 +198,24 @@ class Call:
     @property
     def by(self) -> By:
         """Who asks for something that takes nothing over."""
-        return By(self.caller.principal)
+        return self.by_name()
+
+    def by_name(self, kind: Kind = "topic", *names: str, most: int | None = None) -> By:
+        """Who asks for something that may take over what has these names."""
+        asker = self.caller.by(kind, *names, most=most) if names or most else By(self.caller.principal)
+        return structs.replace(asker, request=self.id, client=self.client)
+
+    @property
+    def client(self) -> str:
+        """The address that the request came from; a node that forwards it tells it. Empty: not known."""
+        if self.peer_node is not None:
+            return self.request.headers.get(CLIENT_ADDRESS, "")
+        return self.request.remote or ""
 
     def by_most(self, what: Literal["sessions", "topics"]) -> By:
         """Who asks for something of which its quota may allow so many."""
         most: int | None = getattr(self.caller.spending.quota, what)
-        return By(self.caller.principal, most=most)
+        return structs.replace(self.by, most=most)
 
     def admit(self) -> None:
         """Count the request for its caller. A node that passes a request on has counted it. Raises
@@ -215,7 +228,9 @@ class Call:
     def credentials(self) -> dict[str, str]:
         """What a node must send along when it asks another node on behalf of this call: who the client is."""
         authorization, certificate = self.request.headers.get("Authorization"), self.certificate
-        told = {} if authorization is None else {"Authorization": authorization}
+        told = {CLIENT_ADDRESS: self.client}
+        if authorization is not None:
+            told["Authorization"] = authorization
         return told if certificate is None else told | {CLIENT_CERTIFICATE: json_codec.dump(certificate).decode()}
 
     @property

@@ -30,6 +30,8 @@ CONNECTIONS_MAX = 4096
 FORWARDED_BY = "Stockade-Forwarded-By"
 CLIENT_CERTIFICATE = "Stockade-Client-Certificate"
 """Whose certificate a client has shown to the node that forwards its request. Only a node's word counts."""
+CLIENT_ADDRESS = "Stockade-Client-Address"
+"""Where the request came from that a node forwards, for the ledger. Only a node's word counts."""
 _HINT_BYTES_MAX = 64 * 1024
 _MUTATING = ("POST", "PUT", "PATCH", "DELETE")
 

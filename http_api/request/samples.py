@@ -110,6 +110,7 @@ def _of_fences(fences: FenceMeasures) -> Samples:
         "stockade_balance_planned_moves": {(): fences.planned_moves},
         "stockade_balance_planned_bytes": {(): fences.planned_bytes},
         "stockade_balance_moving_bytes": {(): fences.moving_bytes},
+        "stockade_ledger_waiting_entries": {(): fences.ledger_waiting},
     }
 
 

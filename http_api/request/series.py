@@ -220,6 +220,12 @@ _FENCES = (
         "led.",
     ),
     Series(
+        "stockade_ledger_waiting_entries",
+        "gauge",
+        "entries",
+        "Entries of the ledger that its topic is not known to have yet. Only where the controller group is led.",
+    ),
+    Series(
         "stockade_fence_takeovers",
         "counter",
         "partitions",

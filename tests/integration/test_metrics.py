@@ -32,13 +32,17 @@ def total(nodes: list[LocalNode], name: str, **labels: str) -> float:
     return sum(metric(each, name, **labels) for each in nodes)
 
 
+LEDGERS = 1
+"""Partitions that the cluster has of its own."""
+
+
 def test_a_node_that_dies_and_comes_back_shows_in_the_others_metrics(cluster: LocalCluster) -> None:
     topic = Topic(cluster.nodes[0].url, "orders")
     topic.create(partitions=4)
     expect(200, topic.append("a"))
     nodes = cluster.nodes
-    eventually(lambda: total(nodes, "stockade_raft_groups", kind="partition", role="leader") == 4)
-    assert total(nodes, "stockade_raft_groups", kind="partition", role="follower") == 8
+    eventually(lambda: total(nodes, "stockade_raft_groups", kind="partition", role="leader") == 4 + LEDGERS)
+    assert total(nodes, "stockade_raft_groups", kind="partition", role="follower") == 2 * (4 + LEDGERS)
     assert total(nodes, "stockade_raft_groups", kind="controller", role="leader") == 1
     eventually(lambda: total(nodes, "stockade_raft_under_replicated_groups") == 0)
     assert metric(nodes[0], "stockade_raft_nodes", state="connected") == 2
@@ -49,7 +53,7 @@ def test_a_node_that_dies_and_comes_back_shows_in_the_others_metrics(cluster: Lo
     won = total(staying, "stockade_raft_leaderships_won_total")
     cluster.kill(dead, signal.SIGKILL)
 
-    eventually(lambda: total(staying, "stockade_raft_under_replicated_groups", kind="partition") == 4)
+    eventually(lambda: total(staying, "stockade_raft_under_replicated_groups", kind="partition") == 4 + LEDGERS)
     eventually(lambda: total(staying, "stockade_raft_under_replicated_groups", kind="controller") == 1)
     assert total(staying, "stockade_raft_leaderships_won_total") > won
     assert [metric(node, "stockade_raft_nodes", state="away") for node in staying] == [1, 1]
@@ -68,10 +72,11 @@ def test_a_node_that_dies_and_comes_back_shows_in_the_others_metrics(cluster: Lo
 def test_without_a_majority_groups_are_leaderless(cluster: LocalCluster) -> None:
     topic = Topic(cluster.nodes[0].url, "orders")
     topic.create(partitions=2)
+    eventually(lambda: total(cluster.nodes, "stockade_raft_groups", kind="partition") == 3 * (2 + LEDGERS))
     last, *others = cluster.nodes
     for node in others:
         cluster.kill(node, signal.SIGKILL)
-    eventually(lambda: metric(last, "stockade_raft_leaderless_groups", kind="partition") == 2)
+    eventually(lambda: metric(last, "stockade_raft_leaderless_groups", kind="partition") == 2 + LEDGERS)
     assert metric(last, "stockade_raft_leaderless_groups", kind="controller") == 1
 
 

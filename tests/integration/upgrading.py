@@ -12,10 +12,13 @@ from typing import Any
 
 from stockade.chaos.faults.fault import Arena, Broken
 from stockade.chaos.system.waiting import until
+from stockade.cli.audit.export import Chain, stored
+from stockade.cli.audit.writers import incarnation, who_could_write
 from stockade.cli.chaos_commands.arena import LocalArena
 from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 from stockade.client.session.session import Fence, Session
 from stockade.partition.api.cluster import NodeStates
+from stockade.partition.api.ledger import LedgerEntry
 from stockade.partition.errors import StockadeError
 from stockade.partition.records.batch import batch_from_columns
 
@@ -91,6 +94,7 @@ class _Course:
             await self._for_good()
             await self._append_as(fence)
         await self._check_long()
+        await self._check_ledger(fence)
 
     async def _one_node_there_and_back(self) -> None:
         """One node of three loses its disk, copies it from older leaders, and leads; then it goes back."""
@@ -115,6 +119,8 @@ class _Course:
         for node in ("n3", "n2", "n1"):
             if node == "n1":
                 await self._refuses_to_finish("n2", ["n1"])
+                found = await asyncio.to_thread(call, "GET", f"{self._nodes['n2'].url}/v1/ledger")
+                assert found.status == 404, "nothing is recorded while an older node is a member"
             await self._restart(node, self._new)
         await until(self._finishes, SYNC_S, "the level cannot be raised")
         for each in self._nodes.values():
@@ -257,6 +263,25 @@ class _Course:
                 query = f"offset={number * (LINES + 1)}&max_bytes=1048576&local=true"
                 values = await asyncio.to_thread(Topic(node.url, LONG).values, 0, query)
                 assert values[: LINES + 1] == [*[LINE] * LINES, str(number)], name
+
+    async def _check_ledger(self, fence: Fence) -> None:
+        """It begins with the level: with what was granted before, and with who raised it. The controllers that led
+        since had copied their state from one another in both releases; they have one chain.
+        """
+        chain, entries = Chain(), list[LedgerEntry]()
+        async for some in stored(self._arena.client, 1):
+            entries += [chain.follow(number, encoded) for number, encoded in some]
+        raised = next(each.number for each in entries if each.act == "cluster.feature_level")
+        begun, *held, level = entries[:raised]
+        assert (begun.act, {each.act for each in held}) == ("ledger.begin", {"grant.held"})
+        grant = fence.token(0).grant_id
+        assert grant in [(each.after or {})["grant"] for each in held]
+        assert (level.before, level.after, level.client) == ({"feature_level": 1}, {"feature_level": 2}, "127.0.0.1")
+        assert level.request
+        mine = [each for each in entries if each.topic == KEPT]
+        answer = who_could_write(mine, KEPT, incarnation(mine) or 0, 0, 0, first=1)
+        assert [each.grant for each in answer.writers] == [grant]
+        assert len(entries) > 2 * len(held)
 
 
 def _has_level(node: LocalNode, level: int) -> Callable[[], Awaitable[bool]]:

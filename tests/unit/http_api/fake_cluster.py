@@ -60,6 +60,7 @@ from stockade.partition.records.batch import Batch
 from stockade.partition.state.fence import Tenure
 from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
+from .fake_ledger import FakeLedger
 from .fake_lists import FakeListing
 from .fake_measures import fake_measures
 from .fake_members import FakeOperating
@@ -99,6 +100,7 @@ class FakeCluster:
     expired: set[str] = field(default_factory=set)
     owned: dict[tuple[str, str], tuple[str | None, int, int]] = field(default_factory=dict)
     orders: list[tuple[Any, ...]] = field(default_factory=list)
+    acts: list[tuple[Any, ...]] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     may_store: asyncio.Event = field(default_factory=asyncio.Event)
     writer_came: asyncio.Event = field(default_factory=asyncio.Event)
@@ -307,6 +309,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
     def __init__(self, cluster: FakeCluster, node_id: str = "n1") -> None:
         self.shared: FakeCluster = cluster
         self.node_id = node_id
+        self.ledger = FakeLedger(cluster.acts)
         self.missing: list[Unready] = []
         self.bug: Exception | None = None
 
@@ -441,7 +444,9 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
         self.shared.topics[name] = topic
         return await self.get_topic(name), True
 
-    async def delete_topic(self, name: str, topic_id: int | None, if_grants: str | None = None) -> None:
+    async def delete_topic(
+        self, name: str, topic_id: int | None, if_grants: str | None = None, by: By = NO_PRINCIPAL
+    ) -> None:
         self._check_controlling()
         topic = self._topic(name)
         if if_grants not in (None, grants_digest(self.shared.grants)):

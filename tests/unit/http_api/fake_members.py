@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stockade.cluster.model import Leader
+from stockade.cluster.model import NO_PRINCIPAL, By, Leader
 from stockade.partition.api.cluster import (
     BalancePlan,
     BalanceSettings,
@@ -30,14 +30,16 @@ class FakeOperating:
     shared: Any
     bug: Exception | None
 
-    async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None) -> None:
+    async def add_node(
+        self, node_id: str, url: str, raft_address: str, zone: str | None, by: By = NO_PRINCIPAL
+    ) -> None:
         self._decided("add", node_id, url, raft_address, zone)
 
-    async def remove_node(self, node_id: str, if_plan: str | None = None) -> None:
+    async def remove_node(self, node_id: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
         self._decided("remove", node_id)
         self._check_plan(if_plan)
 
-    async def remove_zone(self, zone: str, if_plan: str | None = None) -> None:
+    async def remove_zone(self, zone: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
         self._decided("remove_zone", zone)
         self._check_plan(if_plan)
 
@@ -50,12 +52,14 @@ class FakeOperating:
         if if_plan not in (None, "planned"):
             raise PlanChanged(plan="planned")
 
-    async def raise_feature_level(self, level: int) -> None:
+    async def raise_feature_level(self, level: int, by: By = NO_PRINCIPAL) -> None:
         self._decided("raise_feature_level", level)
         if level > 2:
             raise FeatureUpdateFailed("not every member supports it", nodes=["n2"], feature_level=1)
 
-    async def reassign(self, topic: str, partition: int, replicas: Sequence[str]) -> Reassignment:
+    async def reassign(
+        self, topic: str, partition: int, replicas: Sequence[str], by: By = NO_PRINCIPAL
+    ) -> Reassignment:
         self._decided("reassign", *replicas)
         if topic not in self.shared.topics:
             raise UnknownTopicOrPartition(topic=topic, partition=None)
@@ -85,7 +89,9 @@ class FakeOperating:
         self._decided("choose_controllers", *(node_ids or ()))
         self._check_plan(if_plan)
 
-    async def transfer_leader(self, topic: str | None, partition: int | None, node_id: str | None) -> Leader:
+    async def transfer_leader(
+        self, topic: str | None, partition: int | None, node_id: str | None, by: By = NO_PRINCIPAL
+    ) -> Leader:
         self._decided("transfer", topic, partition, node_id)
         if topic is not None and topic not in self.shared.topics:
             raise UnknownTopicOrPartition(topic=topic, partition=None)

@@ -117,7 +117,14 @@ class FakeOwning:
         ]
 
     async def change_topic(
-        self, name: str, topic_id: int | None, *, partitions: int | None, seal: bool, config: Mapping[str, Any]
+        self,
+        name: str,
+        topic_id: int | None,
+        *,
+        partitions: int | None,
+        seal: bool,
+        config: Mapping[str, Any],
+        by: By = NO_PRINCIPAL,
     ) -> Topic:
         self._check_controlling()
         topic = self._topic(name)
@@ -165,7 +172,7 @@ class FakeOwning:
         ]
         return ProducerStatus(pair.producer_id, pair.producer_epoch, pair.name, found)
 
-    async def fence_producer(self, name: str) -> ProducerPair:
+    async def fence_producer(self, name: str, by: By = NO_PRINCIPAL) -> ProducerPair:
         self._check_controlling()
         known = self.shared.producers.get(name)
         if known is None:
@@ -181,6 +188,7 @@ class FakeOwning:
         topic_id: int | None,
         reason: str | None,
         if_grants: Sequence[str] | None = None,
+        by: By = NO_PRINCIPAL,
     ) -> list[Evicted]:
         self._check_controlling()
         if if_grants is not None and sorted(if_grants) != sorted(self.shared.grants):

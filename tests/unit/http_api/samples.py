@@ -10,7 +10,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stockade.cluster.access.principals import Principal
+from stockade.cluster.controller.ledger import Ledger
 from stockade.cluster.controller.principals import SavedPrincipals
+from stockade.cluster.model import By, Conditions
+from stockade.partition.api.topics import TopicConfig
+from stockade.partition.internal_names import LEDGER_TOPIC
+from stockade.partition.records.batch import batch_from_columns
 
 from .conversation import Conversation
 from .records.test_append import arrow_stream
@@ -156,6 +161,7 @@ GOOD: dict[str, Request] = {
     "reassign": REASSIGN,
     "transfer_leader": Request("POST", "/v1/cluster/leaders", {"topic": "orders", "partition": 0}),
     "fence_producer": Request("POST", "/v1/cluster/producer_fences", {"name": "mirror"}),
+    "list_ledger": get("/v1/ledger?n=1&act=topic.create&topic=orders&principal=operators&wait_ms=1"),
     "list_refused_writes": get("/v1/refused_writes?everywhere=true&topic=orders&partition=0"),
     "list_nodes": get("/v1/nodes?everywhere=true"),
     "list_settings": get("/v1/settings?everywhere=true"),
@@ -367,6 +373,20 @@ CODES: dict[tuple[str, str], list[Request]] = {
 """By operationId and code, where one status has several."""
 
 
+async def keep_ledger(node: Conversation) -> list[bytes]:
+    """A ledger with two entries; their bytes."""
+    ledger = Ledger()
+    ledger.begin()
+    ledger.record("topic.create", by=By("operators", request="r", client="::1"), topic="orders", topic_id=1)
+    await node.service.create_topic(LEDGER_TOPIC, 1, None, TopicConfig())
+    _, entries = ledger.oldest(9, 1 << 20)
+    batch = batch_from_columns([None] * 2, entries, None, None, now_ms=1, batch_bytes_max=1 << 20)
+    partition = node.service.held(LEDGER_TOPIC, 0)
+    assert partition is not None
+    await partition.append(batch, Conditions())
+    return entries
+
+
 async def prepared(node: Conversation) -> dict[str, str]:
     """Topics and identities that the requests speak of; their names and ids."""
     await node.topic("orders", 2)
@@ -392,5 +412,6 @@ async def prepared(node: Conversation) -> dict[str, str]:
     node.service.shared.registered.load(SavedPrincipals(1, [ADMIN]))
     await made(Request("PUT", "/v1/principals/billing", billing), "principal")
     await made(PUT_STAGE._replace(path=f"{STAGES}/staged"), "stage")
+    await keep_ledger(node)
     known["pid"] = await made(Request("POST", "/v1/producers", {}), "producer_id")
     return known

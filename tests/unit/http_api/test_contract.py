@@ -17,12 +17,13 @@ from stockade.http_api.handlers.stages import StageChanges
 from stockade.http_api.handlers.system import ASSETS
 from stockade.http_api.reading.decode import body_bytes_max
 from stockade.http_api.records import parts
-from stockade.partition.api import cluster, ownership, producers, records, topics
+from stockade.partition.api import cluster, ledger, ownership, producers, records, topics
 from stockade.partition.api.cluster import Unready
 from stockade.partition.api.topics import TOPIC_RETENTION_MS, TopicConfig
 from stockade.partition.errors import (
     InsufficientStorage,
     LeaderNotAvailable,
+    LedgerFull,
     NotEnoughReplicas,
     RequestTimedOut,
     ThrottlingQuotaExceeded,
@@ -42,6 +43,7 @@ UNREACHED: dict[tuple[str, int | str], str] = {
     **{(name, status): TOKENS for name in OPERATIONS for status in (401, "UNAUTHENTICATED", "PERMISSION_DENIED")},
     **{("get_cluster", status): ASKS_NOBODY for status in (421, 429, 500, 503, 504)},
     ("begin_at", "FEATURE_LEVEL_TOO_LOW"): "needs a cluster of older software: tests/unit/cluster/replica",
+    ("list_ledger", 404): "needs a cluster without a ledger: handlers/test_ledger.py",
     ("append_parts", 429): "needs a node that has too much in flight: records/test_append_parts.py",
     ("append_parts", 500): "a bug of a part is that part's answer: records/test_append_parts.py",
     **{
@@ -101,6 +103,7 @@ def test_every_documented_code_is_answered_or_it_is_said_why_not() -> None:
         "INTERNAL_ERROR",
         "LEADER_NOT_AVAILABLE",
         "NOT_ENOUGH_REPLICAS",
+        "LEDGER_FULL",
         "REQUEST_TIMED_OUT",
     }
     missing = []
@@ -181,6 +184,17 @@ def test_a_refusal_for_too_few_replicas_is_documented_wherever_something_is_prop
     asyncio.run(main())
 
 
+def test_a_refusal_for_a_full_ledger_is_documented_wherever_something_is_recorded() -> None:
+    async def main() -> None:
+        names = [name for name, each in OPERATIONS.items() if "LEDGER_FULL" in _codes(each["responses"].get("503", {}))]
+        assert len(names) == 13
+        for name in names:
+            fault = LedgerFull(entries=50_000, retry_after_ms=1000)
+            assert (await _after([GOOD[name]], fault=fault)).json["code"] == "LEDGER_FULL"
+
+    asyncio.run(main())
+
+
 def test_the_served_document_is_the_one_that_people_read() -> None:
     assert (ASSETS / "openapi.json").read_text(encoding="utf-8") == served(SOURCE.read_text(encoding="utf-8"))
 
@@ -246,6 +260,7 @@ ANSWERS: dict[str, type[msgspec.Struct]] = {
     "Stage": records.StageInfo,
     "RefusedWrites": records.RefusedWrites,
     "NodeStates": cluster.NodeStates,
+    "LedgerPage": ledger.LedgerPage,
     "TicketList": ownership.TicketList,
     "PartitionProducers": producers.PartitionProducers,
     "PartitionContents": records.PartitionContents,
@@ -301,7 +316,7 @@ def _shape(schema: Any, definitions: dict[str, Any]) -> Any:
         found = {name: _shape(member, definitions) for name, member in schema["properties"].items()}
         return required, {name: shape if name in required else _without_null(shape) for name, shape in found.items()}
     if types == "object":
-        return {"any name": _shape(schema["additionalProperties"], definitions)}
+        return {"any name": _shape(schema.get("additionalProperties", {}), definitions)}
     if types == "array":
         return [_shape(schema["items"], definitions)]
     if isinstance(types, list):

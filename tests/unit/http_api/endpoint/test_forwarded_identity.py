@@ -11,7 +11,7 @@ import pytest
 from stockade.cluster.https import ClientCertificate
 from stockade.cluster.model import Leader
 from stockade.http_api.request.call import Call
-from stockade.http_api.request.peers import CLIENT_CERTIFICATE, Message, Peers
+from stockade.http_api.request.peers import CLIENT_ADDRESS, CLIENT_CERTIFICATE, Message, Peers
 
 from ..conversation import Conversation, nodes
 
@@ -89,9 +89,10 @@ def test_a_stranger_s_headers_are_not_passed_on_and_its_own_token_is(monkeypatch
 
     async def test(found: list[Conversation]) -> None:
         headers = {CLIENT_CERTIFICATE.lower(): TOLD[CLIENT_CERTIFICATE], "Authorization": "Bearer x", "Stockade-A": "b"}
+        headers |= {CLIENT_ADDRESS.lower(): "10.1.2.3"}
         assert (await found[1].call("GET", "/v1/topics", None, headers)).status == 200
         assert [message.headers for message in sent] == [
-            {"Accept": "*/*", "Stockade-A": "b", "Authorization": "Bearer x"},
+            {"Accept": "*/*", "Stockade-A": "b", CLIENT_ADDRESS: "127.0.0.1", "Authorization": "Bearer x"},
         ]
 
     play(2, test)

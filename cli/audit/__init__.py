@@ -1,0 +1,6 @@
+"""`stockade audit …`: the ledger shown, verified and exported; and who could write what.
+
+In: entries of a running cluster's ledger.
+Out: tables, JSON lines, an Arrow file that pyarrow alone can verify.
+May import: cli.ui, client.api, partition, partition.api.
+"""

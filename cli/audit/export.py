@@ -1,0 +1,86 @@
+"""The ledger as an Arrow file, and its chain followed: with nothing but pyarrow and hashlib, as docs/how-to/ledger.md
+does on a page.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from ...client.api.client import Client
+from ...partition.api.ledger import NO_HASH, LedgerEntry
+from ...partition.internal_names import LEDGER_TOPIC
+
+SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), pa.field("entry", pa.binary(), nullable=False)])
+FETCH_BYTES = 4 * 1024 * 1024
+
+
+class Fault(Exception):
+    """The chain does not hold; the message says where."""
+
+
+class Chain:
+    """Follows entries one after the other. ``head`` is the hash of the last one."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.last: int = 0
+        self.head: str = NO_HASH
+        self.began_ms: int = 0
+        self.ended_ms: int = 0
+
+    def follow(self, number: int, encoded: bytes) -> LedgerEntry:
+        """The next entry. Raises Fault."""
+        try:
+            entry = msgspec.json.decode(encoded, type=LedgerEntry)
+        except msgspec.DecodeError as error:
+            raise Fault(f"entry {number} cannot be read: {error}") from error
+        if entry.number != number or (self.first is not None and number != self.last + 1):
+            raise Fault(
+                f"entry {entry.number} is at the place of entry {number if self.first is None else self.last + 1}"
+            )
+        if (self.first is not None or number == 1) and entry.previous != self.head:
+            raise Fault(f"entry {number} does not have the hash of the entry before it: one of both was changed")
+        if self.first is None:
+            self.first, self.began_ms = number, entry.at_ms
+        self.last, self.ended_ms = number, entry.at_ms
+        self.head = hashlib.sha256(encoded).hexdigest()
+        return entry
+
+
+async def stored(client: Client, first: int) -> AsyncIterator[list[tuple[int, bytes]]]:
+    """The ledger's entries with their numbers, byte for byte, from a number on, up to its end at the time of the last
+    answer. Entry k is at offset k - 1.
+    """
+    offset: int | str = "earliest" if first <= 1 else first - 1
+    while True:
+        found = await client.fetch(LEDGER_TOPIC, 0, offset, max_bytes=FETCH_BYTES)
+        start = found.base_offset if offset == "earliest" else int(offset)
+        entries = [
+            (base + row + 1, value)
+            for base, batch in found.after(max(start, found.log_start))
+            for row, value in enumerate(batch.column("value").to_pylist())
+        ]
+        if entries:
+            yield entries
+        if found.next_offset >= found.log_end:
+            return
+        offset = found.next_offset
+
+
+async def export(client: Client, path: Path, cluster_id: str) -> Chain:
+    """Write the ledger into an Arrow file, and follow its chain meanwhile. Raises Fault, OSError."""
+    chain = Chain()
+    unfinished = path.with_name(path.name + ".part")
+    schema = SCHEMA.with_metadata({"cluster_id": cluster_id})
+    with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_file(sink, schema) as file:
+        async for entries in stored(client, 1):
+            for number, encoded in entries:
+                chain.follow(number, encoded)
+            numbers, values = zip(*entries, strict=True)
+            columns = [pa.array(numbers, pa.int64()), pa.array(values, pa.binary())]
+            file.write_batch(pa.record_batch(columns, schema=schema))
+    unfinished.replace(path)
+    return chain

@@ -1,0 +1,99 @@
+"""The handler of the ledger: entries of its topic, chosen by what they are about."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+from msgspec import DecodeError, json, structs
+
+from ...cluster.front.front import unless_ended
+from ...partition.api.ledger import HashedEntry, LedgerEntry, LedgerPage, entry_hash
+from ...partition.errors import InternalError
+from ...partition.internal_names import LEDGER_TOPIC
+from ...partition.log.segments import Slice
+from ...partition.records.batch import decode_batch
+from ..codec.parameters import INT64_MAX
+from ..records.fetch import records_gone
+from ..request.call import Call, json_answer
+from .lists import LISTED_DEFAULT, LISTED_MAX
+
+READ_BYTES = 512 * 1024
+"""Of entries read at one time."""
+SCANNED_MAX = 20_000
+"""Entries looked at for one answer."""
+ANSWER_BYTES_MAX = 1024 * 1024
+"""Of the entries of one answer; one entry at least."""
+ENTRIES_PER_TURN = 250
+WAIT_MS_MAX = 60_000
+
+
+async def list_entries(call: Call) -> web.StreamResponse:
+    """Entries of the ledger, ascending, from a number on."""
+    parameters = call.parameters
+    first = parameters.query_integer("from", 1, INT64_MAX, 1)
+    most = parameters.query_integer("n", 1, LISTED_MAX, LISTED_DEFAULT)
+    wait_ms = parameters.query_integer("wait_ms", 0, WAIT_MS_MAX, 0)
+    wanted = {name: parameters.query_text(name) for name in ("topic", "act") if parameters.has(name)}
+    if parameters.has("principal"):
+        wanted["principal"] = parameters.query_text("principal")
+    call.wait_s = wait_ms / 1000
+    call.partition = await call.service.partition(LEDGER_TOPIC, 0, None)
+    page = await _page(call, first, most, wait_ms, wanted)
+    return json_answer(page)
+
+
+async def _page(call: Call, first: int, most: int, wait_ms: int, wanted: dict[str, str]) -> LedgerPage:
+    """Raises LeaderNotAvailable when what is read is dropped meanwhile."""
+    found = await _read(call, first - 1, wait_ms)
+    start, end = found.log_start + 1, found.log_end + 1
+    begin = next_number = max(first, start)
+    entries: list[HashedEntry] = []
+    size = 0
+    while next_number < end and next_number - begin < SCANNED_MAX:
+        async for number, encoded in _entries(found, next_number - 1):
+            next_number = number + 1
+            entry = _fitting(number, encoded, wanted)
+            if entry is not None:
+                entries.append(entry)
+                size += len(encoded)
+            if len(entries) == most or size >= ANSWER_BYTES_MAX:
+                return LedgerPage(start, end, next_number, entries)
+        found = await _read(call, next_number - 1, 0)
+    return LedgerPage(start, end, next_number, entries)
+
+
+async def _read(call: Call, offset: int, wait_ms: int) -> Slice:
+    """What is there from an offset on; from the log's start, if that is later."""
+    assert call.partition is not None
+    reading = call.partition.read(None, max_bytes=1, min_bytes=0, max_wait_ms=0, local=False)
+    bounds = await unless_ended(call, reading)
+    start = min(max(offset, bounds.log_start), bounds.log_end)
+    reading = call.partition.read(start, max_bytes=READ_BYTES, min_bytes=1, max_wait_ms=wait_ms, local=False)
+    found = await unless_ended(call, reading)
+    call.spend_bytes(found.size)
+    return found
+
+
+async def _entries(found: Slice, offset: int) -> AsyncIterator[tuple[int, bytes]]:
+    """The numbers and the bytes of the entries of a slice, from an offset on."""
+    try:
+        for batch, message in zip(found.batches, found.messages(), strict=True):
+            values = decode_batch(message).column("value").to_pylist()
+            for row, value in enumerate(values):
+                if batch.base_offset + row >= offset:
+                    yield batch.base_offset + row + 1, value
+                if row % ENTRIES_PER_TURN == ENTRIES_PER_TURN - 1:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0)
+    except FileNotFoundError as error:
+        raise records_gone() from error
+
+
+def _fitting(number: int, encoded: bytes, wanted: dict[str, str]) -> HashedEntry | None:
+    try:
+        entry = json.decode(encoded, type=LedgerEntry)
+    except DecodeError as error:
+        raise InternalError(f"entry {number} of the ledger cannot be read") from error
+    if any((getattr(entry, name) or "") != value for name, value in wanted.items()):
+        return None
+    return HashedEntry(**structs.asdict(entry), hash=entry_hash(encoded))

@@ -138,6 +138,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (
                 ("sum(increase(stockade_fence_takeovers_total{$S}[$__rate_interval]))", "takeovers"),
                 ("max(stockade_fence_pending_installs{$S})", "not in force yet"),
+                ("max(stockade_ledger_waiting_entries{$S})", "entries that wait for the ledger"),
             ),
         ),
         Panel(

@@ -21,6 +21,7 @@ VIEWS = [
     ("producers", "producers", "Producers", "bob"),
     ("producer", "producers/alice", "alice", "orders/0"),
     ("refused", "refused", "Refused writes", "PRODUCER_FENCED"),
+    ("ledger", "ledger", "Ledger", "topic.create"),
     ("cluster", "cluster", "Cluster", "controller"),
     ("settings", "cluster/settings", "Settings", "cluster_id"),
     ("drill", "drill", "Fence drill", "Alice stalls"),
@@ -75,6 +76,16 @@ def test_a_refused_write_says_what_to_do_next_and_what_became_of_the_batch(conso
     console.sees("bob of pod-b")
     console.sees("alice of pod-a")
     console.picture("refused-open")
+    assert console.findings() == []
+
+
+def test_an_entry_of_the_ledger_tells_who_what_before_and_after(console: Console) -> None:
+    console.open("ledger?find=topic.create", "Ledger")
+    console.until(lambda: console.find(".refused .record"), "an entry")
+    console.find(".refused .record")[0].click()
+    console.sees("replication_factor")
+    console.sees("127.0.0.1")
+    console.picture("ledger-open")
     assert console.findings() == []
 
 

@@ -12,6 +12,7 @@ import { Finder } from "./parts/finder.js";
 import { Cluster } from "./views/cluster.js";
 import { Drill } from "./views/drill.js";
 import { Groups } from "./views/groups.js";
+import { Ledger } from "./views/ledger.js";
 import { Overview } from "./views/overview.js";
 import { Partition } from "./views/partition.js";
 import { Producers } from "./views/producers.js";
@@ -31,6 +32,7 @@ const VIEWS = [
   ["groups", "Groups", Groups, "g", ["read", "cluster"]],
   ["producers", "Producers", Producers, "p", ["read", "cluster"]],
   ["refused", "Refused writes", RefusedWrites, "r", ["read", "cluster"]],
+  ["ledger", "Ledger", Ledger, "l", ["admin", "cluster"]],
   ["cluster", "Cluster", Cluster, "c"],
   ["drill", "Fence drill", Drill, "d", ["acquire", "topic"]],
   ["reports", "Reports", Reports, "e"],

@@ -390,11 +390,11 @@ class Members(Protocol):
         """What would bring the cluster into balance now; changes nothing. Raises InvalidRequest (the feature level)."""
         ...
 
-    async def balance(self, if_plan: str) -> BalancePlan:
+    async def balance(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
         """Begin all of the plan with this digest, whatever the mode. Raises PlanChanged, InvalidRequest."""
         ...
 
-    async def change_balance(self, changes: Mapping[str, object]) -> BalanceSettings:
+    async def change_balance(self, changes: Mapping[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
         """Change those of the settings that are named; the settings then. Raises InvalidRequest."""
         ...
 
@@ -402,7 +402,9 @@ class Members(Protocol):
         """What ``choose_controllers`` would change; changes nothing. Raises NotFound (a node), InvalidRequest."""
         ...
 
-    async def choose_controllers(self, node_ids: Sequence[str] | None, if_plan: str | None = None) -> None:
+    async def choose_controllers(
+        self, node_ids: Sequence[str] | None, if_plan: str | None = None, by: By = NO_PRINCIPAL
+    ) -> None:
         """Begin to move the controller group to these nodes, where it stays; None: the cluster spreads it by itself.
         Raises NotFound (a node), InvalidRequest, PlanChanged.
         """

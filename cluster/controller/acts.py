@@ -15,6 +15,7 @@ from ...partition.api.ledger import Outcome, ranges, session_handle
 from ...partition.errors import FeatureUpdateFailed, StockadeError, TopicAlreadyExists, UnknownTopicOrPartition
 from ...partition.internal_names import LEDGER_TOPIC
 from ..access.principals import Principal, token_id
+from .balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
 from .commands import (
     Acquire,
     AddNode,
@@ -60,7 +61,7 @@ from .ownership.slots import Slots
 from .principals import AddPrincipalToken, DeletePrincipal, DeletePrincipalToken, Principals, PutPrincipal
 from .producers import ProducerRegistry
 from .timed import Asked, Done
-from .topology.catalog import Catalog, Topic, group_id
+from .topology.catalog import CONTROLLER_GROUP, Catalog, Topic, group_id
 from .topology.replica_assignment import ReplicaAssignment
 
 ADMINISTRATION: dict[type[Command], str] = {
@@ -78,12 +79,15 @@ ADMINISTRATION: dict[type[Command], str] = {
     AddPrincipalToken: "principal.add_token",
     DeletePrincipalToken: "principal.delete_token",
     RaiseFeatureLevel: "cluster.feature_level",
+    SetBalance: "balance.change",
+    ChooseControllers: "controllers.choose",
 }
 """Exactly one entry each, also when they are refused or find nothing to do."""
 CHANGES: dict[type[Command], str] = {
     InitProducer: "producer.init",
     RegisterNode: "node.register",
     MoveDone: "replicas.moved",
+    Rebalance: "replicas.balance",
     KeepLedger: "ledger.keep",
 }
 """An entry if they change something."""
@@ -272,13 +276,19 @@ class Recorder:
                 return self._of_topic(name) | {"partitions": str(partition)}
             case KeepLedger():
                 return self._of_topic(LEDGER_TOPIC)
-            case MoveDone(group_id=group):
+            case Rebalance(moves=moves) if len(moves) != 1:
+                return {}
+            case MoveDone(group_id=group) | Rebalance(moves=[PlacedMove(group_id=group)]):
                 located = self._catalog.locate(group)
                 if located is None:
                     return {"name": "controller"}
                 return self._of_topic(located[0].name) | {"partitions": str(located[1])}
             case AddNode(node_id=name) | RemoveNode(node_id=name) | RegisterNode(node_id=name) | RemoveZone(zone=name):
                 return {"name": name}
+            case SetBalance():
+                return {"name": "balance"}
+            case ChooseControllers():
+                return {"name": "controller"}
             case _:
                 return {"name": getattr(command, "name", None)}
 
@@ -293,7 +303,7 @@ class Recorder:
         except UnknownTopicOrPartition:
             return []
 
-    def _state(self, command: Command) -> dict[str, Any] | None:  # noqa: PLR0911  # a case each
+    def _state(self, command: Command) -> dict[str, Any] | None:  # noqa: PLR0911, PLR0912  # a case each
         """What a command may change, as it is now; None: there is none."""
         match command:
             case CreateTopic(name=name) | ChangeTopic(name=name) | DeleteTopic(name=name):
@@ -307,8 +317,14 @@ class Recorder:
                 topic = self._catalog.topic(name)
                 is_there = topic is not None and 0 <= partition < topic.partitions
                 return self._replicas(group_id(topic.topic_id, partition)) if topic is not None and is_there else None
-            case MoveDone(group_id=group):
+            case MoveDone(group_id=group) | Rebalance(moves=[PlacedMove(group_id=group)]):
                 return self._replicas(group)
+            case Rebalance(moves=moves):
+                return {self._name(move.group_id): self._replicas(move.group_id) for move in moves}
+            case SetBalance():
+                return msgspec.structs.asdict(self._assignment.balance)
+            case ChooseControllers():
+                return self._replicas(CONTROLLER_GROUP) | {"are_chosen": self._assignment.are_chosen}
             case AddNode(node_id=name) | RemoveNode(node_id=name) | RegisterNode(node_id=name):
                 return self._node(name)
             case RemoveZone(zone=zone):
@@ -328,6 +344,10 @@ class Recorder:
             "replicas": list(self._assignment.replicas(group) or ()),
             "target": None if move is None else move.target,
         }
+
+    def _name(self, group: int) -> str:
+        located = self._catalog.locate(group)
+        return f"group {group:x}" if located is None else f"{located[0].name}/{located[1]}"
 
     def _node(self, node_id: str) -> dict[str, Any] | None:
         row = self._assignment.nodes.rows.get(node_id)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from .timed import Timed
+from .timed import Asked
 
 
 class PlacedMove(msgspec.Struct, frozen=True, array_like=True):
@@ -17,7 +17,7 @@ class PlacedMove(msgspec.Struct, frozen=True, array_like=True):
     target: list[str]
 
 
-class Rebalance(Timed, frozen=True, tag="rebalance"):
+class Rebalance(Asked, frozen=True, tag="rebalance"):
     """Move all of these partitions, each of which is where the command says and does not move; or none of them. The
     same again is refused: it began already.
 
@@ -27,13 +27,13 @@ class Rebalance(Timed, frozen=True, tag="rebalance"):
     moves: list[PlacedMove]
 
 
-class SetBalance(Timed, frozen=True, tag="set_balance"):
+class SetBalance(Asked, frozen=True, tag="set_balance"):
     """Change those of the BalanceSettings that ``changes`` names. Answers Arranged, or InvalidRequest."""
 
     changes: dict[str, Any]
 
 
-class ChooseControllers(Timed, frozen=True, tag="choose_controllers"):
+class ChooseControllers(Asked, frozen=True, tag="choose_controllers"):
     """The controller group shall be on these nodes; None: on nodes that the cluster spreads by itself, from those on
     which it is.
 

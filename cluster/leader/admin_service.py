@@ -137,26 +137,28 @@ class MemberService:
         self.balancer.check_allowed()
         return self._control.machine.assignment.choice(node_ids)
 
-    async def choose_controllers(self, node_ids: Sequence[str] | None, if_plan: str | None = None) -> None:
+    async def choose_controllers(
+        self, node_ids: Sequence[str] | None, if_plan: str | None = None, by: By = NO_PRINCIPAL
+    ) -> None:
         """Raises NotFound, InvalidRequest, PlanChanged."""
         await self._control.barrier()
         self.balancer.check_allowed()
         wanted = None if node_ids is None else list(node_ids)
-        await self._arrange(lambda now: ChooseControllers(now_ms=now, node_ids=wanted, if_plan=if_plan))
+        await self._arrange(lambda now: ChooseControllers(now_ms=now, by=by, node_ids=wanted, if_plan=if_plan))
 
     async def balance_plan(self) -> BalancePlan:
         """What would be done now. Raises InvalidRequest."""
         return await self.balancer.plan()
 
-    async def balance(self, if_plan: str) -> BalancePlan:
+    async def balance(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
         """Begin all of a plan. Raises PlanChanged, InvalidRequest."""
-        plan = await self.balancer.carry_out(if_plan)
+        plan = await self.balancer.carry_out(if_plan, by)
         await self._until_seen()
         return plan
 
-    async def change_balance(self, changes: Mapping[str, object]) -> BalanceSettings:
+    async def change_balance(self, changes: Mapping[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
         """The settings then. Raises InvalidRequest."""
-        settings = await self.balancer.change(dict(changes))
+        settings = await self.balancer.change(dict(changes), by)
         await self._until_seen()
         return settings
 

@@ -23,6 +23,7 @@ from ..controller.balance import PlacedMove, Rebalance, SetBalance
 from ..controller.commands import Arranged
 from ..controller.topology.catalog import CONTROLLER_GROUP, Topic
 from ..controller.topology.nodes import NodeEntry
+from ..model import NO_PRINCIPAL, By
 from ..rpc import LedGroup, NodeReport
 from .controller_group import ControllerGroup, quietly
 
@@ -185,9 +186,9 @@ class Balancer:
                 due.append(PlacedMove(move.group, list(move.replicas), list(move.target)))
         return due
 
-    async def _begin(self, moves: list[PlacedMove]) -> None:
+    async def _begin(self, moves: list[PlacedMove], by: By = NO_PRINCIPAL) -> None:
         """Raises PlanChanged, InvalidRequest, NotFound, and what a proposal does."""
-        await self._control.decide(lambda now: Rebalance(now_ms=now, moves=moves), Arranged)
+        await self._control.decide(lambda now: Rebalance(now_ms=now, by=by, moves=moves), Arranged)
         for move in moves:
             name = self._name(move.group_id)
             event = {"event": "balance_move", "group": name, "replicas": move.replicas, "target": move.target}
@@ -221,7 +222,7 @@ class Balancer:
         self.check_allowed()
         return self._told(await self.look())
 
-    async def carry_out(self, if_plan: str) -> BalancePlan:
+    async def carry_out(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
         """Begin all of a plan at once, whatever the mode: the moves as one decision, or none of them. Raises
         PlanChanged, and what a proposal and ``plan`` do.
         """
@@ -232,17 +233,16 @@ class Balancer:
         if told.plan != if_plan:
             raise PlanChanged("the plan is another one now", plan=told.plan)
         if look.plan.moves:
-            await self._begin(
-                [PlacedMove(each.group, list(each.replicas), list(each.target)) for each in look.plan.moves]
-            )
+            moves = [PlacedMove(each.group, list(each.replicas), list(each.target)) for each in look.plan.moves]
+            await self._begin(moves, by)
         await self._send_home(look, look.plan.transfers)
         return told
 
-    async def change(self, changes: dict[str, object]) -> BalanceSettings:
+    async def change(self, changes: dict[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
         """The settings then. Raises InvalidRequest, and what a proposal does."""
         await self._control.barrier()
         self.check_allowed()
-        await self._control.decide(lambda now: SetBalance(now_ms=now, changes=changes), Arranged)
+        await self._control.decide(lambda now: SetBalance(now_ms=now, by=by, changes=changes), Arranged)
         return self._settings
 
     def check_allowed(self) -> None:

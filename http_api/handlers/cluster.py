@@ -64,13 +64,13 @@ async def get_balance(call: Call) -> web.StreamResponse:
 async def balance(call: Call) -> web.StreamResponse:
     """Begin to carry a plan out; GET /v1/cluster/balance shows what is left."""
     wanted = await call.read_json(schemas.BalanceOrder)
-    return json_answer(await call.service.at_controller().members.balance(wanted.if_plan), 202)
+    return json_answer(await call.service.at_controller().members.balance(wanted.if_plan, call.by), 202)
 
 
 async def change_balance(call: Call) -> web.StreamResponse:
     """Change how the cluster keeps itself in balance."""
     wanted = await call.read_json(schemas.BalanceChange)
-    return json_answer(await call.service.at_controller().members.change_balance(wanted.changes()))
+    return json_answer(await call.service.at_controller().members.change_balance(wanted.changes(), call.by))
 
 
 async def choose_controllers(call: Call) -> web.StreamResponse:
@@ -80,7 +80,7 @@ async def choose_controllers(call: Call) -> web.StreamResponse:
     members = call.service.at_controller().members
     if wanted.dry_run:
         return json_answer(await members.controllers_plan(wanted.node_ids))
-    await members.choose_controllers(wanted.node_ids, or_none(wanted.if_plan))
+    await members.choose_controllers(wanted.node_ids, or_none(wanted.if_plan), call.by)
     return json_answer(call.service.cluster(), 202)
 
 

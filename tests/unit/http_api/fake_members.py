@@ -71,12 +71,12 @@ class FakeOperating:
         leaders = [PlannedTransfer("orders", 1, "n1", "n2")]
         return BalancePlan("planned", BalanceSettings(), moves, leaders, 7, 0, 0, {"n5": "away"})
 
-    async def balance(self, if_plan: str) -> BalancePlan:
+    async def balance(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
         self._decided("balance", if_plan)
         self._check_plan(if_plan)
         return await self.balance_plan()
 
-    async def change_balance(self, changes: Mapping[str, object]) -> BalanceSettings:
+    async def change_balance(self, changes: Mapping[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
         self._decided("change_balance", dict(changes))
         return BalanceSettings(**changes)  # type: ignore[arg-type]
 
@@ -85,7 +85,9 @@ class FakeOperating:
         target = ["n1", "n2", "n3"] if node_ids is None else list(node_ids)
         return ControllersPlan("planned", ["n1"], target, outlives_a_zone=True, is_chosen=node_ids is not None)
 
-    async def choose_controllers(self, node_ids: Sequence[str] | None, if_plan: str | None = None) -> None:
+    async def choose_controllers(
+        self, node_ids: Sequence[str] | None, if_plan: str | None = None, by: By = NO_PRINCIPAL
+    ) -> None:
         self._decided("choose_controllers", *(node_ids or ()))
         self._check_plan(if_plan)
 

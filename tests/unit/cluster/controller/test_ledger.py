@@ -9,6 +9,7 @@ import pytest
 
 from stockade.cluster.access.principals import PrincipalToken, new_token, token_id
 from stockade.cluster.controller import acts, ledger
+from stockade.cluster.controller.balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
 from stockade.cluster.controller.commands import (
     Acquire,
     AddNode,
@@ -22,6 +23,7 @@ from stockade.cluster.controller.commands import (
     FenceProducer,
     FenceTopic,
     InitProducer,
+    MoveDone,
     OpenSession,
     Own,
     RaiseFeatureLevel,
@@ -180,6 +182,8 @@ ADMINISTERED: dict[type[Command], Command] = {
     AddPrincipalToken: AddPrincipalToken(now_ms=0, by=ROOT, name="p", token=PrincipalToken(new_token().hash)),
     RaiseFeatureLevel: RaiseFeatureLevel(now_ms=0, by=ROOT, level=2, supporting=["n1", "n2", "n3", "z1"]),
     DeletePrincipalToken: DeletePrincipalToken(now_ms=0, by=ROOT, name="p", token_id=token_id(TOKEN)),
+    SetBalance: SetBalance(now_ms=0, by=ROOT, changes={"mode": "off"}),
+    ChooseControllers: ChooseControllers(now_ms=0, by=ROOT, node_ids=["n2"]),
 }
 
 
@@ -206,6 +210,23 @@ def test_an_act_of_administration_leaves_exactly_one_entry_that_says_who_what_be
     assert (entry.index, entry.at_ms) == (furnished.index, 1_000 + furnished.index)
     assert entry.before != entry.after
     assert kind is RaiseFeatureLevel or entry.topic is not None or entry.name is not None
+
+
+def test_moves_of_balance_are_recorded_together_and_those_that_an_operator_confirms_by_name(
+    furnished: Recorded,
+) -> None:
+    placements = furnished.machine.catalog.find("t", None).placements
+    topic_id = furnished.machine.catalog.find("t", None).topic_id
+    moves = [PlacedMove(group_id(topic_id, number), list(placements[number]), ["z1"]) for number in (0, 1)]
+    [entry] = furnished.told(Rebalance(now_ms=0, moves=moves))
+    assert (entry.act, entry.principal, entry.topic) == ("replicas.balance", None, None)
+    assert entry.after == {f"t/{number}": {"replicas": [*placements[number]], "target": ["z1"]} for number in (0, 1)}
+    assert furnished.told(Rebalance(now_ms=0, by=ROOT, moves=moves)) == []  # refused: they move
+    done = [MoveDone(now_ms=0, group_id=move.group_id, version=furnished.index - 1) for move in moves]
+    furnished.told(*done)
+    back = PlacedMove(moves[1].group_id, ["z1"], ["n1"])
+    [entry] = furnished.told(Rebalance(now_ms=0, by=ROOT, moves=[back]))
+    assert (entry.principal, entry.topic, entry.partitions) == ("root", "t", "1")
 
 
 @pytest.mark.parametrize("kind", ADMINISTERED, ids=lambda kind: kind.__name__)

@@ -78,7 +78,6 @@ class Partition(Protocol):
 
     def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
         """Like ``append`` for a caller that does not wait: ``settle`` is called once, perhaps before this returns.
-
         False: nothing was proposed and ``settle`` is not called; ``append`` sees to what has to come first.
         """
         ...
@@ -106,9 +105,7 @@ class Partition(Protocol):
 
     async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:
         """(offset, its timestamp, log_start, log_end) of the first record at or after ``timestamp_ms``; offset -1 if
-        none.
-
-        None asks for the first record with the greatest timestamp. Linearizable.
+        none. None asks for the first record with the greatest timestamp. Linearizable.
         """
         ...
 
@@ -129,9 +126,8 @@ class Partition(Protocol):
         ...
 
     async def begin_at(self, offset: Offset, *, topic_id: int | None, principal: str = "") -> tuple[Offset, Offset]:
-        """Let a log that has never had a record begin at ``offset``; (log_start, log_end) after that.
-
-        Raises OffsetMismatch, FeatureLevelTooLow.
+        """Let a log that has never had a record begin at ``offset``; (log_start, log_end) after that. Raises
+        OffsetMismatch, FeatureLevelTooLow.
         """
         ...
 
@@ -166,9 +162,7 @@ class Partition(Protocol):
         ...
 
     async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> tuple[Appended, int]:
-        """Append a stage's batch, once, with the verdict of an append; and the bytes of the batch. Raises NotFound
-        too.
-        """
+        """Append a stage's batch, once, with the verdict of an append or NotFound; and the bytes of the batch."""
         ...
 
     async def fences(self) -> list[Tenure]:
@@ -347,10 +341,7 @@ class Members(Protocol):
     async def add_node(
         self, node_id: str, url: str, raft_address: str, zone: str | None, by: By = NO_PRINCIPAL
     ) -> None:
-        """Make a node known, so that it may register; the same again changes nothing.
-
-        Raises ThrottlingQuotaExceeded.
-        """
+        """Make a node known, so that it may register. Idempotent. Raises ThrottlingQuotaExceeded."""
         ...
 
     async def remove_node(self, node_id: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
@@ -360,9 +351,8 @@ class Members(Protocol):
         ...
 
     async def remove_zone(self, zone: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
-        """Begin to remove all nodes of a zone (a machine) at once: nothing moves from one of them to another.
-
-        Raises NotFound, NotEnoughReplicas, PlanChanged.
+        """Begin to remove all nodes of a zone (a machine) at once: nothing moves from one of them to another. Raises
+        NotFound, NotEnoughReplicas, PlanChanged.
         """
         ...
 

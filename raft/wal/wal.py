@@ -508,7 +508,8 @@ class Wal:
             return
         self._is_closed = True
         self._flush()
-        await self._idle.wait()
+        while not self._idle.is_set():  # the end of a flush begins the next one, if records wait, before this goes on
+            await self._idle.wait()
         self._thread.close()
         self._writer.close()
         self._reader.close()

@@ -126,7 +126,9 @@ class Cluster:
 
     async def kill(self, node: str) -> None:
         """End a node as kill -9 does: what it has written until now is what its next life finds."""
-        here = self._data(node)
+        here, transport = self._data(node), self.hosts[node]._transport
+        position = transport.position()
+        transport.position = lambda: position  # it tells of nothing that comes after the copy
         self._lives[node] += 1
         _copy_of_a_moment(here, self._data(node))
         for group in self.hosts[node].groups.values():

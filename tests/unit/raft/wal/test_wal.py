@@ -552,3 +552,49 @@ def test_a_waiter_that_is_called_may_wait_again(tmp_path: Path) -> None:
             assert called == [1, 2]
 
     asyncio.run(scenario())
+
+
+class ByHand:
+    """In the place of the thread: a flush ends when the test says so."""
+
+    def __init__(self, log: Wal) -> None:
+        self.flushed: Callable[[BaseException | None], None] | None = None
+        self.count = 0
+        self._write = log._writer.write
+        self._runs: Any = ()
+
+    def begin(self, runs: Any, flushed: Callable[[BaseException | None], None]) -> None:
+        assert self.flushed is None, "one at a time"
+        self._runs, self.flushed, self.count = runs, flushed, self.count + 1
+
+    def end(self) -> None:
+        flushed, self.flushed = self.flushed, None
+        assert flushed is not None
+        self._write(self._runs)
+        flushed(None)
+
+    def close(self) -> None:
+        assert self.flushed is None, (
+            "the thread is told to end while a flush is under way, which it may take for the end"
+        )
+
+
+def test_a_log_that_closes_during_a_flush_waits_for_the_next_one_too(tmp_path: Path) -> None:
+    """Otherwise thread and event loop could wait for each other for ever: a node that stops under load hung."""
+
+    async def main() -> None:
+        log = Log(tmp_path)
+        log.wal._thread.close()
+        by_hand = log.wal._thread = ByHand(log.wal)  # type: ignore[assignment]
+        log.wal.append(1, 1, 1, b"one")
+        while by_hand.count < 1:
+            await asyncio.sleep(0)
+        log.wal.append(1, 2, 1, b"two")
+        closing = asyncio.ensure_future(log.wal.close())
+        for _ in range(2):
+            await asyncio.sleep(0)  # the one who closes waits
+            by_hand.end()
+        await closing
+        assert log.wal.durable_lsn == 2
+
+    asyncio.run(main())

@@ -5,9 +5,8 @@ leader's base URL when known) where this node does not lead: the front then forw
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from ..partition.api.cluster import (
@@ -16,6 +15,7 @@ from ..partition.api.cluster import (
     Cluster,
     ControllersPlan,
     NodeSetting,
+    NotedBackup,
     PartitionCounts,
     Reassignment,
     RemovalPlan,
@@ -32,7 +32,6 @@ from ..partition.api.ownership import (
     Ticket,
     TicketList,
 )
-from ..partition.api.principals import IssuedToken, PrincipalInfo, PrincipalList
 from ..partition.api.producers import PartitionProducer, ProducerList, ProducerPair, ProducerStatus
 from ..partition.api.records import PartitionContents, StageInfo
 from ..partition.api.topics import Mode, Topic, TopicConfig, TopicPage, TopicSummary
@@ -40,8 +39,7 @@ from ..partition.commands import Appended, Offset, Token
 from ..partition.log.segments import Slice
 from ..partition.records.batch import Batch
 from ..partition.state.fence import Tenure
-from .access.principals import Principal, PrincipalToken
-from .access.quotas import NO_QUOTA, Quota
+from .access.administration import Principals
 from .access.store import PrincipalTable
 from .measures import Measures
 from .model import NO_PRINCIPAL, By, Claim, CommittedPosition, Conditions, Leader, ReadGuard, Settle
@@ -392,6 +390,14 @@ class Members(Protocol):
         """What ``choose_controllers`` would change; changes nothing. Raises NotFound (a node), InvalidRequest."""
         ...
 
+    async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> None:
+        """Remember it as the last one of its place. Raises FeatureLevelTooLow, InvalidRequest."""
+        ...
+
+    async def backups(self) -> list[NotedBackup]:
+        """The last of each place, the newest first; linearizable."""
+        ...
+
     async def choose_controllers(
         self, node_ids: Sequence[str] | None, if_plan: str | None = None, by: By = NO_PRINCIPAL
     ) -> None:
@@ -420,49 +426,6 @@ class Lists(Protocol):
         """The wait queue of a topic; of one partition: the tickets that wait for it, among others. In the order of the
         queue. Raises UnknownTopicOrPartition.
         """
-        ...
-
-
-class Principals(Protocol):
-    """Who may do what, as the controller has it. A change is answered when every node that can be reached acts by it.
-    ``by``: who asks. Every change raises InvalidRequest when it would lock its caller out.
-    """
-
-    async def list_principals(self, prefix: str, most: int, configured: Iterable[Principal]) -> PrincipalList:
-        """The first ``most`` whose names begin so, ascending; ``configured`` are those of this node's configuration."""
-        ...
-
-    async def get_principal(self, name: str) -> PrincipalInfo:
-        """Raises NotFound."""
-        ...
-
-    async def put_principal(
-        self,
-        name: str,
-        rights: Sequence[str],
-        certificates: Sequence[str],
-        tokens: Sequence[PrincipalToken] | None,
-        *,
-        subjects: Sequence[str] = (),
-        quota: Quota = NO_QUOTA,
-        opens: bool,
-        by: By,
-    ) -> tuple[PrincipalInfo, bool]:
-        """The principal, and whether it is new. ``tokens`` None: those that it has. ``opens``: the cluster is open to
-        every caller, which this ends. Raises InvalidRequest, ThrottlingQuotaExceeded.
-        """
-        ...
-
-    async def delete_principal(self, name: str, by: By) -> None:
-        """What it made stays its own. Raises NotFound."""
-        ...
-
-    async def add_token(self, name: str, digest: str | None, expires: datetime | None, by: By) -> IssuedToken:
-        """``digest``: the hash of a token that the caller made; None: make one. Raises NotFound, InvalidRequest."""
-        ...
-
-    async def delete_token(self, name: str, token: str, by: By) -> None:
-        """By the token's id. Raises NotFound, InvalidRequest."""
         ...
 
 

@@ -192,6 +192,8 @@ def _cluster() -> list[Route]:
         Route("GET", "/v1/ledger", ledger.list_entries, "partition", _LEDGER, needs=_ADMIN),
         Route("POST", "/v1/cluster/members", cluster.change_members, "controller", needs=_ADMIN),
         Route("POST", "/v1/cluster/feature_level", cluster.raise_feature_level, "controller", needs=_ADMIN),
+        Route("GET", "/v1/cluster/backups", cluster.list_backups, "controller", needs=_SEE),
+        Route("POST", "/v1/cluster/backups", cluster.note_backup, "controller", needs=_ADMIN),
         Route("GET", _BALANCE, cluster.get_balance, "controller", deadline_s=_LOOK_S, needs=_SEE),
         Route("POST", _BALANCE, cluster.balance, "controller", deadline_s=_LOOK_S, needs=_ADMIN),
         Route("PATCH", _BALANCE, cluster.change_balance, "controller", needs=_ADMIN),

@@ -1,11 +1,13 @@
 """`stockade backup …`: copies of a cluster's topics that outlive it, and the way back."""
 
 import asyncio
+import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import click
@@ -31,6 +33,8 @@ from .schedule import INTERVAL_S, Gauges, Schedule
 from .store import CannotReach, Store
 from .verify import verify
 
+TELL_MS = 5_000
+"""How long a command tries to tell the cluster of a backup that it has made."""
 FAILURES = CannotBackUp, CannotReach, CannotRestore, Damaged
 
 place_argument: Adding = click.argument("place")
@@ -138,6 +142,7 @@ async def create(
             progress = Copying(found, partial(bar.advance, task))
             made, damaged = await back_up(client, store, topics, groups, progress, principals=principals)
         _show_made(made, damaged, output)
+        await _tell(client, place, made)
         gauges.succeeded(made)
         if schedule.prunes:
             await asyncio.to_thread(prune, store, _keep(schedule.keep_last, schedule.keep_for_s), _now_ms())
@@ -160,6 +165,25 @@ async def _again_and_again(once: Callable[[], Coroutine[Any, Any, None]], gauges
         except FAILURES as error:
             click.echo(f"no backup: {error}", err=True)
         await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+
+async def _tell(client: Client, place: str, made: Manifest) -> None:
+    """Let the cluster show it. A backup is none the worse if that cannot be."""
+    sizes = {"topics": len(made.topics), "records": made.records, "bytes": made.size}
+    body = {"place": shown(place), "name": made.name, "cut_ms": made.cut_ms} | sizes
+    body["took_ms"] = max(0, made.ended_ms - made.started_ms)
+    try:
+        await client.calls.send("POST", "/v1/cluster/backups", body=body, patience_ms=TELL_MS)
+    except StockadeError as error:
+        click.echo(f"the backup is made; the cluster does not show it: {sentence(error)}", err=True)
+
+
+def shown(place: str) -> str:
+    """A place for all who may see the cluster: without credentials and options; a folder with its machine."""
+    scheme, _, rest = place.rpartition("://")
+    if scheme in ("", "file"):
+        return f"{socket.gethostname()}:{Path(rest).absolute()}"
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from ...partition.api.ledger import Outcome, ranges, session_handle
 from ...partition.errors import FeatureUpdateFailed, StockadeError, TopicAlreadyExists, UnknownTopicOrPartition
 from ...partition.internal_names import LEDGER_TOPIC
 from ..access.principals import Principal, token_id
+from .backups import NoteBackup
 from .balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
 from .commands import (
     Acquire,
@@ -93,9 +94,9 @@ CHANGES: dict[type[Command], str] = {
 """An entry if they change something."""
 DECIDED_INSIDE: tuple[type[Command], ...] = (
     *(Acquire, Release, CloseSession, CancelTicket, Tick, Own, Disown),
-    *(FenceInstalled, BeginLedger, NoteIntent, NoteOutcome),
+    *(FenceInstalled, BeginLedger, NoteIntent, NoteOutcome, NoteBackup),
 )
-"""What they change of slots, owners and sessions is recorded where it is decided."""
+"""What they change of slots, owners and sessions, or tell, is recorded where it is decided."""
 UNRECORDED: dict[type[Command], str] = {
     OpenSession: "a session may write nothing until it has a grant",
     RenewSession: "nothing changes but a deadline",

@@ -15,6 +15,7 @@ from ...partition.api.topics import TopicConfig
 from ...partition.commands import Codec, ProducerId
 from ...partition.errors import StockadeError
 from ..model import Claim
+from .backups import NoteBackup
 from .balance import BalanceCommand
 from .ledger import LedgerCommand, Noted
 from .principals import PrincipalCommand, PrincipalPut
@@ -470,6 +471,7 @@ Command = (
     | ProducerCommand
     | PrincipalCommand
     | LedgerCommand
+    | NoteBackup
 )
 
 

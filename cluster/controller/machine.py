@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
+from msgspec import structs
+
 from ...partition.api.ownership import grants_digest
 from ...partition.commands import belongs_to_another
 from ...partition.errors import (
@@ -27,6 +29,7 @@ from ...partition.log.image import FileExtent, Image, ImageDamaged
 from ...raft.machine import Machine
 from ..access.rights import lacks
 from .acts import Recorder
+from .backups import Backups, NoteBackup
 from .balance import ChooseControllers, Rebalance, SetBalance
 from .commands import (
     Acquire,
@@ -163,6 +166,7 @@ class ControllerMachine(Machine):
             Enrol: self._enrol,
             WithdrawProducers: self._withdraw_producers,
             ForgetNames: self._forget_names,
+            NoteBackup: self._note_backup,
             Tick: lambda index, command: Done(),
         }
         reports = (FenceInstalled, ReaderFenceInstalled, ProducerFenceInstalled)
@@ -176,6 +180,7 @@ class ControllerMachine(Machine):
         self.catalog_index: int = 0
         self.catalog: Catalog = Catalog()
         self.ledger: Ledger = Ledger()
+        self.backups: Backups = Backups()
         self.sessions: Sessions = Sessions()
         self.slots: Slots = Slots(self.catalog, self.ledger)
         self.acquire_rules: AcquireRules = AcquireRules(self.catalog, self.slots)
@@ -252,6 +257,7 @@ class ControllerMachine(Machine):
             principals=self.principals.save(),
             group_founders=self.resources.founders(),
             ledger=self.ledger.save(),
+            backups=self.backups.save(),
         )
         return Image(encode(state))
 
@@ -287,6 +293,7 @@ class ControllerMachine(Machine):
         self.assignment.load(state.membership)
         self.principals.load(state.principals)
         self.ledger.load(state.ledger)
+        self.backups.load(state.backups)
 
     def is_over(self, fence: FenceRef) -> bool:
         """Whether a partition is known to refuse the token of an ended grant; a deleted partition does."""
@@ -322,6 +329,11 @@ class ControllerMachine(Machine):
                 yield from readers.work_on(group)
             if group in producers.owed:
                 yield from self.registry.work_on(group, self.applied_index)
+
+    def _note_backup(self, index: int, command: NoteBackup) -> Done:
+        noted = self.backups.note(command)
+        self.ledger.record("backup.note", name=command.place, after=structs.asdict(noted))
+        return Done()
 
     def _create_topic(self, index: int, command: CreateTopic) -> TopicCreated:
         self._check_is_open(command.name)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ...partition.api.cluster import NotedBackup
 from ...partition.state.snapshot import Sealed
 from .ledger import SavedLedger
 from .ownership.fence_installs import SavedReaderFences
@@ -41,6 +42,7 @@ class SavedState(msgspec.Struct, frozen=True):
     principals: SavedPrincipals = SavedPrincipals()
     group_founders: list[tuple[str, str]] = []
     ledger: SavedLedger = SavedLedger()
+    backups: list[NotedBackup] = []
 
 
 _sealed = Sealed(SavedState, b"StkC", 2, "controller", msgspec.msgpack.Encoder(order="deterministic"), oldest=1)

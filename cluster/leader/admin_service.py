@@ -12,6 +12,7 @@ from ...partition.api.cluster import (
     BalancePlan,
     BalanceSettings,
     ControllersPlan,
+    NotedBackup,
     Reassignment,
     RemovalPlan,
 )
@@ -26,14 +27,16 @@ from ...partition.api.ownership import (
 )
 from ...partition.api.producers import ProducerList, ProducerPair, is_throwaway
 from ...partition.api.topics import Mode
-from ...partition.errors import FeatureUpdateFailed, InvalidRequest, UnknownTopicOrPartition
+from ...partition.errors import FeatureLevelTooLow, FeatureUpdateFailed, InvalidRequest, UnknownTopicOrPartition
 from ...partition.version import VERSION
 from ...raft.host import Software
+from ..controller.backups import NoteBackup
 from ..controller.balance import ChooseControllers
 from ..controller.commands import (
     AddNode,
     Arranged,
     Command,
+    Done,
     RaiseFeatureLevel,
     Reassign,
     RemoveNode,
@@ -49,6 +52,8 @@ from ..model import NO_PRINCIPAL, By
 from .balancer import Balancer
 from .controller_group import ControllerGroup
 
+LEVEL_OF_BACKUPS = 2
+"""The feature level from which on the controller's machine knows of backups."""
 CATCH_UP_MAX_S = 1.0
 """How long an answer waits for this node's view of the cluster to contain what was decided."""
 
@@ -145,6 +150,19 @@ class MemberService:
         self.balancer.check_allowed()
         wanted = None if node_ids is None else list(node_ids)
         await self._arrange(lambda now: ChooseControllers(now_ms=now, by=by, node_ids=wanted, if_plan=if_plan))
+
+    async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> None:
+        """Raises FeatureLevelTooLow, InvalidRequest."""
+        features = self._control.features
+        if not features.at_least(LEVEL_OF_BACKUPS):
+            raise FeatureLevelTooLow(feature_level=features.level, needed=LEVEL_OF_BACKUPS)
+        told = {name: getattr(made, name) for name in made.__struct_fields__ if name != "principal"}
+        await self._control.decide(lambda now: NoteBackup(now_ms=now, by=by, **told), Done)
+
+    async def backups(self) -> list[NotedBackup]:
+        """The newest first."""
+        await self._control.barrier()
+        return sorted(self._control.machine.backups.rows.values(), key=lambda each: -each.cut_ms)
 
     async def balance_plan(self) -> BalancePlan:
         """What would be done now. Raises InvalidRequest."""

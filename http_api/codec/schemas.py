@@ -21,9 +21,10 @@ from ...cluster.access.principals import (
 )
 from ...cluster.access.quotas import NO_QUOTA, Quota
 from ...cluster.config import is_address
+from ...cluster.controller.backups import NAME_CHARACTERS_MAX, PLACE_CHARACTERS_MAX
 from ...cluster.controller.topology.replica_assignment import CONTROLLERS_MAX
 from ...cluster.model import Claim
-from ...partition.api.cluster import BalanceMode, CopyPace, MovesAtOnce, StableMs, UsedPercent
+from ...partition.api.cluster import BalanceMode, CopyPace, MovesAtOnce, NotedBackup, StableMs, UsedPercent
 from ...partition.api.topics import Mode, TopicConfig
 from ...partition.commands import OFFSET_BEGIN_MAX, PRODUCER_EPOCH_MAX
 from ...partition.errors import InvalidRequest
@@ -302,6 +303,22 @@ class LeaderTransfer(msgspec.Struct, forbid_unknown_fields=True):
         """Rules beyond types and ranges."""
         if (self.topic is None) != (self.partition is None):
             raise InvalidRequest("partition: null exactly when topic is null")
+
+
+class BackupNote(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/backups."""
+
+    place: Annotated[str, Meta(min_length=1, max_length=PLACE_CHARACTERS_MAX)]
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
+    cut_ms: _Natural
+    took_ms: _Natural
+    topics: _Natural
+    records: _Natural
+    bytes: _Natural
+
+    def noted(self) -> NotedBackup:
+        """As the controller has it."""
+        return NotedBackup(**structs.asdict(self))
 
 
 class BalanceOrder(msgspec.Struct, forbid_unknown_fields=True):

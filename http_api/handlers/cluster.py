@@ -3,6 +3,7 @@
 from aiohttp import web
 from msgspec import structs
 
+from ...partition.api.cluster import NotedBackups
 from ..codec import schemas
 from ..codec.json_codec import or_none
 from ..request.call import Call, json_answer
@@ -71,6 +72,19 @@ async def change_balance(call: Call) -> web.StreamResponse:
     """Change how the cluster keeps itself in balance."""
     wanted = await call.read_json(schemas.BalanceChange)
     return json_answer(await call.service.at_controller().members.change_balance(wanted.changes(), call.by))
+
+
+async def list_backups(call: Call) -> web.StreamResponse:
+    """The last backup in each place, as it was told."""
+    return json_answer(NotedBackups(await call.service.at_controller().members.backups()))
+
+
+async def note_backup(call: Call) -> web.StreamResponse:
+    """Remember a backup that was made."""
+    made = await call.read_json(schemas.BackupNote)
+    members = call.service.at_controller().members
+    await members.note_backup(made.noted(), call.by)
+    return json_answer(NotedBackups(await members.backups()))
 
 
 async def choose_controllers(call: Call) -> web.StreamResponse:

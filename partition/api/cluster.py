@@ -269,6 +269,27 @@ class Settings(msgspec.Struct, frozen=True):
     missing: list[str] = []
 
 
+class NotedBackup(msgspec.Struct, frozen=True):
+    """A backup as its maker told the cluster: of everything up to ``cut_ms`` (milliseconds since 1970), it took
+    ``took_ms``. ``records`` and ``bytes`` are those that the place has for it. ``principal``: who told it.
+    """
+
+    place: str
+    name: str
+    cut_ms: int
+    took_ms: int
+    topics: int
+    records: int
+    bytes: int
+    principal: str | None = None
+
+
+class NotedBackups(msgspec.Struct, frozen=True):
+    """The last of each place, the newest first."""
+
+    backups: list[NotedBackup]
+
+
 class ClusterState(msgspec.Struct, frozen=True):
     """One reading of everything: the cluster as the answering node sees it, and what each node counts."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from stockade.cli.backup.commands import shown
 from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.cli.local_cluster.ports import free_ports
 
@@ -86,6 +87,8 @@ def test_a_lost_cluster_is_restored_into_another_one_record_by_record(
         expect(200, call("PUT", f"{node}/v1/groups/g/positions/drill/2", {"offset": 1234}))
         first = done(node, "backup", "create", place)
         assert (first["topics"], first["records"]) == (3, len(LINES) * (BATCHES + 1) + 1)
+        [noted] = expect(200, call("GET", f"{node}/v1/cluster/backups"))["backups"]
+        assert (noted["place"], noted["records"]) == (shown(place), first["records"])
         expect(200, topic.append("later", 2))
         began = time.monotonic()
         second = done(node, "backup", "create", place)

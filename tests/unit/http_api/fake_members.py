@@ -8,6 +8,7 @@ from stockade.partition.api.cluster import (
     BalancePlan,
     BalanceSettings,
     ControllersPlan,
+    NotedBackup,
     PlannedMove,
     PlannedTransfer,
     Reassignment,
@@ -15,6 +16,7 @@ from stockade.partition.api.cluster import (
     RemovalPlan,
 )
 from stockade.partition.errors import (
+    FeatureLevelTooLow,
     FeatureUpdateFailed,
     NotFound,
     NotLeaderOrFollower,
@@ -79,6 +81,15 @@ class FakeOperating:
     async def change_balance(self, changes: Mapping[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
         self._decided("change_balance", dict(changes))
         return BalanceSettings(**changes)  # type: ignore[arg-type]
+
+    async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> None:
+        self._decided("note_backup", made.place)
+        if made.place == "level 1":
+            raise FeatureLevelTooLow(feature_level=1, needed=2)
+
+    async def backups(self) -> list[NotedBackup]:
+        self._decided("backups")
+        return [NotedBackup("s3://b", "one", 1, 2, 3, 4, 5, "backup")]
 
     async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
         self._decided("controllers_plan", *(node_ids or ()))

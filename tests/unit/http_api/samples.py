@@ -99,6 +99,7 @@ RAISE_LEVEL = Request("POST", "/v1/cluster/feature_level", {"level": 2})
 TOKEN_HASH = ".".join(("a" * 16, "b" * 32, "c" * 64))
 ADMIN = Principal("root", ["all"], certificates=["CN:root"])
 NODE = {"action": "add", "node_id": "n9", "url": "http://127.0.0.1:7", "raft_address": "127.0.0.1:8"}
+BACKUP = {"place": "s3://b", "name": "one", "cut_ms": 1, "took_ms": 2, "topics": 3, "records": 4, "bytes": 5}
 REMOVAL = {"action": "remove", "node_id": "n9"}
 
 GOOD: dict[str, Request] = {
@@ -164,6 +165,8 @@ GOOD: dict[str, Request] = {
     "list_ledger": get("/v1/ledger?n=1&act=topic.create&topic=orders&principal=operators&wait_ms=1"),
     "list_refused_writes": get("/v1/refused_writes?everywhere=true&topic=orders&partition=0"),
     "list_nodes": get("/v1/nodes?everywhere=true"),
+    "list_backups": get("/v1/cluster/backups"),
+    "note_backup": Request("POST", "/v1/cluster/backups", BACKUP),
     "list_settings": get("/v1/settings?everywhere=true"),
     "follow_events": get("/v1/events?n=1"),
     "list_stalls": get("/v1/stalls"),
@@ -260,6 +263,7 @@ CASES: dict[tuple[str, int], list[Request]] = {
     ("fence_topic", 412): _with(FENCE_TOPIC, {"partitions": "all", "if_grants": ["g-none"]}),
     ("delete_topic", 412): _at(GOOD["delete_topic"], f"{TOPIC}?if_grants=0"),
     ("change_members", 200): _with(GOOD["change_members"], REMOVAL | {"dry_run": True}),
+    ("note_backup", 409): _with(GOOD["note_backup"], {**BACKUP, "place": "level 1"}),
     ("balance", 412): _with(GOOD["balance"], {"if_plan": "0"}),
     ("choose_controllers", 200): _with(GOOD["choose_controllers"], {"node_ids": ["n1"], "dry_run": True}),
     ("choose_controllers", 404): _with(GOOD["choose_controllers"], {"node_ids": ["x1"]}),

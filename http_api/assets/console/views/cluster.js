@@ -1,15 +1,15 @@
-// Membership, leaders, moves under way, balance, versions.
+// Membership, leaders, moves under way, balance, backups, versions.
 
 import { html, useState } from "../vendor/preact.js";
 import { ask, path, get } from "../parts/api.js";
-import { bytes, count, exact, plural } from "../parts/format.js";
+import { bytes, count, exact, plural, span } from "../parts/format.js";
 import { readAgain, useGet, useLive } from "../parts/live.js";
 import { Order } from "../parts/order.js";
 import { removalPlan } from "../parts/plans.js";
 import { may } from "../parts/rights.js";
 import { link } from "../parts/router.js";
 import { useClusterState } from "../parts/state.js";
-import { Answer, Blast, Card, Chip, Dialog, Dot, Empty, Facts, Field, Page, Table } from "../parts/ui.js";
+import { Answer, Blast, Card, Chip, Dialog, Dot, Empty, Facts, Field, Page, Table, When } from "../parts/ui.js";
 import { Balance } from "./balance.js";
 
 export function Cluster() {
@@ -33,6 +33,7 @@ export function Cluster() {
           ]} />
         <//>
         <${Members} cluster=${seen} states=${states} remove=${remove} />
+        ${may("read", "cluster") && html`<${Backups} />`}
         <${Moves} moves=${seen.reassignments || []} />
         <${Balance} level=${seen.feature_level} />
         ${removing && html`<${Remove} node=${removing} state=${states.find((each) => each.node_id === removing.node_id)} onClose=${() => remove(null)} />`}
@@ -104,6 +105,7 @@ function Members({ cluster, states, remove }) {
 }
 
 const DAY_MS = 86400e3;
+const BACKUPS_MS = 15000;
 
 /** Days that the certificates of a node have left, by use. */
 function Certificates({ state }) {
@@ -113,6 +115,29 @@ function Certificates({ state }) {
     const days = Math.floor((at - Date.now()) / DAY_MS);
     return html`<${Chip} kind=${days < 3 ? "bad" : days < 14 ? "warn" : ""} title=${exact(at)}>${use} ${days < 0 ? "expired" : `${count(days)} d`}<//>`;
   })}</span>`;
+}
+
+/** As those who made them told the cluster; it asks no place by itself. */
+function Backups() {
+  const backups = useGet("/v1/cluster/backups", {}, BACKUPS_MS);
+  return html`<${Card} title="Backups" flush>
+    <${Answer} of=${backups}>
+      ${(answer) => html`<${Table} label="Backups"
+        heads=${["Place", "Has everything up to", { text: "Records", end: true }, { text: "Bytes there", end: true }, { text: "Took", end: true }, "Told by"]}
+        rows=${answer.backups.map((each) => ({
+          key: each.place,
+          cells: [
+            html`<span class="mono breaks">${each.place}</span>`,
+            html`<${When} at=${each.cut_ms} />`,
+            count(each.records),
+            bytes(each.bytes),
+            span(each.took_ms),
+            each.principal || html`<span class="soft">–</span>`,
+          ],
+        }))}
+        empty=${html`<${Empty} title="No backup is known">stockade backup create PLACE makes one while writers go on, and tells the cluster.<//>`} />`}
+    <//>
+  <//>`;
 }
 
 /** A move is done when the partition's replicas are where they shall be. */

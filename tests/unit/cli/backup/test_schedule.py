@@ -1,12 +1,13 @@
 """Backups at intervals: the gauges that a monitoring system reads, and a failure that does not end them."""
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
 
 from stockade.cli.backup.begin import CannotBackUp
-from stockade.cli.backup.commands import _again_and_again
+from stockade.cli.backup.commands import _again_and_again, shown
 from stockade.cli.backup.manifest import Manifest
 from stockade.cli.backup.schedule import GAUGES, Gauges
 from stockade.cli.backup.store import CannotReach
@@ -58,3 +59,16 @@ def test_a_backup_that_fails_is_followed_by_the_next_one(tmp_path: Path, capsys:
     said = capsys.readouterr().err.splitlines()
     assert [line.startswith("no backup: ") for line in said] == [True] * 3
     assert values(path)["last_attempt_failed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("s3://key:secret@backups/orders?region=eu", "s3://backups/orders"),
+        ("gs://backups/orders", "gs://backups/orders"),
+        ("/mnt/backups", f"{socket.gethostname()}:/mnt/backups"),
+        ("file:///mnt/backups", f"{socket.gethostname()}:/mnt/backups"),
+    ],
+)
+def test_what_the_cluster_shows_of_a_place_has_no_credentials(place: str, expected: str) -> None:
+    assert shown(place) == expected

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from stockade.cluster.access.principals import PrincipalToken
+from stockade.cluster.controller.backups import NoteBackup
 from stockade.cluster.controller.balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
 from stockade.cluster.controller.commands import (
     Acquire,
@@ -180,6 +181,7 @@ COMMANDS: list[Command] = [
     RemoveNode(now_ms=1, node_id="n4"),
     RemoveZone(now_ms=1, zone="z1"),
     Rebalance(now_ms=1, moves=[PlacedMove(65536, ["n1"], ["n2"])]),
+    NoteBackup(now_ms=1, place="p", name="n", cut_ms=2, took_ms=3, topics=4, records=5, bytes=6),
     SetBalance(now_ms=1, changes={"mode": "off", "moves_at_once": 2}),
     ChooseControllers(now_ms=1, node_ids=["n1"], if_plan="0"),
     ChooseControllers(now_ms=1, node_ids=None),

@@ -33,7 +33,7 @@ ONLY_ADMINS = {
     *("create_topic", "change_topic", "delete_topic", "fence_topic", "fence_producer"),
     *("change_members", "reassign", "transfer_leader", "list_sessions", "list_settings", "list_stalls"),
     *("list_principals", "get_principal", "put_principal", "delete_principal", "add_token", "delete_token"),
-    *("balance", "change_balance", "choose_controllers"),
+    *("balance", "change_balance", "choose_controllers", "note_backup"),
 }
 READERS = {
     *(
@@ -51,7 +51,7 @@ READERS = {
     *("list_producers", "get_producer", "open_session", "renew_session", "close_session", "get_ticket"),
     *("renew_session_by_id", "close_session_by_id"),
     *("own", "disown", "list_resources", "get_position", "commit_position", "get_cluster", "list_refused_writes"),
-    *("get_balance", "get_caller"),
+    *("get_balance", "get_caller", "list_backups"),
 }
 
 
@@ -74,6 +74,8 @@ ONLY = {
     "get_producer": ["produce producer:mirror"],
     "fence_producer": ["evict producer:mirror"],
     "reassign": ["admin cluster"],
+    "list_backups": ["read cluster"],
+    "note_backup": ["admin cluster"],
     "get_balance": ["read cluster"],
     "balance": ["admin cluster"],
     "change_balance": ["admin cluster"],

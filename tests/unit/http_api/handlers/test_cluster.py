@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ..conversation import Conversation, nodes
+from ..samples import BACKUP
 
 ADD = {"action": "add", "node_id": "n4", "url": "http://127.0.0.1:7304", "raft_address": "127.0.0.1:7404"}
 MOVE = {"topic": "orders", "partition": 0, "replicas": ["n2", "n3", "n4"]}
@@ -122,6 +123,10 @@ def test_balance_and_controllers_are_planned_ordered_and_set_at_any_node() -> No
 @pytest.mark.parametrize(
     ("method", "path", "body", "reason"),
     [
+        ("POST", "backups", {**BACKUP, "place": ""}, "place"),
+        ("POST", "backups", {**BACKUP, "place": "x" * 501}, "place"),
+        ("POST", "backups", {**BACKUP, "records": -1}, "records"),
+        ("POST", "backups", {**BACKUP, "principal": "another"}, "body"),
         ("POST", "balance", {}, "body"),
         ("POST", "balance", {"if_plan": ""}, "if_plan"),
         ("PATCH", "balance", {}, "body"),

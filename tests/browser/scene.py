@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from typing import Any
 
 from integration.api import call, expect
@@ -71,6 +72,9 @@ class Scene:
         carol = Writer(self.url, "pod-c").acquire("orders", "carol", "WaitForExclusive")
         owner = Writer(self.url, "worker-1")
         self._cast = [self.alice, self.bob, carol, owner]
+        sizes = {"topics": 2, "records": 120_000, "bytes": 7_340_032}
+        made = {"place": "s3://backups/orders", "name": "one", "cut_ms": time.time_ns() // 1_000_000, "took_ms": 812}
+        expect(200, call("POST", f"{self.url}/v1/cluster/backups", made | sizes))
         claims = [{"resource": name} for name in ("left", "right")]
         expect(200, call("POST", f"{self.url}/v1/groups/workers/own", {"claims": claims}, headers=owner.headers))
         return self

@@ -22,7 +22,7 @@ VIEWS = [
     ("producer", "producers/alice", "alice", "orders/0"),
     ("refused", "refused", "Refused writes", "PRODUCER_FENCED"),
     ("ledger", "ledger", "Ledger", "topic.create"),
-    ("cluster", "cluster", "Cluster", "controller"),
+    ("cluster", "cluster", "Cluster", "s3://backups/orders"),
     ("settings", "cluster/settings", "Settings", "cluster_id"),
     ("drill", "drill", "Fence drill", "Alice stalls"),
     ("reports", "reports", "Reports", "nothing is uploaded"),

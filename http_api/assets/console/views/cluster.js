@@ -7,7 +7,7 @@ import { readAgain, useGet, useLive } from "../parts/live.js";
 import { Order } from "../parts/order.js";
 import { removalPlan } from "../parts/plans.js";
 import { may } from "../parts/rights.js";
-import { link } from "../parts/router.js";
+import { go, link } from "../parts/router.js";
 import { useClusterState } from "../parts/state.js";
 import { Answer, Blast, Card, Chip, Dialog, Dot, Empty, Facts, Field, Page, Table, When } from "../parts/ui.js";
 import { Balance } from "./balance.js";
@@ -19,7 +19,7 @@ export function Cluster() {
   const [adding, add] = useState(false);
   const [raising, raise] = useState(0);
   const states = latest?.nodes || [];
-  return html`<${Page} title="Cluster" acts=${may("admin", "cluster") && html`<a class="button" href=${link(["cluster", "settings"])}>Settings</a><button onClick=${() => add(true)}>Add a node</button>`}>
+  return html`<${Page} title="Cluster" acts=${may("admin", "cluster") && html`<button onClick=${() => go(["cluster", "settings"])}>Settings</button><button onClick=${() => add(true)}>Add a node</button>`}>
     <${Answer} of=${cluster}>
       ${(seen) => html`
         <${Card}>
@@ -33,9 +33,9 @@ export function Cluster() {
           ]} />
         <//>
         <${Members} cluster=${seen} states=${states} remove=${remove} />
-        ${may("read", "cluster") && html`<${Backups} />`}
         <${Moves} moves=${seen.reassignments || []} />
         <${Balance} level=${seen.feature_level} />
+        ${may("read", "cluster") && html`<${Backups} />`}
         ${removing && html`<${Remove} node=${removing} state=${states.find((each) => each.node_id === removing.node_id)} onClose=${() => remove(null)} />`}
         ${raising > 0 && html`<${Raise} cluster=${seen} level=${raising} onClose=${() => raise(0)} />`}
         ${adding && html`<${Add} onClose=${() => add(false)} />`}

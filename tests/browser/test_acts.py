@@ -203,12 +203,13 @@ def by_hand(scene: Scene) -> Iterator[None]:
 def test_a_plan_of_balance_is_shown_with_its_reasons_and_done_as_it_was_seen(
     console: Console, scene: Scene, topic: str, by_hand: None
 ) -> None:
-    home, other = partition(scene, topic)["replicas"][:2]
-    scene.call("POST", "/v1/cluster/leaders", {"topic": topic, "partition": 0, "node_id": other})
-    eventually(lambda: partition(scene, topic)["leader_node"] == other)
+    leader = eventually(lambda: partition(scene, topic)["leader_node"])
+    replicas = sorted(partition(scene, topic)["replicas"], key=lambda node_id: node_id == leader)
+    home = replicas[0]
+    scene.call("POST", "/v1/cluster/reassignments", {"topic": topic, "partition": 0, "replicas": replicas})
     eventually(lambda: topic in {each["topic"] for each in scene.get("/v1/cluster/balance")["leaders"]})
     console.open("cluster", "Cluster")
-    row = f"{topic}/0\n{other}\n{home}\n0 B\nits leader goes home"
+    row = f"{topic}/0\n{leader}\n{home}\n0 B\nits leader goes home"
     console.sees(row, "section[aria-label='Balance']")
     console.sees("nothing by itself", "section[aria-label='Balance']")
     console.press("Balance now")

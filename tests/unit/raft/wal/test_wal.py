@@ -559,13 +559,14 @@ class ByHand:
 
     def __init__(self, log: Wal) -> None:
         self.flushed: Callable[[BaseException | None], None] | None = None
-        self.count = 0
+        self.begun = asyncio.Event()
         self._write = log._writer.write
         self._runs: Any = ()
 
     def begin(self, runs: Any, flushed: Callable[[BaseException | None], None]) -> None:
         assert self.flushed is None, "one at a time"
-        self._runs, self.flushed, self.count = runs, flushed, self.count + 1
+        self._runs, self.flushed = runs, flushed
+        self.begun.set()
 
     def end(self) -> None:
         flushed, self.flushed = self.flushed, None
@@ -574,9 +575,7 @@ class ByHand:
         flushed(None)
 
     def close(self) -> None:
-        assert self.flushed is None, (
-            "the thread is told to end while a flush is under way, which it may take for the end"
-        )
+        assert self.flushed is None, "the thread is told to end while a flush is under way"
 
 
 def test_a_log_that_closes_during_a_flush_waits_for_the_next_one_too(tmp_path: Path) -> None:
@@ -587,8 +586,7 @@ def test_a_log_that_closes_during_a_flush_waits_for_the_next_one_too(tmp_path: P
         log.wal._thread.close()
         by_hand = log.wal._thread = ByHand(log.wal)  # type: ignore[assignment]
         log.wal.append(1, 1, 1, b"one")
-        while by_hand.count < 1:
-            await asyncio.sleep(0)
+        await by_hand.begun.wait()
         log.wal.append(1, 2, 1, b"two")
         closing = asyncio.ensure_future(log.wal.close())
         for _ in range(2):

@@ -58,7 +58,7 @@ PURE = [
     *("spark/source/planning/*", "spark/source/rows/*"),
 ]
 """Folders without clock, asyncio, randomness, files and sockets; a folder counts with all that lies in it."""
-INPUT_OUTPUT = ["partition/log/*", "partition/durable/*"]
+INPUT_OUTPUT = ["partition/log/*", "partition/durable/*", "partition/places/*"]
 """The exceptions: they read and write files, and are as free of clock and chance as the rest."""
 CLOCK = {"asyncio", "datetime", "sched", "threading", "time"}
 CHANCE = {"random", "secrets", "uuid"}

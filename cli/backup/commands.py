@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from ...client.api.client import Client
 from ...partition.errors import StockadeError
+from ...partition.places.place import CannotReach
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client
 from ..ui.exits import LOCAL, REFUSED, sentence
@@ -30,7 +31,7 @@ from .manifest import Damaged, Manifest
 from .prune import Keep, Pruned, prune
 from .restore import CannotRestore, Manner, Restored, Until, restore, restore_principals, size_to_restore
 from .schedule import INTERVAL_S, Gauges, Schedule
-from .store import CannotReach, Store
+from .store import Store
 from .verify import verify
 
 TELL_MS = 5_000

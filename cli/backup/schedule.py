@@ -9,8 +9,8 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
+from ...partition.places.place import CannotReach
 from .manifest import Manifest
-from .store import CannotReach
 
 _PREFIX = "stockade_backup_"
 GAUGES = {

@@ -1,7 +1,5 @@
-"""Where backups are: a folder, or what a URL names (s3://, gs://, abfs:// by pyarrow itself; any other by fsspec).
-
-On a local disk a file appears whole and durably. An object store may keep a part of an object whose writer failed: no
-manifest names it, for a manifest is written after all that it names. Everything here blocks.
+"""Where backups are: in a place (partition/places), where a file may be the part of one whose writer failed. No
+manifest names such a file, for a manifest is written after all that it names. Everything here blocks.
 
 Many processes may make backups in one place while others prune it (prune.py), and a place has no locks. So no file of
 records is ever written twice: each backup has names of its own. And a backup that is being made announces its manifest
@@ -10,14 +8,8 @@ records is ever written twice: each backup has names of its own. And a backup th
 
 import hashlib
 from collections.abc import Iterable
-from importlib import import_module
-from pathlib import Path, PurePosixPath
-from typing import Any
 
-import pyarrow as pa
-from pyarrow import fs
-
-from ...partition.log.fsutil import write_durably
+from ...partition.places.place import NotThere, Place
 from .manifest import Damaged, Manifest, Missing, decode, encode
 
 DATA, MANIFESTS, UNFINISHED = "data", "manifests", "unfinished"
@@ -28,65 +20,15 @@ _PRUNED = "pruned"
 _DIGEST = ".sha256"
 
 
-class CannotReach(Exception):
-    """The place of a backup cannot be used."""
-
-
-class Store:
-    """Files below one place, named by relative paths with ``/``. Raises CannotReach where the place fails."""
-
-    def __init__(self, url: str) -> None:
-        try:
-            self._files, root = _opened(url)
-        except (OSError, ValueError, ImportError, pa.ArrowException) as error:
-            raise CannotReach(f"{url}: {error}") from error
-        self.url: str = url
-        self._root = PurePosixPath(root)
-        self._is_local: bool = self._files.type_name == "local"
-
-    def write(self, path: str, content: bytes | pa.Buffer) -> None:
-        """Make the file, or replace it."""
-        place = self._root / path
-        try:
-            if self._is_local:
-                write_durably(Path(place), bytes(content))
-                return
-            if not isinstance(self._files, fs.S3FileSystem | fs.GcsFileSystem):
-                self._files.create_dir(str(place.parent), recursive=True)
-            with self._files.open_output_stream(str(place)) as file:
-                file.write(content)
-        except (OSError, pa.ArrowException) as error:
-            raise CannotReach(f"{self.url}: {path} cannot be written: {error}") from error
+class Store(Place):
+    """The place of backups. Raises CannotReach where the place fails."""
 
     def read(self, path: str) -> bytes:
         """Its content. Raises Missing."""
         try:
-            with self._files.open_input_stream(str(self._root / path), compression=None) as file:
-                content: bytes = file.read()
-                return content
-        except FileNotFoundError as error:
-            raise Missing(f"{path} is missing") from error
-        except (OSError, pa.ArrowException) as error:
-            raise CannotReach(f"{self.url}: {path} cannot be read: {error}") from error
-
-    def remove(self, path: str) -> None:
-        """Remove a file; one that is gone already is fine."""
-        try:
-            self._files.delete_file(str(self._root / path))
-        except FileNotFoundError:
-            pass
-        except (OSError, pa.ArrowException) as error:
-            raise CannotReach(f"{self.url}: {path} cannot be removed: {error}") from error
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        """The files below a folder, by their paths as ``read`` takes them, with their bytes."""
-        below = fs.FileSelector(str(self._root / folder), allow_not_found=True, recursive=True)
-        try:
-            found = self._files.get_file_info(below)
-        except (OSError, pa.ArrowException) as error:
-            raise CannotReach(f"{self.url}: {error}") from error
-        start = len(str(self._root)) + 1
-        return {each.path[start:]: each.size for each in found if each.type == fs.FileType.File}
+            return super().read(path)
+        except NotThere as error:
+            raise Missing(str(error)) from error
 
     def manifests(self) -> list[str]:
         """The names of all manifests, ascending by the time when they were begun."""
@@ -181,20 +123,3 @@ class Store:
 def _names(paths: Iterable[str]) -> list[str]:
     names = [path.rpartition("/")[2] for path in paths]
     return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
-
-
-def _opened(url: str) -> tuple[Any, str]:
-    if "://" not in url:
-        return fs.LocalFileSystem(), str(Path(url).absolute())
-    try:
-        files, root = fs.FileSystem.from_uri(url)
-    except (ValueError, NotImplementedError) as unknown:
-        if "nrecognized" not in str(unknown):
-            raise
-        try:
-            core = import_module("fsspec.core")
-        except ImportError as error:
-            raise ImportError(f"{unknown}; with fsspec installed, it is asked") from error
-        known, root = core.url_to_fs(url)
-        files = fs.PyFileSystem(fs.FSSpecHandler(known))
-    return files, root

@@ -23,7 +23,7 @@ from stockade.cli.backup.restore import (
     restore_principals,
     size_to_restore,
 )
-from stockade.cli.backup.store import CannotReach, Store
+from stockade.cli.backup.store import Store
 from stockade.cli.backup.verify import batches_of, gaps, verify
 from stockade.client.config import ClientConfig
 from stockade.partition.api.principals import (
@@ -35,6 +35,7 @@ from stockade.partition.api.principals import (
 )
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import LeaderNotAvailable, NotFound, OffsetMismatch, RequestTimedOut, TopicSealed
+from stockade.partition.places.place import CannotReach
 from stockade.partition.records.batch import SCHEMA
 
 

@@ -10,8 +10,8 @@ from stockade.cli.backup.begin import CannotBackUp
 from stockade.cli.backup.commands import _again_and_again, shown
 from stockade.cli.backup.manifest import Manifest
 from stockade.cli.backup.schedule import GAUGES, Gauges
-from stockade.cli.backup.store import CannotReach
 from stockade.partition.errors import LeaderNotAvailable
+from stockade.partition.places.place import CannotReach
 
 MADE = Manifest("20260101T000000.000000Z", "c", "1", 5_000, 6_000, 9_000, [], [], [])
 

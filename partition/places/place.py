@@ -1,0 +1,163 @@
+"""A folder, or what a URL names (s3://, gs://, abfs:// by pyarrow itself; any other by fsspec).
+
+On a local disk a file appears whole and durably. An object store may keep a part of an object whose writer failed: what
+relies on an object says so elsewhere, after it was written. Everything here blocks.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from ..log.modes import DATA_MODE, FOLDER_MODE
+
+PIECE_BYTES = 1024 * 1024
+"""Read from a file at a time, by ``pieces``."""
+
+
+class CannotReach(Exception):
+    """The place cannot be used."""
+
+
+class NotThere(Exception):
+    """There is no such file."""
+
+
+class Place:
+    """Files below one place, named by relative paths with ``/``. Raises CannotReach where the place fails."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._files, root = _opened(url)
+        except (OSError, ValueError, ImportError, pa.ArrowException) as error:
+            raise CannotReach(f"{url}: {error}") from error
+        self.url: str = url
+        self._root = PurePosixPath(root)
+        self._is_local: bool = self._files.type_name == "local"
+
+    def write(self, path: str, content: bytes | pa.Buffer) -> None:
+        """Make the file, or replace it."""
+        place = self._root / path
+        try:
+            if self._is_local:
+                _write_durably(Path(place), content)
+                return
+            if not isinstance(self._files, fs.S3FileSystem | fs.GcsFileSystem):
+                self._files.create_dir(str(place.parent), recursive=True)
+            with self._files.open_output_stream(str(place), compression=None) as file:
+                file.write(content)
+        except (OSError, pa.ArrowException) as error:
+            raise CannotReach(f"{self.url}: {path} cannot be written: {error}") from error
+
+    def read(self, path: str) -> bytes:
+        """Its content. Raises NotThere."""
+        with self._reading(path), self._opened(path) as file:
+            content: bytes = file.read()
+            return content
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """Its content, PIECE_BYTES at a time. Raises NotThere."""
+        with self._reading(path), self._opened(path) as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is gone already is fine."""
+        try:
+            self._files.delete_file(str(self._root / path))
+        except FileNotFoundError:
+            pass
+        except (OSError, pa.ArrowException) as error:
+            raise CannotReach(f"{self.url}: {path} cannot be removed: {error}") from error
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder that is empty; or the mark that pyarrow leaves in an object store in its place. It is fine if
+        that fails.
+        """
+        with suppress(OSError, pa.ArrowException):
+            if self._is_local:
+                Path(self._root / folder).rmdir()
+            else:
+                self._files.delete_dir(str(self._root / folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The files below a folder, by their paths as ``read`` takes them, with their bytes."""
+        below = fs.FileSelector(str(self._root / folder), allow_not_found=True, recursive=True)
+        try:
+            found = self._files.get_file_info(below)
+        except (OSError, pa.ArrowException) as error:
+            raise CannotReach(f"{self.url}: {error}") from error
+        start = len(str(self._root)) + 1
+        return {each.path[start:]: each.size for each in found if each.type == fs.FileType.File}
+
+    def _opened(self, path: str) -> Any:
+        return self._files.open_input_stream(str(self._root / path), compression=None)
+
+    @contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise NotThere(f"{path} is missing") from error
+        except (OSError, pa.ArrowException) as error:
+            raise CannotReach(f"{self.url}: {path} cannot be read: {error}") from error
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    if "://" not in url:
+        return fs.LocalFileSystem(), str(Path(url).absolute())
+    try:
+        files, root = fs.FileSystem.from_uri(url)
+    except (ValueError, NotImplementedError) as unknown:
+        if "nrecognized" not in str(unknown):
+            raise
+        try:
+            core = import_module("fsspec.core")
+        except ImportError as error:
+            raise ImportError(f"{unknown}; with fsspec installed, it is asked") from error
+        known, root = core.url_to_fs(url)
+        files = fs.PyFileSystem(fs.FSSpecHandler(known))
+    return files, root
+
+
+def without_arguments(url: str) -> str:
+    """A URL without its query, and without a user's name and password: what may be shown to others."""
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _write_durably(path: Path, content: bytes | pa.Buffer) -> None:
+    """Replace ``path``; on disk when this returns. The disk is not the node's own: when it is full, the room that a
+    node holds back for itself stays held.
+    """
+    _make_folder(path.parent)
+    scratch = path.with_name(path.name + ".new")
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, DATA_MODE), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.rename(path)
+    _sync(path.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -4,6 +4,6 @@
 
 In: requests of a front, configuration of the node.
 Out: answers and refusals.
-May import: cluster.access, cluster.controller, cluster.controller.topology, partition, partition.api, partition.log,
-partition.records, partition.state, raft, raft.core, raft.net.
+May import: cluster.access, cluster.controller, cluster.controller.topology, cluster.tiered, partition, partition.api,
+partition.log, partition.records, partition.state, raft, raft.core, raft.net.
 """

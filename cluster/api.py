@@ -93,7 +93,7 @@ class Partition(Protocol):
         """Committed batches from ``offset`` (None: log end); linearizable unless ``local`` (SEMANTICS 5.10).
 
         Waits up to ``max_wait_ms`` until ``min_bytes`` are there. ``offset`` -1 means log start. Raises
-        OffsetOutOfRange, and NotOwner for a ``guard`` that is not the current owner's, also after a wait.
+        OffsetOutOfRange, TieredStoreUnavailable, NotOwner for a ``guard`` that is not the owner's, also after a wait.
         """
         ...
 

@@ -22,8 +22,9 @@ from .controller.topology.nodes import NODES_MAX
 from .controller.topology.replica_assignment import CONTROLLERS_MAX
 from .https import HttpTls, HttpTlsSection
 from .machines import Member
+from .tiered.place import tiered_faults
 
-STORED_NAMES = ("wal", "groups", "partitions", "founders.json", "members.json", "principals.json", "reserve")
+STORED_NAMES = ("wal", "groups", "partitions", "founders.json", "members.json", "principals.json", "reserve", "tiered")
 """Files and folders in ``data_dir`` in which a node stores data. Others there (configuration, certificates, logs) are
 not its own.
 """
@@ -93,6 +94,18 @@ class LedgerSection(msgspec.Struct, frozen=True):
     retention_bytes: int = 32 * 1024 * 1024 * 1024
 
 
+class TieredSection(msgspec.Struct, frozen=True):
+    """[tiered]: where old segments go, of topics with a local retention: a folder that all nodes see, or the URL of an
+    object store, with further arguments (s3://BUCKET/PATH?region=…) and without credentials, which are taken from where
+    the store's other tools have them. All nodes say the same place. ``cache_bytes`` of ``data_dir`` hold what was read
+    from there last; a read waits ``timeout_ms`` at most for it.
+    """
+
+    place: str
+    cache_bytes: int = 1024 * 1024 * 1024
+    timeout_ms: int = 10_000
+
+
 HOSTS_MAX = 64
 """Most names in ``allowed_hosts``."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?\Z")
@@ -156,6 +169,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
     allowed_hosts: list[str] = []
     http_plaintext: bool = False
     open_to_all: bool = False
+    tiered: TieredSection | None = None
 
     def nodes(self) -> "list[NodeConfig]":
         """The configurations of the nodes that the machine runs; this one alone without ``processes``."""
@@ -258,6 +272,9 @@ def made(raw: Mapping[str, Any], directory: Path) -> NodeConfig:
     """
     config = check(raw)
     config = msgspec.structs.replace(config, data_dir=str(directory / config.data_dir))
+    if config.tiered is not None and "://" not in config.tiered.place:
+        tiered = msgspec.structs.replace(config.tiered, place=str(directory / config.tiered.place))
+        config = msgspec.structs.replace(config, tiered=tiered)
     return _with_files(config, directory)
 
 
@@ -316,12 +333,13 @@ def _unreadable(path: str) -> str | None:
 def check(raw: Mapping[str, Any]) -> NodeConfig:
     """A configuration from parsed TOML. Raises ConfigError with every fault."""
     faults: list[str] = []
-    values = _fields(raw, NodeConfig, "", faults, nested={"members", "raft", "limits", "ledger", "http_tls"})
+    values = _fields(raw, NodeConfig, "", faults, nested={"members", "raft", "limits", "ledger", "http_tls", "tiered"})
     raft = _raft(raw.get("raft", {}), faults)
     limits = _section(raw.get("limits", {}), LimitsSection, "limits", faults)
     ledger = _section(raw.get("ledger", {}), LedgerSection, "ledger", faults)
     faults.extend(_ledger_faults(ledger))
     http_tls = _http_tls(raw["http_tls"], faults) if "http_tls" in raw else None
+    tiered = _tiered(raw["tiered"], faults) if "tiered" in raw else None
     listed = _members(raw.get("members"), faults)
     members = _nodes_of(listed, values, faults)
     _check_timing(raft, limits, faults)
@@ -345,7 +363,17 @@ def check(raw: Mapping[str, Any]) -> NodeConfig:
         limits=cast(LimitsSection, limits),
         ledger=cast(LedgerSection, ledger),
         http_tls=http_tls,
+        tiered=tiered,
     )
+
+
+def _tiered(raw: object, faults: list[str]) -> TieredSection | None:
+    section = _section(raw, TieredSection, "tiered", faults)
+    if section is not None:
+        faults.extend(
+            f"tiered.{fault}" for fault in tiered_faults(section.place, section.cache_bytes, section.timeout_ms)
+        )
+    return section
 
 
 def _http_tls(raw: object, faults: list[str]) -> HttpTlsSection | None:

@@ -8,7 +8,8 @@ once, by one command, when every member supports it; it never goes down. Before,
 Level 1: all software up to commit 787c146 of this project (protocol 6).
 Level 2: RaiseFeatureLevel itself; disks that say their level (wal/identity); a partition's command BeginAt, so that a
 restored log keeps its offsets. Balance: the commands of controller/balance.py, and the questions AskNode and HandOver
-of the controller's leader. The ledger: the commands of controller/ledger.py.
+of the controller's leader. The ledger: the commands of controller/ledger.py. Tiered storage: a partition's commands
+BeginTier and AddTierObject, and a topic's local retention.
 """
 
 from ..partition.version import VERSION

@@ -71,8 +71,19 @@ class FenceMeasures(msgspec.Struct):
     moving_bytes: int = 0
 
 
+class TieredMeasures(msgspec.Struct):
+    """What a node with a tiered store does with it: uploads and reads since it started, by their end; the bytes of the
+    log that are there, of partitions led here; and how long the segment that waits longest has waited.
+    """
+
+    uploads: dict[str, int]
+    reads: dict[str, int]
+    bytes: int
+    waiting_s: float
+
+
 class Measures(msgspec.Struct):
-    """One node. ``fences`` is None unless it leads the controller group."""
+    """One node. ``tiered`` is None without a tiered store, ``fences`` is None unless it leads the controller group."""
 
     cluster_id: str
     node_id: str
@@ -85,3 +96,4 @@ class Measures(msgspec.Struct):
     takeovers: int
     group_lags: dict[str, int]
     """By consumer group: records that it has not read yet, of the partitions that this node leads."""
+    tiered: TieredMeasures | None = None

@@ -266,6 +266,39 @@ class Retain(msgspec.Struct, frozen=True, tag="retain"):
     now_ms: int
 
 
+class TierObject(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A part of the log in the store: the records of ``first <= offset < end``, in whole batches. Its file has
+    ``size`` bytes with this SHA-256; as a segment it would have ``log_bytes``. ``term`` is the one in which it
+    was uploaded, ``nonce`` makes its name unique. ``received_ms`` is when its last batch was received,
+    ``greatest_timestamp_ms`` the greatest timestamp of a record.
+    """
+
+    first: Offset
+    end: Offset
+    term: int
+    nonce: str
+    size: int
+    sha256: bytes
+    log_bytes: int
+    received_ms: int
+    greatest_timestamp_ms: int
+
+
+class BeginTier(msgspec.Struct, frozen=True, tag="begin_tier"):
+    """Let objects of the partition be in this folder of the store, unless another one was chosen before. Of feature
+    level 2. Answers Tiered.
+    """
+
+    home: str
+
+
+class AddTierObject(msgspec.Struct, frozen=True, tag="add_tier_object"):
+    """List an object that was uploaded to ``home`` and read again. Of feature level 2. Answers Tiered."""
+
+    home: str
+    item: TierObject
+
+
 class Configure(msgspec.Struct, frozen=True, tag="configure"):
     """The topic's configuration as decided by the command at ``order`` of the controller's log; one that is older than
     the configuration in force is ignored. Answers Configured.
@@ -370,6 +403,8 @@ Command = (
     | PutStage
     | ChangeStages
     | AppendStage
+    | BeginTier
+    | AddTierObject
 )
 
 
@@ -404,6 +439,14 @@ class Trimmed(msgspec.Struct, frozen=True, tag="trimmed"):
 
     log_start: Offset
     log_end: Offset
+
+
+class Tiered(msgspec.Struct, frozen=True, tag="tiered"):
+    """Up to where the log is in the store, and in which folder there; whether the command was taken."""
+
+    end: Offset
+    home: str
+    is_taken: bool
 
 
 class Configured(msgspec.Struct, frozen=True, tag="configured"):
@@ -444,6 +487,7 @@ Result = (
     | PositionCommitted
     | Staged
     | StagesChanged
+    | Tiered
 )
 
 

@@ -16,8 +16,8 @@ of leaders is out of date). One instance may differ from its class in ``no_side_
     │   NotLeaderOrFollower 421
     ├── OffsetOutOfRange 410 or 416, ProducerBusy 423, FencingTokenRequired 428
     ├── ThrottlingQuotaExceeded and WaitQueueFull 429
-    ├── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable, NotEnoughReplicas and LedgerFull 503,
-    │   RequestTimedOut 504
+    ├── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable, NotEnoughReplicas, LedgerFull and
+    │   TieredStoreUnavailable 503, RequestTimedOut 504
     └── InsufficientStorage                                                                               507
 """
 
@@ -493,6 +493,21 @@ class InsufficientStorage(
     def __init__(self, nodes: list[str], retry_after_ms: int = 1000) -> None:
         text = f"too little room is left on the disk of {', '.join(nodes)}; nothing was proposed"
         super().__init__(text, nodes=nodes, retry_after_ms=retry_after_ms)
+
+
+class TieredStoreUnavailable(
+    StockadeError,
+    code="TIERED_STORE_UNAVAILABLE",
+    http_status=503,
+    title="Old records cannot be read now",
+    retriable=True,
+):
+    """The records are in the tiered store, which does not answer, answers too slowly, or has other bytes than were
+    stored. Fields: store (its URL without arguments, None: this node has none), retry_after_ms.
+    """
+
+    def __init__(self, detail: str | None = None, store: str | None = None, retry_after_ms: int = 1000) -> None:
+        super().__init__(detail, store=store, retry_after_ms=retry_after_ms)
 
 
 BY_CODE: dict[str, type[StockadeError]] = {cls.code: cls for cls in StockadeError.__subclasses__()}

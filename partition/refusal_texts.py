@@ -232,6 +232,12 @@ BY_CODE: dict[str, Text] = {
         "Reads, trims and deletions go on: trim or delete what is not needed, lower the retention, or give the nodes "
         "in `nodes` larger disks; then the same request succeeds.",
     ),
+    "TIERED_STORE_UNAVAILABLE": Text(
+        "",
+        "Try again in a while: appends, and reads of what is on the nodes' disks, go on. If it lasts, look whether the "
+        "nodes reach the store, and what their logs say of it.",
+        cli="`stockade serve --config node.toml --check` tries it.",
+    ),
     "UNREADABLE_ANSWER": Text(
         "",
         "Compare the address with the nodes' (`stockade cluster status`), and ask it by hand: `curl ADDRESS/readyz`. A "

@@ -333,6 +333,10 @@ class RaftHost:
         assert self._sender is not None
         self._installer.pace.bytes_per_s = self._sender.pace.bytes_per_s = bytes_per_s
 
+    def dropped_files(self) -> None:
+        """A machine has dropped files without a command: see whether a checkpoint is due for them."""
+        self._checkpointer.due()
+
     def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> Group:
         """Run a replica of a group here. Call it after ``start``.
 

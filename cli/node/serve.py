@@ -29,6 +29,7 @@ from ...cluster.discovery.cluster_view import ClusterViewDamaged, is_member
 from ...cluster.https import HttpTls
 from ...cluster.machines import PROCESSES_MAX, Member
 from ...cluster.node.node import Node
+from ...cluster.tiered.place import probe
 from ...http_api.app import LINGER_S, HttpServer, start_http
 from ...partition.api.cluster import Cluster
 from ...partition.errors import StockadeError
@@ -164,6 +165,9 @@ def serve(
     settings, source = configured(config, processes)
     if check:
         limit = allowed()
+        tiered = settings.tiered
+        if tiered is not None and (fault := probe(tiered.place, settings.cluster_id)) is not None:
+            raise click.ClickException(f"{source} cannot be used:\n{listed([fault])}")
         click.echo(f"{source} is fine: {_summary(settings)}")
         click.echo(f"A node takes {said(bounds(settings.limits, limit), limit)}")
         return

@@ -34,7 +34,7 @@ from ...partition.api.ownership import (
 )
 from ...partition.api.producers import ProducerList, ProducerPair, ProducerStatus
 from ...partition.api.records import PARTS, AppendAnswer, Offsets, PartitionContents, TailAnswer, Trimmed
-from ...partition.api.topics import Mode, Topic, TopicConfig, TopicList, TopicSummary
+from ...partition.api.topics import Mode, Topic, TopicConfig, TopicList, TopicSummary, as_request
 from ...partition.commands import Stamp, Token
 from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
 from ...partition.records.batch import STREAM_END, STREAM_START
@@ -128,7 +128,8 @@ class Client(Administration):
         ``config``: fields of TopicConfig; the others have their defaults. Raises TopicAlreadyExists for a topic of this
         name with another definition, InvalidRequest.
         """
-        body = {"name": name, "partitions": partitions, "config": config or {}}
+        given = as_request(config) if isinstance(config, TopicConfig) else dict(config or {})
+        body = {"name": name, "partitions": partitions, "config": given}
         body |= present(replication_factor=replication_factor)
         return await self.calls.call(Topic, "POST", "/v1/topics", body=body, quiet_s=SLOW_S)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import structs
 
-from ...partition.api.topics import Mode, PartitionState, Topic, TopicConfig, TopicPage, TopicSummary
-from ...partition.errors import RequestTimedOut, UnknownTopicOrPartition
+from ...partition.api.topics import OF_LEVEL_2, Mode, PartitionState, Topic, TopicConfig, TopicPage, TopicSummary
+from ...partition.errors import FeatureLevelTooLow, RequestTimedOut, UnknownTopicOrPartition
 from ...partition.internal_names import INTERNAL_TOPIC_PREFIX
 from .. import rpc
 from ..access.store import PrincipalStore
@@ -183,7 +183,8 @@ class TopicService:
         *,
         leaves_retention: bool = False,
     ) -> tuple[Topic, bool]:
-        """The topic, and whether it is new; answers when every partition has a leader."""
+        """The topic, and whether it is new; answers when every partition has a leader. Raises FeatureLevelTooLow."""
+        self._check_level(structs.asdict(config))
         if leaves_retention:
             config = await self._with_retention(name, config)
         nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
@@ -224,7 +225,10 @@ class TopicService:
         config: Mapping[str, Any],
         by: By = NO_PRINCIPAL,
     ) -> Topic:
-        """The topic as it is then; answers when every partition has a leader, and acts by the configuration."""
+        """The topic as it is then; answers when every partition has a leader, and acts by the configuration. Raises
+        FeatureLevelTooLow.
+        """
+        self._check_level(config)
         nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
         changed = await self._control.decide(
             lambda now: ChangeTopic(
@@ -242,6 +246,14 @@ class TopicService:
         )
         await self._until_configured(name, changed)
         return await self._described_with_leaders(name, changed.topic_id)
+
+    def _check_level(self, config: Mapping[str, Any]) -> None:
+        """Older software does not know local retention: it would lose it, or upload nothing. Raises
+        FeatureLevelTooLow.
+        """
+        is_local = any(config.get(name, -1) >= 0 for name in OF_LEVEL_2)
+        if is_local and not self._control.features.at_least(2):
+            raise FeatureLevelTooLow(feature_level=self._control.features.level, needed=2)
 
     async def _until_configured(self, name: str, changed: TopicChanged) -> None:
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s

@@ -21,9 +21,11 @@ from ..measures import (
     LogMeasures,
     Measures,
     RaftMeasures,
+    TieredMeasures,
 )
 from ..replica.replica import Replica
 from ..replica.replica_manager import ReplicaManager
+from ..replica.tiering import Tiering
 from .controller_member import ControllerMember
 from .disk_watch import DiskWatch
 from .leadership import Leaderships
@@ -34,6 +36,8 @@ class Measuring:
 
     disk: DiskWatch
     """Of the data folder; set before the first look."""
+    tiering: Tiering | None = None
+    """None: the node has no tiered store."""
 
     def __init__(
         self,
@@ -66,6 +70,16 @@ class Measuring:
             fences=self._fences(),
             takeovers=0 if self._member.control is None else self._member.control.takeovers,
             group_lags=group_lags(replica for replica in self._replicas.all() if replica.group.is_leader),
+            tiered=None if self.tiering is None else self._tiered(self.tiering),
+        )
+
+    def _tiered(self, tiering: Tiering) -> TieredMeasures:
+        counts = tiering.store.counts
+        return TieredMeasures(
+            uploads={"stored": counts.stored, "failed": counts.upload_failed, "refused": counts.refused},
+            reads={"cached": counts.cached, "fetched": counts.fetched, "failed": counts.read_failed},
+            bytes=sum(each.machine.tier.size for each in self._replicas.all() if each.group.is_leader),
+            waiting_s=tiering.waiting_s,
         )
 
     def _raft(self) -> RaftMeasures:

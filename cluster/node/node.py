@@ -33,7 +33,10 @@ from ..replica.mover import Mover
 from ..replica.replica import Replica
 from ..replica.replica_manager import Assignment, ReplicaManager
 from ..replica.scrubber import Scrubber
+from ..replica.tiering import Tiering
 from ..rpc import Message
+from ..tiered.debts import Debts
+from ..tiered.store import TieredStore
 from .catalog_sync import CatalogSync
 from .controller_member import ControllerMember, Readers
 from .disk_watch import DiskWatch
@@ -56,6 +59,8 @@ class Node:
     """How full the disk of the data folder is."""
     features: Features
     """Which commands and formats this node may use."""
+    tiered: TieredStore | None = None
+    """Where old segments are, if the configuration says so."""
     _handing_over: asyncio.Future[None] | None = None
 
     @classmethod
@@ -88,6 +93,8 @@ class Node:
         node = cls(config, failure, view, principals, host)
         node.tls, node.disk, disk.host = tls, disk, host
         node.service.measuring.disk = node._reporter.disk = disk
+        if config.tiered is not None:
+            node.tiered = await asyncio.to_thread(_tiered_store, config, disk)
         host.serve(node._answer)
         await node._replicas.open_remembered()
         node._start_tasks()
@@ -155,8 +162,18 @@ class Node:
         if pace := config.limits.inspection_bytes_per_s:
             self._spawn(Scrubber(replicas, pace).run())
         self._spawn(Mover(config.node_id, self._host, view, self._router).run())
+        self._start_tiering()
         self._spawn(self._registration.run())
         self._spawn(self._leaderships.watch(self._host.groups))
+
+    def _start_tiering(self) -> None:
+        debts = Debts(Path(self._config.data_dir), self.tiered)
+        self._replicas.owe = debts.owe
+        if self.tiered is not None:
+            tiering = Tiering(self._replicas, self.tiered, self._host.dropped_files)
+            self.service.measuring.tiering, tiering.is_low = tiering, lambda: self.disk.state != "ok"
+            self._spawn(tiering.run())
+            self._spawn(debts.run())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task of the node; one that ends with an exception is a bug and stops the node."""
@@ -182,6 +199,8 @@ class Node:
         await self._host.stop()
         for replica in self._replicas.all():
             replica.close()
+        if self.tiered is not None:
+            self.tiered.close()
         self.disk.close()
 
     def _disk_changed(self) -> None:
@@ -214,7 +233,7 @@ class Node:
             timeout_s=self._timeout_s,
             without_room=self.disk.without_room,
         )
-        replica.features = self.features
+        replica.features, replica.whole.store = self.features, self.tiered
         return replica
 
     def _open_group(self, group: int, founders: rpc.Founders, machine: Any) -> Group:
@@ -276,6 +295,15 @@ def _close_to_others(data: Path) -> None:
         return
     if mended:
         _log.warning("took the rights of others from %d files and folders in %s", mended, data)
+
+
+def _tiered_store(config: NodeConfig, disk: DiskWatch) -> TieredStore:
+    section = config.tiered
+    assert section is not None
+    data, timeout_s = Path(config.data_dir), section.timeout_ms / 1000
+    store = TieredStore(section.place, config.cluster_id, data, section.cache_bytes, timeout_s)
+    store.has_room = lambda: disk.state != "full"
+    return store
 
 
 def _entry(config: NodeConfig, host: RaftHost) -> NodeEntry:

@@ -2,6 +2,7 @@
 
 In: appends and reads; placements from the catalog.
 Out: verdicts of apply; committed batches.
-May import: cluster, cluster.controller, cluster.controller.topology, cluster.discovery, partition, partition.api,
-partition.durable, partition.log, partition.records, partition.state, raft, raft.core, raft.log, raft.wal.
+May import: cluster, cluster.controller, cluster.controller.topology, cluster.discovery, cluster.tiered, partition,
+partition.api, partition.durable, partition.log, partition.places, partition.records, partition.state, raft,
+raft.core, raft.log, raft.wal.
 """

@@ -62,7 +62,7 @@ from ...partition.errors import (
     UnknownTopicOrPartition,
 )
 from ...partition.log.index import SegmentIndex
-from ...partition.log.segments import Slice
+from ...partition.log.segments import SegmentLog, Slice
 from ...partition.records.batch import Batch
 from ...partition.state.fence import Tenure
 from ...partition.state.machine import PartitionMachine
@@ -72,6 +72,7 @@ from ..condition import Condition
 from ..groups import ServedGroup
 from ..model import CommittedPosition, Conditions, ReadGuard, Settle
 from ..rpc import GroupStatus
+from ..tiered.log import TieredLog
 
 RETRY_AFTER_MS = 100
 """After so long a write that a partition was too busy for may be tried again."""
@@ -113,7 +114,9 @@ class Replica(ServedGroup):
         self.machine: PartitionMachine = stored.machine
         self.changed: Condition = Condition()
         """The machine's state, or what this replica is."""
-        self._log = stored.log
+        self.log: SegmentLog = stored.log
+        self.whole: TieredLog = TieredLog(stored.log, stored.machine.tier)
+        """The log as readers see it: what is on this disk, and what is in the tiered store."""
         self._enrol = enrol
         self._without_room = without_room
         self._is_sealed = False
@@ -161,21 +164,26 @@ class Replica(ServedGroup):
 
     def close(self) -> None:
         """Close the files."""
-        self._log.close()
+        self.log.close()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the topic was deleted, or this replica moved away."""
+        return self._end is not None
 
     @property
     def has_unwritten(self) -> bool:
         """Whether applied batches wait in memory to be written to their segment."""
-        return self._log.has_unwritten
+        return self.log.has_unwritten
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of the segments on this node's disk."""
-        return self._log.stored_bytes
+        return self.log.stored_bytes
 
     def write_out(self) -> None:
         """Write them."""
-        self._log.flush()
+        self.log.flush()
 
     @property
     def replicated_ms(self) -> int:
@@ -394,7 +402,9 @@ class Replica(ServedGroup):
                 return True if machine.log_end - start >= min_bytes else None
             if start < machine.log_start:  # trimmed meanwhile
                 return True
-            found = self._log.read(start, max_bytes)
+            if not self.whole.is_here(start):
+                return True
+            found = self.log.read(start, max_bytes)
             return True if found.size >= min_bytes or found.next_offset < machine.log_end else None
 
         if max_wait_ms:
@@ -405,17 +415,32 @@ class Replica(ServedGroup):
             await self._check_guard(guard)
         if start < machine.log_start:
             raise OffsetOutOfRange(start, machine.log_start, machine.log_end, stale=local)
-        return msgspec.structs.replace(self._log.read(start, max_bytes), stale=local)
+        if self.whole.is_here(start):
+            return msgspec.structs.replace(self.log.read(start, max_bytes), stale=local)
+        return await self._read_old(start, max_bytes, local=local, guard=guard)
+
+    async def _read_old(self, start: Offset, max_bytes: int, *, local: bool, guard: ReadGuard | None) -> Slice:
+        """A read of records that are not on this disk; what may change while they are fetched is checked after it."""
+        try:
+            found = await self.whole.read(start, max_bytes)
+            if guard is not None:
+                await self._check_guard(guard)
+        except OffsetOutOfRange as gone:  # while it was fetched
+            raise OffsetOutOfRange(start, gone.fields["log_start"], gone.fields["log_end"], stale=local) from None
+        if self._end is not None:
+            raise self.not_leading()
+        return msgspec.structs.replace(found, stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
         """The batches that hold the last ``count`` records, and topic_epoch."""
         await self.barrier()
-        return self._log.tail(count), self.machine.topic_epoch
+        return await self.whole.tail(count), self.machine.topic_epoch
 
     async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:
         """First record at or after a time; None: first record with the greatest timestamp."""
         await self.barrier()
-        return *self._log.find_timestamp(timestamp_ms), self.machine.log_start, self.machine.log_end
+        found = await self.whole.find_timestamp(timestamp_ms)
+        return *found, self.machine.log_start, self.machine.log_end
 
     async def position(self, group: str) -> CommittedPosition:
         """The group's committed position; linearizable."""
@@ -434,7 +459,8 @@ class Replica(ServedGroup):
         found, ends = self.machine.readers.positions, (self.machine.log_start, self.machine.log_end)
         lowest = nsmallest(most, ((position.offset, group) for group, position in found.items()))
         positions = [GroupPosition(group, offset) for offset, group in lowest]
-        return PartitionContents(self.topic, self.partition, *ends, self.stored_bytes, len(found), positions)
+        tiers, size = (self.log.local_start, self.machine.tier.size), self.stored_bytes
+        return PartitionContents(self.topic, self.partition, *ends, size, len(found), positions, *tiers)
 
     async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
         """How many producers this partition knows, and the most recently used ones, the latest first; linearizable."""
@@ -458,14 +484,14 @@ class Replica(ServedGroup):
     @property
     def full_segments(self) -> Sequence[SegmentIndex]:
         """The segments on this disk that do not change any more, until they are dropped."""
-        return self._log.full_segments
+        return self.log.full_segments
 
     def has_due(self, wall_ms: int) -> bool:
         """Whether ``retain`` would have something to do."""
         return self._retained_from(wall_ms) > self.machine.log_start or self.machine.has_due(self.now_ms())
 
     def _retained_from(self, wall_ms: int) -> Offset:
-        return self._log.retained_from(wall_ms, self.config.retention_ms, self.config.retention_bytes)
+        return self.log.retained_from(wall_ms, self.config.retention_ms, self.config.retention_bytes, *self.whole.older)
 
     async def retain(self, wall_ms: int) -> None:
         """Drop what the topic's retention no longer keeps at this wall clock time, and let the machine forget what is

@@ -81,6 +81,8 @@ class ReplicaManager:
         self.controller: tuple[str | None, int] = (None, 0)
         """Node id and term of the controller group's leader, by the newest term that a controller has reported."""
         self.changed: Condition = Condition()
+        self.owe: Callable[[str], Awaitable[None]] | None = None
+        """Notes, durably, that a folder of the tiered store belongs to a topic that was deleted."""
 
     async def open_remembered(self) -> None:
         """Open what this node held when it stopped, and finish erasing what it was about to erase."""
@@ -190,7 +192,10 @@ class ReplicaManager:
         _log.info("erasing %s/%d of topic %d", replica.topic, replica.partition, replica.topic_id)
         del self._held[replica.topic_id, replica.partition]
         placed = self.topics.get(replica.topic)
-        replica.retire(is_deleted=placed is None or placed.topic_id != replica.topic_id)
+        is_deleted = placed is None or placed.topic_id != replica.topic_id
+        replica.retire(is_deleted=is_deleted)
+        if is_deleted and self.owe is not None and (home := replica.machine.tier.home):
+            await self.owe(home)
         # First the promise to open it: a group must never be opened as it was founded once its log is gone.
         await asyncio.to_thread(erase_durably, self._path(group) / "replica.json")
         await self._close_group(group)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
-from ...cluster.measures import FenceMeasures, LogMeasures, Measures, RaftMeasures
+from ...cluster.measures import FenceMeasures, LogMeasures, Measures, RaftMeasures, TieredMeasures
 from ...raft.histogram import SECONDS, Histogram
 from .series import Series
 
@@ -55,6 +55,7 @@ def of_node(found: Measures, expiries: Mapping[str, float | None]) -> Samples:
         **_of_raft(found.raft),
         **_of_log(found.log),
         **({} if found.fences is None else _of_fences(found.fences)),
+        **({} if found.tiered is None else _of_tiered(found.tiered)),
         "stockade_fence_takeovers": {(): found.takeovers},
         "stockade_group_lag_records": {(group,): lag for group, lag in found.group_lags.items()},
     }
@@ -95,6 +96,15 @@ def _of_log(log: LogMeasures) -> Samples:
         "stockade_log_disk_free_bytes": {(): log.disk_free_bytes},
         "stockade_log_disk_size_bytes": {(): log.disk_size_bytes},
         "stockade_log_disk_state": {(state,): state == log.disk_state for state in ("ok", "low", "full")},
+    }
+
+
+def _of_tiered(tiered: TieredMeasures) -> Samples:
+    return {
+        "stockade_tiered_uploads": {(outcome,): count for outcome, count in tiered.uploads.items()},
+        "stockade_tiered_reads": {(outcome,): count for outcome, count in tiered.reads.items()},
+        "stockade_tiered_bytes": {(): tiered.bytes},
+        "stockade_tiered_waiting_seconds": {(): tiered.waiting_s},
     }
 
 

@@ -192,6 +192,30 @@ _LOG = (
         ("state",),
     ),
 )
+_TIERED = (
+    Series(
+        "stockade_tiered_uploads",
+        "counter",
+        "objects",
+        "Objects for the tiered store by what became of them: stored; failed, to be tried again; or refused, since "
+        "another leader was first. Absent without a store, as the next three.",
+        ("outcome",),
+    ),
+    Series(
+        "stockade_tiered_reads",
+        "counter",
+        "objects",
+        "Objects that reads needed: cached on this node, fetched from the store, or failed.",
+        ("outcome",),
+    ),
+    Series("stockade_tiered_bytes", "gauge", "bytes", "Of the partitions led here, in the tiered store."),
+    Series(
+        "stockade_tiered_waiting_seconds",
+        "gauge",
+        "seconds",
+        "For how long the segment that waits longest has been due in the tiered store, of the partitions led here.",
+    ),
+)
 _FENCES = (
     Series("stockade_fence_sessions", "gauge", "sessions", "Live sessions. Only where the controller group is led."),
     Series(
@@ -249,6 +273,7 @@ SECTIONS: dict[str, tuple[Series, ...]] = {
     "Raft": _RAFT,
     "Balance": _BALANCE,
     "The log on disk": _LOG,
+    "The tiered store": _TIERED,
     "Writers, sessions and consumer groups": _FENCES,
 }
 """All of them, by the heading of docs/metrics.md."""

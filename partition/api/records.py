@@ -118,7 +118,9 @@ class GroupPosition(msgspec.Struct, frozen=True):
 
 
 class PartitionContents(msgspec.Struct, frozen=True):
-    """What a trim or the deletion of a partition would hit. ``stored_bytes``: of its segments, on one replica.
+    """What a trim or the deletion of a partition would hit. ``stored_bytes``: of its segments, on one replica, whose
+    disk has the records from ``local_start`` on; ``tiered_bytes`` of the log are in the tiered store. Both are None
+    from an older node.
     ``positions``: of the ``total`` groups that committed one, those that are furthest behind, the lowest first; only of
     groups that the caller may know.
     """
@@ -130,6 +132,8 @@ class PartitionContents(msgspec.Struct, frozen=True):
     stored_bytes: int
     total: int
     positions: list[GroupPosition]
+    local_start: int | None = None
+    tiered_bytes: int | None = None
 
 
 class StageInfo(msgspec.Struct, frozen=True):

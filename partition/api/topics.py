@@ -1,6 +1,6 @@
 """Topics: configuration, description, list."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,6 +35,9 @@ class TopicConfig(msgspec.Struct, frozen=True):
     - ``retention_ms``, ``retention_bytes``: age, and size of a partition, beyond which whole segments are dropped. A
       new topic gets the cluster's own retention (7 days, if not configured) when its creator gives neither; a whole
       TopicConfig gives both.
+    - ``local_retention_ms``, ``local_retention_bytes``: age, and size of a partition, beyond which whole segments lie
+      in the nodes' tiered store alone, and are read from there; -1 for both: everything stays on the nodes' disks. What
+      the retention does not keep goes from there, too.
     - ``max_batch_bytes``: the largest batch, as an uncompressed Arrow message; 1 KiB to 16 MiB.
     """
 
@@ -47,6 +50,23 @@ class TopicConfig(msgspec.Struct, frozen=True):
     retention_ms: int = -1
     retention_bytes: int = -1
     max_batch_bytes: int = 1_048_576
+    local_retention_ms: int = -1
+    local_retention_bytes: int = -1
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether it keeps less on local disks than altogether."""
+        return self.local_retention_ms >= 0 or self.local_retention_bytes >= 0
+
+
+OF_LEVEL_2 = ("local_retention_ms", "local_retention_bytes")
+"""Fields that nodes of older software refuse, whatever their value."""
+
+
+def as_request(config: TopicConfig) -> dict[str, Any]:
+    """A whole configuration as a request gives it: what older nodes do not know is left out where it says nothing."""
+    fields = msgspec.structs.asdict(config)
+    return {name: value for name, value in fields.items() if name not in OF_LEVEL_2 or value != -1}
 
 
 class SlotHolder(msgspec.Struct, frozen=True):

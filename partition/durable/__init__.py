@@ -4,5 +4,5 @@ No clock and no randomness.
 
 In: commands to apply, a checkpoint to restore.
 Out: applied commands on disk, images for checkpoints.
-May import: partition.log, partition.records, partition.state.
+May import: partition, partition.log, partition.records, partition.state.
 """

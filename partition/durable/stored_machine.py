@@ -7,6 +7,7 @@ files they are in.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..commands import Offset
 from ..log import segment_files
 from ..log.image import FileExtent, Image, ImageDamaged
 from ..log.segments import SegmentLog
@@ -73,7 +74,7 @@ class StoredMachine:
         batches, stages = _split(files)
         stage_files.check(directory, stages, decoded.stages)
         snapshot.put_back(self.machine, decoded)
-        self.log.restore(directory, batches, decoded.log_start, decoded.log_end)
+        self.log.restore(directory, batches, decoded.log_start, decoded.log_end, _stored_end(decoded))
         self._stage_files.begin(directory, stages)
         segment_files.remove_others(directory, files)
 
@@ -83,7 +84,7 @@ class StoredMachine:
         Raises ImageDamaged.
         """
         decoded = snapshot.decode(captured)
-        log_end = decoded.log_start
+        log_end = max(decoded.log_start, _stored_end(decoded))
         batches, stages = _split(files)
         for segment in segment_files.open_segments(directory, batches):
             if segment.base_offset > log_end:
@@ -94,6 +95,11 @@ class StoredMachine:
         if log_end != decoded.log_end:
             raise ImageDamaged(f"the segments of {directory} do not end at offset {decoded.log_end}")
         stage_files.check(directory, stages, decoded.stages, reads=True)
+
+
+def _stored_end(decoded: snapshot.State) -> Offset:
+    """Records below it need not be in files: they are in the store beyond this disk."""
+    return decoded.tier.end if decoded.tier is not None and decoded.tier.objects else 0
 
 
 def _split(files: Sequence[FileExtent]) -> tuple[list[FileExtent], list[FileExtent]]:

@@ -1,5 +1,7 @@
 """The log of one partition on disk: segment files and their indexes (segment_files.py).
 
+The first part of the log may be elsewhere (``drop_local``): then it is not read through this class.
+
 Appending syncs nothing: an append is durable in the node's write-ahead log. A checkpoint takes the segments as they are
 at one moment, and syncs them; after a restart the log begins as the last checkpoint has it, and the commands since are
 applied again. So a file is removed only when a checkpoint without it is durable. An OSError of a write leaves a torn
@@ -10,10 +12,12 @@ A search by timestamp bisects the indexes of the segments, and decodes one batch
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
+from typing import Protocol
 
 from ..commands import Append, Offset
 from ..errors import OffsetOutOfRange
@@ -51,18 +55,19 @@ def _candidates(segments: Sequence[SegmentIndex], log_start: Offset, wanted: int
             number += 1
 
 
+def greatest_since(segment: SegmentIndex, log_start: Offset, fetch: Fetch) -> int:
+    """Greatest timestamp of a segment's records from ``log_start`` on, of which there is one at least."""
+    if segment.base_offset >= log_start:
+        return segment.greatest_timestamp_ms
+    first = segment.find(log_start)
+    cut = segment.batch(first)
+    greatest = greatest_timestamp(fetch([cut])[0], max(0, log_start - cut.base_offset))
+    return max([greatest, *map(segment.max_timestamp_ms, range(first + 1, len(segment)))])
+
+
 def _greatest(segments: Sequence[SegmentIndex], log_start: Offset, fetch: Fetch) -> int:
     """Greatest timestamp of a record from log_start on; -1: there is none."""
-    greatest = -1
-    for segment in segments:
-        if segment.base_offset >= log_start:
-            greatest = max(greatest, segment.greatest_timestamp_ms)
-            continue
-        first = segment.find(log_start)
-        cut = segment.batch(first)
-        greatest = max(greatest, greatest_timestamp(fetch([cut])[0], log_start - cut.base_offset))
-        greatest = max([greatest, *map(segment.max_timestamp_ms, range(first + 1, len(segment)))])
-    return greatest
+    return max((greatest_since(segment, log_start, fetch) for segment in segments), default=-1)
 
 
 __all__ = ["SEGMENT_BYTES_MAX", "SegmentLog", "Slice", "StoredBatch"]
@@ -75,6 +80,25 @@ UNWRITTEN_REST_BYTES_MAX = 16 * 1024
 """Bytes of appended batches that may stay unwritten after a run of applies. With many partitions a run applies one
 small batch, and a write costs more than all else that is done with it.
 """
+
+
+class Part(Protocol):
+    """A part of a log, as retention looks at it; ``size`` in bytes."""
+
+    @property
+    def next_offset(self) -> Offset:
+        """The offset behind its last record."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of its messages."""
+        ...
+
+    @property
+    def last_timestamp_ms(self) -> int:
+        """When its last batch was received."""
+        ...
 
 
 class SegmentLog:
@@ -97,11 +121,16 @@ class SegmentLog:
         self.unsynced_bytes: int = 0
         """Bytes of batches that were written to files since the last sync began."""
 
-    def restore(self, directory: Path, files: Sequence[FileExtent], log_start: Offset, log_end: Offset) -> None:
-        """Be the log that was captured with these files. Raises ImageDamaged."""
+    def restore(
+        self, directory: Path, files: Sequence[FileExtent], log_start: Offset, log_end: Offset, stored_end: Offset = 0
+    ) -> None:
+        """Be the log that was captured with these files. Records below ``stored_end`` may be in no file: they are in
+        the store beyond this disk. Raises ImageDamaged.
+        """
         segments = segment_files.reopen(directory, files)
-        if segments and not segments[0].base_offset <= log_start < segments[0].next_offset:
-            raise ImageDamaged(f"offset {log_start} is not in the first segment of {directory}")
+        needed = max(log_start, stored_end)
+        if segments and not (segments[0].base_offset <= needed and log_start < segments[0].next_offset):
+            raise ImageDamaged(f"offset {needed} is not in the first segment of {directory}")
         if log_end != (segments[-1].next_offset if segments else log_start):
             raise ImageDamaged(f"the segments of {directory} do not end at offset {log_end}")
         self.begin(directory, segments, log_start)
@@ -128,6 +157,11 @@ class SegmentLog:
     def log_end(self) -> Offset:
         """The next offset to be given."""
         return self._segments[-1].next_offset if self._segments else self._log_start
+
+    @property
+    def local_start(self) -> Offset:
+        """The first offset that is in a file here; at most log_start, unless records before it are in the store."""
+        return self._segments[0].base_offset if self._segments else self.log_end
 
     @property
     def stored_bytes(self) -> int:
@@ -180,11 +214,21 @@ class SegmentLog:
         assert before <= self.log_end
         self._log_start = max(self._log_start, before)
         while self._segments and self._segments[0].next_offset <= self._log_start:
-            segment = self._segments.pop(0)
-            if not self._segments:
-                self.close()
-            self._dropped += segment_files.files_of(segment)
-            self.reclaimable += segment.size + segment.index_size
+            self._drop_first()
+
+    def drop_local(self, before: Offset) -> None:
+        """Forget the files of whole segments below ``before``, which are in the store: log_start stays. Not the last
+        one. They go with the next checkpoint.
+        """
+        while len(self._segments) > 1 and self._segments[0].next_offset <= before:
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        segment = self._segments.pop(0)
+        if not self._segments:
+            self.close()
+        self._dropped += segment_files.files_of(segment)
+        self.reclaimable += segment.size + segment.index_size
 
     def begin_at(self, offset: Offset) -> None:
         """Raise log_start and log_end of a log that has never had a batch, and so has no file."""
@@ -192,19 +236,22 @@ class SegmentLog:
         assert not self._log_start
         self._log_start = offset
 
-    def retained_from(self, wall_ms: int, retention_ms: int, retention_bytes: int) -> Offset:
+    def retained_from(
+        self, wall_ms: int, retention_ms: int, retention_bytes: int, older: Iterable[Part] = (), older_bytes: int = 0
+    ) -> Offset:
         """First offset within the retention: received at most ``retention_ms`` before ``wall_ms``, and at most
-        ``retention_bytes`` altogether (-1: no bound). Whole segments are dropped; the last one by age alone.
+        ``retention_bytes`` altogether (-1: no bound). Whole segments are dropped; the last one by age alone. ``older``:
+        what lies before the segments, elsewhere, and has ``older_bytes`` together.
         """
-        keep = self._log_start
-        size = sum(segment.size for segment in self._segments)
-        for segment in self._segments:
-            is_old = 0 <= retention_ms < wall_ms - segment.last_timestamp_ms
-            is_too_much = 0 <= retention_bytes < size and segment is not self._segments[-1]
+        keep, last = self._log_start, self._segments[-1] if self._segments else None
+        size = older_bytes + sum(segment.size for segment in self._segments)
+        for part in chain(older, self._segments):
+            is_old = 0 <= retention_ms < wall_ms - part.last_timestamp_ms
+            is_too_much = 0 <= retention_bytes < size and part is not last
             if not is_old and not is_too_much:
                 break
-            keep = segment.next_offset
-            size -= segment.size
+            keep = part.next_offset
+            size -= part.size
         return keep
 
     def read(self, offset: Offset, max_bytes: int) -> Slice:
@@ -218,9 +265,16 @@ class SegmentLog:
         return self._slice(max(self.log_start, self.log_end - count), sys.maxsize)
 
     def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
-        """First record at or after ``timestamp_ms`` (None: with the greatest timestamp), and its timestamp."""
+        """First record in a file here at or after ``timestamp_ms`` (None: with the greatest timestamp), and its
+        timestamp.
+        """
         self.flush()
         return find(self._segments, self._log_start, timestamp_ms, read_messages)
+
+    def greatest_timestamp(self) -> int:
+        """Greatest timestamp of a record in a file here, from log_start on; -1: there is none."""
+        self.flush()
+        return _greatest(self._segments, self._log_start, read_messages)
 
     def close(self) -> None:
         """Close the files. Reads are still possible, appends are not. Idempotent."""
@@ -236,6 +290,7 @@ class SegmentLog:
             write_all(self._writers.entries, [self._segments[-1].take_unwritten()])
 
     def _slice(self, offset: Offset, max_bytes: int) -> Slice:
+        assert offset >= self.local_start, "these records are not on this disk"
         self.flush()
         runs = list(self._runs(offset, max_bytes))
         next_offset = runs[-1].next_offset if runs else offset

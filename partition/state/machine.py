@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 
 from ..commands import (
+    AddTierObject,
     Append,
     Appended,
     AppendStage,
     BeginAt,
+    BeginTier,
     ChangeStages,
     ClearFence,
     Command,
@@ -61,6 +63,7 @@ from .message_ids import MESSAGE_IDS_MAX, MessageIds, StoredMessageId
 from .producers import NO_BATCH, Entry, Producers, Repeated
 from .readers import Readers
 from .stages import MemoryStageFiles, Stages
+from .tier import Tier
 
 __all__ = ["PartitionConfig", "PartitionMachine"]
 
@@ -82,6 +85,7 @@ class PartitionMachine:
         self.readers: Readers = Readers()
         self.message_ids: MessageIds = MessageIds()
         self.stages: Stages = Stages(MemoryStageFiles())
+        self.tier: Tier = Tier()
         self.due_ms: float = 0
         """Nothing is forgotten before: a lower bound of the deadlines of producers, message ids and stages."""
         self._handlers: dict[type[Command], Callable[[Any], Result | StockadeError]] = {
@@ -99,6 +103,7 @@ class PartitionMachine:
             PutStage: self._put_stage,
             ChangeStages: self._change_stages,
             AppendStage: self._append_stage,
+            BeginTier: self.tier.begin,
         }
 
     @property
@@ -139,6 +144,8 @@ class PartitionMachine:
         if type(decoded) is Append:
             self._pass_time(decoded.now_ms)
             return self._judge_writer(decoded, decoded.count) or self._store(decoded, decoded.timestamp_ms)
+        if type(decoded) is AddTierObject:
+            return self.tier.add(decoded, term, self.log_start, self.log_end)
         return self._handlers[type(decoded)](decoded)
 
     def _pass_time(self, now_ms: int) -> None:
@@ -303,6 +310,7 @@ class PartitionMachine:
     def _drop_below(self, before: Offset) -> Trimmed:
         """Entries of producers and epochs stay as they are."""
         self.log.trim(before)
+        self.tier.trim(self.log_start)
         return Trimmed(self.log_start, self.log_end)
 
     def _commit_position(self, command: CommitPosition) -> PositionCommitted | StockadeError:

@@ -15,12 +15,14 @@ from ..commands import InstallFence, Offset, ProducerId, SharedHolder
 from ..config import PartitionConfig
 from ..log.image import ImageDamaged
 from ..records.checksum import crc32
+from . import tier
 from .fence import Tenure
 from .machine import PartitionMachine
 from .message_ids import StoredMessageId
 from .producers import Entry
 from .readers import Position, Reader
 from .stages import Stage
+from .tier import SavedTier
 
 _HEADER = struct.Struct("<4sHxxI")
 """Magic, version, CRC-32 of the rest."""
@@ -100,6 +102,7 @@ class State(msgspec.Struct, frozen=True):
     placed_at: Offset | None = None
     placed_after: int | None = None
     taken_at: dict[str, Offset] = {}
+    tier: SavedTier | None = None
 
 
 _sealed = Sealed(State, b"StkP", 2, "partition", msgspec.msgpack.Encoder())
@@ -130,6 +133,7 @@ def encode(machine: PartitionMachine) -> bytes:
         placed_at=machine.fence.placed_at,
         placed_after=machine.fence.placed_after,
         taken_at=machine.fence.taken_at,
+        tier=machine.tier.save(),
     )
     return _sealed.encode(state)
 
@@ -153,3 +157,6 @@ def put_back(machine: PartitionMachine, state: State) -> None:
     machine.readers.fences = state.fences
     machine.readers.positions = state.positions
     machine.stages.put_back(state.stages, state.next_stage)
+    machine.tier.load(state.tier)
+    if wrong := tier.faults(machine.tier, state.log_start):
+        raise ImageDamaged(f"the state's list of objects in the store is no list of a log: {wrong[0]}")

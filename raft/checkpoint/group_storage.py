@@ -311,7 +311,7 @@ class CheckpointScheduler:
         return group.is_due or (self.frees_early and group.machine.reclaimable > 0)
 
     async def _take(self, group_id: int) -> bool:
-        """Take a checkpoint of a group; False if its last one is as new, or it is not open."""
+        """Take a checkpoint of a group; False if its last one is as new and would free nothing, or it is not open."""
         storage = self._storage
         async with storage.lock:
             captured = self._capture(group_id)
@@ -348,7 +348,8 @@ class CheckpointScheduler:
         if self._has_failed():
             return None
         open_group.applied_bytes = 0
-        is_new = group.applied_index > open_group.log.origin.index
+        # A machine may drop files that it needs no more without a command: then one at the same index frees them.
+        is_new = group.applied_index > open_group.log.origin.index or open_group.machine.reclaimable > 0
         return group.capture() if is_new else None
 
 

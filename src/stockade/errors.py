@@ -55,6 +55,7 @@ from .partition.errors import (
     StageAlreadyExists,
     StockadeError,
     ThrottlingQuotaExceeded,
+    TieredStoreUnavailable,
     TopicAlreadyExists,
     TopicSealed,
     Unauthenticated,
@@ -74,6 +75,7 @@ __all__ = [
     "NotLeaderOrFollower", "NotOwner", "OffsetMismatch", "OffsetOutOfRange", "OtherEventLoop", "OutOfOrderSequence",
     "PermissionDenied", "PlanChanged", "ProducerAborted", "ProducerBusy", "ProducerErrors", "ProducerFenced",
     "RequestTimedOut", "SessionExpired", "StageAlreadyExists", "StockadeError", "ThrottlingQuotaExceeded",
-    "TopicAlreadyExists", "TopicSealed", "Unauthenticated", "UnknownProducerId", "UnknownRefusal", "UnknownSession",
-    "UnknownTopicOrPartition", "UnreadableAnswer", "UnsupportedMediaType", "UsedAfterFork", "WaitQueueFull",
+    "TieredStoreUnavailable", "TopicAlreadyExists", "TopicSealed", "Unauthenticated", "UnknownProducerId",
+    "UnknownRefusal", "UnknownSession", "UnknownTopicOrPartition", "UnreadableAnswer", "UnsupportedMediaType",
+    "UsedAfterFork", "WaitQueueFull",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from sources import ROOT
 
 from stockade.cli.node.authority import Wanted, make_certificates
 from stockade.cluster.access.principals import Principal, PrincipalToken, new_token
-from stockade.cluster.config import ConfigError, NodeConfig, TlsSection, check, load, parse_address
+from stockade.cluster.config import ConfigError, NodeConfig, TlsSection, check, load, made, parse_address
 
 TLS = {"ca": "ca.crt", "certificate": "n1.crt", "key": "n1.key"}
 
@@ -44,6 +44,20 @@ def test_a_whole_configuration_is_taken_with_its_defaults() -> None:
     config = check(configuration())
     assert config.me.node_id == "n1"
     assert config.limits.request_timeout_ms == 10_000
+
+
+def test_a_place_for_old_segments_is_off_by_default_and_a_folder_counts_from_the_file(tmp_path: Path) -> None:
+    assert check(configuration()).tiered is None
+    bucket = check(configuration(tiered={"place": "s3://bucket/old?region=eu-1"})).tiered
+    assert bucket is not None
+    assert (bucket.place, bucket.cache_bytes, bucket.timeout_ms) == ("s3://bucket/old?region=eu-1", 1 << 30, 10_000)
+    assert faults_of(configuration(tiered={"cache_bytes": 1})) == ["tiered.place: missing"]
+    (fault,) = faults_of(configuration(tiered={"place": "s3://key:secret@bucket"}))
+    assert fault.startswith("tiered.place: no credentials")
+    assert "secret" not in fault
+    folder = made(configuration(tiered={"place": "old"}), tmp_path).tiered
+    assert folder is not None
+    assert folder.place == str(tmp_path / "old")
 
 
 def test_every_fault_is_named_at_once() -> None:

@@ -269,7 +269,7 @@ class FakePartition(FakeSubmitting, FakeStaging):
         found = self.machine.readers.positions
         positions = [GroupPosition(group, position.offset) for group, position in found.items()]
         ends = self.machine.log_start, self.machine.log_end
-        return PartitionContents(self.topic, self.partition, *ends, 7, len(found), positions[:most])
+        return PartitionContents(self.topic, self.partition, *ends, 7, len(found), positions[:most], 0, 0)
 
     async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
         self._check_leading()

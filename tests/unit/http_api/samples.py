@@ -359,6 +359,8 @@ CODES: dict[tuple[str, str], list[Request]] = {
     ],
     ("append_stage", "OUT_OF_ORDER_SEQUENCE_NUMBER"): _as(REFER, FENCE | STAMP | {"Stockade-Producer-Seq": "7"}),
     ("begin_at", "INCONSISTENT_TOPIC_ID"): CASES["begin_at", 409],
+    ("create_topic", "TOPIC_ALREADY_EXISTS"): CASES["create_topic", 409],
+    ("change_topic", "INCONSISTENT_TOPIC_ID"): CASES["change_topic", 409],
     ("begin_at", "TOPIC_SEALED"): [Request("PATCH", "/v1/topics/free", {"sealed": True}), BEGIN],
     ("trim", "INVALID_FENCING_TOKEN"): _as(TRIM, FENCE | {"Stockade-Fence-Epoch": "9"}),
     ("acquire", "UNKNOWN_TOPIC_OR_PARTITION"): CASES["acquire", 404],

@@ -38,12 +38,18 @@ OPERATIONS = {
 }
 TOKENS = "said by a cluster that wants tokens: test_rights.py"
 ASKS_NOBODY = "the node answers from what it knows"
+NEEDS_STORE = "needs a node with a tiered store: tests/unit/cluster/tiered, tests/integration/test_tiered.py"
 ON_REAL_MACHINES = "decided by the controller's machine: tests/unit/cluster"
 UNREACHED: dict[tuple[str, int | str], str] = {
     **{(name, status): TOKENS for name in OPERATIONS for status in (401, "UNAUTHENTICATED", "PERMISSION_DENIED")},
     **{("get_cluster", status): ASKS_NOBODY for status in (421, 429, 500, 503, 504)},
     ("begin_at", "FEATURE_LEVEL_TOO_LOW"): "needs a cluster of older software: tests/unit/cluster/replica",
     ("list_ledger", 404): "needs a cluster without a ledger: handlers/test_ledger.py",
+    ("create_topic", "FEATURE_LEVEL_TOO_LOW"): "needs a cluster of older software: tests/unit/cluster/node",
+    ("change_topic", "FEATURE_LEVEL_TOO_LOW"): "needs a cluster of older software: tests/unit/cluster/node",
+    ("fetch", "TIERED_STORE_UNAVAILABLE"): NEEDS_STORE,
+    ("get_offset", "TIERED_STORE_UNAVAILABLE"): NEEDS_STORE,
+    ("read_tail", "TIERED_STORE_UNAVAILABLE"): NEEDS_STORE,
     ("append_parts", 429): "needs a node that has too much in flight: records/test_append_parts.py",
     ("append_parts", 500): "a bug of a part is that part's answer: records/test_append_parts.py",
     **{

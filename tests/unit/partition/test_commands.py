@@ -5,10 +5,12 @@ import pytest
 from stockade.partition.commands import (
     PRODUCER_EPOCH_MAX,
     SEQUENCE_MODULUS,
+    AddTierObject,
     Append,
     Appended,
     AppendStage,
     BeginAt,
+    BeginTier,
     ChangeStages,
     ClearFence,
     Command,
@@ -33,6 +35,8 @@ from stockade.partition.commands import (
     Staged,
     StagesChanged,
     Stamp,
+    Tiered,
+    TierObject,
     Token,
     Trim,
     Trimmed,
@@ -66,6 +70,8 @@ COMMANDS: list[Command] = [
     CommitPosition("g", 3, "note", 7),
     PutStage("s~1", "d", b"m", 1, 0, 4, 1000, 812, 5, 3),
     ChangeStages(["a"], ["b"], 7, 3, 812, 5),
+    BeginTier("812-t/0-abc"),
+    AddTierObject("812-t/0-abc", TierObject(0, 4, 3, "n", 9, b"s" * 32, 90, 7, 8)),
     AppendStage("s~1", 5, 812, Token("g-812-1", 7, "s"), LIMITS, 0, 17, 3, "name"),
 ]
 
@@ -97,6 +103,7 @@ def test_a_command_survives_its_bytes(command: Command) -> None:
         PositionCommitted(),
         Staged(True),
         StagesChanged(),
+        Tiered(7, "812-t/0-abc", True),
         ProducerFenced(current_epoch=2, reason="superseded", outcome={"state": "absent"}),
         NotLeaderOrFollower("http://127.0.0.1:1", 3),
         OffsetOutOfRange(1, 2, 3),

@@ -113,6 +113,9 @@ function Partitions({ topic, find, first }) {
 
 const limit = (value, words) => (value < 0 ? "no limit" : words(value));
 
+const onDisks = ({ local_retention_ms: age, local_retention_bytes: size }) =>
+  [age >= 0 && span(age), size >= 0 && bytes(size)].filter(Boolean).join(", ") || "all";
+
 function Configuration({ topic }) {
   const config = topic.config;
   return html`<${Card} title="Configuration">
@@ -122,6 +125,7 @@ function Configuration({ topic }) {
       ["Writer group", config.writer_group || "none"],
       ["Kept for", limit(config.retention_ms, span)],
       ["Kept up to", limit(config.retention_bytes, bytes)],
+      ["Of it on the nodes' disks", onDisks(config)],
       ["Largest batch", bytes(config.max_batch_bytes)],
       ["Message ids remembered for", config.dedupe_window_ms ? span(config.dedupe_window_ms) : "not at all"],
       ["Idle producers forgotten after", span(config.producer_ttl_ms)],

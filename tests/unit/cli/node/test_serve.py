@@ -80,6 +80,23 @@ def test_a_check_says_which_nodes_a_machine_runs_and_where(tmp_path: Path) -> No
     assert "n1.3 (127.0.0.1:17103, raft 127.0.0.1:17203); of 3\nA node takes at most" in said.stdout
 
 
+def test_a_check_says_what_is_wrong_with_the_place_of_the_tiered_store(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    path = machine(tmp_path, CONFIG + '\n[tiered]\nplace = "old"\n')
+    fine = CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])
+    assert (fine.exit_code, list((tmp_path / "old").rglob("check-*"))) == (0, [])
+    (tmp_path / "file").write_text("no folder")
+    path = machine(tmp_path, CONFIG + '\n[tiered]\nplace = "file/old"\n')
+    wrong = CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])
+    assert wrong.exit_code == 1
+    assert f"tiered.place: {tmp_path}/file/old" in wrong.stderr
+    path = machine(tmp_path, CONFIG + '\n[tiered]\nplace = "s3://key:secret@bucket"\ncache_bytes = 1\n')
+    wrong = CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])
+    assert "tiered.place: no credentials in the URL" in wrong.stderr
+    assert "tiered.cache_bytes: " in wrong.stderr
+    assert "secret" not in wrong.output
+
+
 def test_a_machine_whose_ports_are_taken_starts_nothing_and_names_all_of_them(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as http, socket.create_server(("127.0.0.1", 0)) as raft:
         ports = http.getsockname()[1], raft.getsockname()[1]

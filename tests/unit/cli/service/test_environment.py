@@ -71,7 +71,7 @@ def test_every_setting_of_a_file_has_a_variable_that_says_the_same(tmp_path: Pat
 
 
 def test_no_setting_is_without_a_variable_and_none_has_the_name_of_another_variable() -> None:
-    tables = {"raft", "limits", "ledger", "http_tls"}
+    tables = {"raft", "limits", "ledger", "http_tls", "tiered"}
     top = {name for name in NodeConfig.__struct_fields__ if name not in tables}
     assert {setting.name for setting in settings().values() if len(setting.path) == 1} == top
     assert {setting.path[0] for setting in settings().values() if len(setting.path) > 1} == tables

@@ -5,6 +5,7 @@ its disk says so.
 import asyncio
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,11 +19,14 @@ from stockade.cluster.discovery.bootstrap import Bootstrap
 from stockade.cluster.discovery.cluster_view import ClusterView
 from stockade.cluster.discovery.first_level import FirstLevel
 from stockade.cluster.features import NEWEST_LEVEL, OLDEST_LEVEL, Features
+from stockade.cluster.leader.controller_group import ControllerGroup
+from stockade.cluster.leader.topic_service import GroupStatusReader, TopicService
 from stockade.cluster.machines import Member
 from stockade.cluster.node.node_service import NodeService
 from stockade.cluster.rpc import Catalog, Standing
 from stockade.partition.api.cluster import FeatureLevels
-from stockade.partition.errors import FeatureUpdateFailed, InvalidRequest, NotLeaderOrFollower
+from stockade.partition.api.topics import OF_LEVEL_2, TopicConfig
+from stockade.partition.errors import FeatureLevelTooLow, FeatureUpdateFailed, InvalidRequest, NotLeaderOrFollower
 from stockade.partition.version import VERSION
 from stockade.raft.messages import Software
 
@@ -58,6 +62,22 @@ def test_the_level_is_raised_when_every_member_supports_it_and_the_node_acts_by_
             await members.raise_feature_level(1)
 
     run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_local_retention_waits_for_the_level_that_brought_it() -> None:
+    async def scenario() -> None:
+        control = SimpleNamespace(features=Features(level=1))
+        topics = TopicService(cast(ControllerGroup, control), cast(GroupStatusReader, None), 0)
+        with pytest.raises(FeatureLevelTooLow):
+            await topics.create_topic("tiered", 1, 1, TopicConfig(local_retention_bytes=0))
+        for name in OF_LEVEL_2:
+            with pytest.raises(FeatureLevelTooLow):
+                await topics.change_topic("tiered", None, partitions=None, seal=False, config={name: 0})
+            topics._check_level({name: -1})
+        control.features = Features(level=2)
+        topics._check_level({"local_retention_ms": 0})
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from stockade.cluster.model import Conditions
 from stockade.cluster.replica.replica import Replica
 from stockade.partition.api.topics import TopicConfig
-from stockade.partition.commands import Stamp
+from stockade.partition.commands import AddTierObject, BeginTier, Stamp, TierObject, encode_command
 from stockade.partition.config import PartitionConfig
 from stockade.partition.durable.stored_machine import StoredMachine
 from stockade.partition.log.segments import SegmentLog
@@ -184,5 +184,40 @@ def test_a_replica_that_is_filled_by_a_checkpoint_has_the_stages_too(
             assert [node.failures for node in nodes] == [[], [], []]
             for replica in (first, second, third):
                 replica.close()
+
+    asyncio.run(scenario())
+
+
+def test_files_that_are_in_the_store_go_although_nothing_more_is_appended(tmp_path: Path) -> None:
+    """A replica drops them by itself, without a command: the checkpoint that frees them is at the same index."""
+
+    async def scenario() -> None:
+        node = Node(tmp_path)
+        await node.host.start()
+        replica = node.open()
+        await until(lambda: replica.group.is_leader)
+        for sequence in range(200):
+            await append(replica, sequence)
+        end = replica.log.full_segments[-1].next_offset
+        item = TierObject(0, end, replica.group.term, "n", 9, b"s" * 32, 90, 7, 8)
+        for command in (BeginTier("home"), AddTierObject("home", item)):
+            await replica.answer_to(encode_command(command), 5.0)
+        storage = node.host._storage
+        assert storage is not None
+        storage.open_groups[GROUP].make_due()
+        await until(lambda: storage.open_groups[GROUP].log.origin.index == replica.group.applied_index)
+        replica.log.drop_local(end)
+        storage.open_groups[GROUP]._bound = 1
+        node.host.dropped_files()
+        await until(lambda: segments(tmp_path) == [end])
+        assert replica.log.reclaimable == 0
+        assert node.failures == []
+        before = snapshot.encode(replica.machine)
+        await node.host.stop()
+        replica.close()
+        async with running(tmp_path) as again:
+            assert snapshot.encode(again.machine) == before
+            assert (again.machine.log_start, again.log.local_start) == (0, end)
+            await append(again, 200)
 
     asyncio.run(scenario())

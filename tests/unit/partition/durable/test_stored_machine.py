@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stockade.partition.commands import (
+    AddTierObject,
     Append,
     Appended,
     AppendStage,
     BeginAt,
+    BeginTier,
     ChangeStages,
     ClearFence,
     Command,
@@ -31,6 +33,7 @@ from stockade.partition.commands import (
     Retain,
     SharedHolder,
     Stamp,
+    TierObject,
     Token,
     Trim,
     encode_command,
@@ -77,6 +80,13 @@ class Partition:
         image.sync()
         image.stored()
         return image
+
+    def restarted_at(self, image: Image) -> StoredMachine:
+        """What a restart makes of the files alone."""
+        self.stored.log.close()
+        again = new_machine()
+        again.restore(self.directory, image.state, image.files)
+        return again
 
     def restarted(self, image: Image, applied: int) -> StoredMachine:
         """What a restart makes of the files and the log's entries behind the checkpoint."""
@@ -355,8 +365,8 @@ def everything(value: object) -> object:
         return [(key, everything(item)) for key, item in value.items()]
     if hasattr(value, "__dict__"):
         return {name: everything(item) for name, item in vars(value).items() if name not in HARMLESS}
-    assert value is None or isinstance(value, int | str | bytes | tuple), value
-    return list(map(everything, value)) if isinstance(value, tuple) else value
+    assert value is None or isinstance(value, int | str | bytes | tuple | list), value
+    return list(map(everything, value)) if isinstance(value, tuple | list) else value
 
 
 STEPS = st.one_of(
@@ -376,6 +386,8 @@ STEPS = st.one_of(
     st.tuples(st.just("stage"), st.sampled_from("abc"), st.integers(1, 3)),
     st.tuples(st.just("stages"), st.sampled_from(["", "a", "bc"]), st.sampled_from(["", "b", "ac"])),
     st.tuples(st.just("refer"), st.sampled_from("abc"), st.sampled_from([None, 8])),
+    st.tuples(st.just("home"), st.sampled_from("ab")),
+    st.tuples(st.just("list"), st.integers(1, 3), st.integers(1, 2)),
 )
 
 
@@ -387,6 +399,7 @@ class Maker:
         self.next_seq: dict[int, int] = {}
         self.grants = 0
         self.number = 0
+        self.listed = 0
 
     def make(self, step: tuple[object, ...]) -> Command:
         """Time goes on by 10 a command; producers are forgotten after 100, names after 50."""
@@ -425,6 +438,11 @@ class Maker:
                 return Trim(before)
             case ("begin", int(offset)):
                 return BeginAt(offset)
+            case ("home", str(home)):
+                return BeginTier(home)
+            case ("list", int(count), int(term)):
+                first, self.listed = self.listed, self.listed + count
+                return AddTierObject("a", TierObject(first, self.listed, term, "n", 9, b"s" * 32, 90, 7, 8))
             case ("configure", int(max_producers), bool(strict)):
                 config = replace(CONFIG, max_producers=max_producers, strict_sequence=strict)
                 return Configure(self.number, config)
@@ -481,3 +499,40 @@ def test_a_replica_that_was_restored_and_replayed_is_byte_equal(
         final = again.capture()
         again.inspect(partition.directory, final.state, final.files)
         again.log.close()
+
+
+def tiered(partition: Partition, end: int) -> None:
+    """The records below ``end`` are in the store, too."""
+    partition.apply(BeginTier("home"))
+    partition.apply(AddTierObject("home", TierObject(0, end, 1, "n", 9, b"s" * 32, 90, 7, 8)))
+
+
+def test_files_that_are_in_the_store_go_with_a_checkpoint_and_the_log_begins_where_it_did(
+    partition: Partition, tmp_path: Path
+) -> None:
+    before = partition.checkpoint()
+    first, second = partition.stored.log.full_segments[:2]
+    tiered(partition, second.next_offset)
+    partition.stored.log.drop_local(second.next_offset - 1)
+    assert partition.stored.log.local_start == second.base_offset
+    shutil.copytree(partition.directory, tmp_path / "crashed")
+    of_before = new_machine()
+    of_before.restore(tmp_path / "crashed", before.state, before.files)  # a crash before the next checkpoint
+    assert of_before.log.local_start == 0
+    of_before.log.close()
+    after = partition.checkpoint()
+    assert not Path(first.segment).exists()
+    again = partition.restarted_at(after)
+    assert (again.machine.log_start, again.log.local_start) == (0, second.base_offset)
+    again.inspect(partition.directory, after.state, after.files)
+    again.log.close()
+
+
+def test_files_that_are_missing_below_what_is_in_the_store_are_no_damage_and_others_are(partition: Partition) -> None:
+    tiered(partition, partition.stored.log.full_segments[0].next_offset)
+    image = partition.checkpoint()
+    with pytest.raises(ImageDamaged):
+        partition.stored.inspect(partition.directory, image.state, image.files[4:])
+    partition.stored.inspect(partition.directory, image.state, image.files[2:])
+    with pytest.raises(ImageDamaged, match="is not in the first segment"):
+        new_machine().restore(partition.directory, image.state, image.files[4:])

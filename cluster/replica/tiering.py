@@ -1,0 +1,215 @@
+"""What nodes do for the tiered store: leaders upload full segments and remove objects that are of no use; every replica
+drops local files that are in the store and outside the topic's local retention.
+
+docs/tiered.md says why it is right. Nothing here decides what is in the list: the partition's machine does, when it
+applies the command.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from ...partition.commands import AddTierObject, BeginTier, Offset, Tiered, TierObject, encode_command
+from ...partition.errors import InternalError, StockadeError
+from ...partition.log.index import SegmentIndex
+from ...partition.places.place import CannotReach, Place
+from ...partition.state.tier import dead, name_of
+from ..tiered import objects
+from ..tiered.store import EXPECTED, TieredStore
+from .replica import Replica
+from .replica_manager import ReplicaManager
+
+LOOK_S = 2.0
+"""Between two looks at all replicas."""
+PAUSE_MAX_S = 60.0
+"""Longest pause after uploads that failed; it doubles from LOOK_S on."""
+SWEEP_PAUSE_S = 60.0
+"""Between two sweeps of one home."""
+LEVEL = 2
+"""The feature level that brought the commands."""
+_TOPIC_CHARACTERS_MAX = 80
+_FAILURES = (*EXPECTED, TimeoutError, StockadeError)
+
+_log = logging.getLogger(__name__)
+
+
+class _Swept(NamedTuple):
+    """What was known at the last sweep: another one is due when it has changed."""
+
+    term: int
+    first: Offset
+    lost: int
+
+
+class Tiering:
+    """One task; uploads one object at a time. ``dropped`` is called when files were dropped."""
+
+    def __init__(self, replicas: ReplicaManager, store: TieredStore, dropped: Callable[[], None]) -> None:
+        self._replicas = replicas
+        self._store = store
+        self._dropped = dropped
+        self.is_low: Callable[[], bool] = lambda: False
+        """Whether this node's disk has little room."""
+        self._pause_s = LOOK_S
+        self._is_away = False  # the store, at the last try
+        self._waiting: dict[int, float] = {}  # group -> since when a segment of it waits
+        self._swept: dict[int, tuple[_Swept, float]] = {}
+        self._lost: dict[int, int] = {}  # group -> uploads that came to nothing
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        await asyncio.gather(self._keep_dropping(), self._keep_uploading())
+
+    async def _keep_dropping(self) -> None:
+        while True:
+            self.drop(int(time.time() * 1000))
+            await asyncio.sleep(LOOK_S)
+
+    async def _keep_uploading(self) -> None:
+        looks = 0
+        while True:
+            is_fine = True
+            led = [replica for replica in self._replicas.all() if may_upload(replica)]
+            self._forget_others(led)
+            first, looks = looks % max(1, len(led)), looks + 1
+            for replica in (*led[first:], *led[:first]):
+                is_fine = await self._serve(replica) and is_fine
+                if self._is_away:
+                    break  # the next look begins with another partition
+            self._pause_s = LOOK_S if is_fine else min(2 * self._pause_s, PAUSE_MAX_S)
+            await asyncio.sleep(self._pause_s)
+
+    @property
+    def waiting_s(self) -> float:
+        """How long the segment that waits longest has waited to be uploaded."""
+        return max((time.monotonic() - since for since in self._waiting.values()), default=0.0)
+
+    @property
+    def store(self) -> TieredStore:
+        """Where the objects are."""
+        return self._store
+
+    def drop(self, wall_ms: int) -> None:
+        """Drop local files of every replica, as far as the local retention of its topic says so; on a disk with little
+        room all that are in the store, which is better than to refuse appends.
+        """
+        count, is_low = 0, self.is_low()
+        for replica in self._replicas.all():
+            log, config = replica.log, replica.config
+            if replica.config.is_tiered and replica.machine.tier.objects:
+                before = log.retained_from(wall_ms, config.local_retention_ms, config.local_retention_bytes)
+                start = log.local_start
+                log.drop_local(replica.machine.tier.end if is_low else min(before, replica.machine.tier.end))
+                count += log.local_start > start
+        if count:
+            self._dropped()
+
+    async def _serve(self, replica: Replica) -> bool:
+        """Upload all that waits in one partition, and sweep; whether nothing failed."""
+        group, self._is_away = replica.group.group_id, False
+        try:
+            while (segment := next_segment(replica)) is not None and may_upload(replica):
+                self._waiting.setdefault(group, time.monotonic())
+                if replica.machine.tier.is_full:
+                    _log.warning("%s/%d has as many objects as it may have", replica.topic, replica.partition)
+                    return False
+                if not await self.upload(replica, segment):
+                    return True  # another leader goes on
+                self._waiting[group] = time.monotonic()
+            self._waiting.pop(group, None)
+            await self._sweep_if_due(replica)
+        except _FAILURES as error:
+            self._is_away = isinstance(error, CannotReach | TimeoutError)
+            self._count_lost(replica)
+            self._store.counts.upload_failed += 1
+            _log.warning("%s/%d: %s: %s", replica.topic, replica.partition, self._store.name, error)
+            return False
+        return True
+
+    async def upload(self, replica: Replica, segment: SegmentIndex) -> bool:
+        """Upload the next object, from a full segment, and list it; whether it is listed. Raises _FAILURES."""
+        await replica.barrier()
+        term, tier = replica.group.term, replica.machine.tier
+        if not tier.home:
+            await _ask(replica, BeginTier(_new_home(replica)))
+        start, home = max(tier.end, replica.machine.log_start), tier.home
+        if replica.is_gone or next_segment(replica) is not segment:
+            return False
+        # From here to the thread's queue there is no await: the removal of a deleted topic's home comes after it.
+        item = await self._store.run(partial(self._make_and_upload, segment, start, term, home))
+        if not (await _ask(replica, AddTierObject(home, item))).is_taken:
+            self._count_lost(replica)
+            self._store.counts.refused += 1
+            return False
+        self._store.counts.stored += 1
+        _log.info("%s/%d: %s is in %s", replica.topic, replica.partition, name_of(item), self._store.name)
+        return True
+
+    def _make_and_upload(self, segment: SegmentIndex, start: Offset, term: int, home: str, place: Place) -> TierObject:
+        made = objects.make(segment, start, term, secrets.token_hex(8))
+        self._store.upload(home, made, place)
+        return made.item
+
+    async def _sweep_if_due(self, replica: Replica) -> None:
+        group, tier = replica.group.group_id, replica.machine.tier
+        if not tier.home:
+            return
+        first = tier.objects[0].first if tier.objects else tier.end
+        now = _Swept(replica.group.term, first, self._lost.get(group, 0))
+        last, at = self._swept.get(group, (None, 0.0))
+        if now != last and (last is None or time.monotonic() - at >= SWEEP_PAUSE_S):
+            await self.sweep(replica)
+            self._swept[group] = (now, time.monotonic())
+
+    async def sweep(self, replica: Replica) -> list[str]:
+        """Remove the objects that are not in the list and can never get into it; their names. Raises _FAILURES."""
+        term, home = replica.group.term, replica.machine.tier.home
+        await replica.barrier()
+        if replica.group.term != term:
+            return []  # the barrier was one of a later term: the next look sweeps in that
+        known = replica.machine.tier.known(replica.machine.log_start, term)
+        doomed = await self._store.run(partial(self._store.sweep, home, lambda names: dead(names, known)))
+        if doomed:
+            _log.info("%s/%d: removed %d objects", replica.topic, replica.partition, len(doomed))
+        return doomed
+
+    def _count_lost(self, replica: Replica) -> None:
+        group = replica.group.group_id
+        self._lost[group] = self._lost.get(group, 0) + 1
+
+    def _forget_others(self, led: list[Replica]) -> None:
+        groups = {replica.group.group_id for replica in led}
+        for known in (self._waiting, self._swept, self._lost):
+            for group in known.keys() - groups:
+                del known[group]
+
+
+def may_upload(replica: Replica) -> bool:
+    """Whether this node looks after the objects of a partition."""
+    has_objects = bool(replica.machine.tier.home)
+    return replica.group.is_leader and replica.features.at_least(LEVEL) and (replica.config.is_tiered or has_objects)
+
+
+def next_segment(replica: Replica) -> SegmentIndex | None:
+    """The full segment that goes to the store next; None: there is none."""
+    tier = replica.machine.tier
+    if not replica.config.is_tiered:
+        return None
+    start = max(tier.end, replica.machine.log_start)
+    return next((each for each in replica.log.full_segments if each.next_offset > start), None)
+
+
+def _new_home(replica: Replica) -> str:
+    topic = f"{replica.topic_id}-{replica.topic[:_TOPIC_CHARACTERS_MAX]}"
+    return f"{topic}/{replica.partition}-{secrets.token_hex(8)}"
+
+
+async def _ask(replica: Replica, command: BeginTier | AddTierObject) -> Tiered:
+    answer = await replica.answer_to(encode_command(command), replica.timeout_s)
+    if not isinstance(answer, Tiered):
+        raise InternalError(f"a partition answered {answer!r}")
+    return answer

@@ -1,0 +1,56 @@
+"""Fetched objects as segment files on this node's disk, as many as fit a bound. They can be fetched again at any time:
+nothing here is synced, and a start begins with none.
+
+Used on the loop; the files are written in threads (store.py).
+"""
+
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+from ...partition.log import segment_files
+from ...partition.log.index import SegmentIndex
+from ...partition.log.modes import FOLDER_MODE
+
+SUFFIX = ".arrow"
+
+
+class Cache:
+    """The least recently used go first. A reader that has a file open reads on."""
+
+    def __init__(self, folder: Path, bytes_max: int) -> None:
+        """Removes what is left of an earlier run. Blocks. Raises OSError."""
+        self._folder = folder
+        self._bytes_max = bytes_max
+        self._held: OrderedDict[str, SegmentIndex] = OrderedDict()
+        self.size: int = 0
+        """Bytes of all files."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+
+    def path(self, key: str) -> Path:
+        """Where the messages of an object are to be."""
+        return self._folder / f"{key}{SUFFIX}"
+
+    def get(self, key: str) -> SegmentIndex | None:
+        """An object, if it is here."""
+        found = self._held.get(key)
+        if found is not None:
+            self._held.move_to_end(key)
+        return found
+
+    def add(self, key: str, segment: SegmentIndex) -> Callable[[], None]:
+        """An object is here; answers a call, for a thread, that removes what has to go for it."""
+        self._held[key] = segment
+        self.size += _size(segment)
+        doomed: list[Path] = []
+        while self.size > self._bytes_max and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            self.size -= _size(oldest)
+            doomed += segment_files.files_of(oldest)
+        return lambda: segment_files.remove(doomed)
+
+
+def _size(segment: SegmentIndex) -> int:
+    return segment.size + segment.index_size

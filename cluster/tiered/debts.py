@@ -1,0 +1,65 @@
+"""What is left to be removed from the store for topics that were deleted: a note on this disk for each home.
+
+Every node that held a replica of the partition notes its home before it forgets the replica, and removes what is there.
+Uploads and removals of a node run one after the other in one thread, so the removal comes after the node's last upload
+to that home: none of its own is left behind.
+"""
+
+import asyncio
+import hashlib
+import logging
+from functools import partial
+from pathlib import Path
+
+from ...partition.log.fsutil import erase_durably, make_directory, names_in, write_durably
+from .store import EXPECTED, FOLDER, TieredStore
+
+PERIOD_S = 30.0
+"""Between two tries."""
+HOMES_A_ROUND = 100
+_NOTES = "deleted"
+
+_log = logging.getLogger(__name__)
+
+
+class Debts:
+    """The notes, and the task that settles them. ``store`` None: they wait for a node with one."""
+
+    def __init__(self, data: Path, store: TieredStore | None) -> None:
+        self._folder = data / FOLDER / _NOTES
+        self._store = store
+        self._is_due = asyncio.Event()
+        self._is_due.set()  # there may be notes of an earlier run
+
+    async def owe(self, home: str) -> None:
+        """Note a home, durably."""
+        path = self._folder / hashlib.blake2b(home.encode(), digest_size=16).hexdigest()
+        await asyncio.to_thread(write_durably, path, home.encode())
+        self._is_due.set()
+
+    async def run(self) -> None:
+        """Settle them. Runs until cancelled; does nothing without a store."""
+        while self._store is not None:
+            await self._is_due.wait()
+            self._is_due.clear()
+            if await self.settle(self._store):
+                asyncio.get_running_loop().call_later(PERIOD_S, self._is_due.set)
+
+    async def settle(self, store: TieredStore) -> bool:
+        """One try; whether notes are left."""
+        for name in (await asyncio.to_thread(self._names))[:HOMES_A_ROUND]:
+            path = self._folder / name
+            home = (await asyncio.to_thread(path.read_bytes)).decode()
+            try:
+                while not await store.run(partial(store.remove_all, home)):
+                    pass
+            except (*EXPECTED, TimeoutError) as error:
+                _log.warning("%s of a deleted topic stays in %s for now: %s", home, store.name, error)
+                return True
+            await asyncio.to_thread(erase_durably, path)
+            _log.info("removed %s of a deleted topic from %s", home, store.name)
+        return bool(await asyncio.to_thread(self._names))
+
+    def _names(self) -> list[str]:
+        make_directory(self._folder)
+        return sorted(name for name in names_in(self._folder) if "." not in name)

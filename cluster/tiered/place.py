@@ -1,0 +1,41 @@
+"""The place of the tiered store, as a node's configuration says it: what is wrong with it, before anything starts."""
+
+import secrets
+from collections.abc import Iterator
+from urllib.parse import parse_qsl, urlsplit
+
+from ...partition.places.place import Place
+
+CACHE_BYTES = (256 * 1024 * 1024, 1 << 50)
+"""One answer may need three objects."""
+TIMEOUT_MS = (100, 600_000)
+_SECRETS = frozenset({"access_key", "secret_key", "session_token", "password", "account_key", "sas_token"})
+_PROBE = b"written by `stockade serve --check`; remove it\n"
+
+
+def tiered_faults(place: str, cache_bytes: int, timeout_ms: int) -> Iterator[str]:
+    """What is wrong with the settings, each by its name."""
+    if not place:
+        yield "place: a folder, or a URL such as s3://BUCKET/PATH"
+    parts = urlsplit(place) if "://" in place else None
+    if parts is not None:
+        named = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        if "@" in parts.netloc or named & _SECRETS:
+            yield "place: no credentials in the URL; give them to the node as other tools of the store take them"
+        elif parts.scheme != "file" and not parts.netloc:
+            yield f"place: {place!r} names no bucket"
+    for name, value, (low, high) in (("cache_bytes", cache_bytes, CACHE_BYTES), ("timeout_ms", timeout_ms, TIMEOUT_MS)):
+        if not low <= value <= high:
+            yield f"{name}: {low} to {high}"
+
+
+def probe(url: str, prefix: str) -> str | None:
+    """What is wrong with the place itself: a file is written there, read and removed. None: nothing. Blocks."""
+    try:
+        place, path = Place(url), f"{prefix}/check-{secrets.token_hex(8)}"
+        place.write(path, _PROBE)
+        found = place.read(path)
+        place.remove(path)
+    except Exception as error:  # file systems of fsspec raise what they like
+        return f"tiered.place: {error}"
+    return None if found == _PROBE else f"tiered.place: {url}: other bytes came back than were written"

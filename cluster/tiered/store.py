@@ -1,0 +1,183 @@
+"""The tiered store as a node uses it: everything that blocks runs in threads of its own, a bounded number at a time,
+and no reader waits longer than ``timeout_s``.
+
+A store that hangs holds its threads, and then further calls are refused in time: nothing else of the node waits.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ...partition.commands import TierObject
+from ...partition.errors import TieredStoreUnavailable
+from ...partition.log import segment_files
+from ...partition.log.image import ImageDamaged
+from ...partition.log.index import SegmentIndex
+from ...partition.places.place import CannotReach, NotThere, Place, without_arguments
+from ...partition.state.tier import name_of
+from . import objects
+from .cache import Cache
+from .objects import ObjectDamaged
+
+FETCHES_AT_ONCE = 4
+FETCHES_WAITING_MAX = 64
+"""Fetches of objects that are under way or wait for a thread; others are refused."""
+RUN_TIMEOUT_S = 600.0
+"""After so long an upload or a removal is looked upon as failed."""
+FOLDER = "tiered"
+"""In the data folder."""
+CACHE = "cache"
+
+EXPECTED = (CannotReach, NotThere, ObjectDamaged, ImageDamaged, OSError)
+"""What work with the store raises."""
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+class Counts(msgspec.Struct):
+    """Since the node started: uploads by their end, and reads of old records by where their objects were."""
+
+    stored: int = 0
+    upload_failed: int = 0
+    refused: int = 0
+    cached: int = 0
+    fetched: int = 0
+    read_failed: int = 0
+
+
+class TieredStore:
+    """One place, and the cache of what was fetched from it."""
+
+    def __init__(self, url: str, prefix: str, data: Path, cache_bytes: int, timeout_s: float) -> None:
+        """``prefix``: the folder of the cluster in the place. Nothing is asked of the place yet."""
+        self.name: str = without_arguments(url)
+        self.timeout_s: float = timeout_s
+        self.counts: Counts = Counts()
+        self.has_room: Callable[[], bool] = lambda: True
+        """Whether this node's disk has room for more of the cache."""
+        self._url, self._prefix = url, prefix
+        self._place: Place | None = None
+        self._cache = Cache(data / FOLDER / CACHE, cache_bytes)
+        self._fetches: dict[str, asyncio.Task[SegmentIndex]] = {}
+        self._readers = ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="tiered-fetch")
+        self._writers = ThreadPoolExecutor(1, thread_name_prefix="tiered-upload")
+
+    async def segment(self, home: str, item: TierObject) -> SegmentIndex:
+        """An object as a segment on this disk. Raises TieredStoreUnavailable."""
+        key = f"{hashlib.blake2b(home.encode(), digest_size=8).hexdigest()}-{name_of(item)}"
+        found = self._cache.get(key)
+        if found is not None:
+            self.counts.cached += 1
+            return found
+        task = self._fetches.get(key)
+        if task is None:
+            if len(self._fetches) >= FETCHES_WAITING_MAX:
+                raise self._unavailable(f"{FETCHES_WAITING_MAX} objects are being fetched already")
+            if not self.has_room():
+                raise self._unavailable("this node's disk has no room for them")
+            task = self._fetches[key] = asyncio.create_task(self._fetch(home, item, key))
+            task.add_done_callback(partial(self._fetched, key))
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await asyncio.shield(task)
+        except TimeoutError as error:
+            raise self._unavailable(f"it did not answer within {self.timeout_s:g} s") from error
+        except (NotThere, ObjectDamaged) as error:
+            raise self._unavailable(f"{name_of(item)} is not as it was stored", error) from error
+        except (CannotReach, OSError) as error:
+            raise self._unavailable("it, or this node's cache of it, cannot be used", error) from error
+
+    def _unavailable(self, what: str, error: Exception | None = None) -> TieredStoreUnavailable:
+        """What clients are told; the error itself, which may name buckets and hosts, is for this node's log."""
+        self.counts.read_failed += 1
+        _log.warning("old records cannot be read from %s: %s (%s)", self.name, what, error or "no error")
+        return TieredStoreUnavailable(f"these records are in {self.name}: {what}", self.name)
+
+    async def _fetch(self, home: str, item: TierObject, key: str) -> SegmentIndex:
+        loop = asyncio.get_running_loop()
+        there = self._cache.path(key)
+        segment = await loop.run_in_executor(self._readers, self._fetch_here, f"{home}/{name_of(item)}", item, there)
+        self.counts.fetched += 1
+        remove = self._cache.add(key, segment)
+        await loop.run_in_executor(self._readers, remove)
+        return segment
+
+    def _fetched(self, key: str, task: "asyncio.Task[SegmentIndex]") -> None:
+        del self._fetches[key]
+        if not task.cancelled():
+            task.exception()  # a caller that gave up does not ask for it any more
+
+    def _fetch_here(self, path: str, item: TierObject, there: Path) -> SegmentIndex:
+        packed = there.with_suffix(".part")
+        try:
+            self._guarded(lambda place: objects.receive(place.pieces(self._path(path)), item, packed))
+            return objects.unpack(packed, item, there)
+        except BaseException:
+            segment_files.remove([there, there.with_suffix(".index")])
+            raise
+        finally:
+            segment_files.remove([packed])
+
+    async def run(self, work: Callable[[Place], _T], timeout_s: float = RUN_TIMEOUT_S) -> _T:
+        """What ``work`` answers: uploads and removals run in one thread, in the order in which they are asked for.
+
+        Raises what it does, CannotReach, and TimeoutError; then the work may go on.
+        """
+        future = asyncio.get_running_loop().run_in_executor(self._writers, lambda: self._guarded(work))
+        async with asyncio.timeout(timeout_s):
+            return await asyncio.shield(future)
+
+    def close(self) -> None:
+        """Begin nothing more. Threads that wait for the store are not waited for."""
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._writers.shutdown(wait=False, cancel_futures=True)
+
+    def upload(self, home: str, made: objects.Made, place: Place) -> None:
+        """Write an object and read it again. Blocks. Raises CannotReach, NotThere, ObjectDamaged."""
+        path = self._path(f"{home}/{name_of(made.item)}")
+        place.write(path, made.content)
+        objects.check(place.pieces(path), made.item)
+
+    def names(self, home: str, place: Place) -> list[str]:
+        """The files in a home. Blocks. Raises CannotReach."""
+        start = len(self._path(home)) + 1
+        return [path[start:] for path in place.sizes(self._path(home))]
+
+    def sweep(self, home: str, choose: Callable[[list[str]], list[str]], place: Place) -> list[str]:
+        """Remove those files of a home that ``choose`` chooses; their names. Blocks. Raises CannotReach."""
+        doomed = choose(self.names(home, place))
+        for name in doomed:
+            place.remove(self._path(f"{home}/{name}"))
+        return doomed
+
+    def remove_all(self, home: str, place: Place) -> bool:
+        """Remove what is in a home; whether there was nothing. Blocks. Raises CannotReach."""
+        is_empty = not self.sweep(home, lambda names: names, place)
+        if is_empty:
+            place.remove_folder(self._path(home))
+        return is_empty
+
+    def _path(self, path: str) -> str:
+        return f"{self._prefix}/{path}"
+
+    def _guarded(self, work: Callable[[Place], _T]) -> _T:
+        """What ``work`` answers. File systems of fsspec raise what they like: it stops no node."""
+        try:
+            return work(self._opened())
+        except EXPECTED:
+            raise
+        except Exception as error:
+            raise CannotReach(f"{self.name}: {error!r}") from error
+
+    def _opened(self) -> Place:
+        if self._place is None:
+            self._place = Place(self._url)
+        return self._place

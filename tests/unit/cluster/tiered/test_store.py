@@ -1,0 +1,154 @@
+"""The tiered store: bounds of its cache and its threads, and what a store that fails costs."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stockade.cluster.tiered import store as store_module
+from stockade.cluster.tiered.debts import Debts
+from stockade.cluster.tiered.place import probe, tiered_faults
+from stockade.partition.errors import TieredStoreUnavailable
+from stockade.partition.places.place import CannotReach, Place, without_arguments
+
+from .test_tiered_log import filled
+from .tiers import HOME, store_at, until
+
+
+def cached(tmp_path: Path) -> int:
+    return sum(path.stat().st_size for path in (tmp_path / "data" / "tiered" / "cache").iterdir())
+
+
+def test_the_cache_keeps_to_its_bytes_and_one_object_at_least(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path, 40, cache_bytes=5000)
+        for offset in range(0, 70, 4):
+            assert (await tiered.whole.read(offset, 1)).batches[0].base_offset == offset
+            assert cached(tmp_path) <= 5000 + 16 * 20
+        counts = tiered.store.counts
+        assert (counts.fetched, counts.cached) == (18, 0)  # an answer that is full looks at no next object
+        await tiered.whole.read(68, 1)
+        assert (counts.fetched, counts.cached) == (18, 1)
+        tiny = await filled(tmp_path / "tiny", 10, cache_bytes=1)
+        assert (await tiny.whole.read(0, 1 << 20)).next_offset == 20
+
+    asyncio.run(scenario())
+
+
+def test_readers_of_one_object_share_a_fetch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        await asyncio.gather(*(tiered.whole.read(offset % 4, 1) for offset in range(40)))
+        assert tiered.store.counts.fetched == 1
+
+    asyncio.run(scenario())
+
+
+class HangingPlace(Place):
+    """Reads and writes do not come back before ``go``."""
+
+    def __init__(self, url: str, go: threading.Event) -> None:
+        super().__init__(url)
+        self.go = go
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        self.go.wait(60)
+        return super().pieces(path)
+
+
+def test_a_store_that_hangs_delays_no_caller_longer_than_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        store, go = tiered.store, threading.Event()
+        store._place, store.timeout_s = HangingPlace(str(tmp_path / "store"), go), 0.05
+        monkeypatch.setattr(store_module, "FETCHES_WAITING_MAX", 3)
+        for offset in (0, 4, 8):
+            with pytest.raises(TieredStoreUnavailable, match=r"within 0\.05 s"):
+                await tiered.whole.read(offset, 1)
+        with pytest.raises(TieredStoreUnavailable, match="3 objects are being fetched already"):
+            await tiered.whole.read(12, 1)
+        assert (await tiered.whole.read(tiered.log.local_start, 1 << 20)).next_offset == 24
+        go.set()
+        await until(lambda: not store._fetches)
+        store.timeout_s = 30
+        assert (await tiered.whole.read(0, 1 << 20)).next_offset == 24
+
+    asyncio.run(scenario())
+
+
+def test_a_full_disk_gets_no_more_of_the_cache(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        await tiered.whole.read(0, 1)
+        tiered.store.has_room = lambda: False
+        assert (await tiered.whole.read(0, 1)).next_offset == 2
+        with pytest.raises(TieredStoreUnavailable, match="disk has no room"):
+            await tiered.whole.read(8, 1)
+
+    asyncio.run(scenario())
+
+
+def test_the_home_of_a_deleted_topic_is_removed_also_after_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        files = tmp_path / "store" / "house" / HOME
+        other = files.parent / "1-other"
+        other.mkdir()
+        (other / "kept").write_bytes(b"of another partition")
+        assert len(list(files.iterdir())) == len(tiered.tier.objects)
+        await Debts(tmp_path / "data", None).owe(HOME)  # the node stops before it has removed anything
+        away = store_at(tmp_path / "away")
+        away._place = BrokenPlace(str(tmp_path / "store"))
+        debts = Debts(tmp_path / "data", tiered.store)
+        assert await debts.settle(away)
+        assert files.exists()
+        assert not await debts.settle(tiered.store)
+        assert not files.exists()
+        assert [path.name for path in (tmp_path / "store").rglob("*") if path.is_file()] == ["kept"]
+        assert not await debts.settle(tiered.store)
+
+    asyncio.run(scenario())
+
+
+class BrokenPlace(Place):
+    def sizes(self, folder: str) -> dict[str, int]:
+        raise CannotReach("it is away")
+
+
+def test_what_is_wrong_with_a_place_is_said_before_anything_starts(tmp_path: Path) -> None:
+    assert probe(str(tmp_path), "house") is None
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+    (tmp_path / "file").write_text("no folder")
+    assert "tiered.place" in (probe(str(tmp_path / "file"), "house") or "")
+    assert "unknown://x" in (probe("unknown://x", "house") or "")
+
+
+@pytest.mark.parametrize(
+    ("place", "cache_bytes", "timeout_ms", "fault"),
+    [
+        ("s3://bucket/path?region=eu-1", 1 << 30, 1000, None),
+        ("/srv/old", 1 << 30, 1000, None),
+        ("file:///srv/old", 1 << 30, 1000, None),
+        ("", 1 << 30, 1000, "place"),
+        ("s3://", 1 << 30, 1000, "names no bucket"),
+        ("s3://key:secret@bucket", 1 << 30, 1000, "no credentials"),
+        ("s3://bucket?access_key=a&secret_key=b", 1 << 30, 1000, "no credentials"),
+        ("/srv/old", 1000, 1000, "cache_bytes"),
+        ("/srv/old", 1 << 30, 1, "timeout_ms"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_named(
+    place: str, cache_bytes: int, timeout_ms: int, fault: str | None
+) -> None:
+    found = list(tiered_faults(place, cache_bytes, timeout_ms))
+    assert (found == []) if fault is None else (len(found) == 1 and fault in found[0])
+
+
+def test_clients_are_told_no_arguments_of_the_place() -> None:
+    assert without_arguments("s3://bucket/path?endpoint_override=10.0.0.7:9000") == "s3://bucket/path"
+    assert without_arguments("s3://key:secret@bucket/path") == "s3://bucket/path"
+    assert without_arguments("/srv/old") == "/srv/old"

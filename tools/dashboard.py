@@ -121,6 +121,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel("Write-ahead log", "bytes", _sum("stockade_log_wal_bytes", "instance", "{{instance}}")),
         Panel("Segments", "bytes", _sum("stockade_log_segment_bytes", "instance", "{{instance}}")),
     ),
+    "The tiered store": (
+        Panel("In the store", "bytes", _sum("stockade_tiered_bytes", "instance", "{{instance}}")),
+        Panel("Longest wait for an upload", "s", (("stockade_tiered_waiting_seconds{$S}", "{{instance}}"),)),
+        Panel("Uploads", "short", _rate("stockade_tiered_uploads_total", "outcome", "{{outcome}}")),
+        Panel("Objects read", "short", _rate("stockade_tiered_reads_total", "outcome", "{{outcome}}")),
+    ),
     "Writers and consumer groups": (
         Panel("Sessions", "short", (("max(stockade_fence_sessions{$S})", "sessions"),)),
         Panel(

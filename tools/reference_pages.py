@@ -25,9 +25,11 @@ from stockade.cluster.config import (
     LedgerSection,
     LimitsSection,
     RaftSection,
+    TieredSection,
 )
 from stockade.cluster.machines import PROCESSES_MAX
 from stockade.cluster.settings import Setting
+from stockade.cluster.tiered.place import CACHE_BYTES, TIMEOUT_MS
 from stockade.http_api.request.series import SECTIONS
 from stockade.partition.api.cluster import BalanceSettings
 from stockade.partition.errors import BY_CODE, StockadeError
@@ -267,6 +269,10 @@ def _node() -> Iterator[tuple[str, str, str]]:
     yield "`raft.election_timeout_min_ms`", _json(raft.election_timeout_min_ms), "at least 3 x `heartbeat_ms`"
     yield "`raft.election_timeout_max_ms`", _json(raft.election_timeout_max_ms), "above the least, at most 60,000"
     yield "`raft.heartbeat_ms`", _json(raft.heartbeat_ms), "10 to a third of `election_timeout_min_ms`"
+    tiered = TieredSection("")
+    yield "`tiered.place`", "none", "a folder or a URL; [tiered storage](how-to/tiered.md)"
+    yield "`tiered.cache_bytes`", _json(tiered.cache_bytes), "{:,} to {:,}".format(*CACHE_BYTES)
+    yield "`tiered.timeout_ms`", _json(tiered.timeout_ms), "{:,} to {:,}".format(*TIMEOUT_MS)
 
 
 def _json(value: object) -> str:

@@ -37,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
             "raft": {"heartbeat_ms": 160},
             "allowed_hosts": ["a.example"],
         },
+        "tiered": {"place": "s3://old/house?region=eu-1", "secret": "bucket"},
         "storage": {"className": "fast"},
         "networkPolicy": {"clients": [{"podSelector": {"matchLabels": {"app": "orders"}}}]},
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},

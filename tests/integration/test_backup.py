@@ -256,17 +256,24 @@ def test_a_log_that_is_shorter_than_its_backup_is_noticed(data: Path, other: Loc
 
 
 @contextmanager
-def s3_server(log: Path) -> Iterator[str]:
-    """Where moto's S3 server is, with a bucket ``backups``."""
+def s3_process(log: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """Where moto's S3 server is, with a bucket ``backups``, and its process."""
     (port,) = free_ports(1)
     command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as server:
         try:
             eventually(lambda: call("GET", f"http://127.0.0.1:{port}/").status == 200)
             assert call("PUT", f"http://127.0.0.1:{port}/backups", b"").status == 200
-            yield f"127.0.0.1:{port}"
+            yield f"127.0.0.1:{port}", server
         finally:
             server.terminate()
+
+
+@contextmanager
+def s3_server(log: Path) -> Iterator[str]:
+    """Where moto's S3 server is, with a bucket ``backups``."""
+    with s3_process(log) as (address, _):
+        yield address
 
 
 def test_backups_go_to_an_s3_server_and_come_back(data: Path, other: LocalCluster) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from integration.api import eventually
+from integration.api import call, eventually, expect
 
 from .looking import Console
 from .scene import Scene, Writer
@@ -117,6 +117,23 @@ def test_a_grant_is_ended_from_the_list_of_sessions(console: Console, scene: Sce
     closed(console)
     console.sees("No such client holds anything")
     assert partition(scene, topic)["holder"] is None
+
+
+def test_a_resource_is_freed_and_its_owner_is_refused_from_then_on(console: Console, scene: Scene) -> None:
+    owner = Writer(scene.url, "worker-9")
+    own = f"{scene.url}/v1/groups/freed/own"
+    [claimed] = expect(200, call("POST", own, {"claims": [{"resource": "left"}]}, headers=owner.headers))["results"]
+    console.open("groups/freed", "freed")
+    console.press("Free")
+    console.sees("worker-9 owns it no more", DIALOG)
+    console.picture("act-free")
+    assert console.findings() == []
+    console.press("Free it", DIALOG)
+    closed(console)
+    console.sees("no owner")
+    [row] = scene.get("/v1/groups/freed/resources")["resources"]
+    assert (row["owned"], row["fence_epoch"] > claimed["fence_epoch"]) == (False, True)
+    assert not [each for each in scene.get("/v1/sessions")["sessions"] if each["client_id"] == "console"]
 
 
 def test_a_producer_is_fenced(console: Console, scene: Scene, topic: str) -> None:

@@ -1,13 +1,15 @@
 // Groups, and the resources that their members own.
 
-import { html } from "../vendor/preact.js";
-import { path } from "../parts/api.js";
+import { html, useState } from "../vendor/preact.js";
+import { ask, path } from "../parts/api.js";
 import { count, plural } from "../parts/format.js";
-import { useGet } from "../parts/live.js";
+import { readAgain, useGet } from "../parts/live.js";
+import { may } from "../parts/rights.js";
 import { change, link } from "../parts/router.js";
-import { Answer, Card, Chip, Empty, Page, Pager, Search, Table } from "../parts/ui.js";
+import { Answer, Blast, Card, Chip, Dialog, Empty, Page, Pager, Search, Table } from "../parts/ui.js";
 
 const MOST = 500;
+const TTL_MS = 5000;
 const SIZE = 100;
 
 export function Groups({ query, rest }) {
@@ -39,6 +41,7 @@ function Group({ name, query }) {
   const find = (query.find || "").toLowerCase();
   const first = Number(query.first || 0);
   const resources = useGet(path`/v1/groups/${name}/resources`);
+  const [freeing, free] = useState(null);
   return html`<${Page} title=${name} crumbs=${[["Groups", ["groups"]]]}>
     <div class="filters">
       <${Search} label="Resource or owner" value=${query.find || ""} onInput=${(text) => change({ find: text, first: "" })} />
@@ -47,7 +50,7 @@ function Group({ name, query }) {
       <${Answer} of=${resources}>
         ${(answer) => {
           const found = answer.resources.filter((each) => each.resource.toLowerCase().includes(find) || each.client_id?.toLowerCase().includes(find));
-          return html`<${Table} label="Resources" heads=${["Resource", "Owner", { text: "Generation", end: true }, { text: "Fencing epoch", end: true }]}
+          return html`<${Table} label="Resources" heads=${["Resource", "Owner", { text: "Generation", end: true }, { text: "Fencing epoch", end: true }, ""]}
               rows=${found.slice(first, first + SIZE).map((each) => ({
                 key: each.resource,
                 cells: [
@@ -55,6 +58,7 @@ function Group({ name, query }) {
                   each.owned ? each.client_id : html`<${Chip}>no owner<//>`,
                   count(each.generation),
                   count(each.fence_epoch),
+                  each.owned && may("own", "group", name) && html`<button class="small danger" onClick=${() => free(each)}>Free</button>`,
                 ],
               }))}
               empty=${html`<${Empty} title="No resource is like this" />`} />
@@ -62,5 +66,29 @@ function Group({ name, query }) {
         }}
       <//>
     <//>
+    ${freeing && html`<${Free} group=${name} row=${freeing} onClose=${() => free(null)} />`}
   <//>`;
 }
+
+/** Takes a resource from its owner under the next generation, and gives it up: a claim that came meanwhile wins, and nothing is done. */
+function Free({ group, row, onClose }) {
+  const free = async () => {
+    const { session } = await ask("POST", "/v1/sessions", { body: { client_id: "console", ttl_ms: TTL_MS } });
+    const headers = { "Stockade-Session": session };
+    try {
+      const claims = [{ resource: row.resource, generation: row.generation + 1 }];
+      await ask("POST", path`/v1/groups/${group}/own`, { headers, body: { claims, sever: "resource" } });
+    } finally {
+      await ask("DELETE", "/v1/session", { headers });
+      readAgain();
+    }
+  };
+  return html`<${Dialog} title=${`Free ${row.resource}`} act="Free it" kind="danger" onDo=${free} onClose=${onClose}>
+    <${Blast}><ul>
+      <li>${row.client_id} owns it no more. What it does under fencing epoch ${count(row.fence_epoch)} is refused from then on; its session, grants and other resources stay.</li>
+      <li>The resource has no owner until a member claims it, under generation ${count(row.generation + 1)} and a higher fencing epoch.</li>
+      <li>If a member claims it first, nothing is done.</li>
+    </ul><//>
+  <//>`;
+}
+

@@ -9,6 +9,13 @@ import msgspec
 from ..partition.api.cluster import NodeSetting
 from .config import NodeConfig
 
+ALIKE = (
+    *("cluster_id", "issuers", "principals", "tokens", "open_to_all", "tiered.place"),
+    *("ledger.retention_ms", "ledger.retention_bytes", "limits.topic_retention_ms"),
+    *("raft.heartbeat_ms", "raft.election_timeout_min_ms", "raft.election_timeout_max_ms"),
+)
+"""Settings that have to be the same on every node: which of them counts depends on who leads, or is asked."""
+
 
 class Setting(NamedTuple):
     """A setting of a node's configuration: the tables in which it is and its name, the type of its value, and its

@@ -24,7 +24,8 @@ from ...client.config import ClientConfig
 from ...client.errors import ClusterUnreachable, UnreadableAnswer
 from ...client.transport.calls import decode
 from ...client.transport.http import Request, Transport
-from ...partition.api.cluster import Cluster
+from ...cluster.settings import ALIKE
+from ...partition.api.cluster import Cluster, Settings
 from ...partition.api.topics import Topic
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
 from ...partition.log.modes import SECRET_MODE, open_to_others
@@ -81,18 +82,42 @@ async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
     answering = tuple(probe.node_id for probe in asked if probe.cluster is not None)
     dead = {probe.node_id for probe in probes if probe.cluster is None}
     advice = _of_the_leaderless(len(dead), len(probes))
-    return [*judge_nodes(probes), *await _look_at_topics(replace(config, bootstrap=answering), dead, advice)], True
-
-
-async def _look_at_topics(config: ClientConfig, dead: set[str], leaderless: str) -> list[Finding]:
     timeout_ms = min(config.request_timeout_ms, TOPICS_TIMEOUT_MS)
     quick = replace(config, request_timeout_ms=timeout_ms, delivery_timeout_ms=timeout_ms + config.linger_ms)
+    async with Client(replace(quick, bootstrap=answering)) as client:
+        settings, topics = await asyncio.gather(_look_at_settings(client), _look_at_topics(client, dead, advice))
+    return [*judge_nodes(probes), *settings, *topics], True
+
+
+async def _look_at_topics(client: Client, dead: set[str], leaderless: str) -> list[Finding]:
     try:
-        async with Client(quick) as client:
-            return [*judge_topics([await client.topic(each.name) for each in await client.topics(internal=True)], dead)]
+        return [*judge_topics([await client.topic(each.name) for each in await client.topics(internal=True)], dead)]
     except StockadeError as error:
         advice = leaderless if isinstance(error, LeaderNotAvailable | NotLeaderOrFollower) else error.hint_on("cli")
         return [Finding("topics", "wrong", f"cannot be looked at: {_message(error)}", advice)]
+
+
+async def _look_at_settings(client: Client) -> list[Finding]:
+    """Nothing, where older software or a missing right keeps them secret."""
+    try:
+        found = await client.calls.call(Settings, "GET", "/v1/settings", params={"everywhere": "true"})
+    except StockadeError:
+        return []
+    return [*judge_settings(found)]
+
+
+def judge_settings(found: Settings) -> Iterator[Finding]:
+    """Do the nodes have the same settings where that matters?"""
+    values: dict[str, dict[str, list[str]]] = {name: {} for name in ALIKE}
+    for node in found.nodes:
+        for each in node.settings:
+            if each.name in values:
+                shown = "nothing" if each.value is None else str(each.value)
+                values[each.name].setdefault(shown, []).append(node.node_id)
+    for name, nodes in values.items():
+        if len(nodes) > 1:
+            differing = "; ".join(f"{value} on {', '.join(having)}" for value, having in nodes.items())
+            yield Finding(f"setting {name}", "warning", differing, "Give every node the same, and start it again.")
 
 
 async def _probe(transport: Transport, name: str, url: str) -> Probe:

@@ -1,7 +1,7 @@
 """What a node runs with, by the names of its settings; no secret is among it."""
 
 from stockade.cluster.config import LIMITS, check
-from stockade.cluster.settings import in_force, settings_of
+from stockade.cluster.settings import ALIKE, in_force, settings_of
 
 from .test_config import TOKEN, configuration
 
@@ -17,6 +17,7 @@ def test_every_setting_is_told_with_what_was_given_and_its_default() -> None:
     assert found["http_tls.certificate"] == (None, None)  # its table is absent
     assert {f"limits.{name}" for name in LIMITS} <= found.keys()
     assert list(found) == sorted(each.name for each in settings_of())
+    assert found.keys() >= set(ALIKE)
 
 
 def test_of_tokens_and_principals_the_names_alone_are_told() -> None:

@@ -18,10 +18,19 @@ from stockade.cli.commands.doctor import (
     Probe,
     _table,
     judge_nodes,
+    judge_settings,
     judge_topics,
 )
 from stockade.cli.commands.findings import Finding
-from stockade.partition.api.cluster import Cluster, LeaderInfo, Node, Reassignment
+from stockade.partition.api.cluster import (
+    Cluster,
+    LeaderInfo,
+    Node,
+    NodeSetting,
+    NodeSettings,
+    Reassignment,
+    Settings,
+)
 from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 
 from ...client.fake_cluster import FakeCluster
@@ -57,6 +66,18 @@ def test_a_disk_without_room_is_found_by_what_its_own_node_says() -> None:
     assert found["disk of n1"] == ("warning", "low: it takes no appends")
     assert found["disk of n2"] == ("wrong", "full: it takes no appends")
     assert "disk of n1" not in verdicts(probe("n1", "ok"))
+
+
+def test_settings_that_have_to_be_alike_and_are_not_are_a_warning_that_names_the_nodes() -> None:
+    def settings(node_id: str, place: str | None, folder: str) -> NodeSettings:
+        told = [NodeSetting("data_dir", folder, None), NodeSetting("tiered.place", place, None)]
+        return NodeSettings(node_id, told)
+
+    alike = Settings([settings("n1", "s3://old", "/a"), settings("n2", "s3://old", "/b")])
+    assert list(judge_settings(alike)) == []
+    [found] = judge_settings(Settings([*alike.nodes, settings("n3", None, "/c")]))
+    assert (found.about, found.verdict) == ("setting tiered.place", "warning")
+    assert found.found == "s3://old on n1, n2; nothing on n3"
 
 
 def test_rights_of_others_in_the_data_folder_are_a_warning_that_names_them(

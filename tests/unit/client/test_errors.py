@@ -115,6 +115,7 @@ def test_only_what_is_about_the_moment_is_repeated_by_itself() -> None:
         "LEADER_NOT_AVAILABLE",
         "NOT_ENOUGH_REPLICAS",
         "LEDGER_FULL",
+        "TIERED_STORE_UNAVAILABLE",
         "REQUEST_TIMED_OUT",
         "WAIT_QUEUE_FULL",
         "INSUFFICIENT_STORAGE",

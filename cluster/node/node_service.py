@@ -282,10 +282,10 @@ class NodeService:
             leader = await led.transfer_leadership(node_id)
             result["node_id"] = leader.node_id
         if isinstance(led, Replica):
-            await self._make_home(led, leader.node_id)
+            await self._make_home(led, leader.node_id, by)
         return leader
 
-    async def _make_home(self, replica: Replica, home: str | None) -> None:
+    async def _make_home(self, replica: Replica, home: str | None, by: By) -> None:
         """The first of the replicas, unless they move. Where that fails, balance may take the leader back."""
         placement = self._replicas.topics.get(replica.topic)
         if self._host.level < LEVEL_OF_BALANCE or placement is None or placement.topic_id != replica.topic_id:
@@ -296,7 +296,7 @@ class NodeService:
         target = sorted(replicas, key=lambda node_id: node_id != home)
         move = PlacedMove(group_id(replica.topic_id, replica.partition), list(replicas), target)
         try:
-            await self._member.decide(Rebalance(now_ms=0, moves=[move]), HOME_S)
+            await self._member.decide(Rebalance(now_ms=0, by=by, moves=[move]), HOME_S)
         except StockadeError as error:
             text = "%s leads %s/%d now, and another node stays its home: %s"
             _log.warning(text, home, replica.topic, replica.partition, error)

@@ -12,6 +12,7 @@ of the controller's leader. The ledger: the commands of controller/ledger.py. Ti
 BeginTier and AddTierObject, and a topic's local retention.
 """
 
+from ..partition.errors import FeatureLevelTooLow
 from ..partition.version import VERSION
 from ..raft.host import RaftHost, Software
 
@@ -41,3 +42,8 @@ class Features:
         machine on ``assignment.feature_level``, which is part of its state.
         """
         return self.level >= level
+
+    def require(self, level: int) -> None:
+        """Raises FeatureLevelTooLow, unless this is the level or it is above."""
+        if not self.at_least(level):
+            raise FeatureLevelTooLow(feature_level=self.level, needed=level)

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import click
-import msgspec
 
 from ...client.api.client import Client
 from ...partition.api.ledger import HashedEntry, LedgerPage
@@ -237,8 +236,7 @@ async def verify(client: Client, head: str | None, output: str) -> None:
 def _show_chain(chain: Chain, output: str) -> None:
     count = 0 if chain.first is None else chain.last - chain.first + 1
     if output == "json":
-        facts = {"first": chain.first, "last": chain.last, "entries": count, "head": chain.head}
-        show_json(msgspec.to_builtins(facts))
+        show_json({"first": chain.first, "last": chain.last, "entries": count, "head": chain.head})
         return
     click.echo(f"entries    {count:,}, from {chain.first or '-'} to {chain.last}")
     if count:

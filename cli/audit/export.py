@@ -1,8 +1,7 @@
-"""The ledger as an Arrow file, and its chain followed: with nothing but pyarrow and hashlib, as docs/how-to/ledger.md
-does on a page.
+"""The ledger as an Arrow file, and its chain followed. docs/how-to/ledger.md does the same on a page, with nothing but
+pyarrow and hashlib.
 """
 
-import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from ...client.api.client import Client
-from ...partition.api.ledger import NO_HASH, LedgerEntry
+from ...partition.api.ledger import NO_HASH, LedgerEntry, entry_hash
 from ...partition.internal_names import LEDGER_TOPIC
 
 SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), pa.field("entry", pa.binary(), nullable=False)])
@@ -46,7 +45,7 @@ class Chain:
         if self.first is None:
             self.first, self.began_ms = number, entry.at_ms
         self.last, self.ended_ms = number, entry.at_ms
-        self.head = hashlib.sha256(encoded).hexdigest()
+        self.head = entry_hash(encoded)
         return entry
 
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from ...client.api.client import Client
 from ...partition.errors import StockadeError
-from ...partition.places.place import CannotReach
+from ...partition.places.place import CannotReach, without_arguments
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client
 from ..ui.exits import LOCAL, REFUSED, sentence
@@ -181,10 +181,8 @@ async def _tell(client: Client, place: str, made: Manifest) -> None:
 
 def shown(place: str) -> str:
     """A place for all who may see the cluster: without credentials and options; a folder with its machine."""
-    scheme, _, rest = place.rpartition("://")
-    if scheme in ("", "file"):
-        return f"{socket.gethostname()}:{Path(rest).absolute()}"
-    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+    path = place.removeprefix("file://")
+    return without_arguments(place) if "://" in path else f"{socket.gethostname()}:{Path(path).absolute()}"
 
 
 @contextmanager

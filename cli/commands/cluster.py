@@ -95,10 +95,16 @@ def _setting_rows(found: Settings) -> Iterator[tuple[tuple[str, str, str, str], 
         yield (name, value, default, "all" if is_everywhere else ", ".join(nodes)), is_default
 
 
-def _text(value: str | int | list[str] | None) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return ", ".join(value) or "none" if isinstance(value, list) else _NOTHING if value is None else str(value)
+def _text(value: str | int | bool | list[str] | None) -> str:
+    match value:
+        case None:
+            return _NOTHING
+        case list():
+            return ", ".join(value) or "none"
+        case int() if not isinstance(value, bool):
+            return f"{value:,}"
+        case _:
+            return str(value)
 
 
 @click.command(

@@ -83,8 +83,9 @@ async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
     dead = {probe.node_id for probe in probes if probe.cluster is None}
     advice = _of_the_leaderless(len(dead), len(probes))
     timeout_ms = min(config.request_timeout_ms, TOPICS_TIMEOUT_MS)
-    quick = replace(config, request_timeout_ms=timeout_ms, delivery_timeout_ms=timeout_ms + config.linger_ms)
-    async with Client(replace(quick, bootstrap=answering)) as client:
+    patience_ms = timeout_ms + config.linger_ms
+    quick = replace(config, bootstrap=answering, request_timeout_ms=timeout_ms, delivery_timeout_ms=patience_ms)
+    async with Client(quick) as client:
         settings, topics = await asyncio.gather(_look_at_settings(client), _look_at_topics(client, dead, advice))
     return [*judge_nodes(probes), *settings, *topics], True
 
@@ -98,7 +99,7 @@ async def _look_at_topics(client: Client, dead: set[str], leaderless: str) -> li
 
 
 async def _look_at_settings(client: Client) -> list[Finding]:
-    """Nothing, where older software or a missing right keeps them secret."""
+    """Nothing, where they cannot be had: older software does not tell them, and a right may be missing."""
     try:
         found = await client.calls.call(Settings, "GET", "/v1/settings", params={"everywhere": "true"})
     except StockadeError:

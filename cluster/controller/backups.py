@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from msgspec import structs
+
 from ...partition.api.cluster import NotedBackup
 from ...partition.errors import InvalidRequest
 from .timed import Asked
@@ -13,17 +15,11 @@ NAME_CHARACTERS_MAX = 100
 
 
 class NoteBackup(Asked, frozen=True, tag="note_backup"):
-    """A backup was made: fields as in NotedBackup. What is told of a place takes the place of what was told before,
-    unless it is older. Answers Done, or InvalidRequest.
+    """A backup was made. What is told of a place takes the place of what was told before, unless it is older. Its
+    principal is the one who asks. Answers Done, or InvalidRequest.
     """
 
-    place: str
-    name: str
-    cut_ms: int
-    took_ms: int
-    topics: int
-    records: int
-    bytes: int
+    made: NotedBackup
 
 
 class Backups:
@@ -34,20 +30,15 @@ class Backups:
 
     def note(self, command: NoteBackup) -> NotedBackup:
         """What was told. Raises InvalidRequest."""
-        for name, text, most in (
-            ("place", command.place, PLACE_CHARACTERS_MAX),
-            ("name", command.name, NAME_CHARACTERS_MAX),
-        ):
+        noted = structs.replace(command.made, principal=command.by.principal or None)
+        texts = (("place", noted.place, PLACE_CHARACTERS_MAX), ("name", noted.name, NAME_CHARACTERS_MAX))
+        for name, text, most in texts:
             if not 0 < len(text) <= most or not text.isprintable():
                 raise InvalidRequest(f"{name}: 1 to {most} printable characters")
-        sizes = command.topics, command.records, command.bytes
-        noted = NotedBackup(
-            command.place, command.name, command.cut_ms, command.took_ms, *sizes, command.by.principal or None
-        )
-        known = self.rows.pop(command.place, noted)
+        known = self.rows.pop(noted.place, noted)
         if len(self.rows) == PLACES_MAX:
             del self.rows[next(iter(self.rows))]
-        self.rows[command.place] = max(known, noted, key=lambda each: each.cut_ms)
+        self.rows[noted.place] = max(known, noted, key=lambda each: each.cut_ms)
         return noted
 
     def save(self) -> list[NotedBackup]:

@@ -332,7 +332,7 @@ class ControllerMachine(Machine):
 
     def _note_backup(self, index: int, command: NoteBackup) -> Done:
         noted = self.backups.note(command)
-        self.ledger.record("backup.note", name=command.place, after=structs.asdict(noted))
+        self.ledger.record("backup.note", name=noted.place, after=structs.asdict(noted))
         return Done()
 
     def _create_topic(self, index: int, command: CreateTopic) -> TopicCreated:

@@ -27,7 +27,7 @@ from ...partition.api.ownership import (
 )
 from ...partition.api.producers import ProducerList, ProducerPair, is_throwaway
 from ...partition.api.topics import Mode
-from ...partition.errors import FeatureLevelTooLow, FeatureUpdateFailed, InvalidRequest, UnknownTopicOrPartition
+from ...partition.errors import FeatureUpdateFailed, InvalidRequest, UnknownTopicOrPartition
 from ...partition.version import VERSION
 from ...raft.host import Software
 from ..controller.backups import NoteBackup
@@ -153,11 +153,8 @@ class MemberService:
 
     async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> None:
         """Raises FeatureLevelTooLow, InvalidRequest."""
-        features = self._control.features
-        if not features.at_least(LEVEL_OF_BACKUPS):
-            raise FeatureLevelTooLow(feature_level=features.level, needed=LEVEL_OF_BACKUPS)
-        told = {name: getattr(made, name) for name in made.__struct_fields__ if name != "principal"}
-        await self._control.decide(lambda now: NoteBackup(now_ms=now, by=by, **told), Done)
+        self._control.features.require(LEVEL_OF_BACKUPS)
+        await self._control.decide(lambda now: NoteBackup(now_ms=now, by=by, made=made), Done)
 
     async def backups(self) -> list[NotedBackup]:
         """The newest first."""

@@ -72,11 +72,11 @@ class LedgerKeeper:
         if topic is None:
             await self._place(loop.time() - self._leading_since_s)
             return
-        if (topic.config.retention_ms, topic.config.retention_bytes) != (
-            self._config.retention_ms,
-            self._config.retention_bytes,
-        ):
-            await control.decide(partial(self._kept, topic.config), TopicChanged)
+        wanted = msgspec.structs.replace(
+            topic.config, retention_ms=self._config.retention_ms, retention_bytes=self._config.retention_bytes
+        )
+        if wanted != topic.config:
+            await control.decide(partial(self._kept, wanted), TopicChanged)
         await self._grow(topic)
         while control.machine.ledger.waiting and control.group.is_leader:
             await self._copy(topic)
@@ -89,11 +89,8 @@ class LedgerKeeper:
         await self._control.decide(partial(self._kept, self._config), TopicCreated)
 
     def _kept(self, config: TopicConfig, now_ms: int) -> KeepLedger:
-        wanted = msgspec.structs.replace(
-            config, retention_ms=self._config.retention_ms, retention_bytes=self._config.retention_bytes
-        )
         nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
-        return KeepLedger(now_ms=now_ms, config=wanted, nodes=nodes)
+        return KeepLedger(now_ms=now_ms, config=config, nodes=nodes)
 
     async def _grow(self, topic: Topic) -> None:
         """Alone, one replica survives nothing: with three nodes there are three, as of the controller group."""
@@ -114,10 +111,11 @@ class LedgerKeeper:
         if not entries:
             return
         command = encode_command(self._append(topic, first, entries))
-        answer = await self._router.propose(group_id(topic.topic_id, 0), topic.placements[0], command, COPY_TIMEOUT_S)
-        copied = copied_up_to(first, len(entries), decode_result(answer))
+        group, voters = group_id(topic.topic_id, 0), topic.placements[0]
+        answer = decode_result(await self._router.propose(group, voters, command, COPY_TIMEOUT_S))
+        copied = copied_up_to(first, len(entries), answer)
         if copied is None or copied >= control.machine.ledger.next:
-            self._tell_unfit(first, decode_result(answer))
+            self._tell_unfit(first, answer)
             await asyncio.sleep(PERIOD_S)
             return
         await control.decide(lambda now: LedgerCopied(now_ms=now, number=copied), Done)

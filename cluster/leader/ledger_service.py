@@ -1,19 +1,18 @@
 """Acts that the controller does not decide, in its ledger: what is intended before it is done, and what came of it."""
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from ...partition.api.ledger import Outcome
 from ...partition.errors import LeaderNotAvailable, RequestTimedOut, StockadeError
-from ..controller import commands
 from ..controller.commands import Command
 from ..controller.ledger import Noted, NoteIntent, NoteOutcome
-from ..controller.topology.catalog import CONTROLLER_GROUP
-from ..groups import Router
 from ..model import By
 
+Decide = Callable[[Command, float], Awaitable[object]]
+"""What the controller group answers to a command, in a time in seconds. Raises its refusal."""
 CONCLUDE_TIMEOUT_S = 5.0
 """So long the answer to a request waits for its outcome to be recorded; after that the ledger calls it unknown."""
 
@@ -21,12 +20,9 @@ CONCLUDE_TIMEOUT_S = 5.0
 class LedgerNotes:
     """Writes to the ledger from any node."""
 
-    def __init__(
-        self, router: Router, controllers: Callable[[], list[str]], timeout_s: float, is_kept: Callable[[], bool]
-    ) -> None:
-        """``controllers`` hold the controller group now; ``is_kept``: whether all members know of ledgers."""
-        self._router = router
-        self._controllers = controllers
+    def __init__(self, decide: Decide, timeout_s: float, is_kept: Callable[[], bool]) -> None:
+        """``is_kept``: whether all members know of ledgers."""
+        self._decide = decide
         self._timeout_s = timeout_s
         self._is_kept = is_kept
 
@@ -58,7 +54,7 @@ class LedgerNotes:
             now_ms=0, wall_ms=_wall_ms(), by=by, act=act, topic=topic, partition=partition, wanted=wanted
         )
         try:
-            noted = await self._ask(command, self._timeout_s)
+            noted = await self._decide(command, self._timeout_s)
         except RequestTimedOut as error:  # it may be recorded; but nothing was done, and nothing will be
             raise LeaderNotAvailable("the ledger could not be written in time; nothing was done") from error
         assert isinstance(noted, Noted), noted
@@ -67,17 +63,9 @@ class LedgerNotes:
     async def _conclude(self, number: int, outcome: Outcome, code: str | None, result: dict[str, Any] | None) -> None:
         command = NoteOutcome(now_ms=0, wall_ms=_wall_ms(), intent=number, outcome=outcome, code=code, result=result)
         try:
-            await self._ask(command, CONCLUDE_TIMEOUT_S)
+            await self._decide(command, CONCLUDE_TIMEOUT_S)
         except StockadeError:
             return  # the controller calls it unknown when its time is over
-
-    async def _ask(self, command: Command, timeout_s: float) -> object:
-        encoded = commands.encode_command(command)
-        answer = await self._router.propose(CONTROLLER_GROUP, self._controllers(), encoded, timeout_s)
-        found = commands.decode_result(answer)
-        if isinstance(found, StockadeError):
-            raise found
-        return found
 
 
 def _wall_ms() -> int:

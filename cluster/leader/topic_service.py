@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from ...partition.api.topics import OF_LEVEL_2, Mode, PartitionState, Topic, TopicConfig, TopicPage, TopicSummary
-from ...partition.errors import FeatureLevelTooLow, RequestTimedOut, UnknownTopicOrPartition
+from ...partition.errors import RequestTimedOut, UnknownTopicOrPartition
 from ...partition.internal_names import INTERNAL_TOPIC_PREFIX
 from .. import rpc
 from ..access.store import PrincipalStore
@@ -251,9 +251,8 @@ class TopicService:
         """Older software does not know local retention: it would lose it, or upload nothing. Raises
         FeatureLevelTooLow.
         """
-        is_local = any(config.get(name, -1) >= 0 for name in OF_LEVEL_2)
-        if is_local and not self._control.features.at_least(2):
-            raise FeatureLevelTooLow(feature_level=self._control.features.level, needed=2)
+        if any(config.get(name, -1) >= 0 for name in OF_LEVEL_2):
+            self._control.features.require(2)
 
     async def _until_configured(self, name: str, changed: TopicChanged) -> None:
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s

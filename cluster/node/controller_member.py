@@ -11,7 +11,7 @@ from ...partition.errors import StockadeError
 from ...raft.core.group import Group
 from ...raft.host import RaftHost
 from ..access.store import PrincipalStore
-from ..config import LedgerSection, LimitsSection
+from ..config import NodeConfig
 from ..controller.commands import Command, decode_result, encode_command
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.bootstrap import Bootstrap
@@ -61,9 +61,6 @@ class Readers(msgspec.Struct, frozen=True):
 class ControllerMember:
     """``services`` are there while this node holds a replica of the controller group."""
 
-    ledger: LedgerSection = LedgerSection()
-    """What the configuration says of the ledger."""
-
     def __init__(
         self,
         view: ClusterView,
@@ -72,7 +69,7 @@ class ControllerMember:
         router: Router,
         readers: Readers,
         on_role_change: Callable[[Group], None],
-        limits: LimitsSection,
+        config: NodeConfig,
         principals: PrincipalStore,
     ) -> None:
         """``on_role_change`` is called when the group has another leader, or none."""
@@ -83,8 +80,7 @@ class ControllerMember:
         self._router = router
         self._readers = readers
         self._on_role_change = on_role_change
-        self._timeout_s = limits.request_timeout_ms / 1000
-        self._topic_retention_ms = limits.topic_retention_ms
+        self._config = config
         self.principals: PrincipalStore = principals
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -128,7 +124,7 @@ class ControllerMember:
         control = ControllerGroup(
             partial(self._host.open_group, CONTROLLER_GROUP, founders),
             self._view.urls,
-            self._timeout_s,
+            self._config.limits.request_timeout_ms / 1000,
             self.principals,
         )
         control.group.on_role_change = self._on_role_change
@@ -142,13 +138,13 @@ class ControllerMember:
             control.keep_time(),
             Reconciler(control, self._router).run(),
             GarbageCollector(control, self._router).run(),
-            LedgerKeeper(control, self._router, self.ledger).run(),
+            LedgerKeeper(control, self._router, self._config.ledger).run(),
         )
         self._tasks = [asyncio.create_task(loop) for loop in loops]
         self.services = ControllerServices(
             control,
             SessionService(control),
-            TopicService(control, readers.groups, self._topic_retention_ms),
+            TopicService(control, readers.groups, self._config.limits.topic_retention_ms),
             ResourceService(control),
             ProducerService(control, readers.producers),
             MemberService(control, self._view, balancer, self._host.software_of),

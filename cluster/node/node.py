@@ -15,7 +15,6 @@ from ...raft.host import RaftHost, RaftSettings, Tls, check_level
 from .. import rpc
 from ..access.store import PrincipalStore
 from ..config import STORED_NAMES, NodeConfig, parse_address
-from ..controller.ledger import LEDGER_LEVEL
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..controller.topology.nodes import NodeEntry
 from ..discovery.bootstrap import Bootstrap
@@ -25,7 +24,6 @@ from ..discovery.peer_sync import PeerSync
 from ..discovery.registration import Registration
 from ..features import SOFTWARE, Features
 from ..groups import Router, hand_over, transfer_all_leaderships
-from ..leader.ledger_service import LedgerNotes
 from ..leader.producer_service import ProducerStatusReader, enrol
 from ..leader.topic_service import GroupStatusReader
 from ..replica.maintenance import Maintenance
@@ -121,7 +119,7 @@ class Node:
         self._reporter = Reporter(node_id, host, view, self._router, self._replicas)
         readers = Readers(self._group_statuses, self._producer_statuses, self._reporter)
         self._member = ControllerMember(
-            view, self._bootstrap, host, self._router, readers, self._leaderships.look, config.limits, principals
+            view, self._bootstrap, host, self._router, readers, self._leaderships.look, config, principals
         )
         self._registration = Registration(_entry(config, host), config.controllers, view, self._router)
         self.service: NodeService = NodeService(
@@ -143,10 +141,6 @@ class Node:
 
     def _start_tasks(self) -> None:
         config, view, replicas = self._config, self._view, self._replicas
-        self._member.ledger = config.ledger
-        self.service.ledger = LedgerNotes(
-            self._router, lambda: view.controllers, self._timeout_s, lambda: self.features.at_least(LEDGER_LEVEL)
-        )
         self.disk.changed = self._disk_changed
         self._disk_changed()
         self._spawn(self.disk.run())

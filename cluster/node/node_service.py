@@ -23,6 +23,7 @@ from ...raft.wal.errors import DiskRefused
 from ..access.store import PrincipalTable
 from ..config import NodeConfig
 from ..controller.balance import PlacedMove, Rebalance
+from ..controller.ledger import LEDGER_LEVEL
 from ..controller.topology.catalog import group_id
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
@@ -82,8 +83,6 @@ class Startup(msgspec.Struct, frozen=True):
 class NodeService:
     """Implements api.Service."""
 
-    ledger: LedgerNotes
-
     def __init__(
         self,
         config: NodeConfig,
@@ -107,6 +106,8 @@ class NodeService:
         self._group_statuses = group_statuses
         self._member = member
         self._leadership = leaderships.changed
+        timeout_s = config.limits.request_timeout_ms / 1000
+        self.ledger: LedgerNotes = LedgerNotes(member.decide, timeout_s, lambda: host.level >= LEDGER_LEVEL)
         self.measuring: Measuring = Measuring(config, host, view, replicas, member, leaderships)
         self.measures: Callable[[], Measures] = self.measuring.look
         """The node's own numbers as they are now."""

@@ -48,7 +48,6 @@ from ...partition.commands import (
 from ...partition.config import PartitionConfig
 from ...partition.durable.stored_machine import StoredMachine
 from ...partition.errors import (
-    FeatureLevelTooLow,
     InsufficientStorage,
     InternalError,
     InvalidRequest,
@@ -291,8 +290,7 @@ class Replica(ServedGroup):
 
     async def begin_at(self, offset: Offset, *, topic_id: int | None, principal: str = "") -> tuple[Offset, Offset]:
         """Let a log that has never had a record begin at ``offset``; (log_start, log_end) after that."""
-        if not self.features.at_least(2):
-            raise FeatureLevelTooLow(feature_level=self.features.level, needed=2)
+        self.features.require(2)
         await self._prepare_write()
         begun = await self._ask(BeginAt(offset, topic_id, self.now_ms(), principal), Trimmed)
         return begun.log_start, begun.log_end

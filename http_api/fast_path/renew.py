@@ -1,8 +1,8 @@
 """The fast path of session renewals: a hundred thousand sessions make thousands of them a second.
 
 The session's id comes in a header, or in the path of the deprecated route. An answer from here is the same as that of
-the route's own handler (``handlers.grants``). That handler gets every
-request that is not plain, and once more every one that is refused: a renewal may be repeated.
+the route's own handler (``handlers.grants``). That handler gets every request that is not plain, and once more every
+one that is refused: a renewal may be repeated.
 """
 
 from typing import cast

@@ -1,7 +1,7 @@
 """Handlers of one partition: append, fetch, find an offset, read the tail, trim, and list the tenures of its slot."""
 
-from contextlib import nullcontext
-from typing import cast
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, cast
 
 from aiohttp import web
 from msgspec import structs
@@ -100,9 +100,8 @@ async def trim(call: Call) -> web.StreamResponse:
     call.partition = partition = await call.service.partition(topic, number, topic_id)
     before = None if wanted.before == -1 else wanted.before
     conditions = {"if_epoch": or_none(wanted.if_epoch), "if_log_end": or_none(wanted.if_log_end)}
-    told = call.service.ledger.act("records.trim", topic, number, {"before": wanted.before}, call.by)
     try:
-        async with told if partition.is_leading else nullcontext({}) as result:
+        async with _told(call, partition, "records.trim", {"before": wanted.before}) as result:
             log_start, log_end = await partition.trim(
                 before, topic_id=topic_id, token=token, principal=call.caller.principal, **conditions
             )
@@ -113,13 +112,21 @@ async def trim(call: Call) -> web.StreamResponse:
     return json_answer(Trimmed(topic, number, log_start, log_end))
 
 
+def _told(
+    call: Call, partition: Partition, act: str, wanted: dict[str, Any]
+) -> AbstractAsyncContextManager[dict[str, Any]]:
+    """Around an act that the ledger tells; elsewhere than at the leader, which refuses it, there is nothing to tell."""
+    if not partition.is_leading:
+        return nullcontext({})
+    return call.service.ledger.act(act, partition.topic, partition.partition, wanted, call.by)
+
+
 async def begin_at(call: Call) -> web.StreamResponse:
     """Let a log that has never had a record begin at an offset."""
     topic, number, topic_id = call.parameters.topic(), call.parameters.partition(), call.parameters.topic_id()
     wanted = await call.read_json(schemas.BeginBody)
     call.partition = partition = await call.service.partition(topic, number, topic_id)
-    told = call.service.ledger.act("records.begin", topic, number, {"offset": wanted.offset}, call.by)
-    async with told if partition.is_leading else nullcontext({}) as result:
+    async with _told(call, partition, "records.begin", {"offset": wanted.offset}) as result:
         ends = await partition.begin_at(wanted.offset, topic_id=topic_id, principal=call.caller.principal)
         result |= {"log_start": ends[0], "log_end": ends[1]}
     return json_answer(Trimmed(topic, number, *ends))

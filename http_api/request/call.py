@@ -198,12 +198,11 @@ class Call:
     @property
     def by(self) -> By:
         """Who asks for something that takes nothing over."""
-        return self.by_name()
+        return By(self.caller.principal, request=self.id, client=self.client)
 
-    def by_name(self, kind: Kind = "topic", *names: str, most: int | None = None) -> By:
+    def by_name(self, kind: Kind, *names: str, most: int | None = None) -> By:
         """Who asks for something that may take over what has these names."""
-        asker = self.caller.by(kind, *names, most=most) if names or most else By(self.caller.principal)
-        return structs.replace(asker, request=self.id, client=self.client)
+        return structs.replace(self.caller.by(kind, *names, most=most), request=self.id, client=self.client)
 
     @property
     def client(self) -> str:

@@ -65,8 +65,8 @@ class SavedReplicaAssignment(msgspec.Struct, frozen=True):
 
 class ReplicaAssignment:
     """The nodes, and the moves under way by group. ``controllers``: where the controller group is, or is to be;
-    ``feature_level``: what every node supports (features.py);
-    ``are_chosen``: by an operator, and so they stay there. ``balance``: how the cluster keeps itself in balance.
+    ``are_chosen``: by an operator, and so it stays there. ``feature_level``: what every node supports (features.py).
+    ``balance``: how the cluster keeps itself in balance.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -212,8 +212,7 @@ class ReplicaAssignment:
             self._move(CONTROLLER_GROUP, index, plan.target)
 
     def _chosen(self, node_ids: Sequence[str]) -> list[str]:
-        if not 1 <= len(node_ids) <= CONTROLLERS_MAX or len(node_ids) % 2 == 0 or len(set(node_ids)) != len(node_ids):
-            raise InvalidRequest(f"node_ids: not an odd number of different nodes, {CONTROLLERS_MAX} at most")
+        _check_odd("node_ids", node_ids, CONTROLLERS_MAX)
         for node_id in node_ids:
             self._check_takes(node_id, "node_ids")
         return list(node_ids)
@@ -244,8 +243,7 @@ class ReplicaAssignment:
         if not 0 <= command.partition < topic.partitions:
             raise UnknownTopicOrPartition(topic=command.topic, partition=command.partition)
         wanted = command.replicas
-        if not 1 <= len(wanted) <= REPLICATION_FACTOR_MAX or len(wanted) % 2 == 0 or len(set(wanted)) != len(wanted):
-            raise InvalidRequest(f"replicas: not an odd number of different nodes, {REPLICATION_FACTOR_MAX} at most")
+        _check_odd("replicas", wanted, REPLICATION_FACTOR_MAX)
         for node_id in wanted:
             if self.nodes.find(node_id).draining:
                 raise InvalidRequest(f"replicas: {node_id} is being removed")
@@ -343,6 +341,12 @@ class ReplicaAssignment:
         for node_id in [entry.node_id for entry in self.nodes.rows.values() if entry.draining]:
             if node_id not in self.controllers and not self._catalog.holdings.groups(node_id):
                 self.nodes.drop(node_id)
+
+
+def _check_odd(where: str, node_ids: Sequence[str], most: int) -> None:
+    """Raises InvalidRequest."""
+    if not 1 <= len(node_ids) <= most or len(node_ids) % 2 == 0 or len(set(node_ids)) != len(node_ids):
+        raise InvalidRequest(f"{where}: not an odd number of different nodes, {most} at most")
 
 
 def _merged(settings: BalanceSettings, changes: Mapping[str, Any]) -> BalanceSettings:

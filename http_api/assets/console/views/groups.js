@@ -91,4 +91,3 @@ function Free({ group, row, onClose }) {
     </ul><//>
   <//>`;
 }
-

@@ -5,13 +5,14 @@ import pytest
 
 from stockade.cluster.controller.backups import PLACE_CHARACTERS_MAX, PLACES_MAX, Backups, NoteBackup
 from stockade.cluster.controller.commands import Done
+from stockade.partition.api.cluster import NotedBackup
 from stockade.partition.errors import InvalidRequest
 
 from .test_ledger import ROOT, Recorded
 
 
 def made(place: str = "s3://b", cut_ms: int = 5, name: str = "one") -> NoteBackup:
-    return NoteBackup(now_ms=0, by=ROOT, place=place, name=name, cut_ms=cut_ms, took_ms=1, topics=2, records=3, bytes=4)
+    return NoteBackup(now_ms=0, by=ROOT, made=NotedBackup(place, name, cut_ms, took_ms=1, topics=2, records=3, bytes=4))
 
 
 def test_the_newest_of_a_place_is_kept_and_each_is_in_the_ledger() -> None:
@@ -41,6 +42,7 @@ def test_the_place_that_was_told_of_longest_ago_makes_room() -> None:
 @pytest.mark.parametrize("change", [{"place": ""}, {"place": "x" * (PLACE_CHARACTERS_MAX + 1)}, {"name": "a\nb"}])
 def test_texts_without_a_length_or_beyond_it_and_unprintable_ones_are_refused(change: dict[str, str]) -> None:
     recorded = Recorded()
-    assert isinstance(recorded.do(msgspec.structs.replace(made(), **change)), InvalidRequest)
+    wrong = msgspec.structs.replace(made().made, **change)
+    assert isinstance(recorded.do(msgspec.structs.replace(made(), made=wrong)), InvalidRequest)
     assert not recorded.machine.backups.rows
     assert recorded.do(made()) == Done()

@@ -82,6 +82,7 @@ from stockade.cluster.controller.principals import (
     PutPrincipal,
 )
 from stockade.cluster.model import By, Claim
+from stockade.partition.api.cluster import NotedBackup
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import InvalidRequest, NotEnoughReplicas, ProducerBusy, ProducerFenced, StockadeError
 
@@ -181,7 +182,7 @@ COMMANDS: list[Command] = [
     RemoveNode(now_ms=1, node_id="n4"),
     RemoveZone(now_ms=1, zone="z1"),
     Rebalance(now_ms=1, moves=[PlacedMove(65536, ["n1"], ["n2"])]),
-    NoteBackup(now_ms=1, place="p", name="n", cut_ms=2, took_ms=3, topics=4, records=5, bytes=6),
+    NoteBackup(now_ms=1, made=NotedBackup("p", "n", 2, 3, 4, 5, 6)),
     SetBalance(now_ms=1, changes={"mode": "off", "moves_at_once": 2}),
     ChooseControllers(now_ms=1, node_ids=["n1"], if_plan="0"),
     ChooseControllers(now_ms=1, node_ids=None),

@@ -27,6 +27,7 @@ from ..partition.api.ownership import (
     GroupList,
     OwnResult,
     Resource,
+    SessionFenced,
     SessionInfo,
     SessionList,
     Ticket,
@@ -178,7 +179,7 @@ class Partition(Protocol):
 
 class Sessions(Protocol):
     """Sessions, and the grants and tickets that live with them (SEMANTICS 5.2, 6.3). They belong to the principal that
-    opened the session: every method but the first raises PermissionDenied for another.
+    opened the session: every method but the first and ``fence_session`` raises PermissionDenied for another.
     """
 
     async def open_session(self, client_id: str, ttl_ms: int, by: By = NO_PRINCIPAL) -> SessionInfo:
@@ -191,6 +192,20 @@ class Sessions(Protocol):
 
     async def close_session(self, session: str, by: By = NO_PRINCIPAL) -> None:
         """Idempotent; answers when the slots are cleared."""
+        ...
+
+    async def fence_session(
+        self,
+        handle: str,
+        *,
+        reason: str | None = None,
+        if_grants: Sequence[str] | None = None,
+        if_resources: int | None = None,
+        by: By = NO_PRINCIPAL,
+    ) -> SessionFenced:
+        """End the session with this handle, of any principal, on an operator's order; answers when its slots are
+        cleared. Raises NotFound, InvalidRequest, PlanChanged, FeatureLevelTooLow.
+        """
         ...
 
     async def acquire(
@@ -410,8 +425,10 @@ class Members(Protocol):
 class Lists(Protocol):
     """Linearizable reads of the controller: the first ``most`` of the names that begin with ``prefix``, ascending."""
 
-    async def list_sessions(self, prefix: str, most: int, *, holding: bool = False) -> SessionList:
-        """Live sessions, by client_id; ``holding``: only those with a grant or a resource."""
+    async def list_sessions(
+        self, prefix: str, most: int, *, holding: bool = False, handle: str | None = None
+    ) -> SessionList:
+        """Live sessions, by client_id; ``holding``: only those with a grant or a resource; or that with ``handle``."""
         ...
 
     async def list_groups(self, prefix: str, most: int) -> GroupList:

@@ -2,14 +2,14 @@
 
 While a cluster is upgraded, nodes of two releases are in it: what one of them writes into a log, a checkpoint or a file
 the other one has to read, and after a rollback it has to go on with it. So a release that brings a command, a field or
-a format brings a feature level, too, and uses them only at that level: ``if features.at_least(2)``. The level is raised
+a format brings a feature level, too, and uses them only at that level: ``features.require(TIERS)``. The level is raised
 once, by one command, when every member supports it; it never goes down. Before, every node can be rolled back.
 
 Level 1: all software up to commit 787c146 of this project (protocol 6).
 Level 2: RaiseFeatureLevel itself; disks that say their level (wal/identity); a partition's command BeginAt, so that a
 restored log keeps its offsets. Balance: the commands of controller/balance.py, and the questions AskNode and HandOver
 of the controller's leader. The ledger: the commands of controller/ledger.py. Tiered storage: a partition's commands
-BeginTier and AddTierObject, and a topic's local retention.
+BeginTier and AddTierObject, and a topic's local retention. FenceSession.
 """
 
 from ..partition.errors import FeatureLevelTooLow
@@ -19,6 +19,8 @@ from ..raft.host import RaftHost, Software
 OLDEST_LEVEL = 1
 """Of a cluster that this software can be a member of. The release after the next may raise it by one."""
 NEWEST_LEVEL = 2
+BALANCE = BACKUPS = LEDGER = TIERS = KEPT_OFFSETS = SESSION_FENCES = 2
+"""The level from which on a cluster has them."""
 SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
 """What this node runs, as it tells the others."""
 

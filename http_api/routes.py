@@ -136,7 +136,7 @@ def _records() -> list[Route]:
 
 def _owners() -> list[Route]:
     return [
-        Route("GET", "/v1/sessions", lists.list_sessions, "controller", (*_LIST, "holding"), needs=_ADMIN),
+        Route("GET", "/v1/sessions", lists.list_sessions, "controller", (*_LIST, "holding", "handle"), needs=_ADMIN),
         Route("GET", "/v1/groups", lists.list_groups, "controller", _LIST, needs=_SEE),
         Route("GET", "/v1/producers", lists.list_producers, "controller", (*_LIST, "internal"), needs=_SEE),
         Route("POST", "/v1/sessions", grants.open_session, "controller", needs=()),
@@ -157,6 +157,7 @@ def _owners() -> list[Route]:
             "controller",
             needs=(Need("evict", "producer"),),
         ),
+        Route("POST", "/v1/cluster/session_fences", grants.fence_session, "controller", needs=_ADMIN),
     ]
 
 

@@ -10,7 +10,7 @@ from ...client.api.client import Client
 from ...partition.api.cluster import Relocation, RemovalPlan
 from ...partition.api.records import PartitionContents
 from ...partition.api.topics import Topic
-from ...partition.errors import InvalidRequest
+from ...partition.errors import InvalidRequest, NotFound
 from ..ui.output import count, numbers
 from .consent import Plan
 from .holdings import Holding, each_of, holdings
@@ -30,6 +30,29 @@ async def fence_plan(client: Client, topic: str, partitions: Sequence[int]) -> P
     state = {"topic": topic, "topic_id": described.topic_id, "partitions": chosen, "grants": _told(ending)}
     lines = [f"epochs rise on {count(len(chosen), 'partition')}", *_writers(ending)]
     return Plan(f"fence {topic}", state, {}, lines, {"if_grants": grants})
+
+
+async def session_plan(client: Client, handle: str) -> Plan:
+    """Of ending a session."""
+    listed = await client.sessions(handle=handle)
+    if not listed.sessions:
+        raise NotFound(what="session")
+    found = listed.sessions[0]
+    grants = sorted(each.grant for each in found.grants)
+    state = {"handle": handle, "client_id": found.client_id, "grants": grants, "resources": found.resources}
+    writers = [
+        f"{each.producer_name} loses its grant of {count(each.partitions, 'partition')} of {each.topic}, {each.mode}"
+        + ("" if each.epoch is None else f", epoch {each.epoch}")
+        for each in found.grants[:NAMES_MAX]
+    ]
+    more = [f"and {len(grants) - NAMES_MAX} more"] if len(grants) > NAMES_MAX else []
+    lines = [
+        f"the session of {found.client_id} ends, and its place in line; its client may open another",
+        *(writers or ["it has no grant"]),
+        *more,
+        f"{count(found.resources, 'resource')} of groups {'has' if found.resources == 1 else 'have'} no owner any more",
+    ]
+    return Plan(f"fence session {handle}", state, {}, lines, {"if_grants": grants, "if_resources": found.resources})
 
 
 async def deletion_plan(client: Client, topic: str) -> Plan:

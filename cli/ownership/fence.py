@@ -31,7 +31,7 @@ from ..ui.parameters import partitions_option
 @click.argument("topic", type=TOPIC)
 @partitions_option
 @click.option(
-    "--reason", help="Shown in the history of the partitions (`stockade grants describe`), at most 249 characters."
+    "--reason", help="Shown in the history of the partitions (`stockade grants describe`), at most 200 characters."
 )
 @consent_options
 @output_option

@@ -1,11 +1,17 @@
-"""`stockade sessions …`: list, describe, open, renew, end."""
+"""`stockade sessions …`: list, describe, open, renew, end, fence."""
+
+from collections.abc import Awaitable, Mapping
+from functools import partial
+from typing import Any
 
 import click
 
 from ...client.api.client import Client
-from ...partition.api.ownership import HeldGrant, ListedSession
+from ...partition.api.ownership import HeldGrant, ListedSession, SessionFenced
+from ..orders.consent import Consent, consent_options, under_consent
+from ..orders.plans import session_plan
 from ..ui.connection import with_client
-from ..ui.exits import WRITER
+from ..ui.exits import PLANNED, WRITER
 from ..ui.manual import Manual
 from ..ui.output import count, output_option, show_json, show_rest, show_result, show_table
 from ..ui.parameters import ROWS_MAX, Number, prefix_option
@@ -40,12 +46,14 @@ def sessions() -> None:
 @output_option
 @with_client
 async def list_sessions(client: Client, prefix: str, output: str) -> None:
-    """List the live sessions, at most 1,000, ascending by the program's name. Session ids are not shown."""
+    """List the live sessions, at most 1,000, ascending by the program's name. Session ids are not shown: a session is
+    named by its handle, as in the ledger.
+    """
     found = await client.sessions(prefix, ROWS_MAX)
     if output == "json":
         show_json(found)
         return
-    show_table(["CLIENT", "TTL", "REMAINING", "GRANTS", "RESOURCES"], [_row(each) for each in found.sessions])
+    show_table(["CLIENT", "HANDLE", "TTL", "REMAINING", "GRANTS", "RESOURCES"], [_row(each) for each in found.sessions])
     show_rest(found.total - len(found.sessions))
 
 
@@ -68,7 +76,7 @@ async def describe(client: Client, client_id: str, output: str) -> None:
         return
     for session in found:
         click.echo(
-            f"{client_id}: ttl {seconds(session.ttl_ms)}, {seconds(session.remaining_ms)} left,"
+            f"{client_id} ({session.handle}): ttl {seconds(session.ttl_ms)}, {seconds(session.remaining_ms)} left,"
             f" owns {count(session.resources, 'resource')} in groups"
         )
         if session.grants:
@@ -115,15 +123,51 @@ async def renew(client: Client, session: str, output: str) -> None:
 async def end(client: Client, session: str, output: str) -> None:
     """End SESSION. When this returns, everything that it held is free. Safe if it has ended already.
 
-    To evict a holder whose session id you do not have, use `stockade fence TOPIC`.
+    To end one whose id you do not have, use `stockade sessions fence HANDLE`.
     """
     await client.close_session(session)
     show_result({"session": session, "ended": True}, "ended", output)
 
 
+@sessions.command(
+    cls=Manual,
+    short_help="End the session of another program.",
+    exits=PLANNED,
+    examples=[
+        ("What would end with it?", "stockade sessions fence 5d41402abc4b2a76 --plan"),
+        ("A program that hangs", 'stockade sessions fence 5d41402abc4b2a76 --reason "mirror-1 hangs" --yes'),
+    ],
+)
+@click.argument("handle")
+@click.option("--reason", help="Shown in the history of its partitions and in the ledger, at most 200 characters.")
+@consent_options
+@output_option
+@with_client
+async def fence(client: Client, handle: str, reason: str | None, output: str, *, consent: Consent) -> None:
+    """End the session that `stockade sessions list` shows with HANDLE. When this returns, everything that it held is
+    free, and the log refuses its writes.
+
+    Its program may open another one: take its rights away first (`stockade principals`) if it must not come back.
+    """
+
+    def act(conditions: Mapping[str, Any]) -> Awaitable[SessionFenced]:
+        return client.fence_session(handle, reason=reason, **conditions)
+
+    fenced = await under_consent(consent, output, partial(session_plan, client, handle), act)
+    ended = f"{count(len(fenced.grants), 'grant')}, {count(fenced.resources, 'resource')}"
+    show_result(fenced, f"ended the session of {fenced.client_id}: {ended}", output)
+
+
 def _row(session: ListedSession) -> tuple[object, ...]:
     left = seconds(session.remaining_ms)
-    return session.client_id, seconds(session.ttl_ms), left, len(session.grants), session.resources
+    return (
+        session.client_id,
+        session.handle or "-",
+        seconds(session.ttl_ms),
+        left,
+        len(session.grants),
+        session.resources,
+    )
 
 
 def _held(grant: HeldGrant) -> tuple[object, ...]:

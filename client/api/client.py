@@ -25,6 +25,7 @@ from ...partition.api.ownership import (
     Position,
     Resource,
     Resources,
+    SessionFenced,
     SessionInfo,
     SessionList,
     Sever,
@@ -400,9 +401,28 @@ class Client(Administration):
         """The holders of a partition's slot, present and past, the latest first."""
         return await self.calls.call(Fences, "GET", f"{_partition(topic, partition)}/fences")
 
-    async def sessions(self, prefix: str = "", most: int = LISTED_MAX) -> SessionList:
-        """Live sessions whose client_id begins with ``prefix``, the first ``most`` of them."""
-        return await self.calls.call(SessionList, "GET", "/v1/sessions", params=listed(prefix, most))
+    async def sessions(self, prefix: str = "", most: int = LISTED_MAX, *, handle: str | None = None) -> SessionList:
+        """Live sessions whose client_id begins with ``prefix``, the first ``most`` of them; or that with ``handle``."""
+        params = listed(prefix, most) | present(handle=handle)
+        return await self.calls.call(SessionList, "GET", "/v1/sessions", params=params)
+
+    async def fence_session(
+        self,
+        handle: str,
+        *,
+        reason: str | None = None,
+        if_grants: Sequence[str] | None = None,
+        if_resources: int | None = None,
+    ) -> SessionFenced:
+        """End the session that ``sessions`` lists with this handle, and all that it holds, as an operator.
+
+        Answers when each of its partitions refuses its writes. ``reason``: shown in the slots' history, 1 to 200
+        characters. ``if_grants``, ``if_resources``: only if these grants end by it, and so many resources; otherwise
+        PlanChanged. Raises NotFound if it has ended.
+        """
+        grants = None if if_grants is None else list(if_grants)
+        body = {"handle": handle} | present(reason=reason, if_grants=grants, if_resources=if_resources)
+        return await self.calls.call(SessionFenced, "POST", "/v1/cluster/session_fences", body=body)
 
     # Groups: resources and positions
 

@@ -66,6 +66,7 @@ class Client(Blocking[_Client]):
     init_producer: Final = blocking(_Client.init_producer)
     producers: Final = blocking(_Client.producers)
     producer: Final = blocking(_Client.producer)
+    fence_session: Final = blocking(_Client.fence_session)
     fence_producer: Final = blocking(_Client.fence_producer)
     cluster: Final = blocking(_Client.cluster)
     ledger: Final = blocking(_Client.ledger)

@@ -15,6 +15,7 @@ from ...partition.api.ledger import Outcome, ranges, session_handle
 from ...partition.errors import FeatureUpdateFailed, StockadeError, TopicAlreadyExists, UnknownTopicOrPartition
 from ...partition.internal_names import LEDGER_TOPIC
 from ..access.principals import Principal, token_id
+from ..features import LEDGER
 from .backups import NoteBackup
 from .balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
 from .commands import (
@@ -31,6 +32,7 @@ from .commands import (
     Enrol,
     FenceInstalled,
     FenceProducer,
+    FenceSession,
     FenceTopic,
     ForgetNames,
     ForgetResources,
@@ -55,7 +57,7 @@ from .commands import (
     TopicFenced,
     WithdrawProducers,
 )
-from .ledger import LEDGER_LEVEL, BeginLedger, KeepLedger, Ledger, LedgerCopied, Noted, NoteIntent, NoteOutcome
+from .ledger import BeginLedger, KeepLedger, Ledger, LedgerCopied, Noted, NoteIntent, NoteOutcome
 from .ownership.acquire import resolve
 from .ownership.resources import Key, Owning, Resources
 from .ownership.slots import Slots
@@ -71,6 +73,7 @@ ADMINISTRATION: dict[type[Command], str] = {
     DeleteTopic: "topic.delete",
     FenceTopic: "topic.fence",
     FenceProducer: "producer.fence",
+    FenceSession: "session.fence",
     AddNode: "node.add",
     RemoveNode: "node.remove",
     RemoveZone: "zone.remove",
@@ -110,10 +113,10 @@ UNRECORDED: dict[type[Command], str] = {
     ForgetResources: "the resource had no owner for days",
     LedgerCopied: "it would never end",
 }
-REFUSED_WHEN_FULL = frozenset({*ADMINISTRATION, NoteIntent}) - {FenceTopic, FenceProducer}
+REFUSED_WHEN_FULL = frozenset({*ADMINISTRATION, NoteIntent}) - {FenceTopic, FenceProducer, FenceSession}
 """What the ledger's bound refuses: see ledger.py."""
 
-NAME_TAKEN = f"a topic has the name {LEDGER_TOPIC}, which is the ledger's from feature level {LEDGER_LEVEL} on"
+NAME_TAKEN = f"a topic has the name {LEDGER_TOPIC}, which is the ledger's from feature level {LEDGER} on"
 RESOURCES_TOLD_MAX = 100
 """In one entry; more are in further ones."""
 
@@ -149,7 +152,7 @@ class Recorder:
     def decide(self, index: int, command: Command, handler: Callable[[int, Any], Result]) -> Result:
         """What the handler answers, recorded. Raises its refusal, and LedgerFull."""
         ledger, kind = self._ledger, type(command)
-        if isinstance(command, RaiseFeatureLevel) and command.level >= LEDGER_LEVEL and not ledger.is_recording:
+        if isinstance(command, RaiseFeatureLevel) and command.level >= LEDGER and not ledger.is_recording:
             if self._catalog.topic(LEDGER_TOPIC) is not None:
                 level = self._assignment.feature_level
                 raise FeatureUpdateFailed(f"{NAME_TAKEN}: delete it first", nodes=[], feature_level=level)
@@ -174,7 +177,7 @@ class Recorder:
             if kind in ADMINISTRATION:
                 ledger.record(act, outcome="refused", reserve=1, code=refusal.code, before=before, **about)
             raise
-        after = self._state(command)
+        after = {"reason": command.reason} if isinstance(command, FenceSession) else self._state(command)
         has_changed = after != before
         about |= {name: value for name, value in self._about(command).items() if value is not None}
         if isinstance(command, FenceTopic) and isinstance(result, TopicFenced):
@@ -286,6 +289,8 @@ class Recorder:
                 return self._of_topic(located[0].name) | {"partitions": str(located[1])}
             case AddNode(node_id=name) | RemoveNode(node_id=name) | RegisterNode(node_id=name) | RemoveZone(zone=name):
                 return {"name": name}
+            case FenceSession(session=session):
+                return {"name": session_handle(session)}
             case SetBalance():
                 return {"name": "balance"}
             case ChooseControllers():
@@ -314,6 +319,9 @@ class Recorder:
             case FenceTopic(topic=name, partitions=partitions):
                 topic = self._catalog.topic(name)
                 return None if topic is None else {"epochs": _epochs(topic, self._chosen(name, partitions))}
+            case FenceSession(session=session):
+                grants = [grant.grant_id for grant in self._slots.grants.of_session(session)]
+                return {"grants": grants, "resources": len(self._resources.owned_by(session))}
             case Reassign(topic=name, partition=partition):
                 topic = self._catalog.topic(name)
                 is_there = topic is not None and 0 <= partition < topic.partitions

@@ -19,6 +19,7 @@ from .backups import NoteBackup
 from .balance import BalanceCommand
 from .ledger import LedgerCommand, Noted
 from .principals import PrincipalCommand, PrincipalPut
+from .sessions import CloseSession, FenceSession, OpenSession, RenewSession, RenewSessions, SessionState
 from .timed import Asked, Done, Timed
 
 
@@ -369,35 +370,6 @@ class DeleteTopic(Asked, frozen=True, tag="delete_topic"):
     if_grants: str | None = None
 
 
-class OpenSession(Asked, frozen=True, tag="open_session"):
-    """Open a session; ``ttl_ms`` is moved into the range allowed.
-
-    The same id again is the same session. Answers SessionState, or ThrottlingQuotaExceeded.
-    """
-
-    session: str
-    client_id: str
-    ttl_ms: int
-
-
-class RenewSession(Asked, frozen=True, tag="renew_session"):
-    """Full ttl from now. Answers SessionState, or UnknownSession, SessionExpired."""
-
-    session: str
-
-
-class RenewSessions(Timed, frozen=True, tag="renew_sessions"):
-    """Deadlines as the leader knows them: it heard of these sessions, and they do not end before. Answers Done."""
-
-    deadlines_ms: list[tuple[str, int]]
-
-
-class CloseSession(Asked, frozen=True, tag="close_session"):
-    """End a session and its grants. Idempotent. Answers Freed."""
-
-    session: str
-
-
 class Acquire(Asked, frozen=True, tag="acquire"):
     """All partitions of the set (None: all of the topic, also those that come later) or none (SEMANTICS 5.2).
 
@@ -460,6 +432,7 @@ Command = (
     | RenewSession
     | RenewSessions
     | CloseSession
+    | FenceSession
     | Acquire
     | CancelTicket
     | Release
@@ -487,15 +460,6 @@ class TopicDeleted(msgspec.Struct, frozen=True, tag="topic_deleted"):
 
     topic_id: int
     partitions: int
-
-
-class SessionState(msgspec.Struct, frozen=True, tag="session"):
-    """A live session. It ends when the lease clock reaches ``deadline_ms``."""
-
-    session: str
-    client_id: str
-    ttl_ms: int
-    deadline_ms: int
 
 
 class OfTicket(msgspec.Struct, frozen=True):
@@ -546,6 +510,14 @@ class Freed(msgspec.Struct, frozen=True, tag="freed"):
     readers: list[ReaderRef] = []
 
 
+class SessionEnded(Freed, frozen=True, kw_only=True, tag="session_ended"):
+    """A session of this client that had these grants, and owned so many resources."""
+
+    client_id: str
+    grants: list[str]
+    resources: int
+
+
 Result = (
     TopicCreated
     | TopicDeleted
@@ -555,6 +527,7 @@ Result = (
     | GrantState
     | TicketState
     | Freed
+    | SessionEnded
     | Owned
     | ProducerState
     | Enrolled
@@ -572,14 +545,20 @@ encode_result: Callable[[Result | StockadeError], bytes] = _codec.encode_result
 decode_result: Callable[[bytes], Result | StockadeError] = _codec.decode_result
 
 __all__ = [
+    "CloseSession",
     "Done",
     "Enrol",
     "Enrolled",
     "FenceProducer",
+    "FenceSession",
     "ForgetNames",
     "InitProducer",
+    "OpenSession",
     "ProducerFence",
     "ProducerFenceInstalled",
     "ProducerState",
+    "RenewSession",
+    "RenewSessions",
+    "SessionState",
     "WithdrawProducers",
 ]

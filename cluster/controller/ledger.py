@@ -51,8 +51,6 @@ INTENT_TTL_MS = 60_000
 """On the lease clock. The outcome of an intent is called unknown after that."""
 RETRY_AFTER_MS = 1000
 FORMAT = 1
-LEDGER_LEVEL = 2
-"""The feature level from which on there is a ledger: no node has software then that does not know these commands."""
 
 
 class BeginLedger(Timed, frozen=True, tag="begin_ledger"):

@@ -19,6 +19,7 @@ from ...partition.api.ownership import grants_digest
 from ...partition.commands import belongs_to_another
 from ...partition.errors import (
     InvalidRequest,
+    NotFound,
     PermissionDenied,
     PlanChanged,
     StockadeError,
@@ -49,6 +50,7 @@ from .commands import (
     FenceInstalled,
     FenceProducer,
     FenceRef,
+    FenceSession,
     FenceTopic,
     ForgetNames,
     ForgetResources,
@@ -73,6 +75,7 @@ from .commands import (
     RenewSession,
     RenewSessions,
     Result,
+    SessionEnded,
     SessionState,
     Tick,
     TicketState,
@@ -155,6 +158,7 @@ class ControllerMachine(Machine):
             RenewSession: self._renew_session,
             RenewSessions: self._renew_sessions,
             CloseSession: self._close_session,
+            FenceSession: self._fence_session,
             Acquire: self._acquire,
             CancelTicket: self._cancel_ticket,
             Release: self._release,
@@ -377,14 +381,13 @@ class ControllerMachine(Machine):
     def _fence_topic(self, index: int, command: FenceTopic) -> TopicFenced:
         self._check_is_open(command.topic)
         check_set(command.partitions)
-        if command.reason is not None and len(command.reason) > FENCE_REASON_CHARACTERS_MAX:
-            raise InvalidRequest(f"reason: over {FENCE_REASON_CHARACTERS_MAX} characters")
+        ends = _fenced(command.reason)
         topic = self.catalog.find(command.topic, command.topic_id)
         partitions = resolve(topic, command.partitions)
         grants = self._grants(topic, partitions)
         if command.if_grants is not None and sorted(command.if_grants) != grants:
             raise PlanChanged(_OTHER_GRANTS, grants=grants)
-        return TopicFenced(topic.topic_id, self.slots.fence(topic, partitions, command.reason))
+        return TopicFenced(topic.topic_id, self.slots.fence(topic, partitions, ends))
 
     def _grants(self, topic: Topic, partitions: Iterable[int]) -> list[str]:
         """The ids of those that have one of these partitions, ascending."""
@@ -405,9 +408,24 @@ class ControllerMachine(Machine):
     def _close_session(self, index: int, command: CloseSession) -> Freed:
         self.sessions.close(command.session, command.by.principal)
         self._end_session(command.session, "closed")
-        return Freed(
-            self.slots.fences.uncleared(sessions=[command.session]), self.leaving.outstanding(command.session)[1]
-        )
+        return self.freed(command.session)
+
+    def _fence_session(self, index: int, command: FenceSession) -> SessionEnded:
+        ends, session = _fenced(command.reason), command.session
+        evicted = self.sessions.live_or_none(session)
+        if evicted is None:
+            raise NotFound(what="session")
+        grants = sorted(grant.grant_id for grant in self.slots.grants.of_session(session))
+        resources = len(self.resources.owned_by(session))
+        if command.if_grants is not None and sorted(command.if_grants) != grants:
+            raise PlanChanged(_OTHER_GRANTS, grants=grants)
+        if command.if_resources not in (None, resources):
+            raise PlanChanged("the session owns another number of resources than the order names", grants=grants)
+        self.sessions.evict(session, self.lease_clock_ms)
+        self._end_session(session, ends)
+        freed = self.freed(session)
+        client_id = evicted.client_id
+        return SessionEnded(freed.fences, freed.readers, client_id=client_id, grants=grants, resources=resources)
 
     def _end_session(self, session: str, ends: str) -> None:
         self.slots.end_session(session, ends)
@@ -416,6 +434,10 @@ class ControllerMachine(Machine):
         self._owe_readers(freed)
         self.leaving.add(session, (), self._pending(freed))
         self.severing.forget(session)
+
+    def freed(self, session: str) -> Freed:
+        """What partitions have yet to commit of the end of a session."""
+        return Freed(self.slots.fences.uncleared(sessions=[session]), self.leaving.outstanding(session)[1])
 
     def _acquire(self, index: int, command: Acquire) -> GrantState | TicketState:
         self._check_is_open(command.topic)
@@ -551,6 +573,13 @@ class ControllerMachine(Machine):
             case ProducerFenceInstalled():
                 self.registry.enrolments.installed(report.pid, report.epoch, report.group_id)
         return Done()
+
+
+def _fenced(reason: str | None) -> str:
+    """How histories tell that an operator ended a tenure. Raises InvalidRequest."""
+    if reason is not None and len(reason) > FENCE_REASON_CHARACTERS_MAX:
+        raise InvalidRequest(f"reason: over {FENCE_REASON_CHARACTERS_MAX} characters")
+    return "fenced" if reason is None else f"fenced: {reason}"
 
 
 def _number(key: Key) -> int | None:

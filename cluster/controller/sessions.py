@@ -1,5 +1,6 @@
-"""Sessions: opened, renewed, closed, and expired when the lease clock says so. Pure state of the controller's machine;
-and what its leader alone knows: renewals that it heard, and that are not in the log yet (SEMANTICS 8).
+"""Sessions: opened, renewed, closed, ended by an operator, and expired when the lease clock says so. Pure state of the
+controller's machine; and what its leader alone knows: renewals that it heard, and that are not in the log yet
+(SEMANTICS 8).
 
 Slots and resources have what a session holds: the caller that removes a session here ends its grants there.
 """
@@ -14,7 +15,7 @@ from ...partition.commands import belongs_to_another
 from ...partition.errors import PermissionDenied, SessionExpired, ThrottlingQuotaExceeded, UnknownSession
 from ..access.quotas import check_most
 from ..model import NO_PRINCIPAL, By
-from .commands import SessionState
+from .timed import Asked, Timed
 
 SESSIONS_MAX = 100_000
 TTL_MS_MIN = 1_000
@@ -27,6 +28,57 @@ RETRY_AFTER_MS = 1000
 AHEAD_MS = 1_000
 """How far ahead of the lease clock deadlines are looked after."""
 RENEWALS_PER_COMMAND_MAX = 1_000
+
+
+class OpenSession(Asked, frozen=True, tag="open_session"):
+    """Open a session; ``ttl_ms`` is moved into the range allowed.
+
+    The same id again is the same session. Answers SessionState, or ThrottlingQuotaExceeded.
+    """
+
+    session: str
+    client_id: str
+    ttl_ms: int
+
+
+class RenewSession(Asked, frozen=True, tag="renew_session"):
+    """Full ttl from now. Answers SessionState, or UnknownSession, SessionExpired."""
+
+    session: str
+
+
+class RenewSessions(Timed, frozen=True, tag="renew_sessions"):
+    """Deadlines as the leader knows them: it heard of these sessions, and they do not end before. Answers Done."""
+
+    deadlines_ms: list[tuple[str, int]]
+
+
+class CloseSession(Asked, frozen=True, tag="close_session"):
+    """End a session and its grants. Idempotent. Answers Freed."""
+
+    session: str
+
+
+class FenceSession(Asked, frozen=True, tag="fence_session"):
+    """End a session on an operator's order. ``if_grants``, ``if_resources``: only if it has these grants, and owns so
+    many resources (None: in any case).
+
+    Of feature level 2. Answers SessionEnded, or NotFound (it is not alive), InvalidRequest, PlanChanged.
+    """
+
+    session: str
+    reason: str | None = None
+    if_grants: list[str] | None = None
+    if_resources: int | None = None
+
+
+class SessionState(msgspec.Struct, frozen=True, tag="session"):
+    """A live session. It ends when the lease clock reaches ``deadline_ms``."""
+
+    session: str
+    client_id: str
+    ttl_ms: int
+    deadline_ms: int
 
 
 class Session(msgspec.Struct):
@@ -86,6 +138,10 @@ class Sessions:
             return found
         raise SessionExpired() if session in self._expired else UnknownSession()
 
+    def live_or_none(self, session: str) -> Session | None:
+        """The live session; None: there is none with this id."""
+        return self._live.get(session)
+
     def of(self, session: str, principal: str) -> Session:
         """The live session, which this principal may use. Raises as ``find`` does, and PermissionDenied."""
         found = self.find(session)
@@ -129,6 +185,11 @@ class Sessions:
         """Idempotent. Raises PermissionDenied."""
         if session in self._live:
             self._forget(self.of(session, principal))
+
+    def evict(self, session: str, clock_ms: int) -> None:
+        """End a live session of any principal; its id is answered SESSION_EXPIRED from now on."""
+        self._forget(self._live[session])
+        self._remember(session, clock_ms)
 
     def rearm(self, clock_ms: int) -> None:
         """Full ttl for every session: a new leader cannot know which renewals the last one had heard (SEMANTICS 8)."""

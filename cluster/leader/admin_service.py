@@ -16,6 +16,7 @@ from ...partition.api.cluster import (
     Reassignment,
     RemovalPlan,
 )
+from ...partition.api.ledger import session_handle
 from ...partition.api.ownership import (
     GroupList,
     HeldGrant,
@@ -47,13 +48,11 @@ from ..controller.ownership.resources import Resource
 from ..controller.producers import ProducerRow
 from ..controller.sessions import Session
 from ..discovery.cluster_view import ClusterView
-from ..features import NEWEST_LEVEL
+from ..features import BACKUPS, NEWEST_LEVEL
 from ..model import NO_PRINCIPAL, By
 from .balancer import Balancer
 from .controller_group import ControllerGroup
 
-LEVEL_OF_BACKUPS = 2
-"""The feature level from which on the controller's machine knows of backups."""
 CATCH_UP_MAX_S = 1.0
 """How long an answer waits for this node's view of the cluster to contain what was decided."""
 
@@ -153,7 +152,7 @@ class MemberService:
 
     async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> None:
         """Raises FeatureLevelTooLow, InvalidRequest."""
-        self._control.features.require(LEVEL_OF_BACKUPS)
+        self._control.features.require(BACKUPS)
         await self._control.decide(lambda now: NoteBackup(now_ms=now, by=by, made=made), Done)
 
     async def backups(self) -> list[NotedBackup]:
@@ -205,11 +204,16 @@ class ListService:
         self._control = control
         self._machine = control.machine
 
-    async def list_sessions(self, prefix: str, most: int, *, holding: bool = False) -> SessionList:
-        """By client_id; ``holding``: only those with a grant or a resource."""
+    async def list_sessions(
+        self, prefix: str, most: int, *, holding: bool = False, handle: str | None = None
+    ) -> SessionList:
+        """By client_id; ``holding``: only those with a grant or a resource; ``handle``: only that one."""
+
+        def fits(session: Session) -> bool:
+            return (not holding or self._is_holding(session)) and handle in (None, session_handle(session.session))
+
         await self._control.barrier()
         now_ms = self._control.now_ms()
-        fits = self._is_holding if holding else None
         total, found = await _first(self._machine.sessions.live(), _client, prefix, most, fits)
         return SessionList(total, [self._session(session, now_ms) for session in found])
 
@@ -253,6 +257,7 @@ class ListService:
             max(0, deadline_ms - now_ms),
             [_held(grant, now_ms) for grant in self._machine.slots.grants.of_session(session.session)],
             len(self._machine.resources.owned_by(session.session)),
+            session_handle(session.session),
         )
 
 

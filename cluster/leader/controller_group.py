@@ -29,11 +29,12 @@ from ..controller.commands import (
     RenewSessions,
     Tick,
 )
-from ..controller.ledger import LEDGER_LEVEL, BeginLedger
+from ..controller.ledger import BeginLedger
 from ..controller.machine import ControllerMachine
 from ..controller.sessions import RENEWALS_PER_COMMAND_MAX, Leases
 from ..controller.timed import Asked
 from ..controller.topology.catalog import Topic
+from ..features import LEDGER
 from ..groups import ServedGroup
 from ..rpc import Catalog, Placement
 
@@ -161,7 +162,7 @@ class ControllerGroup(ServedGroup):
     @property
     def keeps_ledger(self) -> bool:
         """Whether all members know of ledgers."""
-        return self.features.at_least(LEDGER_LEVEL)
+        return self.features.at_least(LEDGER)
 
     async def begin_ledger(self) -> None:
         """What is decided after this is recorded, if all members know of ledgers: the command that raises the level

@@ -7,7 +7,10 @@ import secrets
 from collections.abc import Sequence
 from typing import Literal
 
-from ...partition.api.ownership import Grant, SessionInfo, Ticket
+from msgspec import structs
+
+from ...partition.api.ledger import session_handle
+from ...partition.api.ownership import Grant, SessionFenced, SessionInfo, Ticket
 from ...partition.api.topics import Mode
 from ...partition.errors import (
     NotFound,
@@ -21,15 +24,18 @@ from ..controller.commands import (
     Acquire,
     CancelTicket,
     CloseSession,
+    FenceSession,
     Freed,
     GrantState,
     OfTicket,
     OpenSession,
     Release,
     RenewSession,
+    SessionEnded,
     SessionState,
     TicketState,
 )
+from ..features import SESSION_FENCES
 from ..model import NO_PRINCIPAL, By
 from .controller_group import ControllerGroup
 
@@ -91,6 +97,8 @@ INSTALLING_MAX_S = 5.0
 """An acquire that is not in force everywhere after this time is answered with a ticket."""
 SESSION_ID_BYTES = 16
 """Randomness of a session id, which is a secret."""
+HANDLES_PER_TURN = 1_000
+"""Sessions looked at before others get their turn of the event loop: about 1 ms."""
 
 
 class SessionService:
@@ -118,6 +126,51 @@ class SessionService:
         """End it; answers when its slots are cleared."""
         freed = await self._control.decide(lambda now: CloseSession(now_ms=now, by=by, session=session), Freed)
         await self._control.installed(freed.fences, freed.readers)
+
+    async def fence_session(
+        self,
+        handle: str,
+        *,
+        reason: str | None = None,
+        if_grants: Sequence[str] | None = None,
+        if_resources: int | None = None,
+        by: By = NO_PRINCIPAL,
+    ) -> SessionFenced:
+        """End the session with this handle, of any principal; answers when its slots are cleared, also that there is no
+        such session any more.
+        """
+        self._control.features.require(SESSION_FENCES)
+        await self._control.barrier()
+        session = await self._with_handle(handle)
+        order = FenceSession(
+            now_ms=0,
+            by=by,
+            session=session,
+            reason=reason,
+            if_grants=None if if_grants is None else list(if_grants),
+            if_resources=if_resources,
+        )
+        try:
+            ended = await self._control.decide(lambda now: structs.replace(order, now_ms=now), SessionEnded)
+        except NotFound:
+            before = self._machine.freed(session)
+            await self._control.installed(before.fences, before.readers)
+            raise
+        await self._control.installed(ended.fences, ended.readers)
+        return SessionFenced(handle, ended.client_id, ended.grants, ended.resources)
+
+    async def _with_handle(self, handle: str) -> str:
+        """The session, also one that has ended and is not cleared on all partitions. Raises NotFound."""
+        machine = self._machine
+        live = [each.session for each in machine.sessions.live()]
+        for place, session in enumerate(
+            [*live, *machine.slots.fences.departed_names(), *machine.leaving.sessions()], 1
+        ):
+            if session_handle(session) == handle:
+                return session
+            if place % HANDLES_PER_TURN == 0:
+                await asyncio.sleep(0)
+        raise NotFound(what="session")
 
     async def acquire(
         self,

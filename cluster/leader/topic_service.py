@@ -14,6 +14,7 @@ from .. import rpc
 from ..access.store import PrincipalStore
 from ..controller.commands import ChangeTopic, CreateTopic, DeleteTopic, TopicChanged, TopicCreated, TopicDeleted
 from ..controller.topology.catalog import group_id, topic_partition
+from ..features import TIERS
 from ..groups import Router
 from ..model import NO_PRINCIPAL, By
 from ..replica.replica_manager import ReplicaManager, by_node
@@ -252,7 +253,7 @@ class TopicService:
         FeatureLevelTooLow.
         """
         if any(config.get(name, -1) >= 0 for name in OF_LEVEL_2):
-            self._control.features.require(2)
+            self._control.features.require(TIERS)
 
     async def _until_configured(self, name: str, changed: TopicChanged) -> None:
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s

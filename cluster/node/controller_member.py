@@ -16,7 +16,7 @@ from ..controller.commands import Command, decode_result, encode_command
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
-from ..features import Features
+from ..features import BALANCE, Features
 from ..groups import Router
 from ..leader.admin_service import ListService, MemberService
 from ..leader.balancer import Balancer
@@ -30,9 +30,6 @@ from ..leader.resource_service import ResourceService
 from ..leader.session_service import SessionService
 from ..leader.topic_service import GroupStatusReader, TopicService
 from .reporting import Reporter
-
-LEVEL_OF_BALANCE = 2
-"""Feature level from which on nodes report, and the controller knows the commands of balance."""
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +128,7 @@ class ControllerMember:
         control.features = Features(self._host)
         readers = self._readers
         balancer = Balancer(
-            control, readers.reporter.ask, readers.reporter.send, lambda: control.features.at_least(LEVEL_OF_BALANCE)
+            control, readers.reporter.ask, readers.reporter.send, lambda: control.features.at_least(BALANCE)
         )
         loops = (
             balancer.run(),

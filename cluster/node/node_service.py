@@ -23,11 +23,11 @@ from ...raft.wal.errors import DiskRefused
 from ..access.store import PrincipalTable
 from ..config import NodeConfig
 from ..controller.balance import PlacedMove, Rebalance
-from ..controller.ledger import LEDGER_LEVEL
 from ..controller.topology.catalog import group_id
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
 from ..discovery.registration import Registration
+from ..features import BALANCE, LEDGER
 from ..leader.controller_group import ControllerGroup
 from ..leader.ledger_service import LedgerNotes
 from ..leader.topic_service import GroupStatusReader
@@ -37,7 +37,7 @@ from ..replica.replica import Replica
 from ..replica.replica_manager import ReplicaManager
 from ..rpc import Placement
 from ..settings import in_force
-from .controller_member import LEVEL_OF_BALANCE, ControllerMember, ControllerServices
+from .controller_member import ControllerMember, ControllerServices
 from .disk_watch import STATES
 from .leadership import Leaderships
 from .measuring import Measuring
@@ -107,7 +107,7 @@ class NodeService:
         self._member = member
         self._leadership = leaderships.changed
         timeout_s = config.limits.request_timeout_ms / 1000
-        self.ledger: LedgerNotes = LedgerNotes(member.decide, timeout_s, lambda: host.level >= LEDGER_LEVEL)
+        self.ledger: LedgerNotes = LedgerNotes(member.decide, timeout_s, lambda: host.level >= LEDGER)
         self.measuring: Measuring = Measuring(config, host, view, replicas, member, leaderships)
         self.measures: Callable[[], Measures] = self.measuring.look
         """The node's own numbers as they are now."""
@@ -289,7 +289,7 @@ class NodeService:
     async def _make_home(self, replica: Replica, home: str | None, by: By) -> None:
         """The first of the replicas, unless they move. Where that fails, balance may take the leader back."""
         placement = self._replicas.topics.get(replica.topic)
-        if self._host.level < LEVEL_OF_BALANCE or placement is None or placement.topic_id != replica.topic_id:
+        if self._host.level < BALANCE or placement is None or placement.topic_id != replica.topic_id:
             return
         replicas = placement.replicas[replica.partition]
         if home not in replicas[1:]:

@@ -68,6 +68,7 @@ from ...partition.state.machine import PartitionMachine
 from ...partition.state.producers import FORGOTTEN, SequenceRun
 from ...raft.core.group import Committed, Group, Outcome, Rejected
 from ..condition import Condition
+from ..features import KEPT_OFFSETS
 from ..groups import ServedGroup
 from ..model import CommittedPosition, Conditions, ReadGuard, Settle
 from ..rpc import GroupStatus
@@ -290,7 +291,7 @@ class Replica(ServedGroup):
 
     async def begin_at(self, offset: Offset, *, topic_id: int | None, principal: str = "") -> tuple[Offset, Offset]:
         """Let a log that has never had a record begin at ``offset``; (log_start, log_end) after that."""
-        self.features.require(2)
+        self.features.require(KEPT_OFFSETS)
         await self._prepare_write()
         begun = await self._ask(BeginAt(offset, topic_id, self.now_ms(), principal), Trimmed)
         return begun.log_start, begun.log_end

@@ -231,6 +231,15 @@ class TopicFence(msgspec.Struct, forbid_unknown_fields=True):
     if_grants: Annotated[list[str], Meta(max_length=10_000)] | UnsetType = UNSET
 
 
+class SessionFence(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/cluster/session_fences."""
+
+    handle: Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
+    reason: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    if_grants: Annotated[list[str], Meta(max_length=10_000)] | UnsetType = UNSET
+    if_resources: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType = UNSET
+
+
 _NodeId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,249}\Z")]
 
 _BASE_URL = re.compile(r"https?://[^/\s]+/?\Z")

@@ -43,6 +43,19 @@ async def close_session(call: Call) -> web.StreamResponse:
     return web.Response(status=204)
 
 
+async def fence_session(call: Call) -> web.StreamResponse:
+    """End a session on an operator's order."""
+    wanted = await call.read_json(schemas.SessionFence)
+    fenced = await call.service.at_controller().sessions.fence_session(
+        wanted.handle,
+        reason=or_none(wanted.reason),
+        if_grants=or_none(wanted.if_grants),
+        if_resources=or_none(wanted.if_resources),
+        by=call.by,
+    )
+    return json_answer(fenced)
+
+
 def _session_of(call: Call) -> str:
     """The session that a request is about: of the deprecated path, or the caller's own."""
     return call.parameters.path("session") if call.parameters.has_path("session") else call.parameters.session()

@@ -12,8 +12,9 @@ LISTED_DEFAULT = 100
 
 async def list_sessions(call: Call) -> web.StreamResponse:
     """Live sessions."""
-    holding = call.parameters.query_flag("holding")
-    return json_answer(await call.service.at_controller().lists.list_sessions(*wanted_of_list(call), holding=holding))
+    holding, handle = call.parameters.query_flag("holding"), call.parameters.query_text("handle") or None
+    lists = call.service.at_controller().lists
+    return json_answer(await lists.list_sessions(*wanted_of_list(call), holding=holding, handle=handle))
 
 
 async def list_groups(call: Call) -> web.StreamResponse:

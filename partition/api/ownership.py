@@ -182,13 +182,16 @@ class HeldGrant(msgspec.Struct, frozen=True):
 
 
 class ListedSession(msgspec.Struct, frozen=True):
-    """A live session without its id, which is a secret. ``resources``: how many resources of groups it owns."""
+    """A live session without its id, which is a secret. ``resources``: how many resources of groups it owns. ``handle``
+    names the session to an operator, and in the ledger; "": a node of an older release does not tell it.
+    """
 
     client_id: str
     ttl_ms: int
     remaining_ms: int
     grants: list[HeldGrant]
     resources: int
+    handle: str = ""
 
 
 class SessionList(msgspec.Struct, frozen=True):
@@ -196,6 +199,15 @@ class SessionList(msgspec.Struct, frozen=True):
 
     total: int
     sessions: list[ListedSession]
+
+
+class SessionFenced(msgspec.Struct, frozen=True):
+    """A session that an operator ended: the ids of the grants that it had, and how many resources it owned."""
+
+    handle: str
+    client_id: str
+    grants: list[str]
+    resources: int
 
 
 class ListedGroup(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from .partition.api.ownership import (
     OwnResult,
     Position,
     Resource,
+    SessionFenced,
     SessionInfo,
     SessionList,
     Sever,
@@ -34,6 +35,7 @@ __all__ = [
     "GroupPosition", "HeldGrant", "LeaderInfo", "ListedGroup", "ListedSession", "Mode", "Node", "Offsets",
     "OwnResult", "PartitionContents", "PartitionState", "Position", "ProducerList", "ProducerMetrics",
     "ProducerOnPartition", "ProducerPair", "ProducerStatus", "Reassignment", "RefusedWrite", "RefusedWrites",
-    "Relocation", "RemovalPlan", "Resource", "SessionInfo", "SessionList", "Sever", "SlotHolder", "Tail",
-    "TailRecord", "Ticket", "Topic", "TopicConfig", "TopicFenced", "TopicSummary", "Trimmed",
+    "Relocation", "RemovalPlan", "Resource", "SessionFenced", "SessionInfo", "SessionList", "Sever",
+    "SlotHolder", "Tail", "TailRecord", "Ticket", "Topic", "TopicConfig", "TopicFenced", "TopicSummary",
+    "Trimmed",
 ]  # fmt: skip

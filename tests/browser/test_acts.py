@@ -111,12 +111,36 @@ def test_the_log_is_trimmed(console: Console, scene: Scene, topic: str) -> None:
 def test_a_grant_is_ended_from_the_list_of_sessions(console: Console, scene: Scene, topic: str) -> None:
     Writer(scene.url, "pod-g").acquire(topic, "greta")
     console.open("sessions?find=pod-g", "Sessions and grants")
-    console.press("End")
+    console.press("End grant")
     console.sees("greta of pod-g loses its grant of epoch 1", DIALOG)
     console.press("Evict", DIALOG)
     closed(console)
     console.sees("No such client holds anything")
     assert partition(scene, topic)["holder"] is None
+
+
+def test_a_session_is_ended_with_all_that_it_holds_and_its_writer_is_refused(
+    console: Console, scene: Scene, topic: str
+) -> None:
+    writer = Writer(scene.url, "pod-s").acquire(topic, "stella")
+    owned = {"claims": [{"resource": "shard-1"}]}
+    expect(200, call("POST", f"{scene.url}/v1/groups/ending/own", owned, headers=writer.headers))
+    [listed] = scene.get("/v1/sessions?prefix=pod-s")["sessions"]
+    console.open("sessions?find=pod-s", "Sessions and grants")
+    console.sees(listed["handle"])
+    console.press("End session")
+    console.sees("stella loses its grant of 1 partition of", DIALOG)
+    console.sees("1 resource of groups has no owner any more", DIALOG)
+    console.sees(f"stockade sessions fence {listed['handle']} --confirm", DIALOG)
+    console.picture("act-end-session")
+    assert console.findings() == []
+    console.fill("Reason", "hangs", DIALOG)
+    console.press("End it", DIALOG)
+    closed(console)
+    console.sees("No such client holds anything")
+    assert writer.write("late", topic=topic) == 403
+    assert scene.get(f"/v1/topics/{topic}/partitions/0/fences")["fences"][0]["end"] == "fenced: hangs"
+    assert scene.get("/v1/groups/ending/resources")["resources"][0]["owned"] is False
 
 
 def test_a_resource_is_freed_and_its_owner_is_refused_from_then_on(console: Console, scene: Scene) -> None:

@@ -48,6 +48,10 @@ class PendingInstalls:
             [ref for ref in readers if not self._is_installed(ref)],
         )
 
+    def sessions(self) -> list[str]:
+        """Those with pending installs, the oldest first; of some all may have been committed meanwhile."""
+        return list(self._refs)
+
     def forget(self, session: str) -> None:
         """The session has ended: no command of it is retried."""
         fences, readers = self._refs.pop(session, ((), ()))

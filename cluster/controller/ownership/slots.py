@@ -410,9 +410,8 @@ class Slots:
             self._record("grant.grow", grant, partitions, after={"order": order})
         self.queue.grow(topic.topic_id, partitions)
 
-    def fence(self, topic: Topic, partitions: list[int], reason: str | None) -> list[FencedPartition]:
+    def fence(self, topic: Topic, partitions: list[int], ends: str) -> list[FencedPartition]:
         """End every grant that has one of these partitions, and raise their epochs, so that they refuse older ones."""
-        ends = "fenced" if reason is None else f"fenced: {reason}"
         groups = [group_id(topic.topic_id, partition) for partition in partitions]
         there = [[grant.grant_id for grant in self.grants.on(group)] for group in groups]
         for grant in self.grants.on_any(groups):

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+import msgspec
+
 from stockade.cluster.controller.acts import ADMINISTRATION
 from stockade.cluster.controller.commands import (
     Acquire,
@@ -18,6 +20,7 @@ from stockade.cluster.controller.commands import (
     CreateTopic,
     DeleteTopic,
     Disown,
+    FenceSession,
     FenceTopic,
     GrantState,
     GroupId,
@@ -112,6 +115,17 @@ class Driver:
 
     def close(self, session: str) -> Result | StockadeError:
         return self.do(CloseSession(now_ms=self.now_ms, session=session))
+
+    def fence_session(
+        self,
+        session: str,
+        *,
+        reason: str | None = None,
+        if_grants: list[str] | None = None,
+        if_resources: int | None = None,
+    ) -> Result | StockadeError:
+        order = FenceSession(now_ms=self.now_ms, session=session, reason=reason)
+        return self.do(msgspec.structs.replace(order, if_grants=if_grants, if_resources=if_resources))
 
     def tick(self, now_ms: int, term: int | None = None) -> None:
         self.now_ms = now_ms

@@ -19,6 +19,7 @@ from stockade.cluster.controller.commands import (
     GroupId,
     Owned,
     ReaderRef,
+    SessionEnded,
     TicketState,
     TopicFenced,
 )
@@ -93,6 +94,19 @@ class Protocol(Postal):
         held = {grant.grant_id for grant in self.house.machine.slots.grants.of_session(session)}
         self.note_freed(self.house.close(session), held)
         self.reference.leave({session})
+        self.house.open(session, TTL_MS)
+
+    @rule(session=sessions)
+    def fence_session(self, session: str) -> None:
+        held = {grant.grant_id for grant in self.house.machine.slots.grants.of_session(session)}
+        owned = len(self.house.machine.resources.owned_by(session))
+        answer = self.house.fence_session(session, if_grants=sorted(held), if_resources=owned)
+        self.note_freed(answer, held)
+        assert isinstance(answer, SessionEnded)
+        assert (set(answer.grants), answer.resources) == (held, owned)
+        self.reference.leave({session})
+        for machine in (self.house.machine, self.house.twin):
+            machine.sessions._expired.clear()  # so that the name can be used again
         self.house.open(session, TTL_MS)
 
     @rule(session=sessions)

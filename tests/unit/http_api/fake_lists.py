@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from stockade.partition.api.ledger import session_handle
 from stockade.partition.api.ownership import (
     GroupList,
     HeldGrant,
@@ -24,15 +25,20 @@ class FakeListing:
     def _check_controlling(self) -> None:
         raise NotImplementedError
 
-    async def list_sessions(self, prefix: str, most: int, *, holding: bool = False) -> SessionList:
+    async def list_sessions(
+        self, prefix: str, most: int, *, holding: bool = False, handle: str | None = None
+    ) -> SessionList:
         self._check()
         found = [each for each in self.shared.sessions.values() if each.client_id.startswith(prefix)]
         held = [
             HeldGrant(each.grant, each.topic, each.mode, each.producer_name, each.epoch, len(each.partitions), 5)
             for each in self.shared.grants.values()
         ]
-        listed = [ListedSession(each.client_id, each.ttl_ms, each.remaining_ms, held, 0) for each in found]
-        listed = [each for each in listed if each.grants or not holding]
+        listed = [
+            ListedSession(each.client_id, each.ttl_ms, each.remaining_ms, held, 0, session_handle(each.session))
+            for each in found
+        ]
+        listed = [each for each in listed if (each.grants or not holding) and handle in (None, each.handle)]
         return SessionList(len(listed), listed[:most])
 
     async def list_groups(self, prefix: str, most: int) -> GroupList:

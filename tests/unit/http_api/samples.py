@@ -13,6 +13,7 @@ from stockade.cluster.access.principals import Principal
 from stockade.cluster.controller.ledger import Ledger
 from stockade.cluster.controller.principals import SavedPrincipals
 from stockade.cluster.model import By, Conditions
+from stockade.partition.api.ledger import session_handle
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.internal_names import LEDGER_TOPIC
 from stockade.partition.records.batch import batch_from_columns
@@ -161,6 +162,7 @@ GOOD: dict[str, Request] = {
     "choose_controllers": Request("POST", "/v1/cluster/controllers", {"node_ids": ["n1"]}),
     "reassign": REASSIGN,
     "transfer_leader": Request("POST", "/v1/cluster/leaders", {"topic": "orders", "partition": 0}),
+    "fence_session": Request("POST", "/v1/cluster/session_fences", {"handle": "{handle}", "reason": "hangs"}),
     "fence_producer": Request("POST", "/v1/cluster/producer_fences", {"name": "mirror"}),
     "list_ledger": get("/v1/ledger?n=1&act=topic.create&topic=orders&principal=operators&wait_ms=1"),
     "list_refused_writes": get("/v1/refused_writes?everywhere=true&topic=orders&partition=0"),
@@ -296,6 +298,9 @@ CASES: dict[tuple[str, int], list[Request]] = {
     ("raise_feature_level", 409): _with(RAISE_LEVEL, {"level": 3}),
     ("reassign", 404): _with(REASSIGN, REASSIGN.body | {"replicas": ["x1"]}),
     ("transfer_leader", 404): _with(GOOD["transfer_leader"], {"topic": "orders", "partition": 0, "node_id": "x1"}),
+    ("fence_session", 404): _with(GOOD["fence_session"], {"handle": "0" * 16}),
+    ("fence_session", 409): _with(GOOD["fence_session"], {"handle": "1" * 16}),
+    ("fence_session", 412): _with(GOOD["fence_session"], {"handle": "{handle}", "if_grants": ["g-none"]}),
     ("fence_producer", 404): _with(GOOD["fence_producer"], {"name": "nobody"}),
     ("put_stage", 200): [PUT_STAGE, PUT_STAGE],
     ("change_stages", 403): _with(CHANGE_STAGES, {"producer_id": 1001, "producer_epoch": 9}),
@@ -408,6 +413,7 @@ async def prepared(node: Conversation) -> dict[str, str]:
     opening = GOOD["open_session"]
     known = {name: await made(opening, "session") for name in ("session", "other", "expired")}
     node.service.shared.expired.add(known["expired"])
+    known["handle"] = session_handle(known["session"])
     for topic in ("orders", "taken"):
         taking = Request("POST", f"/v1/topics/{topic}/grants", TAKEN, SESSION).filled(known)
         known.setdefault("grant", await made(taking, "grant"))

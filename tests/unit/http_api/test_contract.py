@@ -287,6 +287,7 @@ ANSWERS: dict[str, type[msgspec.Struct]] = {
     "CancelledTicket": ownership.CancelledTicket,
     "FenceTenure": ownership.FenceTenure,
     "TopicFenced": ownership.TopicFenced,
+    "SessionFenced": ownership.SessionFenced,
     "OwnAnswer": ownership.OwnAnswer,
     "Resources": ownership.Resources,
     "Position": ownership.Position,

@@ -102,6 +102,28 @@ export const fence = (plan, partitions, reason) =>
     body: { partitions: partitions || "all", ...plan.conditions, ...(reason ? { reason } : {}) },
   });
 
+/** Of ending a session, and all that it holds. */
+export async function sessionPlan({ handle, client_id }, options) {
+  const { sessions } = await get("/v1/sessions", { handle }, options);
+  if (!sessions.length) throw new Error(`The session of ${client_id} has ended already.`);
+  const [{ grants, resources }] = sessions;
+  const held = grants.map((each) => each.grant).sort();
+  const state = { handle, client_id, grants: held, resources };
+  const lines = [
+    `The session of ${client_id} ends, and its place in line. Its client may open another one.`,
+    ...(grants.length ? grants.slice(0, NAMES_MAX).map(lost) : ["It has no grant."]),
+    ...(grants.length > NAMES_MAX ? [`And ${count(grants.length - NAMES_MAX)} more.`] : []),
+    `${plural(resources, "resource")} of groups ${resources === 1 ? "has" : "have"} no owner any more.`,
+  ];
+  return planned(`fence session ${handle}`, state, lines, { if_grants: held, if_resources: resources }, `sessions fence ${handle}`);
+}
+
+const lost = ({ producer_name, partitions, topic, mode, epoch }) =>
+  `${producer_name} loses its grant of ${plural(partitions, "partition")} of ${topic} (${mode}${epoch === null ? "" : `, epoch ${epoch}`}); a writer that waits in line takes over at once.`;
+
+export const fenceSession = ({ handle }, plan, reason) =>
+  ask("POST", "/v1/cluster/session_fences", { body: { handle, ...plan.conditions, ...(reason ? { reason } : {}) } });
+
 /** Of deleting a topic. `tell`: how many partitions have been looked at, of how many. */
 export async function deletionPlan(name, options, tell) {
   const topic = await get(path`/v1/topics/${name}`, {}, options);

@@ -3,10 +3,12 @@
 import { html, useState } from "../vendor/preact.js";
 import { get, path } from "../parts/api.js";
 import { count, plural, span } from "../parts/format.js";
-import { useGet, useLive } from "../parts/live.js";
+import { readAgain, useGet, useLive } from "../parts/live.js";
+import { Order } from "../parts/order.js";
+import { fenceSession, sessionPlan } from "../parts/plans.js";
 import { may } from "../parts/rights.js";
 import { change, link } from "../parts/router.js";
-import { Answer, Card, Dialog, Empty, Left, Page, Search, Table } from "../parts/ui.js";
+import { Answer, Card, Dialog, Empty, Field, Left, Page, Search, Table } from "../parts/ui.js";
 import { Evict } from "./topic.js";
 
 const MOST = 200;
@@ -15,6 +17,7 @@ const HELD_MAX = 1000;
 export function Sessions({ query }) {
   const find = query.find || "";
   const [evicting, evict] = useState(null);
+  const [ending, end] = useState(null);
   const isAll = query.all === "1";
   const sessions = useGet("/v1/sessions", { prefix: find, n: MOST, holding: isAll ? "" : "true" });
   return html`<${Page} title="Sessions and grants" note="A session stands for a client, and ends unless it is renewed. Its grants, its place in line and its resources end with it.">
@@ -26,12 +29,13 @@ export function Sessions({ query }) {
     <${Card} flush>
       <${Answer} of=${sessions}>
         ${(answer) => html`<${Table} label="Sessions"
-          heads=${["Client", "Holds", "As writer", { text: "Epoch", end: true }, { text: "Held for", end: true }, { text: "Resources", end: true }, { text: "Ends in", end: true }, ""]}
-          rows=${answer.sessions.flatMap((session, place) => rowsOf(session, place, evict))}
+          heads=${["Client", "Holds", "As writer", { text: "Epoch", end: true }, { text: "Held for", end: true }, "", { text: "Resources", end: true }, { text: "Ends in", end: true }, ""]}
+          rows=${answer.sessions.flatMap((session, place) => rowsOf(session, place, evict, end))}
           empty=${find ? html`<${Empty} title=${isAll ? "No client's name begins so" : "No such client holds anything"} />` : html`<${Empty} title=${isAll ? "No client has a session" : "No session holds anything"}>Producers that write exclusively, and consumers of a group, open one.<//>`} />`}
       <//>
     <//>
     ${evicting && html`<${EndGrant} grant=${evicting} onClose=${() => evict(null)} />`}
+    ${ending && html`<${EndSession} session=${ending} onClose=${() => end(null)} />`}
   <//>`;
 }
 
@@ -39,11 +43,12 @@ const found = ({ total, sessions }) =>
   sessions.length < total ? `The first ${count(sessions.length)} of ${count(total)}; a longer beginning finds the others` : plural(total, "session");
 
 /** A line for each grant; a session without any has a line, too. */
-function rowsOf(session, place, evict) {
-  const client = html`<b>${session.client_id}</b>`;
-  const tail = [session.resources || html`<span class="soft">0</span>`, html`<${Left} ms=${session.remaining_ms} />`];
+function rowsOf(session, place, evict, end) {
+  const client = html`<b>${session.client_id}</b><code class="two-lines">${session.handle}</code>`;
+  const ending = session.handle && may("admin", "cluster") && html`<button class="small danger" onClick=${() => end(session)}>End session</button>`;
+  const tail = [session.resources || html`<span class="soft">0</span>`, html`<${Left} ms=${session.remaining_ms} />`, ending];
   if (!session.grants.length) {
-    return [{ key: place, cells: [client, html`<span class="soft">no grant</span>`, "", "", "", ...tail, ""] }];
+    return [{ key: place, cells: [client, html`<span class="soft">no grant</span>`, "", "", "", "", ...tail] }];
   }
   return session.grants.map((grant, number) => ({
     key: grant.grant,
@@ -53,10 +58,22 @@ function rowsOf(session, place, evict) {
       html`${grant.producer_name}<span class="two-lines">${grant.mode}</span>`,
       grant.epoch ?? html`<span class="soft">shared</span>`,
       span(grant.held_ms),
-      ...(number ? ["", ""] : tail),
-      may("evict", "topic", grant.topic) && html`<button class="small danger" onClick=${() => evict({ ...grant, client_id: session.client_id })}>End</button>`,
+      may("evict", "topic", grant.topic) && html`<button class="small danger" onClick=${() => evict({ ...grant, client_id: session.client_id })}>End grant</button>`,
+      ...(number ? ["", "", ""] : tail),
     ],
   }));
+}
+
+/** All that the session holds ends with it, of any principal. */
+function EndSession({ session, onClose }) {
+  const [reason, setReason] = useState("");
+  const end = async (plan) => {
+    await fenceSession(session, plan, reason.trim());
+    readAgain();
+  };
+  return html`<${Order} title=${`End the session of ${session.client_id}`} act="End it" look=${(options) => sessionPlan(session, options)} onDo=${end} onClose=${onClose}>
+    <${Field} label="Reason" hint="Shown in the slots' histories and in the ledger"><input autofocus maxlength="200" value=${reason} onInput=${(event) => setReason(event.target.value)} /><//>
+  <//>`;
 }
 
 /** An operator ends a grant by fencing the partitions that it holds; a shared one ends with all others of its topic. */

@@ -122,6 +122,30 @@ def test_a_trim_says_who_had_not_read_it_and_follows_neither_a_new_writer_nor_ne
     assert at.tells(*order, "end", "--exclusive", "--confirm", alone["plan"])["log_start"] == 5
 
 
+def test_the_end_of_a_session_names_what_it_holds_and_ends_nothing_else(at: Operator, session: str) -> None:
+    at.says("topics", "create", "kept")
+    grant = at.tells("grants", "acquire", "kept", "--session", session)
+    [listed] = at.tells("sessions", "describe", "mirror-1")
+    order = ("sessions", "fence", listed["handle"])
+    plan = planned(at, *order)
+    assert plan["state"] == {
+        "handle": listed["handle"],
+        "client_id": "mirror-1",
+        "grants": [grant["grant"]],
+        "resources": 0,
+    }
+    assert "stockade loses its grant of 1 partition of kept" in at.says(*order, "--plan")
+    at.says("claim", "g", "x", "--session", session)
+    new = changed(at, *order, "--confirm", plan["plan"])
+    assert new["state"]["resources"] == 1
+    at.says("sessions", "renew", session)
+    done = at.tells(*order, "--confirm", new["plan"], "--reason", "hangs")
+    assert done == {"handle": listed["handle"], "client_id": "mirror-1", "grants": [grant["grant"]], "resources": 1}
+    assert at.call("sessions", "renew", session).exit_code == 5
+    assert at.tells("grants", "list", "kept")["grants"] == []
+    assert at.call(*order).exit_code == 1, "it has ended"
+
+
 def test_a_plan_that_makes_no_sense_is_refused(at: Operator) -> None:
     at.says("topics", "create", "sense")
     assert at.call("fence", "sense", "--plan", "--yes").exit_code == 2

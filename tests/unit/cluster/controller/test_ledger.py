@@ -21,6 +21,7 @@ from stockade.cluster.controller.commands import (
     Disown,
     FenceInstalled,
     FenceProducer,
+    FenceSession,
     FenceTopic,
     InitProducer,
     MoveDone,
@@ -172,6 +173,7 @@ ADMINISTERED: dict[type[Command], Command] = {
     ),
     DeleteTopic: DeleteTopic(now_ms=0, by=ROOT, name="t"),
     FenceTopic: FenceTopic(now_ms=0, by=ROOT, topic="t", partitions=[1], reason="a drill"),
+    FenceSession: FenceSession(now_ms=0, by=ROOT, session="idle", reason="hangs"),
     FenceProducer: FenceProducer(now_ms=0, by=ROOT, name="mirror"),
     AddNode: AddNode(now_ms=0, by=ROOT, node_id="n9", url="u", raft="r", zone="z"),
     RemoveNode: RemoveNode(now_ms=0, by=ROOT, node_id="n3"),
@@ -197,6 +199,7 @@ def furnished(recorded: Recorded) -> Recorded:
     recorded.do(InitProducer(now_ms=0, by=ROOT, name="mirror"))
     recorded.do(PUT)
     recorded.do(node("z1", "z"))
+    recorded.session("idle")
     return recorded
 
 
@@ -210,6 +213,24 @@ def test_an_act_of_administration_leaves_exactly_one_entry_that_says_who_what_be
     assert (entry.index, entry.at_ms) == (furnished.index, 1_000 + furnished.index)
     assert entry.before != entry.after
     assert kind is RaiseFeatureLevel or entry.topic is not None or entry.name is not None
+
+
+def test_the_end_of_a_session_by_an_operator_tells_what_it_held_and_by_the_same_name_whose_grants_ended(
+    furnished: Recorded,
+) -> None:
+    a = furnished.session("a")
+    [made] = furnished.told(acquire(a, partitions=[0]))
+    furnished.do(Own(now_ms=0, by=ROOT, session=a, group="g", claims=[Claim("x")]))
+    furnished.told()
+    grant = furnished.machine.slots.grants.of_session(a)[0].grant_id
+    *ended, fenced = furnished.told(FenceSession(now_ms=0, by=ROOT, session=a, reason="hangs"))
+    assert acts_of(ended) == ["grant.end", "session.end"]
+    assert (fenced.act, fenced.name, fenced.principal) == ("session.fence", session_handle(a), "root")
+    assert (fenced.before, fenced.after) == ({"grants": [grant], "resources": 1}, {"reason": "hangs"})
+    assert made.after is not None
+    assert made.after["session"] == fenced.name
+    assert ended[0].after is not None
+    assert ended[0].after["reason"] == "fenced: hangs"
 
 
 def test_moves_of_balance_are_recorded_together_and_those_that_an_operator_confirms_by_name(

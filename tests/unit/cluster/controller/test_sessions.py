@@ -3,9 +3,25 @@
 import pytest
 
 from stockade.cluster.controller import sessions
-from stockade.cluster.controller.commands import Freed, RenewSession, Result, SessionState, Tick
+from stockade.cluster.controller.commands import (
+    Freed,
+    RenewSession,
+    Result,
+    SessionEnded,
+    SessionState,
+    Tick,
+    TicketState,
+)
 from stockade.cluster.controller.sessions import EXPIRED_MEMORY_MS, TTL_MS_MAX, TTL_MS_MIN
-from stockade.partition.errors import SessionExpired, StockadeError, ThrottlingQuotaExceeded, UnknownSession
+from stockade.partition.errors import (
+    InvalidRequest,
+    NotFound,
+    PlanChanged,
+    SessionExpired,
+    StockadeError,
+    ThrottlingQuotaExceeded,
+    UnknownSession,
+)
 
 from ..driver import TTL_MS, Driver
 
@@ -128,6 +144,44 @@ def test_close_is_idempotent_and_an_unknown_session_is_closed() -> None:
     assert driver.close("s") == Freed([])
     assert driver.close("never") == Freed([])
     assert renew(driver, "s") == UnknownSession()
+
+
+def test_an_operator_ends_a_session_and_its_id_is_answered_as_one_that_expired() -> None:
+    driver = Driver(replicas=3)
+    driver.topic(partitions=2)
+    driver.open("s")
+    driver.open("heir")
+    held = driver.granted("s", [0, 1])
+    driver.own("s", ("x", None))
+    waiting = driver.acquire("heir", [0], "WaitForExclusive")
+    assert isinstance(waiting, TicketState)
+    ended = driver.fence_session("s", reason="hangs")
+    assert isinstance(ended, SessionEnded)
+    assert (ended.client_id, ended.grants, ended.resources) == ("c-s", [held.grant_id], 1)
+    assert [ref.group_id for ref in ended.fences] == driver.machine.catalog.topics()[0].groups()
+    assert renew(driver, "s") == SessionExpired(), "the id is never that of another session"
+    assert driver.open("s") == SessionExpired()
+    assert driver.holders() == ["heir", None], "the first in line is next"
+    assert driver.machine.resources.find("g", "x").owner is None
+    assert len({machine.capture().state for machine in driver.machines}) == 1
+
+
+def test_an_operators_order_that_rests_on_another_state_ends_no_session() -> None:
+    driver = Driver()
+    driver.topic(partitions=2)
+    driver.open("s")
+    held = driver.granted("s", [0])
+    driver.own("s", ("x", None))
+    assert driver.fence_session("never") == NotFound(what="session")
+    for grants in ([], [held.grant_id, "g-9-9"]):
+        assert isinstance(driver.fence_session("s", if_grants=grants), PlanChanged)
+    assert isinstance(driver.fence_session("s", if_resources=0), PlanChanged)
+    assert isinstance(driver.fence_session("s", reason="x" * 201), InvalidRequest)
+    assert isinstance(renew(driver, "s"), SessionState)
+    assert driver.holders() == ["s", None]
+    done = driver.fence_session("s", reason="x" * 200, if_grants=[held.grant_id], if_resources=1)
+    assert isinstance(done, SessionEnded)
+    assert driver.fence_session("s") == NotFound(what="session")
 
 
 def test_a_repeated_open_is_one_session_and_revives_no_expired_one() -> None:

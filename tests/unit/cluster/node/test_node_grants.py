@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ import pytest
 from stockade.cluster.groups import Router
 from stockade.cluster.model import Claim
 from stockade.cluster.node.node_service import NodeService
-from stockade.partition.api.ownership import Evicted, Grant, ListedGroup, OwnResult, Resource, Ticket
+from stockade.partition.api.ledger import session_handle
+from stockade.partition.api.ownership import Evicted, Grant, ListedGroup, OwnResult, Resource, SessionFenced, Ticket
 from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
+    FeatureLevelTooLow,
     LeaderNotAvailable,
     NotFound,
     NotLeaderOrFollower,
+    PlanChanged,
     ProducerBusy,
     ProducerFenced,
     RequestTimedOut,
@@ -136,6 +140,39 @@ def test_a_fence_on_purpose_is_answered_when_it_is_in_force(tmp_path: Path, monk
     run(tmp_path, monkeypatch, scenario)
 
 
+def test_a_session_that_an_operator_ends_writes_no_more_when_the_answer_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        sessions, lists = service.at_controller().sessions, service.at_controller().lists
+        with pytest.raises(FeatureLevelTooLow):
+            await sessions.fence_session("0" * 16)
+        host.level = 2
+        a, b = await opened(service, "alpha", "beta")
+        grant = await acquire(service, a, "Exclusive")
+        [listed] = (await lists.list_sessions("alpha", 10)).sessions
+        assert (listed.handle, [held.grant for held in listed.grants]) == (session_handle(a), [grant.grant])
+        of_b = await lists.list_sessions("", 10, handle=session_handle(b))
+        assert (of_b.total, [each.client_id for each in of_b.sessions]) == (1, ["beta"])
+        with pytest.raises(PlanChanged):
+            await sessions.fence_session(listed.handle, if_grants=[])
+        fenced = await sessions.fence_session(listed.handle, reason="drill", if_grants=[grant.grant], if_resources=0)
+        assert fenced == SessionFenced(listed.handle, "alpha", [grant.grant], 0)
+        with pytest.raises(ProducerFenced):
+            await append(service, b"x", token=token(grant, a))
+        with pytest.raises(SessionExpired):
+            await sessions.renew_session(a)
+        replica = await service.partition("t", 0, None)
+        ended = (await replica.fences())[0]
+        assert (ended.client_id, ended.end, ended.refused) == ("alpha", "fenced: drill", 1)
+        with pytest.raises(NotFound):
+            await sessions.fence_session(listed.handle)
+        with pytest.raises(NotFound):
+            await sessions.fence_session(a)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
 def test_an_owner_is_told_when_its_partition_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         a, b = await opened(service, "a", "b")
@@ -185,6 +222,16 @@ def test_takeover_and_close_are_answered_when_the_cut_off_partition_knows_also_w
             await append(service, b"late", token=token(held, a))
         await acquire(service, b, "Exclusive")
         await repeated_over_a_cut(lambda: service.at_controller().sessions.close_session(b))
+        host.level = 2
+        (c,) = await opened(service, "c")
+        await acquire(service, c, "Exclusive")
+
+        async def fenced_or_gone() -> None:
+            """The first order ends the session; the ones after it are told so no earlier than the first."""
+            with suppress(NotFound):
+                await service.at_controller().sessions.fence_session(session_handle(c))
+
+        await repeated_over_a_cut(fenced_or_gone)
 
     run(tmp_path, monkeypatch, scenario)
 

@@ -11,6 +11,7 @@ import pytest
 from stockade.cluster.access.principals import Access, Principal, PrincipalToken, Token, new_token
 from stockade.cluster.access.rights import KINDS, Right
 from stockade.http_api.routes import UNDOCUMENTED, routes
+from stockade.partition.api.ledger import session_handle
 
 from ..conversation import Answer, Conversation, document, nodes
 from ..records.test_append import arrow_stream
@@ -33,7 +34,7 @@ ONLY_ADMINS = {
     *("create_topic", "change_topic", "delete_topic", "fence_topic", "fence_producer"),
     *("change_members", "reassign", "transfer_leader", "list_sessions", "list_settings", "list_stalls"),
     *("list_principals", "get_principal", "put_principal", "delete_principal", "add_token", "delete_token"),
-    *("balance", "change_balance", "choose_controllers", "note_backup"),
+    *("balance", "change_balance", "choose_controllers", "note_backup", "fence_session"),
 }
 READERS = {
     *(
@@ -73,6 +74,7 @@ ONLY = {
     "init_producer": ["produce topic:orders", "produce producer:fresh"],
     "get_producer": ["produce producer:mirror"],
     "fence_producer": ["evict producer:mirror"],
+    "fence_session": ["admin cluster"],
     "reassign": ["admin cluster"],
     "list_backups": ["read cluster"],
     "note_backup": ["admin cluster"],
@@ -181,7 +183,8 @@ async def with_principal(rights: list[str]) -> AsyncIterator[tuple[Conversation,
 async def asked(node: Conversation, name: str, credentials: dict[str, str]) -> Answer:
     """The answer to a good request for an operation, in a session of the caller's own."""
     opened = await node.call("POST", "/v1/sessions", {"client_id": "c"}, credentials)
-    wanted = GOOD[name].filled({"pid": "1", "session": opened.json["session"]})
+    session = opened.json["session"]
+    wanted = GOOD[name].filled({"pid": "1", "session": session, "handle": session_handle(session)})
     if name == "own":
         wanted = wanted._replace(body={"claims": [{"resource": "orders/0"}]})
     return await node.call(wanted.method, wanted.path, wanted.body, dict(wanted.headers) | credentials)

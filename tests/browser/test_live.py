@@ -1,6 +1,7 @@
 """What changes in the cluster shows on an open page, without a reload: also when a node is killed."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from selenium import webdriver
@@ -32,10 +33,8 @@ def test_records_show_as_they_are_stored(console: Console, scene: Scene) -> None
         console.sees(f'{{"number": {number}}}')
 
 
-def test_a_page_of_a_cluster_without_a_topic_offers_the_drill(
-    driver: webdriver.Chrome, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    with LocalCluster(tmp_path_factory.mktemp("empty"), nodes_count=1, port_base=0) as cluster:
+def test_a_page_of_a_cluster_without_a_topic_offers_the_drill(driver: webdriver.Chrome, tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, nodes_count=1, port_base=0) as cluster:
         console = Console(driver, f"http://{cluster.nodes[0].http}")
         console.reset()
         console.open("", "Overview")
@@ -49,9 +48,9 @@ def test_a_page_of_a_cluster_without_a_topic_offers_the_drill(
 
 
 @pytest.fixture
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def mortal(tmp_path: Path) -> Iterator[LocalCluster]:
     """Nodes that stay dead."""
-    with LocalCluster(tmp_path_factory.mktemp("mortal"), port_base=0, restart=False) as cluster:
+    with LocalCluster(tmp_path, port_base=0, restart=False) as cluster:
         yield cluster
 
 

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import jwt
 import pytest
@@ -30,11 +31,10 @@ KEY = Ed25519PrivateKey.generate()
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("guarded")
-    keys = folder / "keys.json"
+def url(module_path: Path) -> Iterator[str]:
+    keys = module_path / "keys.json"
     keys.write_text(json.dumps({"keys": [json.loads(OKPAlgorithm.to_jwk(KEY.public_key())) | {"kid": "1"}]}))
-    with LocalCluster(folder, nodes_count=1, port_base=0, settings=PRINCIPALS % keys) as cluster:
+    with LocalCluster(module_path / "guarded", nodes_count=1, port_base=0, settings=PRINCIPALS % keys) as cluster:
         node = f"http://{cluster.nodes[0].http}"
         for name in ("orders", "secret"):
             headers = {"Authorization": f"Bearer {ADMIN.token}"}

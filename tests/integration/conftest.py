@@ -7,9 +7,9 @@ from stockade.cli.local_cluster.cluster import LocalCluster
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(module_path: Path) -> Iterator[LocalCluster]:
     """Three nodes for the tests of one file; a node that dies is started again after two seconds."""
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), port_base=0) as running:
+    with LocalCluster(module_path / "cluster", port_base=0) as running:
         yield running
 
 

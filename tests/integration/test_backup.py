@@ -64,9 +64,9 @@ def filled(node: str, name: str, partitions: int = 2, batches: int = BATCHES, **
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def other(module_path: Path) -> Iterator[LocalCluster]:
     """A cluster of another name, to restore into."""
-    with LocalCluster(tmp_path_factory.mktemp("other"), nodes_count=1, port_base=0, cluster_id="other") as running:
+    with LocalCluster(module_path / "other", nodes_count=1, port_base=0, cluster_id="other") as running:
         node = running.nodes[0].url
         assert stockade(node, "cluster", "upgrade", "--finalize").returncode == 0
         yield running

@@ -143,9 +143,9 @@ def test_partitions_move_to_a_fourth_node_by_themselves_while_writers_go_on_and_
 
 
 @pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def grown(module_path: Path) -> Iterator[LocalCluster]:
     """Three nodes with a topic ``planned``, which nothing moves by itself, and a fourth one."""
-    with LocalCluster(tmp_path_factory.mktemp("grown"), port_base=0, restart=False) as cluster:
+    with LocalCluster(module_path / "grown", port_base=0, restart=False) as cluster:
         Topic(cluster.nodes[0].url, "planned").create(partitions=PARTITIONS)
         arrange(cluster.nodes[0].url, mode="off")
         cluster.add_node()

@@ -41,12 +41,12 @@ def paste_twice(page: str, cluster: LocalCluster, folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def pasted(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[list[str]]]:
+def pasted(cluster: LocalCluster, module_path: Path) -> dict[str, Future[list[str]]]:
     """What each page prints, the first time and the second time, on a cluster with topics of other programs."""
     for name in OTHER_TOPICS:
         expect(201, call("POST", f"{cluster.nodes[0].url}/v1/topics", {"name": name, "partitions": 2}))
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        folder = tmp_path_factory.mktemp("pages")
+        folder = module_path / "pages"
         return {page: threads.submit(paste_twice, page, cluster, folder / page) for page in PAGES}
 
 

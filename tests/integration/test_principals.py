@@ -52,8 +52,8 @@ class Closed:
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
-    with LocalCluster(tmp_path_factory.mktemp("closed"), port_base=0) as cluster:
+def closed(module_path: Path) -> Iterator[Closed]:
+    with LocalCluster(module_path / "closed", port_base=0) as cluster:
         assert "open" in Closed.stockade(as_open(cluster), "principals", "whoami")
         refused = as_open(cluster).called("principals", "put", "p", "--right", "read topic:*", "--new-token")
         assert refused.exit_code != 0

@@ -63,6 +63,7 @@ from .ownership.resources import Key, Owning, Resources
 from .ownership.slots import Slots
 from .principals import AddPrincipalToken, DeletePrincipal, DeletePrincipalToken, Principals, PutPrincipal
 from .producers import ProducerRegistry
+from .sessions import Sessions
 from .timed import Asked, Done
 from .topology.catalog import CONTROLLER_GROUP, Catalog, Topic, group_id
 from .topology.replica_assignment import ReplicaAssignment
@@ -133,6 +134,7 @@ class Recorder:
         registry: ProducerRegistry,
         principals: Principals,
         resources: Resources,
+        sessions: Sessions,
     ) -> None:
         self._ledger = ledger
         self._catalog = catalog
@@ -141,6 +143,7 @@ class Recorder:
         self._registry = registry
         self._principals = principals
         self._resources = resources
+        self._sessions = sessions
         self.handlers: dict[type[Command], Callable[[int, Any], Result]] = {
             BeginLedger: self._begin,
             KeepLedger: self._keep,
@@ -289,8 +292,8 @@ class Recorder:
                 return self._of_topic(located[0].name) | {"partitions": str(located[1])}
             case AddNode(node_id=name) | RemoveNode(node_id=name) | RegisterNode(node_id=name) | RemoveZone(zone=name):
                 return {"name": name}
-            case FenceSession(session=session):
-                return {"name": session_handle(session)}
+            case FenceSession(handle=handle):
+                return {"name": handle}
             case SetBalance():
                 return {"name": "balance"}
             case ChooseControllers():
@@ -319,9 +322,12 @@ class Recorder:
             case FenceTopic(topic=name, partitions=partitions):
                 topic = self._catalog.topic(name)
                 return None if topic is None else {"epochs": _epochs(topic, self._chosen(name, partitions))}
-            case FenceSession(session=session):
-                grants = [grant.grant_id for grant in self._slots.grants.of_session(session)]
-                return {"grants": grants, "resources": len(self._resources.owned_by(session))}
+            case FenceSession(handle=handle):
+                session = self._sessions.with_handle(handle)
+                if session is None:
+                    return None
+                grants = [grant.grant_id for grant in self._slots.grants.of_session(session.session)]
+                return {"grants": grants, "resources": len(self._resources.owned_by(session.session))}
             case Reassign(topic=name, partition=partition):
                 topic = self._catalog.topic(name)
                 is_there = topic is not None and 0 <= partition < topic.partitions

@@ -195,7 +195,15 @@ class ControllerMachine(Machine):
         self.registry: ProducerRegistry = ProducerRegistry()
         self.assignment: ReplicaAssignment = ReplicaAssignment(self.catalog)
         self.principals: Principals = Principals()
-        parts = (self.catalog, self.assignment, self.slots, self.registry, self.principals, self.resources)
+        parts = (
+            self.catalog,
+            self.assignment,
+            self.slots,
+            self.registry,
+            self.principals,
+            self.resources,
+            self.sessions,
+        )
         self._recorder = Recorder(self.ledger, *parts)
         self._handlers |= self._recorder.handlers
         changes = (PutPrincipal, DeletePrincipal, AddPrincipalToken, DeletePrincipalToken)
@@ -411,10 +419,10 @@ class ControllerMachine(Machine):
         return self.freed(command.session)
 
     def _fence_session(self, index: int, command: FenceSession) -> SessionEnded:
-        ends, session = _fenced(command.reason), command.session
-        evicted = self.sessions.live_or_none(session)
+        ends, evicted = _fenced(command.reason), self.sessions.with_handle(command.handle)
         if evicted is None:
             raise NotFound(what="session")
+        session = evicted.session
         grants = sorted(grant.grant_id for grant in self.slots.grants.of_session(session))
         resources = len(self.resources.owned_by(session))
         if command.if_grants is not None and sorted(command.if_grants) != grants:

@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
+from ...partition.api.ledger import session_handle
 from ...partition.commands import belongs_to_another
 from ...partition.errors import PermissionDenied, SessionExpired, ThrottlingQuotaExceeded, UnknownSession
 from ..access.quotas import check_most
@@ -60,13 +61,13 @@ class CloseSession(Asked, frozen=True, tag="close_session"):
 
 
 class FenceSession(Asked, frozen=True, tag="fence_session"):
-    """End a session on an operator's order. ``if_grants``, ``if_resources``: only if it has these grants, and owns so
-    many resources (None: in any case).
+    """End the session with this handle on an operator's order. ``if_grants``, ``if_resources``: only if it has these
+    grants, and owns so many resources (None: in any case).
 
-    Of feature level 2. Answers SessionEnded, or NotFound (it is not alive), InvalidRequest, PlanChanged.
+    Of feature level 2. Answers SessionEnded, or NotFound (none is alive), InvalidRequest, PlanChanged.
     """
 
-    session: str
+    handle: str
     reason: str | None = None
     if_grants: list[str] | None = None
     if_resources: int | None = None
@@ -107,6 +108,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self._live: dict[str, Session] = {}
+        self._by_handle: dict[str, str] = {}
         self._counts: Counter[str] = Counter()  # by principal
         self._expired: dict[str, int] = {}  # id -> lease clock of its end; the oldest first
         # One entry for each session that was opened, with a deadline that renewals may have outdated: a
@@ -128,6 +130,7 @@ class Sessions:
         opened = Session(session, client_id, ttl_ms, clock_ms + ttl_ms, by.principal)
         self._counts[by.principal] += 1
         self._live[session] = opened
+        self._by_handle[session_handle(session)] = session
         heappush(self._deadlines, (opened.deadline_ms, session))
         return opened
 
@@ -138,9 +141,10 @@ class Sessions:
             return found
         raise SessionExpired() if session in self._expired else UnknownSession()
 
-    def live_or_none(self, session: str) -> Session | None:
-        """The live session; None: there is none with this id."""
-        return self._live.get(session)
+    def with_handle(self, handle: str) -> Session | None:
+        """The live session that operators know by this handle; None: there is none."""
+        session = self._by_handle.get(handle)
+        return self._live[session] if session is not None else None
 
     def of(self, session: str, principal: str) -> Session:
         """The live session, which this principal may use. Raises as ``find`` does, and PermissionDenied."""
@@ -221,12 +225,14 @@ class Sessions:
     def load(self, saved: SavedSessions) -> None:
         """Inverse of save, into an empty one."""
         self._live = {session.session: session for session in saved.live}
+        self._by_handle = {session_handle(session.session): session.session for session in saved.live}
         self._counts = Counter(session.principal for session in saved.live)
         self._expired = dict(saved.expired)
         self._deadlines = sorted((session.deadline_ms, session.session) for session in saved.live)
 
     def _forget(self, session: Session) -> None:
         del self._live[session.session]
+        del self._by_handle[session_handle(session.session)]
         self._counts[session.principal] -= 1
         if not self._counts[session.principal]:
             del self._counts[session.principal]

@@ -207,14 +207,14 @@ class ListService:
     async def list_sessions(
         self, prefix: str, most: int, *, holding: bool = False, handle: str | None = None
     ) -> SessionList:
-        """By client_id; ``holding``: only those with a grant or a resource; ``handle``: only that one."""
-
-        def fits(session: Session) -> bool:
-            return (not holding or self._is_holding(session)) and handle in (None, session_handle(session.session))
-
+        """By client_id; ``holding``: only those with a grant or a resource; or that with ``handle``."""
         await self._control.barrier()
         now_ms = self._control.now_ms()
-        total, found = await _first(self._machine.sessions.live(), _client, prefix, most, fits)
+        fits = self._is_holding if holding else None
+        sessions = self._machine.sessions
+        named = None if handle is None else sessions.with_handle(handle)
+        live = sessions.live() if handle is None else [named] if named is not None else []
+        total, found = await _first(live, _client, prefix, most, fits)
         return SessionList(total, [self._session(session, now_ms) for session in found])
 
     async def list_groups(self, prefix: str, most: int) -> GroupList:

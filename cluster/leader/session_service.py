@@ -140,12 +140,10 @@ class SessionService:
         such session any more.
         """
         self._control.features.require(SESSION_FENCES)
-        await self._control.barrier()
-        session = await self._with_handle(handle)
         order = FenceSession(
             now_ms=0,
             by=by,
-            session=session,
+            handle=handle,
             reason=reason,
             if_grants=None if if_grants is None else list(if_grants),
             if_resources=if_resources,
@@ -153,24 +151,21 @@ class SessionService:
         try:
             ended = await self._control.decide(lambda now: structs.replace(order, now_ms=now), SessionEnded)
         except NotFound:
-            before = self._machine.freed(session)
-            await self._control.installed(before.fences, before.readers)
+            await self._until_cleared(handle)
             raise
         await self._control.installed(ended.fences, ended.readers)
         return SessionFenced(handle, ended.client_id, ended.grants, ended.resources)
 
-    async def _with_handle(self, handle: str) -> str:
-        """The session, also one that has ended and is not cleared on all partitions. Raises NotFound."""
+    async def _until_cleared(self, handle: str) -> None:
+        """No partition has to commit the end of a session with this handle any more."""
         machine = self._machine
-        live = [each.session for each in machine.sessions.live()]
-        for place, session in enumerate(
-            [*live, *machine.slots.fences.departed_names(), *machine.leaving.sessions()], 1
-        ):
+        for place, session in enumerate([*machine.slots.fences.departed_names(), *machine.leaving.sessions()], 1):
             if session_handle(session) == handle:
-                return session
+                left = machine.freed(session)
+                await self._control.installed(left.fences, left.readers)
+                return
             if place % HANDLES_PER_TURN == 0:
                 await asyncio.sleep(0)
-        raise NotFound(what="session")
 
     async def acquire(
         self,

@@ -29,8 +29,8 @@ INTERNAL |= {"replicas.balance"}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("ledger"), port_base=0) as running:
+def cluster(module_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(module_path / "ledger", port_base=0) as running:
         url = running.nodes[0].url
         eventually(lambda: call("GET", f"{url}/v1/ledger").status == 200)
         yield running
@@ -82,6 +82,9 @@ ACTS: dict[tuple[str, str], Act | str] = {
     ("POST", "/v1/topics/{topic}/fence"): Act(f"{TOPIC}/fence", {"partitions": "all"}, [FENCE]),
     ("POST", "/v1/producers"): Act("/v1/producers", {"name": "acts"}, ["producer.init"]),
     ("POST", "/v1/cluster/producer_fences"): Act("/v1/cluster/producer_fences", {"name": "acts"}, ["producer.fence"]),
+    ("POST", "/v1/cluster/session_fences"): Act(
+        "/v1/cluster/session_fences", {"handle": "0" * 16}, ["session.fence"], 404
+    ),
     ("POST", "/v1/cluster/members"): Act(
         "/v1/cluster/members",
         {"action": "add", "node_id": "n9", "url": "http://127.0.0.1:1", "raft_address": "127.0.0.1:2"},

@@ -41,6 +41,7 @@ from stockade.cluster.controller.ownership.grants import Grant
 from stockade.cluster.controller.topology.catalog import group_id, topic_partition
 from stockade.cluster.model import Claim
 from stockade.partition import commands
+from stockade.partition.api.ledger import session_handle
 from stockade.partition.api.topics import Mode, TopicConfig
 from stockade.partition.errors import ProducerBusy, StockadeError
 from stockade.partition.log.interface import MemoryLog
@@ -124,7 +125,7 @@ class Driver:
         if_grants: list[str] | None = None,
         if_resources: int | None = None,
     ) -> Result | StockadeError:
-        order = FenceSession(now_ms=self.now_ms, session=session, reason=reason)
+        order = FenceSession(now_ms=self.now_ms, handle=session_handle(session), reason=reason)
         return self.do(msgspec.structs.replace(order, if_grants=if_grants, if_resources=if_resources))
 
     def tick(self, now_ms: int, term: int | None = None) -> None:

@@ -173,7 +173,7 @@ ADMINISTERED: dict[type[Command], Command] = {
     ),
     DeleteTopic: DeleteTopic(now_ms=0, by=ROOT, name="t"),
     FenceTopic: FenceTopic(now_ms=0, by=ROOT, topic="t", partitions=[1], reason="a drill"),
-    FenceSession: FenceSession(now_ms=0, by=ROOT, session="idle", reason="hangs"),
+    FenceSession: FenceSession(now_ms=0, by=ROOT, handle=session_handle("idle"), reason="hangs"),
     FenceProducer: FenceProducer(now_ms=0, by=ROOT, name="mirror"),
     AddNode: AddNode(now_ms=0, by=ROOT, node_id="n9", url="u", raft="r", zone="z"),
     RemoveNode: RemoveNode(now_ms=0, by=ROOT, node_id="n3"),
@@ -223,7 +223,7 @@ def test_the_end_of_a_session_by_an_operator_tells_what_it_held_and_by_the_same_
     furnished.do(Own(now_ms=0, by=ROOT, session=a, group="g", claims=[Claim("x")]))
     furnished.told()
     grant = furnished.machine.slots.grants.of_session(a)[0].grant_id
-    *ended, fenced = furnished.told(FenceSession(now_ms=0, by=ROOT, session=a, reason="hangs"))
+    *ended, fenced = furnished.told(FenceSession(now_ms=0, by=ROOT, handle=session_handle(a), reason="hangs"))
     assert acts_of(ended) == ["grant.end", "session.end"]
     assert (fenced.act, fenced.name, fenced.principal) == ("session.fence", session_handle(a), "root")
     assert (fenced.before, fenced.after) == ({"grants": [grant], "resources": 1}, {"reason": "hangs"})

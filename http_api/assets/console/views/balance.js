@@ -30,7 +30,7 @@ const NODES = {
   leaving: "being removed",
   announced: "never came",
   away: "no answer",
-  unstable: "not well for long enough",
+  unstable: "not stable for long enough",
   slow: "slow disk",
   full: "full disk",
   version: "other software than most",

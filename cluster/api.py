@@ -199,7 +199,7 @@ class Sessions(Protocol):
         handle: str,
         *,
         reason: str | None = None,
-        if_grants: Sequence[str] | None = None,
+        if_grants: str | None = None,
         if_resources: int | None = None,
         by: By = NO_PRINCIPAL,
     ) -> SessionFenced:

@@ -100,7 +100,9 @@ async def restore(
         place = by_partition.get((position.topic, position.partition))
         if place is not None:
             offset = min(max(0, position.offset + place.shift), place.log_end)
-            await client.commit_position(position.group, place.topic, place.partition, offset)
+            await client.commit_position(
+                position.group, place.topic, place.partition, offset, metadata=position.metadata
+            )
     return done
 
 

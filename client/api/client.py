@@ -420,7 +420,7 @@ class Client(Administration):
         characters. ``if_grants``, ``if_resources``: only if these grants end by it, and so many resources; otherwise
         PlanChanged. Raises NotFound if it has ended.
         """
-        grants = None if if_grants is None else list(if_grants)
+        grants = None if if_grants is None else grants_digest(if_grants)
         body = {"handle": handle} | present(reason=reason, if_grants=grants, if_resources=if_resources)
         return await self.calls.call(SessionFenced, "POST", "/v1/cluster/session_fences", body=body)
 
@@ -466,13 +466,21 @@ class Client(Administration):
         return await self.calls.call(Position, "GET", _position(group, topic, partition))
 
     async def commit_position(
-        self, group: str, topic: str, partition: int, offset: int, *, fence_epoch: int | None = None
+        self,
+        group: str,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        fence_epoch: int | None = None,
+        metadata: str | None = None,
     ) -> Position:
         """Commit that the group has processed everything below ``offset``. Raises NotOwner, OffsetOutOfRange.
 
-        ``fence_epoch``: that of the caller's ownership of the partition in the group.
+        ``fence_epoch``: that of the caller's ownership of the partition in the group. ``metadata``: kept with the
+        position, at most 4,096 characters; None: none, whatever was kept before.
         """
-        body = {"offset": offset} | present(fence_epoch=fence_epoch)
+        body = {"offset": offset} | present(fence_epoch=fence_epoch, metadata=metadata)
         return await self.calls.call(Position, "PUT", _position(group, topic, partition), body=body)
 
     async def groups(self, prefix: str = "", most: int = LISTED_MAX) -> GroupList:

@@ -17,9 +17,15 @@ TRANSFERS_MAX = 1_000
 """Leaders that one plan sends home."""
 
 
-def slack(mean: int) -> int:
+HOMES_SLACK_MIN = 3
+"""A transfer that an operator orders takes the partition's home along, so that two nodes differ by two: balance does
+not undo it.
+"""
+
+
+def slack(mean: int, least: int = 2) -> int:
     """Two nodes whose counts differ by less are in balance: moving replicas for less than a tenth is not worth it."""
-    return max(2, mean // 10 + 1)
+    return max(least, mean // 10 + 1)
 
 
 def make_plan(facts: Facts) -> Plan:
@@ -116,7 +122,7 @@ def spread_homes(board: Board) -> bool:
     """While nodes are the home of many more leaders than others, others that have a replica become it."""
     receivers = [node for node in range(len(board.nodes)) if board.may_lead(node)]
     here = [node for node in range(len(board.nodes)) if board.is_here(node)]
-    if not _is_uneven(board.firsts, here, receivers):
+    if not _is_uneven(board.firsts, here, receivers, HOMES_SLACK_MIN):
         return False
     able = set(receivers)
     left = {node: iter(sorted(board.held[node], key=lambda each: _rank(board, each))) for node in here}
@@ -141,12 +147,12 @@ def _receivers(board: Board) -> list[int]:
     return [node for node in range(len(board.nodes)) if board.bar(node) is None]
 
 
-def _is_uneven(counts: list[int], givers: list[int], receivers: list[int]) -> bool:
+def _is_uneven(counts: list[int], givers: list[int], receivers: list[int], least_slack: int = 2) -> bool:
     if not givers or not receivers:
         return False
     mean = sum(counts[node] for node in givers) // len(givers)
     most, least = max(counts[node] for node in givers), min(counts[node] for node in receivers)
-    return most - least >= slack(mean)
+    return most - least >= slack(mean, least_slack)
 
 
 def _target(board: Board, emptiest: Emptiest, partition: int, source: int, below: int) -> int | None:

@@ -425,7 +425,7 @@ class ControllerMachine(Machine):
         session = evicted.session
         grants = sorted(grant.grant_id for grant in self.slots.grants.of_session(session))
         resources = len(self.resources.owned_by(session))
-        if command.if_grants is not None and sorted(command.if_grants) != grants:
+        if command.if_grants not in (None, grants_digest(grants)):
             raise PlanChanged(_OTHER_GRANTS, grants=grants)
         if command.if_resources not in (None, resources):
             raise PlanChanged("the session owns another number of resources than the order names", grants=grants)

@@ -61,15 +61,15 @@ class CloseSession(Asked, frozen=True, tag="close_session"):
 
 
 class FenceSession(Asked, frozen=True, tag="fence_session"):
-    """End the session with this handle on an operator's order. ``if_grants``, ``if_resources``: only if it has these
-    grants, and owns so many resources (None: in any case).
+    """End the session with this handle on an operator's order. ``if_grants``, ``if_resources``: only if its
+    grants have this digest (grants_digest), and it owns so many resources (None: in any case).
 
     Of feature level 2. Answers SessionEnded, or NotFound (none is alive), InvalidRequest, PlanChanged.
     """
 
     handle: str
     reason: str | None = None
-    if_grants: list[str] | None = None
+    if_grants: str | None = None
     if_resources: int | None = None
 
 

@@ -132,12 +132,13 @@ class SessionService:
         handle: str,
         *,
         reason: str | None = None,
-        if_grants: Sequence[str] | None = None,
+        if_grants: str | None = None,
         if_resources: int | None = None,
         by: By = NO_PRINCIPAL,
     ) -> SessionFenced:
-        """End the session with this handle, of any principal; answers when its slots are cleared, also that there is no
-        such session any more.
+        """End the session with this handle, of any principal. ``if_grants``: only if its grants have this digest;
+        ``if_resources``: only if it owns so many. Answers when its slots are cleared, also that there is no such
+        session any more.
         """
         self._control.features.require(SESSION_FENCES)
         order = FenceSession(
@@ -145,7 +146,7 @@ class SessionService:
             by=by,
             handle=handle,
             reason=reason,
-            if_grants=None if if_grants is None else list(if_grants),
+            if_grants=if_grants,
             if_resources=if_resources,
         )
         try:

@@ -230,6 +230,7 @@ class TopicService:
         FeatureLevelTooLow.
         """
         self._check_level(config)
+        config = self._known_to_all(config)
         nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
         changed = await self._control.decide(
             lambda now: ChangeTopic(
@@ -254,6 +255,14 @@ class TopicService:
         """
         if any(config.get(name, -1) >= 0 for name in OF_LEVEL_2):
             self._control.features.require(TIERS)
+
+    def _known_to_all(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The change without fields that older software does not know: it refuses the whole command for such a name,
+        whatever its value, and a replica of this release would carry it out. Below their level all of them are -1.
+        """
+        if self._control.features.at_least(TIERS):
+            return config
+        return {name: value for name, value in config.items() if name not in OF_LEVEL_2}
 
     async def _until_configured(self, name: str, changed: TopicChanged) -> None:
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s

@@ -236,7 +236,7 @@ class SessionFence(msgspec.Struct, forbid_unknown_fields=True):
 
     handle: Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
     reason: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
-    if_grants: Annotated[list[str], Meta(max_length=10_000)] | UnsetType = UNSET
+    if_grants: Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")] | UnsetType = UNSET
     if_resources: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType = UNSET
 
 

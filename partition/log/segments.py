@@ -62,7 +62,7 @@ def greatest_since(segment: SegmentIndex, log_start: Offset, fetch: Fetch) -> in
     first = segment.find(log_start)
     cut = segment.batch(first)
     greatest = greatest_timestamp(fetch([cut])[0], max(0, log_start - cut.base_offset))
-    return max([greatest, *map(segment.max_timestamp_ms, range(first + 1, len(segment)))])
+    return max(greatest, segment.greatest_from(first + 1))
 
 
 def _greatest(segments: Sequence[SegmentIndex], log_start: Offset, fetch: Fetch) -> int:

@@ -137,7 +137,7 @@ def test_a_log_that_began_later_than_0_keeps_its_offsets_and_positions(data: Pat
     topic = filled(node, "later", 2, 6)
     expect(200, call("POST", f"{topic.url}/partitions/0/trim", {"before": 500}))
     expect(200, call("POST", f"{topic.url}/partitions/1/trim", {"before": -1}))
-    expect(200, call("PUT", f"{node}/v1/groups/g/positions/later/0", {"offset": 620}))
+    expect(200, call("PUT", f"{node}/v1/groups/g/positions/later/0", {"offset": 620, "metadata": "page 7"}))
     assert done(node, "backup", "create", place, "--topic", "later")["records"] == 400
     restored = ("backup", "restore", place, "--topic", "later", "--as")
     assert done(node, *restored, "kept", "--until-offset", "later/0=700") == [
@@ -149,7 +149,8 @@ def test_a_log_that_began_later_than_0_keeps_its_offsets_and_positions(data: Pat
     assert kept.values(query=query) == topic.values(query=query)
     ends = expect(200, call("GET", f"{kept.url}/partitions/1/offsets"))
     assert (ends["log_start"], ends["log_end"]) == (900, 900)
-    assert expect(200, call("GET", f"{node}/v1/groups/g/positions/kept/0"))["offset"] == 620
+    position = expect(200, call("GET", f"{node}/v1/groups/g/positions/kept/0"))
+    assert (position["offset"], position["metadata"]) == (620, "page 7")
     assert expect(200, kept.append("next", 1))["base_offset"] == 900
     assert [each["shift"] for each in done(node, *restored, "renumbered", "--renumber")] == [-500, -900]
     renumbered = Topic(node, "renumbered")

@@ -185,10 +185,13 @@ class ReplicaAssignment:
             self._move(CONTROLLER_GROUP, index, target)
 
     def _spread_controllers(self) -> list[str]:
-        """Where the controller group should be; where it is, unless it can grow to its size or outlive a zone."""
-        here = [entry for node_id in self.controllers if (entry := self.nodes.rows.get(node_id)) is not None]
-        if not here or len(here) < len(self.controllers):
-            return self.controllers  # the nodes that found the group register one by one
+        """Where the controller group should be; where it is, or will be when nothing moves any more, unless it can grow
+        to its size or outlive a zone.
+        """
+        goal = self._goal(CONTROLLER_GROUP)
+        here = [entry for node_id in goal if (entry := self.nodes.rows.get(node_id)) is not None]
+        if not here or len(here) < len(goal):
+            return goal  # the nodes that found the group register one by one
         count = max(len(here), CONTROLLERS_GROWN)
         used, kept = Counter[str | NodeEntry](), []
         for entry in here:
@@ -197,11 +200,11 @@ class ReplicaAssignment:
             if 2 * used[zone] < count:
                 kept.append(entry.node_id)
         if len(kept) == count:
-            return self.controllers
+            return goal
         target = _filled(kept, count, self._candidates())
         zones = [(node_id, self.nodes.rows[node_id].zone) for node_id in target]
         is_better = len(target) == count and (len(here) == 1 or placement.outlives_a_zone(zones))
-        return target if is_better else self.controllers
+        return target if is_better else goal
 
     def _choose(self, index: int, command: ChooseControllers) -> None:
         plan = self.choice(command.node_ids)

@@ -42,6 +42,7 @@ from stockade.cluster.controller.topology.catalog import group_id, topic_partiti
 from stockade.cluster.model import Claim
 from stockade.partition import commands
 from stockade.partition.api.ledger import session_handle
+from stockade.partition.api.ownership import grants_digest
 from stockade.partition.api.topics import Mode, TopicConfig
 from stockade.partition.errors import ProducerBusy, StockadeError
 from stockade.partition.log.interface import MemoryLog
@@ -122,11 +123,12 @@ class Driver:
         session: str,
         *,
         reason: str | None = None,
-        if_grants: list[str] | None = None,
+        if_grants: Sequence[str] | None = None,
         if_resources: int | None = None,
     ) -> Result | StockadeError:
         order = FenceSession(now_ms=self.now_ms, handle=session_handle(session), reason=reason)
-        return self.do(msgspec.structs.replace(order, if_grants=if_grants, if_resources=if_resources))
+        digest = None if if_grants is None else grants_digest(if_grants)
+        return self.do(msgspec.structs.replace(order, if_grants=digest, if_resources=if_resources))
 
     def tick(self, now_ms: int, term: int | None = None) -> None:
         self.now_ms = now_ms

@@ -480,7 +480,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
         handle: str,
         *,
         reason: str | None = None,
-        if_grants: Sequence[str] | None = None,
+        if_grants: str | None = None,
         if_resources: int | None = None,
         by: By = NO_PRINCIPAL,
     ) -> SessionFenced:
@@ -491,7 +491,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
         if not found:
             raise NotFound(what="session")
         grants = sorted(self.shared.grants)
-        if if_grants is not None and sorted(if_grants) != grants:
+        if if_grants not in (None, grants_digest(grants)):
             raise PlanChanged(grants=grants)
         self.shared.sessions.pop(found[0].session)
         return SessionFenced(handle, found[0].client_id, grants, if_resources or 0)

@@ -300,7 +300,7 @@ CASES: dict[tuple[str, int], list[Request]] = {
     ("transfer_leader", 404): _with(GOOD["transfer_leader"], {"topic": "orders", "partition": 0, "node_id": "x1"}),
     ("fence_session", 404): _with(GOOD["fence_session"], {"handle": "0" * 16}),
     ("fence_session", 409): _with(GOOD["fence_session"], {"handle": "1" * 16}),
-    ("fence_session", 412): _with(GOOD["fence_session"], {"handle": "{handle}", "if_grants": ["g-none"]}),
+    ("fence_session", 412): _with(GOOD["fence_session"], {"handle": "{handle}", "if_grants": "0" * 16}),
     ("fence_producer", 404): _with(GOOD["fence_producer"], {"name": "nobody"}),
     ("put_stage", 200): [PUT_STAGE, PUT_STAGE],
     ("change_stages", 403): _with(CHANGE_STAGES, {"producer_id": 1001, "producer_epoch": 9}),

@@ -115,7 +115,8 @@ export async function sessionPlan({ handle, client_id }, options) {
     ...(grants.length > NAMES_MAX ? [`And ${count(grants.length - NAMES_MAX)} more.`] : []),
     `${plural(resources, "resource")} of groups ${resources === 1 ? "has" : "have"} no owner any more.`,
   ];
-  return planned(`fence session ${handle}`, state, lines, { if_grants: held, if_resources: resources }, `sessions fence ${handle}`);
+  const if_grants = digest(held.map((grant) => `${grant}\n`).join(""));
+  return planned(`fence session ${handle}`, state, lines, { if_grants, if_resources: resources }, `sessions fence ${handle}`);
 }
 
 const lost = ({ producer_name, partitions, topic, mode, epoch }) =>

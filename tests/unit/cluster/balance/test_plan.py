@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import msgspec
@@ -172,6 +172,20 @@ def test_partitions_move_to_a_new_node_until_all_hold_as_much() -> None:
     assert held == {"n1": 30, "n2": 30, "n3": 30, "n4": 30}
     assert max(homes.values()) - min(homes.values()) <= slack(10)
     assert plan.moves != []
+
+
+@pytest.mark.parametrize("count", [3, 6, 12, 30, 60])
+def test_a_transfer_that_an_operator_orders_is_not_taken_back(count: int) -> None:
+    """It makes the target the home, so that the two nodes differ by two homes."""
+    names = ["n1", "n2", "n3"]
+    parts = [part(group, *[names[(group + k) % 3] for k in range(3)]) for group in range(count)]
+    here = [node(name) for name in names]
+    assert make_plan(facts(here, parts)).moves == []
+    for group, target in product(range(count), names):
+        moved = parts[group].replicas
+        home = part(group, target, *[name for name in moved if name != target])
+        plan = make_plan(facts(here, [*parts[:group], home, *parts[group + 1 :]]))
+        assert (plan.moves, plan.transfers) == ([], [])
 
 
 def test_a_new_node_is_given_nothing_before_it_was_well_for_long_enough() -> None:

@@ -175,7 +175,7 @@ COMMANDS: list[Command] = [
     InitProducer(now_ms=1, name="mirror", pair=(1001, 4), nonce="n"),
     InitProducer(now_ms=1, name=None),
     FenceProducer(now_ms=1, name="mirror"),
-    FenceSession(now_ms=1, handle="5d41402abc4b2a76", reason="drill", if_grants=["g-1-0"], if_resources=2),
+    FenceSession(now_ms=1, handle="5d41402abc4b2a76", reason="drill", if_grants="0" * 16, if_resources=2),
     Enrol(now_ms=0, pid=1001, group_id=812 << 16 | 1),
     ProducerFenceInstalled(now_ms=1, pid=1001, epoch=4, group_id=812 << 16),
     Tick(now_ms=0),

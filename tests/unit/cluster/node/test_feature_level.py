@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from stockade.cluster.config import NodeConfig
-from stockade.cluster.controller.commands import RegisterNode, encode_command
+from stockade.cluster.controller.commands import ChangeTopic, RegisterNode, encode_command
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
 from stockade.cluster.controller.topology.nodes import NodeEntry
 from stockade.cluster.discovery import first_level
@@ -60,6 +60,33 @@ def test_the_level_is_raised_when_every_member_supports_it_and_the_node_acts_by_
         await members.raise_feature_level(2)
         with pytest.raises(FeatureUpdateFailed, match="a level never goes down"):
             await members.raise_feature_level(1)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_no_command_of_level_1_names_what_older_replicas_refuse_the_whole_command_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that sends a topic's whole configuration back: new replicas would do what old ones refuse."""
+    proposed: list[ChangeTopic] = []
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        control = service.at_controller().control
+        propose = control.decide
+
+        async def noted(command: Any, kind: Any) -> Any:
+            made = command(0)
+            proposed.extend([made] if isinstance(made, ChangeTopic) else [])
+            return await propose(command, kind)
+
+        monkeypatch.setattr(control, "decide", noted)
+        config = {"local_retention_ms": -1, "local_retention_bytes": -1, "retention_ms": 3_600_000}
+        for level in (1, 2):
+            host.level = level
+            topics = service.at_controller().topics
+            changed = await topics.change_topic("t", None, partitions=None, seal=False, config=config)
+            assert changed.config.retention_ms == 3_600_000
+        assert [sorted(command.config) for command in proposed] == [["retention_ms"], sorted(config)]
 
     run(tmp_path, monkeypatch, scenario)
 

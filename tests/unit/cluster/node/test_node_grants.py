@@ -12,7 +12,16 @@ from stockade.cluster.groups import Router
 from stockade.cluster.model import Claim
 from stockade.cluster.node.node_service import NodeService
 from stockade.partition.api.ledger import session_handle
-from stockade.partition.api.ownership import Evicted, Grant, ListedGroup, OwnResult, Resource, SessionFenced, Ticket
+from stockade.partition.api.ownership import (
+    Evicted,
+    Grant,
+    ListedGroup,
+    OwnResult,
+    Resource,
+    SessionFenced,
+    Ticket,
+    grants_digest,
+)
 from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
     FeatureLevelTooLow,
@@ -155,8 +164,9 @@ def test_a_session_that_an_operator_ends_writes_no_more_when_the_answer_comes(
         of_b = await lists.list_sessions("", 10, handle=session_handle(b))
         assert (of_b.total, [each.client_id for each in of_b.sessions]) == (1, ["beta"])
         with pytest.raises(PlanChanged):
-            await sessions.fence_session(listed.handle, if_grants=[])
-        fenced = await sessions.fence_session(listed.handle, reason="drill", if_grants=[grant.grant], if_resources=0)
+            await sessions.fence_session(listed.handle, if_grants=grants_digest([]))
+        digest = grants_digest([grant.grant])
+        fenced = await sessions.fence_session(listed.handle, reason="drill", if_grants=digest, if_resources=0)
         assert fenced == SessionFenced(listed.handle, "alpha", [grant.grant], 0)
         with pytest.raises(ProducerFenced):
             await append(service, b"x", token=token(grant, a))

@@ -366,6 +366,28 @@ def test_a_read_finds_its_place_without_making_batches(tmp_path: Path, monkeypat
     log.close()
 
 
+def test_the_greatest_timestamp_behind_a_trim_is_known_without_a_look_at_each_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full segment may have 100,000 batches, and this is asked for in the event loop."""
+    log = begun(tmp_path, 1 << 20)
+    for number in range(20):
+        log.append(command([number, number + 1]), 1)
+    log.trim(5)
+
+    def looked(index: SegmentIndex, first: int) -> Iterator[int]:
+        raise AssertionError(f"at each batch from {first} on")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentIndex, "_max_timestamps", looked)
+        assert log.find_timestamp(None) == (39, 20)
+    log.append(command([7]), 1)
+    assert log.find_timestamp(None) == (39, 20)
+    log.trim(40)
+    assert log.find_timestamp(None) == (40, 7), "the greatest one was dropped: each batch behind it has to be looked at"
+    log.close()
+
+
 APPENDS = st.lists(st.tuples(st.lists(st.integers(0, 20), min_size=1, max_size=4), st.booleans()), max_size=15)
 
 

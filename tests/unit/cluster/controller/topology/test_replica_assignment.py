@@ -530,3 +530,25 @@ def test_chosen_controllers_stay_where_they_are_until_the_cluster_spreads_them_a
     cluster.arrive(CONTROLLER_GROUP)
     assert len({node_id[0] for node_id in cluster.membership.controllers}) == 3
     assert not cluster.membership.save().are_chosen
+
+
+def test_controllers_that_the_cluster_spreads_again_while_they_move_are_an_odd_number() -> None:
+    cluster = Cluster(nodes=(), controllers=["n1", "n2", "n3"])
+    for node_id in ("n1", "n2", "n3", "n4"):
+        cluster.register(node_id, controllers=["n1", "n2", "n3"])
+    assert choose(cluster, "n1", "n2", "n4") == Arranged()
+    assert choose(cluster) == Arranged()
+    assert cluster.membership.moves[CONTROLLER_GROUP].target == ["n1", "n2", "n4"], "where they go anyway"
+    cluster.arrive(CONTROLLER_GROUP)
+    assert sorted(cluster.membership.controllers) == ["n1", "n2", "n4"]
+
+
+def test_a_node_that_is_removed_stays_no_controller_because_the_others_are_spread_again() -> None:
+    cluster = Cluster(nodes=(), controllers=["n1", "n2", "n3"])
+    for node_id in ("n1", "n2", "n3", "n4"):
+        cluster.register(node_id, controllers=["n1", "n2", "n3"])
+    cluster.do(RemoveNode(now_ms=0, node_id="n3"))
+    assert choose(cluster) == Arranged()
+    assert sorted(cluster.membership.moves[CONTROLLER_GROUP].target) == ["n1", "n2", "n4"]
+    cluster.arrive(CONTROLLER_GROUP)
+    assert sorted(cluster.membership.controllers) == ["n1", "n2", "n4"]

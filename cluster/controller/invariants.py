@@ -153,6 +153,7 @@ def _check_fences(machine: ControllerMachine) -> None:
 def _check_resources(machine: ControllerMachine) -> None:
     """Owners are alive; both ways of looking agree."""
     for group, rows in machine.resources.rows.items():
+        assert machine.resources.owned_in[group] == sum(row.owner is not None for row in rows.values())
         for resource, row in rows.items():
             assert row.generation > 0 < row.fence_epoch
             if row.owner is not None:

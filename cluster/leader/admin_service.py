@@ -193,6 +193,8 @@ def _not_yet(level: int, present: int, lacking: Mapping[str, str]) -> FeatureUpd
 
 ITEMS_PER_TURN = 10_000
 """Looked at before others get their turn of the event loop."""
+GRANTS_PER_TURN = 1_000
+"""Told before others get their turn."""
 
 _Item = TypeVar("_Item")
 
@@ -215,16 +217,21 @@ class ListService:
         named = None if handle is None else sessions.with_handle(handle)
         live = sessions.live() if handle is None else [named] if named is not None else []
         total, found = await _first(live, _client, prefix, most, fits)
-        return SessionList(total, [self._session(session, now_ms) for session in found])
+        listed, built = [], 0
+        for session in found:
+            listed.append(self._session(session, now_ms))
+            built += len(listed[-1].grants)
+            if built >= GRANTS_PER_TURN:
+                built = 0
+                await asyncio.sleep(0)
+        return SessionList(total, listed)
 
     async def list_groups(self, prefix: str, most: int) -> GroupList:
         """By name."""
         await self._control.barrier()
-        total, found = await _first(self._machine.resources.rows.items(), _group, prefix, most)
-        owned = [sum(row.owner is not None for row in rows.values()) for _, rows in found]
-        return GroupList(
-            total, [ListedGroup(name, len(rows), count) for (name, rows), count in zip(found, owned, strict=True)]
-        )
+        resources = self._machine.resources
+        total, found = await _first(resources.rows.items(), _group, prefix, most)
+        return GroupList(total, [ListedGroup(name, len(rows), resources.owned_in[name]) for name, rows in found])
 
     async def list_producers(self, prefix: str, most: int, *, internal: bool) -> ProducerList:
         """By name."""

@@ -57,6 +57,7 @@ class Resources:
         self.rows: dict[str, dict[str, Resource]] = {}
         self.now_ms: int = 0  # the lease clock
         self.floor: int = 0  # the highest fence_epoch of those that were forgotten
+        self.owned_in: Counter[str] = Counter()  # how many have an owner, by group
         self._owned: dict[str, dict[Key, None]] = {}
         self._by_topic: dict[str, dict[Key, None]] = {}
         self._count = 0
@@ -126,7 +127,7 @@ class Resources:
                 self.floor = max(self.floor, self.rows[group].pop(resource).fence_epoch)
                 self._count -= 1
                 if not self.rows[group]:
-                    del self.rows[group]
+                    del self.rows[group], self.owned_in[group]
                     if (founder := self._founders.pop(group, None)) is not None:
                         self._groups[founder] -= 1
 
@@ -225,6 +226,7 @@ class Resources:
         rows[resource] = row
         if row.owner is not None:
             self._owned.setdefault(row.owner, {})[key] = None
+            self.owned_in[group] += 1
 
     def _free(self, key: Key) -> None:
         row = self.rows[key[0]][key[1]]
@@ -234,6 +236,7 @@ class Resources:
         if not owned:
             del self._owned[row.owner]
         row.owner, row.freed_ms = None, self.now_ms
+        self.owned_in[key[0]] -= 1
 
 
 def judge(row: Resource | None, session: str, requested: int | None, floor: int = 0) -> Resource | None:

@@ -35,6 +35,11 @@ def is_light(form: str, body: bytes) -> bool:
     return len(body) <= INLINE_PIECES_MAX or sum(map(body.count, (b"\n", b",", b"[", b"{"))) <= INLINE_PIECES_MAX
 
 
+def is_light_arrow(body: bytes | memoryview, batch_bytes_max: int) -> bool:
+    """Whether the batch of an Arrow body, of which more than ``batch_bytes_max`` is refused, takes little time."""
+    return batch_bytes_max <= INLINE_ARROW_BYTES_MAX or unpacked(body).uncompressed <= INLINE_ARROW_BYTES_MAX
+
+
 class ReadBatch(msgspec.Struct, frozen=True, tag="batch"):
     """The batch of an append to one partition; arguments as ``decode.read_batch`` has them."""
 
@@ -46,7 +51,7 @@ class ReadBatch(msgspec.Struct, frozen=True, tag="batch"):
         """Whether it may be done on the event loop, whatever the body holds."""
         if self.form != ARROW:
             return is_light(self.form, body)
-        return self.batch_bytes_max <= INLINE_ARROW_BYTES_MAX or unpacked(body).uncompressed <= INLINE_ARROW_BYTES_MAX
+        return is_light_arrow(body, self.batch_bytes_max)
 
 
 class SplitBatches(msgspec.Struct, frozen=True, tag="split"):

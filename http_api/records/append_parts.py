@@ -22,6 +22,7 @@ from ...partition.commands import Appended
 from ...partition.errors import InternalError, LeaderNotAvailable, NotLeaderOrFollower, StockadeError
 from ...partition.records.batch import Batch, batch_from_stream
 from ..codec import json_codec, media, problems
+from ..reading.work import is_light_arrow
 from ..request.call import Call
 from .append import check_message_id
 from .parts import PARTS_BODY_BYTES_MAX, Part, PartList, list_of, parts_of
@@ -58,6 +59,7 @@ class Verdicts:
         self._lines: list[bytes] = []
         self._news = asyncio.Event()
         self._slow: set[asyncio.Task[None]] = set()
+        self._reading = asyncio.Lock()
 
     async def propose(self) -> None:
         """Propose what can be proposed at once, in this turn of the loop unless that takes longer than TURN_S; the rest
@@ -104,18 +106,29 @@ class Verdicts:
     def _propose(self, number: int, part: Part) -> None:
         self._call.caller.require("produce", "topic", part.topic)
         found = self._call.service.held(part.topic, part.partition)
-        if found is None or not found.is_leading or WATCH.get() is not None:
+        bytes_max = 0 if found is None else found.config.max_batch_bytes
+        if (
+            found is None
+            or not found.is_leading
+            or WATCH.get() is not None
+            or not is_light_arrow(part.stream, bytes_max)
+        ):
             self._decide_slowly(number)
             return
-        batch = self._batch(number, found)
+        check_message_id(found, part.conditions)
+        batch = batch_from_stream(part.stream, now_ms=self._received_ms, batch_bytes_max=bytes_max)
         if not found.submit(batch, part.conditions, partial(self._settle, number, found, batch)):
             self._decide_slowly(number, batch)
 
-    def _batch(self, number: int, found: Partition) -> Batch:
-        part = self._parts[number]
+    async def _batch(self, part: Part, found: Partition) -> Batch:
+        """One part is read at a time, with a turn for others behind it: all of a request may come here at once, while
+        nobody leads their partitions. Elsewhere than in the event loop, if it is not light.
+        """
         check_message_id(found, part.conditions)
-        bytes_max = found.config.max_batch_bytes
-        return batch_from_stream(part.stream, now_ms=self._received_ms, batch_bytes_max=bytes_max)
+        async with self._reading:
+            await asyncio.sleep(0)
+            reader, body, bytes_max = self._call.context.reader, bytes(part.stream), found.config.max_batch_bytes
+            return await reader.batch(media.ARROW, body, now_ms=self._received_ms, batch_bytes_max=bytes_max)
 
     def _settle(self, number: int, found: Partition, batch: Batch, verdict: Appended | Exception | None) -> None:
         if isinstance(verdict, Appended):
@@ -141,7 +154,7 @@ class Verdicts:
         call, part = self._call, self._parts[number]
         try:
             found = await leading_partition(call.service, part.topic, part.partition, part.conditions.topic_id)
-            batch = self._batch(number, found) if batch is None else batch
+            batch = await self._batch(part, found) if batch is None else batch
             self._stored(number, found, await call.front.writes.append(call.id, found, batch, part.conditions))
         except StockadeError as refusal:
             self._refused(number, refusal)

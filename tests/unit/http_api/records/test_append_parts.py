@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from stockade.cluster.front import front
+from stockade.http_api.reading.reader import BodyReader
 from stockade.http_api.records import parts as limits
 from stockade.partition.api.records import PARTS_MAX
-from stockade.partition.records.batch import STREAM_END
+from stockade.partition.records.batch import STREAM_END, Batch
 
 from ..conversation import Answer, Conversation, _validator, nodes, run
 from ..samples import PARTS_FORM, parts_body
@@ -233,6 +234,60 @@ def test_a_partition_that_is_slow_to_answer_holds_up_no_other_part(monkeypatch: 
             slow.set()
             assert json.loads(await response.content.readline())["part"] == 0
             assert await response.content.read() == b""
+
+    run(test)
+
+
+def test_a_part_that_unpacks_to_much_is_not_read_in_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    batch = BodyReader.batch
+
+    async def noted(self: BodyReader, form: str, body: bytes, **given: Any) -> Batch:
+        read.append(len(body))
+        return await batch(self, form, body, **given)
+
+    monkeypatch.setattr(BodyReader, "batch", noted)
+
+    async def test(node: Conversation) -> None:
+        await node.topic("wide", 2, max_batch_bytes=16 << 20)
+        light, heavy = arrow_stream([b"a"]), arrow_stream([bytes(5 << 20)])
+        parts = enumerate((light, heavy))
+        answer = await append(node, *(({"topic": "wide", "partition": number}, stream) for number, stream in parts))
+        assert codes(answer) == ["", ""]
+        assert read == [len(heavy)]
+
+    run(test)
+
+
+def test_parts_whose_leader_is_not_known_are_read_one_by_one_with_a_turn_for_others_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They come here all at once, while an election runs in the same loop."""
+    turns: list[int] = []
+    batch = BodyReader.batch
+
+    async def noted(self: BodyReader, form: str, body: bytes, **given: Any) -> Batch:
+        turns.append(turn)
+        return await batch(self, form, body, **given)
+
+    monkeypatch.setattr(BodyReader, "batch", noted)
+    turn = 0
+
+    async def test(node: Conversation) -> None:
+        async def count() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        await node.topic("many", 20)
+        counting = asyncio.ensure_future(count())
+        monkeypatch.setattr(node.service, "held", lambda topic, partition: None)
+        answer = await append(node, *(({"topic": "many", "partition": number}, ONE) for number in range(20)))
+        counting.cancel()
+        assert codes(answer) == [""] * 20
+        assert len(turns) == 20
+        assert len(set(turns)) == 20, "two parts in one turn"
 
     run(test)
 

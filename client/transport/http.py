@@ -195,6 +195,7 @@ class Transport:
                 data=_Body(request.body, request.on_written) if request.body else None,
                 timeout=timeout,
                 allow_redirects=False,
+                middlewares=(_once(),) if request.method in _REPEATED else None,
             ) as response:
                 is_success = response.status < HTTPStatus.MULTIPLE_CHOICES
                 body = await _read(response, request.on_piece if is_success else None)
@@ -232,6 +233,26 @@ class Transport:
     def _pause(self, node: str, pause_s: float = NODE_PAUSE_S) -> None:
         if node in self._nodes:
             self._nodes[node] = time.monotonic() + pause_s
+
+
+_REPEATED = ("PUT", "DELETE")
+"""Methods that aiohttp sends a second time by itself, as GET: but a GET changes nothing."""
+
+
+def _once() -> aiohttp.ClientMiddlewareType:
+    """For one request, which aiohttp would send again if the connection ended before the answer: that answer would say
+    nothing of the first one, which may have been carried out.
+    """
+    was_sent = False
+
+    async def send(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        nonlocal was_sent
+        if was_sent:
+            raise aiohttp.ServerDisconnectedError
+        was_sent = True
+        return await handler(request)
+
+    return send
 
 
 class _Body(aiohttp.Payload):

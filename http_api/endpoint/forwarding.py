@@ -40,20 +40,25 @@ async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
 
 
 async def _answer_with(call: Call, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
+    """Records that are read count for the caller here: the leader leaves to this node what it has passed on."""
     headers = _picked(upstream.headers.items(), _ANSWER_HEADERS)
     length = upstream.content_length
+    has_records = call.request.method == "GET" and call.route.group == "partition" and upstream.status == 200
     if upstream.status == 204:
         return web.Response(status=204, headers=headers)
     if call.route.fast is not None or (length is not None and length <= _WHOLE_BYTES_MAX):
         body = await peers.whole_body(upstream, call.route.deadline_s)
+        if has_records:
+            call.spend_bytes(len(body))
         return web.Response(status=upstream.status, headers=headers, body=body)
     stream = await call.start_stream(upstream.status, headers, length)
-    await _relay_body(call, upstream, stream)
+    await _relay_body(call, upstream, has_records=has_records)
     return stream
 
 
-async def _relay_body(call: Call, upstream: aiohttp.ClientResponse, stream: web.StreamResponse) -> None:
-    """Send the pieces of an answer as they come.
+async def _relay_body(call: Call, upstream: aiohttp.ClientResponse, *, has_records: bool) -> None:
+    """Send the pieces of an answer as they come. Records without a length before them, as of a followed stream, wait
+    for the caller's quota.
 
     If the answer breaks off, so does the one to the client, except for a followed stream between two records: it ends
     with a problem.
@@ -64,6 +69,10 @@ async def _relay_body(call: Call, upstream: aiohttp.ClientResponse, stream: web.
         while chunk := await unless_ended(call, upstream.content.readany()):
             await call.write(chunk)
             last = chunk
+            if has_records and upstream.content_length is None:
+                await call.pay(len(chunk))
+            elif has_records:
+                call.spend_bytes(len(chunk))
     except (aiohttp.ClientError, LeaderNotAvailable):
         gone = LeaderNotAvailable("the leader is gone, or this node stops")
         if between and last.endswith(between):

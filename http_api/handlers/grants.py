@@ -101,9 +101,11 @@ async def get_ticket(call: Call) -> web.StreamResponse:
     ticket, session = parameters.path("ticket"), parameters.session()
     wait_ms = parameters.query_integer("wait_ms", 0, WAIT_MS_MAX, 0)
     call.wait_s = wait_ms / 1000
-    return json_answer(
-        await unless_ended(call, call.service.at_controller().sessions.get_ticket(ticket, session, wait_ms, call.by))
-    )
+    waiting = call.service.at_controller().sessions.get_ticket(ticket, session, wait_ms, call.by)
+    answer = await unless_ended(call, waiting)
+    if wait_ms:
+        call.check_rights()
+    return json_answer(answer)
 
 
 async def cancel_ticket(call: Call) -> web.StreamResponse:

@@ -70,6 +70,8 @@ async def _read(call: Call, offset: int, wait_ms: int) -> Slice:
     start = min(max(offset, bounds.log_start), bounds.log_end)
     reading = call.partition.read(start, max_bytes=READ_BYTES, min_bytes=1, max_wait_ms=wait_ms, local=False)
     found = await unless_ended(call, reading)
+    if wait_ms:
+        call.check_rights()
     call.spend_bytes(found.size)
     return found
 

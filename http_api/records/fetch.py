@@ -135,7 +135,6 @@ def records_gone() -> LeaderNotAvailable:
 
 async def _read_once(call: Call, partition: Partition, wanted: FetchRequest) -> web.StreamResponse:
     """Raises FileNotFoundError when what was found is dropped before it is read."""
-    call.wait_s = wanted.max_wait_ms / 1000
     reading = partition.read(
         wanted.offset,
         max_bytes=wanted.max_bytes,

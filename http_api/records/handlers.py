@@ -45,6 +45,7 @@ async def append(call: Call) -> web.StreamResponse:
 async def fetch(call: Call) -> web.StreamResponse:
     """Read records."""
     wanted = read_fetch_request(call)
+    call.wait_s = 0.0 if wanted.follow else wanted.max_wait_ms / 1000  # also where this node only passes it on
     partition = await _partition(call)
     if wanted.follow:
         return await follow(call, partition, wanted)
@@ -70,6 +71,7 @@ async def read_tail(call: Call) -> web.StreamResponse:
     count = call.parameters.query_integer("n", 1, TAIL_MAX, 1)
     partition = await _partition(call)
     found, topic_epoch = await partition.read_tail(count)
+    call.spend_bytes(found.size)
     start = max(found.log_start, found.log_end - count)
     head = {
         "topic": partition.topic,
@@ -83,6 +85,7 @@ async def read_tail(call: Call) -> web.StreamResponse:
     separator = b""
     try:
         async for piece in rows(found, start, with_meta=True):
+            call.check_rights()
             await call.write(separator + b",".join(json_codec.dump(row.record) for row in piece))
             separator = b","
     except FileNotFoundError as error:

@@ -55,7 +55,7 @@ async def _stream(call: Call, partition: Partition, wanted: FetchRequest, found:
     try:
         while True:
             await form.send(found, start)
-            await _pay(call, found.size)
+            await call.pay(found.size)
             start = found.next_offset
             found = await unless_ended(call, _next(partition, wanted, start))
             call.check_rights()
@@ -63,13 +63,6 @@ async def _stream(call: Call, partition: Partition, wanted: FetchRequest, found:
         refusal = error if isinstance(error, StockadeError) else records_gone()
         await call.write(problems.stream_end(wanted.form, problems.document(refusal, call.id)))
     return stream
-
-
-async def _pay(call: Call, count: int) -> None:
-    """Count the bytes for the caller, and wait until its quota has room for more."""
-    call.spend_bytes(count)
-    if call.held_for is not None and (lacking_s := call.held_for.lacking_s()) > 0:
-        await unless_ended(call, asyncio.sleep(lacking_s))
 
 
 async def _next(partition: Partition, wanted: FetchRequest, start: Offset) -> Slice:

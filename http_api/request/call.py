@@ -346,6 +346,12 @@ class Call:
         if self.held_for is not None:
             self.held_for.spend_bytes(count)
 
+    async def pay(self, count: int) -> None:
+        """Count bytes of records that were sent, and wait until the caller's quota has room for more."""
+        self.spend_bytes(count)
+        if self.held_for is not None and (lacking_s := self.held_for.lacking_s()) > 0:
+            await unless_ended(self, asyncio.sleep(lacking_s))
+
     def finish_later(self, append: Coroutine[Any, Any, object]) -> None:
         """Let ``append`` go on after the answer; the body counts as held until it ends. Raises
         ThrottlingQuotaExceeded.

@@ -105,6 +105,30 @@ def test_when_no_node_can_be_reached_nothing_was_sent() -> None:
     assert unreachable.value.detail.count("http://") == 2
 
 
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_a_change_whose_answer_is_lost_is_an_unknown_outcome_and_is_sent_once(method: str) -> None:
+    """aiohttp would send it again, and give the answer to that: 404 for what the first one deleted."""
+    heads: list[bytes] = []
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"GET /readyz"):
+            heads.append(head)
+        if len(heads) != 1:
+            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    async def run() -> None:
+        async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
+            node = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with Transport(ClientConfig(bootstrap=(node,))) as transport:
+                with pytest.raises(RequestTimedOut):
+                    await transport.request(Request(method=method, path="/v1/session"))
+
+    asyncio.run(run())
+    assert len(heads) == 1
+
+
 def test_a_leader_hint_is_followed(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.read_faults = [Fault.MOVED]

@@ -7,7 +7,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from stockade.cluster.api import Partition
 from stockade.cluster.front import front
+from stockade.http_api.request.peers import Message, Peers
+from stockade.partition.errors import NotLeaderOrFollower
 
 from ..conversation import NDJSON, RECORDS, TEXT, Conversation, nodes
 from ..fake_cluster import FakePartition
@@ -221,6 +224,24 @@ async def with_leader(leader: Leader, two: Conversation) -> web.ServerRunner:
     return runner
 
 
+@pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/topics/orders"), ("PUT", "/v1/principals/p")])
+def test_a_change_that_may_have_been_made_is_not_sent_a_second_time_whose_answer_would_say_nothing_of_it(
+    method: str, path: str
+) -> None:
+    """404 with ``no_side_effects``, say, for the topic that the first request deleted."""
+
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            leader = Leader("break", web.json_response({"code": "UNKNOWN_TOPIC_OR_PARTITION"}, status=404))
+            runner = await with_leader(leader, two)
+            answer = await two.call(method, path, {"rights": ["read topic:*"]} if method == "PUT" else None)
+            assert (answer.status, answer.json["code"], len(leader.seen)) == (504, "REQUEST_TIMED_OUT", 1)
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(("method", "code"), [("POST", "REQUEST_TIMED_OUT"), ("GET", "LEADER_NOT_AVAILABLE")])
 def test_a_connection_that_breaks_after_sending_is_an_unknown_outcome_only_if_something_could_change(
     method: str, code: str
@@ -381,6 +402,35 @@ def test_a_long_wait_is_waited_for() -> None:
             await one.service.shared.reader_came.wait()
             await one.call("POST", RECORDS, {"records": [{"value": "x"}]})
             assert len((await waiting).json["records"]) == 1
+
+    asyncio.run(main())
+
+
+def test_a_node_without_a_replica_gives_a_long_poll_its_whole_time_at_the_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given_s: list[float] = []
+    reach = Peers.reach
+
+    async def noted(self: Peers, leader: str | None, message: Message, deadline_s: float) -> aiohttp.ClientResponse:
+        given_s.append(deadline_s)
+        return await reach(self, leader, message, deadline_s)
+
+    monkeypatch.setattr(Peers, "reach", noted)
+
+    async def main() -> None:
+        async with nodes(2) as (one, two), asyncio.timeout(60):
+            await one.topic()
+
+            async def elsewhere(*_: object) -> Partition:
+                raise NotLeaderOrFollower(leader=two.service.shared.urls["n1"], leader_term=1)
+
+            monkeypatch.setattr(two.service, "partition", elsewhere)
+            waiting = asyncio.create_task(two.call("GET", RECORDS + "?max_wait_ms=20000"))
+            await one.service.shared.reader_came.wait()
+            await one.call("POST", RECORDS, {"records": [{"value": "x"}]})
+            assert len((await waiting).json["records"]) == 1
+            assert given_s[0] > 20
 
     asyncio.run(main())
 

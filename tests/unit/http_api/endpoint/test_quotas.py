@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
-from stockade.cluster.access.quotas import Quota
+from stockade.cluster.access.quotas import Quota, Spending
+from stockade.http_api.request.call import Call
+from stockade.http_api.request.peers import FORWARDED_BY
 from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 from ..conversation import Answer, Conversation, nodes
@@ -27,8 +29,12 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def run(quota: Quota, test: Callable[[Conversation, Access], Awaitable[None]]) -> None:
-    """One node with the topic ``orders``, and a principal ``metered`` whose clock stands still."""
+def run(
+    quota: Quota, test: Callable[[Conversation, Access], Awaitable[None]], all_nodes: list[Conversation] | None = None
+) -> None:
+    """A node with the topic ``orders``, and a principal ``metered`` whose clock stands still. ``all_nodes`` gets the
+    node and a second one; None: there is none.
+    """
     access = Access(
         (),
         [
@@ -38,7 +44,10 @@ def run(quota: Quota, test: Callable[[Conversation, Access], Awaitable[None]]) -
     )
 
     async def main() -> None:
-        async with nodes(1, access) as (node,):
+        async with nodes(1 if all_nodes is None else 2, access) as found:
+            node = found[0]
+            if all_nodes is not None:
+                all_nodes.extend(found)
             now_s = time.monotonic()
             access.caller(f"Bearer {METERED.token}", None).spending._now_s = lambda: now_s
             created = await node.call("POST", "/v1/topics", {"name": "orders"}, bearer(ROOT.token))
@@ -87,6 +96,25 @@ def test_bytes_that_were_sent_and_records_that_were_read_are_counted() -> None:
         assert (await node.call("GET", RECORDS, None, bearer(METERED.token))).status == 429
 
     run(Quota(bytes_per_s=1000), read)
+
+
+@pytest.mark.parametrize("path", [RECORDS, RECORDS.removesuffix("records") + "tail"])
+@pytest.mark.parametrize("of", [0, 1], ids=["the leader", "a node that passes it on"])
+def test_records_that_are_read_are_counted_once_at_whatever_node(path: str, of: int) -> None:
+    async def test(node: Conversation, access: Access) -> None:
+        reader = others[of]
+        assert (await append(node, b"y" * 3000, ROOT.token)).status == 200
+        # The nodes of these tests speak over plain connections, which prove no node.
+        of_node = property(lambda call: "n2" if FORWARDED_BY in call.request.headers else None)
+        monkeypatch.setattr(Call, "peer_node", of_node)
+        counted: list[int] = []
+        monkeypatch.setattr(Spending, "spend_bytes", lambda _, count: counted.append(count))
+        assert (await reader.call("GET", path, None, bearer(METERED.token))).status == 200
+        assert [count > 3000 for count in counted] == [True]
+
+    others: list[Conversation] = []
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        run(Quota(bytes_per_s=1000), test, others)
 
 
 def test_what_a_principal_has_it_can_keep_and_give_up_beyond_its_quota() -> None:

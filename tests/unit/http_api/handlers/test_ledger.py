@@ -153,6 +153,26 @@ def test_a_reader_waits_for_the_next_entry() -> None:
     run(test)
 
 
+def test_an_administrator_whose_token_was_deleted_while_it_waited_gets_no_entry() -> None:
+    token = new_token()
+    access = Access([], [])
+    access.replicate(1, [Principal("leaving", ["admin cluster"], [PrincipalToken(token.hash)])])
+
+    async def main() -> None:
+        async with nodes(1, access) as (node,):
+            found = await kept(node)
+            asked = node.call("GET", PATH + "?from=7&wait_ms=60000", headers=bearer(token.token))
+            waiting = asyncio.ensure_future(asked)
+            await node.service.shared.reader_came.wait()
+            access.replicate(2, [Principal("other", ["admin cluster"], [PrincipalToken(new_token().hash)])])
+            found.record("principal.delete", name="leaving")
+            await found.copy()
+            answer = await waiting
+            assert (answer.status, answer.json["code"]) == (401, "UNAUTHENTICATED")
+
+    asyncio.run(main())
+
+
 def test_a_cluster_without_a_ledger_says_so() -> None:
     async def test(node: Conversation) -> None:
         answer = await node.call("GET", PATH)

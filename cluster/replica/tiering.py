@@ -1,5 +1,5 @@
 """What nodes do for the tiered store: leaders upload full segments and remove objects that are of no use; every replica
-drops local files that are in the store and outside the topic's local retention.
+drops local files whose records its node has seen in the store, and that are outside the topic's local retention.
 
 docs/tiered.md says why it is right. Nothing here decides what is in the list: the partition's machine does, when it
 applies the command.
@@ -22,6 +22,7 @@ from ..tiered import objects
 from ..tiered.store import EXPECTED, TieredStore
 from .replica import Replica
 from .replica_manager import ReplicaManager
+from .seen import Seen
 
 LOOK_S = 2.0
 """Between two looks at all replicas."""
@@ -52,6 +53,8 @@ class Tiering:
         self._replicas = replicas
         self._store = store
         self._dropped = dropped
+        self._seen = Seen(store)
+        self._unseen: list[tuple[Replica, Offset]] = []  # what may go below an offset once its objects are seen
         self.is_low: Callable[[], bool] = lambda: False
         """Whether this node's disk has little room."""
         self._pause_s = LOOK_S
@@ -62,11 +65,17 @@ class Tiering:
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        await asyncio.gather(self._keep_dropping(), self._keep_uploading())
+        await asyncio.gather(self._keep_dropping(), self._keep_looking(), self._keep_uploading())
 
     async def _keep_dropping(self) -> None:
         while True:
             self.drop(int(time.time() * 1000))
+            await asyncio.sleep(LOOK_S)
+
+    async def _keep_looking(self) -> None:
+        """Beside the drops, which go on while the store is slow to answer."""
+        while True:
+            await self.look()
             await asyncio.sleep(LOOK_S)
 
     async def _keep_uploading(self) -> None:
@@ -94,19 +103,27 @@ class Tiering:
         return self._store
 
     def drop(self, wall_ms: int) -> None:
-        """Drop local files of every replica, as far as the local retention of its topic says so; on a disk with little
-        room all that are in the store, which is better than to refuse appends.
+        """Drop local files of every replica, as far as its node has seen their objects and the local retention of the
+        topic says so; on a disk with little room all that was seen, which is better than to refuse appends.
         """
-        count, is_low = 0, self.is_low()
+        count, is_low, self._unseen = 0, self.is_low(), []
         for replica in self._replicas.all():
-            log, config = replica.log, replica.config
-            if replica.config.is_tiered and replica.machine.tier.objects:
+            log, config, tier = replica.log, replica.config, replica.machine.tier
+            if config.is_tiered and tier.objects:
                 before = log.retained_from(wall_ms, config.local_retention_ms, config.local_retention_bytes)
-                start = log.local_start
-                log.drop_local(replica.machine.tier.end if is_low else min(before, replica.machine.tier.end))
+                before = tier.end if is_low else min(before, tier.end)
+                start, end = log.local_start, self._seen.end(replica)
+                log.drop_local(min(before, end))
                 count += log.local_start > start
+                if end < before:
+                    self._unseen.append((replica, before))
         if count:
             self._dropped()
+
+    async def look(self) -> None:
+        """Look whether the objects are in this node's place that let go what the last ``drop`` had to keep."""
+        self._seen.keep({replica.group.group_id for replica in self._replicas.all()})
+        await self._seen.look(self._unseen)
 
     async def _serve(self, replica: Replica) -> bool:
         """Upload all that waits in one partition, and sweep; whether nothing failed."""

@@ -69,6 +69,7 @@ class TieredStore:
         self._fetches: dict[str, asyncio.Task[SegmentIndex]] = {}
         self._readers = ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="tiered-fetch")
         self._writers = ThreadPoolExecutor(1, thread_name_prefix="tiered-upload")
+        self._lookers = ThreadPoolExecutor(1, thread_name_prefix="tiered-look")  # uploads and fetches take long
 
     async def segment(self, home: str, item: TierObject) -> SegmentIndex:
         """An object as a segment on this disk. Raises TieredStoreUnavailable."""
@@ -135,10 +136,22 @@ class TieredStore:
         async with asyncio.timeout(timeout_s):
             return await asyncio.shield(future)
 
+    async def has(self, home: str, item: TierObject) -> bool:
+        """Whether an object is there, with as many bytes as it was stored with. Raises CannotReach, OSError, and
+        TimeoutError after ``timeout_s``.
+        """
+        path = self._path(f"{home}/{name_of(item)}")
+        look = partial(self._guarded, lambda place: place.size(path))
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await asyncio.get_running_loop().run_in_executor(self._lookers, look) == item.size
+        except NotThere:
+            return False
+
     def close(self) -> None:
         """Begin nothing more. Threads that wait for the store are not waited for."""
-        self._readers.shutdown(wait=False, cancel_futures=True)
-        self._writers.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._readers, self._writers, self._lookers):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def upload(self, home: str, made: objects.Made, place: Place) -> None:
         """Write an object and read it again. Blocks. Raises CannotReach, NotThere, ObjectDamaged."""

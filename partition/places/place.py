@@ -96,6 +96,17 @@ class Place:
         start = len(str(self._root)) + 1
         return {each.path[start:]: each.size for each in found if each.type == fs.FileType.File}
 
+    def size(self, path: str) -> int:
+        """The bytes of a file, without reading it. Raises NotThere."""
+        try:
+            (found,) = self._files.get_file_info([str(self._root / path)])
+        except (OSError, pa.ArrowException) as error:
+            raise CannotReach(f"{self.url}: {error}") from error
+        if found.type != fs.FileType.File:
+            raise NotThere(f"{path} is missing")
+        size: int = found.size
+        return size
+
     def _opened(self, path: str) -> Any:
         return self._files.open_input_stream(str(self._root / path), compression=None)
 

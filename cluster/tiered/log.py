@@ -4,7 +4,7 @@ The bounds of the log are looked at again after each wait: what was trimmed whil
 """
 
 import sys
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
 from operator import attrgetter
@@ -48,9 +48,11 @@ class TieredLog:
 
     @property
     def older(self) -> "Older":
-        """The objects that reach below the first local file."""
+        """The objects that end where the first local file begins, or before. One that reaches over that does not count:
+        its records are in local files, too, and a retention that counts them twice drops others too early.
+        """
         objects = self._tier.objects
-        count = bisect_left(objects, self._log.local_start, key=attrgetter("first"))
+        count = bisect_right(objects, self._log.local_start, key=attrgetter("end"))
         size = self._tier.size - sum(each.log_bytes for each in objects[count:])
         parts = (StoredPart(each.end, each.log_bytes, each.received_ms) for each in islice(objects, count))
         return Older(parts, size)

@@ -79,6 +79,28 @@ def test_a_log_with_tiers_answers_every_read_as_one_without(
         asyncio.run(scenario(Path(root)))
 
 
+def test_an_object_that_reaches_over_the_local_start_counts_once_for_the_retention(tmp_path: Path) -> None:
+    """Segments of the leader that uploaded are larger than those here: segment_bytes_max is each node's own."""
+
+    async def scenario() -> None:
+        store = store_at(tmp_path)
+        leader = Tiered(tmp_path / "leader", store, len(STREAM_START) + 3 * SIZE)
+        other = Tiered(tmp_path / "other", store, len(STREAM_START) + 2 * SIZE)
+        for number in range(12):
+            for log in (leader.log, other.log):
+                log.append(command(number, [number]), 0)
+        await leader.tier_all()
+        other.tier.load(leader.tier.save())
+        other.log.drop_local(4)
+        assert [each.end for each in other.tier.objects][:2] == [3, 6]
+        older, whole = other.whole.older, 12 * SIZE + 6 * len(STREAM_START)
+        assert (older.size, [each.next_offset for each in older.parts]) == (other.tier.objects[0].log_bytes, [3])
+        assert other.log.retained_from(1010, -1, whole, *other.whole.older) == 0
+        assert other.log.retained_from(1010, -1, whole - 3 * SIZE, *other.whole.older) == 3
+
+    asyncio.run(scenario())
+
+
 async def filled(root: Path, count: int = 12, cache_bytes: int = 1 << 30, value: bytes = b"v") -> Tiered:
     """Segments of two batches with two records each; all but the last are in the store alone."""
     tiered = Tiered(root / "log", store_at(root, cache_bytes), len(STREAM_START) + 2 * len(command(0, [1, 2]).message))

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -59,6 +59,7 @@ class Tiering:
         """Whether this node's disk has little room."""
         self._pause_s = LOOK_S
         self._is_away = False  # the store, at the last try
+        self._is_stuck = False  # its thread, which all else would wait for
         self._waiting: dict[int, float] = {}  # group -> since when a segment of it waits
         self._swept: dict[int, tuple[_Swept, float]] = {}
         self._lost: dict[int, int] = {}  # group -> uploads that came to nothing
@@ -127,24 +128,37 @@ class Tiering:
 
     async def _serve(self, replica: Replica) -> bool:
         """Upload all that waits in one partition, and sweep; whether nothing failed."""
-        group, self._is_away = replica.group.group_id, False
+        self._is_away = self._is_stuck = False
+        is_fine = await self._tried(replica, self._upload_waiting)
+        if self._is_stuck or not may_upload(replica):
+            return is_fine
+        # Also after an upload that failed: a store that is full takes none before there is room again.
+        return await self._tried(replica, self._sweep_if_due) and is_fine
+
+    async def _tried(self, replica: Replica, work: Callable[[Replica], Awaitable[bool]]) -> bool:
+        """What ``work`` answers; False, with a line in the log, if it fails."""
         try:
-            while (segment := next_segment(replica)) is not None and may_upload(replica):
-                self._waiting.setdefault(group, time.monotonic())
-                if replica.machine.tier.is_full:
-                    _log.warning("%s/%d has as many objects as it may have", replica.topic, replica.partition)
-                    return False
-                if not await self.upload(replica, segment):
-                    return True  # another leader goes on
-                self._waiting[group] = time.monotonic()
-            self._waiting.pop(group, None)
-            await self._sweep_if_due(replica)
+            return await work(replica)
         except _FAILURES as error:
-            self._is_away = isinstance(error, CannotReach | TimeoutError)
+            self._is_stuck = isinstance(error, TimeoutError)
+            self._is_away = self._is_stuck or isinstance(error, CannotReach)
             self._count_lost(replica)
             self._store.counts.upload_failed += 1
             _log.warning("%s/%d: %s: %s", replica.topic, replica.partition, self._store.name, error)
             return False
+
+    async def _upload_waiting(self, replica: Replica) -> bool:
+        """Upload all that waits in one partition; whether there was room for it in the list. Raises _FAILURES."""
+        group = replica.group.group_id
+        while (segment := next_segment(replica)) is not None and may_upload(replica):
+            self._waiting.setdefault(group, time.monotonic())
+            if replica.machine.tier.is_full:
+                _log.warning("%s/%d has as many objects as it may have", replica.topic, replica.partition)
+                return False
+            if not await self.upload(replica, segment):
+                return True  # another leader goes on
+            self._waiting[group] = time.monotonic()
+        self._waiting.pop(group, None)
         return True
 
     async def upload(self, replica: Replica, segment: SegmentIndex) -> bool:
@@ -171,16 +185,18 @@ class Tiering:
         self._store.upload(home, made, place)
         return made.item
 
-    async def _sweep_if_due(self, replica: Replica) -> None:
+    async def _sweep_if_due(self, replica: Replica) -> bool:
+        """Sweep, if anything has changed; True. Raises _FAILURES."""
         group, tier = replica.group.group_id, replica.machine.tier
         if not tier.home:
-            return
+            return True
         first = tier.objects[0].first if tier.objects else tier.end
         now = _Swept(replica.group.term, first, self._lost.get(group, 0))
         last, at = self._swept.get(group, (None, 0.0))
         if now != last and (last is None or time.monotonic() - at >= SWEEP_PAUSE_S):
             await self.sweep(replica)
             self._swept[group] = (now, time.monotonic())
+        return True
 
     async def sweep(self, replica: Replica) -> list[str]:
         """Remove the objects that are not in the list and can never get into it; their names. Raises _FAILURES."""

@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -169,9 +168,3 @@ async def test_a_copy_with_older_files_is_seen_from_its_start(house: House) -> N
     first.unlink()
     assert await other.drop() == 0
     other.store.close()
-
-
-def test_the_size_of_a_file_is_known_without_reading_it(tmp_path: Path) -> None:
-    place = Place(str(tmp_path))
-    place.write("a/b", b"four")
-    assert place.size("a/b") == 4

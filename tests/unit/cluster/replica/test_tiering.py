@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from stockade.cluster.features import Features
 from stockade.cluster.model import ReadGuard
@@ -323,6 +324,60 @@ def test_a_store_that_fails_costs_no_record_and_is_tried_again(tmp_path: Path, h
         assert await house.values() == 48
 
     test(tmp_path)
+
+
+class Full(Place):
+    """A folder on a disk that takes no write before something was removed."""
+
+    is_full = True
+
+    def write(self, path: str, content: bytes | pa.Buffer) -> None:
+        if self.is_full:
+            raise CannotReach("no space left on the device")
+        super().write(path, content)
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        self.is_full = False
+
+
+@scenario(count=2)
+async def test_what_a_node_that_died_was_writing_leaves_a_full_store(house: House) -> None:
+    await house.fill()
+    await serve(house)
+    house.copy()
+    home = house.root / "store" / "house" / house.leader.machine.tier.home
+    scratch = home / (name_of(replace(OTHER_TERM, term=group_of(house.leader).term)) + ".new")
+    scratch.write_bytes(b"half")
+    house.tiering._swept.clear()
+    assert await serve(house)
+    assert scratch.exists(), "an upload of this term may be under way"
+    house.elect(1, 5)
+    house.tiering._swept.clear()  # another node's
+    await house.fill(8)
+    house.store._place = Full(str(house.root / "store"))
+    assert not await serve(house)
+    assert not scratch.exists()
+    assert await serve(house)
+    assert house.files() == house.listed()
+
+
+@scenario(count=2)
+async def test_a_deposed_leader_whose_scratch_is_swept_cannot_finish_its_upload(house: House) -> None:
+    await house.fill()
+    await serve(house)
+    place = Place(str(house.root / "store"))
+    path = f"house/{house.leader.machine.tier.home}/{name_of(OTHER_TERM)}"
+    rename = Path.rename
+
+    def swept(scratch: Path, target: Path) -> Path:
+        scratch.unlink()  # by the next leader, which lists the home while this one writes
+        return rename(scratch, target)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CannotReach, match="cannot be written"):
+        patch.setattr(Path, "rename", swept)
+        place.write(path, b"late")
+    assert house.files() == house.listed()
 
 
 @scenario()

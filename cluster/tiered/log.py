@@ -6,6 +6,7 @@ The bounds of the log are looked at again after each wait: what was trimmed whil
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -63,6 +64,10 @@ class TieredLog:
 
     async def read(self, offset: Offset, max_bytes: int) -> Slice:
         """As ``SegmentLog.read``. Raises OffsetOutOfRange, TieredStoreUnavailable."""
+        with _from_cache():
+            return await self._read(offset, max_bytes)
+
+    async def _read(self, offset: Offset, max_bytes: int) -> Slice:
         log, runs, at, room = self._log, list[Run](), offset, max_bytes
         while at < log.log_end and not self.is_here(at):
             self._check(offset)
@@ -88,15 +93,13 @@ class TieredLog:
 
     async def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
         """As ``SegmentLog.find_timestamp``, of the whole log. Raises TieredStoreUnavailable."""
-        try:
+        with _from_cache():
             if timestamp_ms is not None:
                 return await self._first_since(timestamp_ms)
             for _ in range(SEARCHES_MAX):
                 found = await self._first_since(await self._greatest())
                 if found[1] is not None:
                     return found
-        except FileNotFoundError as error:  # other reads needed the room in the cache
-            raise TieredStoreUnavailable("these records left the cache before they were read") from error
         return -1, None  # the record with the greatest timestamp was trimmed each time, or there is none
 
     async def _first_since(self, wanted: int) -> tuple[Offset, int | None]:
@@ -142,6 +145,15 @@ class TieredLog:
         log = self._log
         if not log.log_start <= offset <= log.log_end:
             raise OffsetOutOfRange(offset, log.log_start, log.log_end)
+
+
+@contextmanager
+def _from_cache() -> Iterator[None]:
+    """Raises TieredStoreUnavailable when files of the cache go before they are read: other reads needed the room."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise TieredStoreUnavailable("these records left the cache before they were read") from error
 
 
 def _fitting(more: Slice, room: int) -> list[Run]:

@@ -69,6 +69,7 @@ class TieredStore:
         self._fetches: dict[str, asyncio.Task[SegmentIndex]] = {}
         self._readers = ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="tiered-fetch")
         self._writers = ThreadPoolExecutor(1, thread_name_prefix="tiered-upload")
+        self._removers = ThreadPoolExecutor(1, thread_name_prefix="tiered-remove")
         self._lookers = ThreadPoolExecutor(1, thread_name_prefix="tiered-look")  # uploads and fetches take long
 
     async def segment(self, home: str, item: TierObject) -> SegmentIndex:
@@ -103,12 +104,12 @@ class TieredStore:
         return TieredStoreUnavailable(f"these records are in {self.name}: {what}", self.name)
 
     async def _fetch(self, home: str, item: TierObject, key: str) -> SegmentIndex:
-        loop = asyncio.get_running_loop()
-        there = self._cache.path(key)
-        segment = await loop.run_in_executor(self._readers, self._fetch_here, f"{home}/{name_of(item)}", item, there)
+        work = partial(self._fetch_here, f"{home}/{name_of(item)}", item, self._cache.path(key))
+        segment = await asyncio.get_running_loop().run_in_executor(self._readers, work)
         self.counts.fetched += 1
-        remove = self._cache.add(key, segment)
-        await loop.run_in_executor(self._readers, remove)
+        if doomed := self._cache.add(key, segment):
+            # Nobody waits for it: readers of this object need not wait until the others are gone.
+            self._removers.submit(_remove, doomed)
         return segment
 
     def _fetched(self, key: str, task: "asyncio.Task[SegmentIndex]") -> None:
@@ -150,7 +151,7 @@ class TieredStore:
 
     def close(self) -> None:
         """Begin nothing more. Threads that wait for the store are not waited for."""
-        for threads in (self._readers, self._writers, self._lookers):
+        for threads in (self._readers, self._removers, self._writers, self._lookers):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def upload(self, home: str, made: objects.Made, place: Place) -> None:
@@ -194,3 +195,12 @@ class TieredStore:
         if self._place is None:
             self._place = Place(self._url)
         return self._place
+
+
+def _remove(doomed: list[Path]) -> None:
+    """Remove files of the cache, as far as that goes: a start removes what is left."""
+    for path in doomed:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("a file stays in the cache of old records: %s", error)

@@ -17,7 +17,7 @@ from stockade.partition.log.interface import Slice
 from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import STREAM_START
 
-from .tiers import Tiered, command, path_of, store_at
+from .tiers import HOME, Tiered, command, path_of, store_at
 
 TIMES = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 BATCHES = st.lists(st.tuples(TIMES, st.integers(1, 400), st.booleans()), min_size=1, max_size=14)
@@ -220,5 +220,18 @@ def test_a_search_whose_object_leaves_the_cache_may_be_tried_again(tmp_path: Pat
             path.unlink()
         with pytest.raises(TieredStoreUnavailable, match="left the cache"):
             await tiered.whole.find_timestamp(0)
+
+    asyncio.run(scenario())
+
+
+def test_a_read_whose_object_leaves_the_cache_may_be_tried_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        await tiered.store.segment(HOME, tiered.tier.objects[0])
+        for path in (tmp_path / "data" / "tiered" / "cache").iterdir():
+            path.unlink()
+        for reading in (tiered.whole.read(0, 1), tiered.whole.tail(24)):
+            with pytest.raises(TieredStoreUnavailable, match="left the cache"):
+                await reading
 
     asyncio.run(scenario())

@@ -8,7 +8,6 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -25,6 +24,7 @@ from ...partition.state.tier import name_of
 from . import objects
 from .cache import Cache
 from .objects import ObjectDamaged
+from .threads import threads
 
 FETCHES_AT_ONCE = 4
 FETCHES_WAITING_MAX = 64
@@ -67,10 +67,10 @@ class TieredStore:
         self._place: Place | None = None
         self._cache = Cache(data / FOLDER / CACHE, cache_bytes)
         self._fetches: dict[str, asyncio.Task[SegmentIndex]] = {}
-        self._readers = ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="tiered-fetch")
-        self._writers = ThreadPoolExecutor(1, thread_name_prefix="tiered-upload")
-        self._removers = ThreadPoolExecutor(1, thread_name_prefix="tiered-remove")
-        self._lookers = ThreadPoolExecutor(1, thread_name_prefix="tiered-look")  # uploads and fetches take long
+        self._readers = threads(FETCHES_AT_ONCE, "fetch")
+        self._writers = threads(1, "upload")
+        self._removers = threads(1, "remove")
+        self._lookers = threads(1, "look")  # uploads and fetches take long
 
     async def segment(self, home: str, item: TierObject) -> SegmentIndex:
         """An object as a segment on this disk. Raises TieredStoreUnavailable."""
@@ -150,9 +150,11 @@ class TieredStore:
             return False
 
     def close(self) -> None:
-        """Begin nothing more. Threads that wait for the store are not waited for."""
-        for threads in (self._readers, self._removers, self._writers, self._lookers):
-            threads.shutdown(wait=False, cancel_futures=True)
+        """Begin nothing more. Threads that wait for the store are not waited for, but by the end of the process
+        (threads.py).
+        """
+        for each in (self._readers, self._removers, self._writers, self._lookers):
+            each.shutdown(wait=False, cancel_futures=True)
 
     def upload(self, home: str, made: objects.Made, place: Place) -> None:
         """Write an object and read it again. Blocks. Raises CannotReach, NotThere, ObjectDamaged."""

@@ -188,6 +188,44 @@ def test_the_home_of_a_deleted_topic_is_removed_also_after_a_restart(tmp_path: P
     asyncio.run(scenario())
 
 
+class RefusingPlace(Place):
+    """Fails for some homes."""
+
+    def __init__(self, url: str, refused: set[str]) -> None:
+        super().__init__(url)
+        self.refused, self.asked = refused, list[str]()
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        home = folder.removeprefix("house/")
+        self.asked.append(home)
+        if home in self.refused:
+            raise CannotReach("this one is refused")
+        return super().sizes(folder)
+
+
+def test_homes_that_always_fail_hold_up_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store, debts = store_at(tmp_path), Debts(tmp_path / "data", None)
+        homes = [f"812-t/{number}-abc" for number in range(12)]
+        for home in homes:
+            await debts.owe(home)
+        place = store._place = RefusingPlace(str(tmp_path / "store"), set(homes))
+        assert await debts.settle(store)
+        assert len(place.asked) == 3, "the store may be away"
+        place.refused = {*place.asked, *homes[:2]}
+        while len(debts._names()) > len(place.refused):
+            left = len(debts._names())
+            assert await debts.settle(store), "not all was settled"
+            assert len(debts._names()) < left
+        place.refused = set()
+        while await debts.settle(store):
+            pass
+        assert debts._names() == []
+        store.close()
+
+    asyncio.run(scenario())
+
+
 class BrokenPlace(Place):
     def sizes(self, folder: str) -> dict[str, int]:
         raise CannotReach("it is away")

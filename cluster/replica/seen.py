@@ -55,7 +55,7 @@ class Seen:
     async def look(self, wanted: Sequence[tuple[Replica, Offset]]) -> None:
         """Look for the objects of the local records of each replica below an offset, as far as they were not seen. The
         first that is not there, or has another size, ends it for its replica; a store that does not answer ends it for
-        all.
+        all, and the next look begins with others.
         """
         for replica, before in wanted:
             now = time.monotonic()
@@ -67,6 +67,7 @@ class Seen:
                 await self._look(replica, before)
             except (*EXPECTED, TimeoutError) as error:
                 self._away_until = time.monotonic() + PAUSE_S
+                self._absent[replica.group.group_id] = self._away_until + PAUSE_S  # the others come first
                 where = f"{replica.topic}/{replica.partition}"
                 _log.warning("%s keeps its local files: %s: %r", where, self._store.name, error)
 

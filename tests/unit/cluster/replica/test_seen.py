@@ -15,7 +15,7 @@ from stockade.cluster.replica.tiering import Tiering
 from stockade.cluster.tiered.store import TieredStore
 from stockade.partition.places.place import CannotReach, Place
 
-from .test_replica import RECEIVED_MS
+from .test_replica import RECEIVED_MS, group_of
 from .test_tiering import Held, House, scenario, serve
 
 
@@ -108,6 +108,41 @@ async def test_a_store_that_is_away_is_asked_once_in_a_while_and_nothing_is_drop
     for _ in range(3):
         await house.drop(RECEIVED_MS + 1)
     assert (place.looks, house.leader.log.local_start) == (1, 0)
+
+
+class Refusing(Place):
+    """Fails for one home."""
+
+    home = ""
+
+    def size(self, path: str) -> int:
+        if self.home in path:
+            raise CannotReach("this one is refused")
+        return super().size(path)
+
+
+@scenario(count=2)
+async def test_a_partition_whose_objects_are_refused_holds_up_no_other(house: House) -> None:
+    await house.fill()
+    assert await serve(house)
+    house.copy()
+    place = house.store._place = Refusing(str(house.root / "store"))
+    refused, other = house.replicas
+    place.home = refused.machine.tier.home
+    group_of(other).group_id, other.machine.tier.home = 2, "another"
+    shutil.copytree(house.root / "store" / "house" / place.home, house.root / "store" / "house" / "another")
+    now = [0.0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seen_module, "PAUSE_S", 60.0)
+        patch.setattr(seen_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        await house.drop(RECEIVED_MS + 1)
+        assert other.log.local_start == 0
+        now[0] = 60.0
+        await house.drop(RECEIVED_MS + 1)
+        assert (refused.log.local_start, other.log.local_start) == (0, other.machine.tier.end)
+        place.home, now[0] = "no home", 120.0
+        await house.drop(RECEIVED_MS + 1)
+        assert refused.log.local_start == refused.machine.tier.end
 
 
 class Hanging(Place):

@@ -44,6 +44,7 @@ from ..ui.parameters import WholeNumber
 from . import logs
 from .descriptors import allowed, bounds, raise_limit, said
 from .issuer_keys import follow
+from .leaving import leaving
 from .machine import Machine, check_data, listed
 from .reload import Principals, Reloadable, Reloader
 
@@ -225,10 +226,11 @@ def _run_node(
     raise_limit()
     keep_descriptors()
     make_first_array()
-    try:
-        sys.exit(uvloop.run(run(settings, with_parent, manager, again)))
-    except (ConfigError, ClusterViewDamaged, PrincipalsDamaged, DiskRefused, TlsFault, WalLocked) as error:
-        raise click.ClickException(str(error)) from error
+    with leaving():
+        try:
+            sys.exit(uvloop.run(run(settings, with_parent, manager, again)))
+        except (ConfigError, ClusterViewDamaged, PrincipalsDamaged, DiskRefused, TlsFault, WalLocked) as error:
+            raise click.ClickException(str(error)) from error
 
 
 def make_first_array() -> None:

@@ -1,5 +1,5 @@
 """What nodes do for the tiered store: leaders upload full segments and remove objects that are of no use; every replica
-drops local files that are in the store and outside the topic's local retention.
+drops local files whose records its node has seen in the store, and that are outside the topic's local retention.
 
 docs/tiered.md says why it is right. Nothing here decides what is in the list: the partition's machine does, when it
 applies the command.
@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from ..tiered import objects
 from ..tiered.store import EXPECTED, TieredStore
 from .replica import Replica
 from .replica_manager import ReplicaManager
+from .seen import Seen
 
 LOOK_S = 2.0
 """Between two looks at all replicas."""
@@ -52,21 +53,30 @@ class Tiering:
         self._replicas = replicas
         self._store = store
         self._dropped = dropped
+        self._seen = Seen(store)
+        self._unseen: list[tuple[Replica, Offset]] = []  # what may go below an offset once its objects are seen
         self.is_low: Callable[[], bool] = lambda: False
         """Whether this node's disk has little room."""
         self._pause_s = LOOK_S
         self._is_away = False  # the store, at the last try
+        self._is_stuck = False  # its thread, which all else would wait for
         self._waiting: dict[int, float] = {}  # group -> since when a segment of it waits
         self._swept: dict[int, tuple[_Swept, float]] = {}
         self._lost: dict[int, int] = {}  # group -> uploads that came to nothing
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        await asyncio.gather(self._keep_dropping(), self._keep_uploading())
+        await asyncio.gather(self._keep_dropping(), self._keep_looking(), self._keep_uploading())
 
     async def _keep_dropping(self) -> None:
         while True:
             self.drop(int(time.time() * 1000))
+            await asyncio.sleep(LOOK_S)
+
+    async def _keep_looking(self) -> None:
+        """Beside the drops, which go on while the store is slow to answer."""
+        while True:
+            await self.look()
             await asyncio.sleep(LOOK_S)
 
     async def _keep_uploading(self) -> None:
@@ -94,40 +104,61 @@ class Tiering:
         return self._store
 
     def drop(self, wall_ms: int) -> None:
-        """Drop local files of every replica, as far as the local retention of its topic says so; on a disk with little
-        room all that are in the store, which is better than to refuse appends.
+        """Drop local files of every replica, as far as its node has seen their objects and the local retention of the
+        topic says so; on a disk with little room all that was seen, which is better than to refuse appends.
         """
-        count, is_low = 0, self.is_low()
+        count, is_low, self._unseen = 0, self.is_low(), []
         for replica in self._replicas.all():
-            log, config = replica.log, replica.config
-            if replica.config.is_tiered and replica.machine.tier.objects:
+            log, config, tier = replica.log, replica.config, replica.machine.tier
+            if config.is_tiered and tier.objects:
                 before = log.retained_from(wall_ms, config.local_retention_ms, config.local_retention_bytes)
-                start = log.local_start
-                log.drop_local(replica.machine.tier.end if is_low else min(before, replica.machine.tier.end))
+                before = tier.end if is_low else min(before, tier.end)
+                start, end = log.local_start, self._seen.end(replica)
+                log.drop_local(min(before, end))
                 count += log.local_start > start
+                if end < before:
+                    self._unseen.append((replica, before))
         if count:
             self._dropped()
 
+    async def look(self) -> None:
+        """Look whether the objects are in this node's place that let go what the last ``drop`` had to keep."""
+        self._seen.keep({replica.group.group_id for replica in self._replicas.all()})
+        await self._seen.look(self._unseen)
+
     async def _serve(self, replica: Replica) -> bool:
         """Upload all that waits in one partition, and sweep; whether nothing failed."""
-        group, self._is_away = replica.group.group_id, False
+        self._is_away = self._is_stuck = False
+        is_fine = await self._tried(replica, self._upload_waiting)
+        if self._is_stuck or not may_upload(replica):
+            return is_fine
+        # Also after an upload that failed: a store that is full takes none before there is room again.
+        return await self._tried(replica, self._sweep_if_due) and is_fine
+
+    async def _tried(self, replica: Replica, work: Callable[[Replica], Awaitable[bool]]) -> bool:
+        """What ``work`` answers; False, with a line in the log, if it fails."""
         try:
-            while (segment := next_segment(replica)) is not None and may_upload(replica):
-                self._waiting.setdefault(group, time.monotonic())
-                if replica.machine.tier.is_full:
-                    _log.warning("%s/%d has as many objects as it may have", replica.topic, replica.partition)
-                    return False
-                if not await self.upload(replica, segment):
-                    return True  # another leader goes on
-                self._waiting[group] = time.monotonic()
-            self._waiting.pop(group, None)
-            await self._sweep_if_due(replica)
+            return await work(replica)
         except _FAILURES as error:
-            self._is_away = isinstance(error, CannotReach | TimeoutError)
+            self._is_stuck = isinstance(error, TimeoutError)
+            self._is_away = self._is_stuck or isinstance(error, CannotReach)
             self._count_lost(replica)
             self._store.counts.upload_failed += 1
             _log.warning("%s/%d: %s: %s", replica.topic, replica.partition, self._store.name, error)
             return False
+
+    async def _upload_waiting(self, replica: Replica) -> bool:
+        """Upload all that waits in one partition; whether there was room for it in the list. Raises _FAILURES."""
+        group = replica.group.group_id
+        while (segment := next_segment(replica)) is not None and may_upload(replica):
+            self._waiting.setdefault(group, time.monotonic())
+            if replica.machine.tier.is_full:
+                _log.warning("%s/%d has as many objects as it may have", replica.topic, replica.partition)
+                return False
+            if not await self.upload(replica, segment):
+                return True  # another leader goes on
+            self._waiting[group] = time.monotonic()
+        self._waiting.pop(group, None)
         return True
 
     async def upload(self, replica: Replica, segment: SegmentIndex) -> bool:
@@ -154,16 +185,18 @@ class Tiering:
         self._store.upload(home, made, place)
         return made.item
 
-    async def _sweep_if_due(self, replica: Replica) -> None:
+    async def _sweep_if_due(self, replica: Replica) -> bool:
+        """Sweep, if anything has changed; True. Raises _FAILURES."""
         group, tier = replica.group.group_id, replica.machine.tier
         if not tier.home:
-            return
+            return True
         first = tier.objects[0].first if tier.objects else tier.end
         now = _Swept(replica.group.term, first, self._lost.get(group, 0))
         last, at = self._swept.get(group, (None, 0.0))
         if now != last and (last is None or time.monotonic() - at >= SWEEP_PAUSE_S):
             await self.sweep(replica)
             self._swept[group] = (now, time.monotonic())
+        return True
 
     async def sweep(self, replica: Replica) -> list[str]:
         """Remove the objects that are not in the list and can never get into it; their names. Raises _FAILURES."""

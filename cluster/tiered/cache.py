@@ -6,7 +6,7 @@ Used on the loop; the files are written in threads (store.py).
 
 import shutil
 from collections import OrderedDict
-from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from ...partition.log import segment_files
@@ -23,6 +23,7 @@ class Cache:
         """Removes what is left of an earlier run. Blocks. Raises OSError."""
         self._folder = folder
         self._bytes_max = bytes_max
+        self._numbers = count()
         self._held: OrderedDict[str, SegmentIndex] = OrderedDict()
         self.size: int = 0
         """Bytes of all files."""
@@ -30,8 +31,10 @@ class Cache:
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
     def path(self, key: str) -> Path:
-        """Where the messages of an object are to be."""
-        return self._folder / f"{key}{SUFFIX}"
+        """Where the messages of an object are to be: a new place for each fetch, so what is removed late is nobody
+        else's.
+        """
+        return self._folder / f"{key}-{next(self._numbers)}{SUFFIX}"
 
     def get(self, key: str) -> SegmentIndex | None:
         """An object, if it is here."""
@@ -40,8 +43,8 @@ class Cache:
             self._held.move_to_end(key)
         return found
 
-    def add(self, key: str, segment: SegmentIndex) -> Callable[[], None]:
-        """An object is here; answers a call, for a thread, that removes what has to go for it."""
+    def add(self, key: str, segment: SegmentIndex) -> list[Path]:
+        """An object is here; answers the files that have to go for it, which a thread removes."""
         self._held[key] = segment
         self.size += _size(segment)
         doomed: list[Path] = []
@@ -49,7 +52,7 @@ class Cache:
             _, oldest = self._held.popitem(last=False)
             self.size -= _size(oldest)
             doomed += segment_files.files_of(oldest)
-        return lambda: segment_files.remove(doomed)
+        return doomed
 
 
 def _size(segment: SegmentIndex) -> int:

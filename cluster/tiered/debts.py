@@ -17,6 +17,7 @@ from .store import EXPECTED, FOLDER, TieredStore
 PERIOD_S = 30.0
 """Between two tries."""
 HOMES_A_ROUND = 100
+FAILURES_A_ROUND = 3
 _NOTES = "deleted"
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class Debts:
     def __init__(self, data: Path, store: TieredStore | None) -> None:
         self._folder = data / FOLDER / _NOTES
         self._store = store
+        self._failed: set[str] = set()  # notes of homes that could not be removed
         self._is_due = asyncio.Event()
         self._is_due.set()  # there may be notes of an earlier run
 
@@ -46,8 +48,13 @@ class Debts:
                 asyncio.get_running_loop().call_later(PERIOD_S, self._is_due.set)
 
     async def settle(self, store: TieredStore) -> bool:
-        """One try; whether notes are left."""
-        for name in (await asyncio.to_thread(self._names))[:HOMES_A_ROUND]:
+        """One try; whether notes are left. Homes that failed before come last, so they hold up no other; a round ends
+        after FAILURES_A_ROUND, since then the store itself may be away.
+        """
+        names = await asyncio.to_thread(self._names)
+        self._failed.intersection_update(names)
+        failures = 0
+        for name in sorted(names, key=self._failed.__contains__)[:HOMES_A_ROUND]:
             path = self._folder / name
             home = (await asyncio.to_thread(path.read_bytes)).decode()
             try:
@@ -55,7 +62,11 @@ class Debts:
                     pass
             except (*EXPECTED, TimeoutError) as error:
                 _log.warning("%s of a deleted topic stays in %s for now: %s", home, store.name, error)
-                return True
+                self._failed.add(name)
+                failures += 1
+                if failures == FAILURES_A_ROUND or isinstance(error, TimeoutError):
+                    break
+                continue
             await asyncio.to_thread(erase_durably, path)
             _log.info("removed %s of a deleted topic from %s", home, store.name)
         return bool(await asyncio.to_thread(self._names))

@@ -4,8 +4,9 @@ The bounds of the log are looked at again after each wait: what was trimmed whil
 """
 
 import sys
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -48,9 +49,11 @@ class TieredLog:
 
     @property
     def older(self) -> "Older":
-        """The objects that reach below the first local file."""
+        """The objects that end where the first local file begins, or before. One that reaches over that does not count:
+        its records are in local files, too, and a retention that counts them twice drops others too early.
+        """
         objects = self._tier.objects
-        count = bisect_left(objects, self._log.local_start, key=attrgetter("first"))
+        count = bisect_right(objects, self._log.local_start, key=attrgetter("end"))
         size = self._tier.size - sum(each.log_bytes for each in objects[count:])
         parts = (StoredPart(each.end, each.log_bytes, each.received_ms) for each in islice(objects, count))
         return Older(parts, size)
@@ -61,6 +64,10 @@ class TieredLog:
 
     async def read(self, offset: Offset, max_bytes: int) -> Slice:
         """As ``SegmentLog.read``. Raises OffsetOutOfRange, TieredStoreUnavailable."""
+        with _from_cache():
+            return await self._read(offset, max_bytes)
+
+    async def _read(self, offset: Offset, max_bytes: int) -> Slice:
         log, runs, at, room = self._log, list[Run](), offset, max_bytes
         while at < log.log_end and not self.is_here(at):
             self._check(offset)
@@ -86,15 +93,13 @@ class TieredLog:
 
     async def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
         """As ``SegmentLog.find_timestamp``, of the whole log. Raises TieredStoreUnavailable."""
-        try:
+        with _from_cache():
             if timestamp_ms is not None:
                 return await self._first_since(timestamp_ms)
             for _ in range(SEARCHES_MAX):
                 found = await self._first_since(await self._greatest())
                 if found[1] is not None:
                     return found
-        except FileNotFoundError as error:  # other reads needed the room in the cache
-            raise TieredStoreUnavailable("these records left the cache before they were read") from error
         return -1, None  # the record with the greatest timestamp was trimmed each time, or there is none
 
     async def _first_since(self, wanted: int) -> tuple[Offset, int | None]:
@@ -140,6 +145,15 @@ class TieredLog:
         log = self._log
         if not log.log_start <= offset <= log.log_end:
             raise OffsetOutOfRange(offset, log.log_start, log.log_end)
+
+
+@contextmanager
+def _from_cache() -> Iterator[None]:
+    """Raises TieredStoreUnavailable when files of the cache go before they are read: other reads needed the room."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise TieredStoreUnavailable("these records left the cache before they were read") from error
 
 
 def _fitting(more: Slice, room: int) -> list[Run]:

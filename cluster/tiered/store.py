@@ -8,7 +8,6 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -25,6 +24,7 @@ from ...partition.state.tier import name_of
 from . import objects
 from .cache import Cache
 from .objects import ObjectDamaged
+from .threads import threads
 
 FETCHES_AT_ONCE = 4
 FETCHES_WAITING_MAX = 64
@@ -67,8 +67,10 @@ class TieredStore:
         self._place: Place | None = None
         self._cache = Cache(data / FOLDER / CACHE, cache_bytes)
         self._fetches: dict[str, asyncio.Task[SegmentIndex]] = {}
-        self._readers = ThreadPoolExecutor(FETCHES_AT_ONCE, thread_name_prefix="tiered-fetch")
-        self._writers = ThreadPoolExecutor(1, thread_name_prefix="tiered-upload")
+        self._readers = threads(FETCHES_AT_ONCE, "fetch")
+        self._writers = threads(1, "upload")
+        self._removers = threads(1, "remove")
+        self._lookers = threads(1, "look")  # uploads and fetches take long
 
     async def segment(self, home: str, item: TierObject) -> SegmentIndex:
         """An object as a segment on this disk. Raises TieredStoreUnavailable."""
@@ -102,12 +104,12 @@ class TieredStore:
         return TieredStoreUnavailable(f"these records are in {self.name}: {what}", self.name)
 
     async def _fetch(self, home: str, item: TierObject, key: str) -> SegmentIndex:
-        loop = asyncio.get_running_loop()
-        there = self._cache.path(key)
-        segment = await loop.run_in_executor(self._readers, self._fetch_here, f"{home}/{name_of(item)}", item, there)
+        work = partial(self._fetch_here, f"{home}/{name_of(item)}", item, self._cache.path(key))
+        segment = await asyncio.get_running_loop().run_in_executor(self._readers, work)
         self.counts.fetched += 1
-        remove = self._cache.add(key, segment)
-        await loop.run_in_executor(self._readers, remove)
+        if doomed := self._cache.add(key, segment):
+            # Nobody waits for it: readers of this object need not wait until the others are gone.
+            self._removers.submit(_remove, doomed)
         return segment
 
     def _fetched(self, key: str, task: "asyncio.Task[SegmentIndex]") -> None:
@@ -135,10 +137,24 @@ class TieredStore:
         async with asyncio.timeout(timeout_s):
             return await asyncio.shield(future)
 
+    async def has(self, home: str, item: TierObject) -> bool:
+        """Whether an object is there, with as many bytes as it was stored with. Raises CannotReach, OSError, and
+        TimeoutError after ``timeout_s``.
+        """
+        path = self._path(f"{home}/{name_of(item)}")
+        look = partial(self._guarded, lambda place: place.size(path))
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await asyncio.get_running_loop().run_in_executor(self._lookers, look) == item.size
+        except NotThere:
+            return False
+
     def close(self) -> None:
-        """Begin nothing more. Threads that wait for the store are not waited for."""
-        self._readers.shutdown(wait=False, cancel_futures=True)
-        self._writers.shutdown(wait=False, cancel_futures=True)
+        """Begin nothing more. Threads that wait for the store are not waited for, but by the end of the process
+        (threads.py).
+        """
+        for each in (self._readers, self._removers, self._writers, self._lookers):
+            each.shutdown(wait=False, cancel_futures=True)
 
     def upload(self, home: str, made: objects.Made, place: Place) -> None:
         """Write an object and read it again. Blocks. Raises CannotReach, NotThere, ObjectDamaged."""
@@ -181,3 +197,12 @@ class TieredStore:
         if self._place is None:
             self._place = Place(self._url)
         return self._place
+
+
+def _remove(doomed: list[Path]) -> None:
+    """Remove files of the cache, as far as that goes: a start removes what is left."""
+    for path in doomed:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("a file stays in the cache of old records: %s", error)

@@ -19,6 +19,8 @@ from ..log.modes import DATA_MODE, FOLDER_MODE
 
 PIECE_BYTES = 1024 * 1024
 """Read from a file at a time, by ``pieces``."""
+SCRATCH = ".new"
+"""At the end of the name of a file that is being written, on a local disk: of a process that died, it stays."""
 
 
 class CannotReach(Exception):
@@ -96,6 +98,17 @@ class Place:
         start = len(str(self._root)) + 1
         return {each.path[start:]: each.size for each in found if each.type == fs.FileType.File}
 
+    def size(self, path: str) -> int:
+        """The bytes of a file, without reading it. Raises NotThere."""
+        try:
+            (found,) = self._files.get_file_info([str(self._root / path)])
+        except (OSError, pa.ArrowException) as error:
+            raise CannotReach(f"{self.url}: {error}") from error
+        if found.type != fs.FileType.File:
+            raise NotThere(f"{path} is missing")
+        size: int = found.size
+        return size
+
     def _opened(self, path: str) -> Any:
         return self._files.open_input_stream(str(self._root / path), compression=None)
 
@@ -135,16 +148,21 @@ def without_arguments(url: str) -> str:
 
 
 def _write_durably(path: Path, content: bytes | pa.Buffer) -> None:
-    """Replace ``path``; on disk when this returns. The disk is not the node's own: when it is full, the room that a
-    node holds back for itself stays held.
+    """Replace ``path``; on disk when this returns, and nothing is left behind when this fails. The disk is not the
+    node's own: when it is full, the room that a node holds back for itself stays held.
     """
     _make_folder(path.parent)
-    scratch = path.with_name(path.name + ".new")
-    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, DATA_MODE), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.rename(path)
+    scratch = path.with_name(path.name + SCRATCH)
+    try:
+        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, DATA_MODE), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.rename(path)
+    except BaseException:
+        with suppress(OSError):
+            scratch.unlink()  # on a full disk, what was written keeps others from being written
+        raise
     _sync(path.parent)
 
 

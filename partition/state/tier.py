@@ -15,6 +15,8 @@ from ..commands import AddTierObject, BeginTier, Offset, Tiered, TierObject
 OBJECTS_MAX = 10_000
 """Objects of a partition; beyond it segments stay on local disks. About 120 bytes each in a checkpoint."""
 SUFFIX = ".arrow.zst"
+SCRATCH = ".new"
+"""At the end of the name of an object that is being written to a folder."""
 
 
 def name_of(item: TierObject) -> str:
@@ -31,9 +33,12 @@ class Name(msgspec.Struct, frozen=True):
 
 
 def parsed(name: str) -> Name | None:
-    """The inverse of ``name_of``, as far as that goes; None: it is no object's."""
-    parts = name.removesuffix(SUFFIX).split("-")
-    if not name.endswith(SUFFIX) or len(parts) != 4:
+    """The inverse of ``name_of``, as far as that goes, also for an object that is being written; None: it is no
+    object's.
+    """
+    whole = name.removesuffix(SCRATCH)
+    parts = whole.removesuffix(SUFFIX).split("-")
+    if not whole.endswith(SUFFIX) or len(parts) != 4:
         return None
     try:
         return Name(int(parts[0]), int(parts[1]), int(parts[2], 16))
@@ -130,7 +135,7 @@ class Known(msgspec.Struct, frozen=True):
 
 def dead(names: Sequence[str], known: Known) -> list[str]:
     """Of the files in a partition's home, those that are not in the list and can never get into it, however old this
-    knowledge is: docs/tiered.md says why. Takes some 5 us a file.
+    knowledge is: docs/tiered.md says why. What a node that died was writing is among them. Takes some 5 us a file.
     """
     listed = {name_of(each) for each in known.objects}
     found = []

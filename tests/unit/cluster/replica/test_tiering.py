@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from stockade.cluster.features import Features
 from stockade.cluster.model import ReadGuard
@@ -75,6 +76,12 @@ class House:
             if one is not leader:
                 _copy(leader, one)
 
+    async def drop(self, wall_ms: int) -> None:
+        """What a node does again and again."""
+        self.tiering.drop(wall_ms)
+        await self.tiering.look()
+        self.tiering.drop(wall_ms)
+
     def files(self) -> list[str]:
         return sorted(path.name for path in (self.root / "store").rglob("*.zst"))
 
@@ -134,7 +141,7 @@ async def test_full_segments_go_to_the_store_and_every_replica_reads_on(house: H
     assert house.files() == house.listed()
     house.copy()
     before = house.leader.log.stored_bytes
-    house.tiering.drop(RECEIVED_MS + 1)
+    await house.drop(RECEIVED_MS + 1)
     assert house.dropped == 1
     for one in house.replicas:
         assert (one.machine.log_start, one.log.local_start) == (0, full[-1].next_offset)
@@ -150,7 +157,7 @@ async def test_nothing_leaves_the_disk_that_is_not_listed(house: House) -> None:
     await house.fill()
     await serve(house)
     await house.fill()
-    house.tiering.drop(RECEIVED_MS + 10**9)
+    await house.drop(RECEIVED_MS + 10**9)
     assert house.leader.log.local_start == house.leader.machine.tier.end
     assert await house.values() == 80
 
@@ -178,7 +185,7 @@ async def test_a_sweep_removes_nothing_before_it_is_proved_that_this_node_leads(
 async def test_as_much_as_the_local_retention_says_stays_on_disk(house: House) -> None:
     await house.fill()
     await serve(house)
-    house.tiering.drop(RECEIVED_MS)
+    await house.drop(RECEIVED_MS)
     kept = house.leader.log.log_end - house.leader.log.local_start
     assert 0 < kept < 20
     assert await house.values() == 40
@@ -188,10 +195,10 @@ async def test_as_much_as_the_local_retention_says_stays_on_disk(house: House) -
 async def test_a_disk_with_little_room_keeps_only_what_is_not_in_the_store(house: House) -> None:
     await house.fill()
     await serve(house)
-    house.tiering.drop(RECEIVED_MS)
+    await house.drop(RECEIVED_MS)
     assert house.leader.log.local_start == 0
     house.tiering.is_low = lambda: True
-    house.tiering.drop(RECEIVED_MS)
+    await house.drop(RECEIVED_MS)
     assert house.leader.log.local_start == house.leader.machine.tier.end
     assert await house.values() == 40
 
@@ -200,7 +207,7 @@ async def test_a_disk_with_little_room_keeps_only_what_is_not_in_the_store(house
 async def test_without_a_local_retention_nothing_leaves_the_disks(house: House) -> None:
     await house.fill()
     await serve(house)
-    house.tiering.drop(RECEIVED_MS + 10**9)
+    await house.drop(RECEIVED_MS + 10**9)
     assert (house.files(), house.leader.log.local_start, house.leader.machine.tier.home) == ([], 0, "")
 
 
@@ -306,17 +313,71 @@ def test_a_store_that_fails_costs_no_record_and_is_tried_again(tmp_path: Path, h
         if how != "list":
             assert house.listed() == []
             assert house.tiering.waiting_s > 0
-        house.tiering.drop(RECEIVED_MS + 1)
+        await house.drop(RECEIVED_MS + 1)
         assert await house.values() == 40
         place.how = ""
         await house.fill(4)
         house.tiering._swept.clear()
         assert await serve(house)
         assert house.files() == house.listed() != []
-        house.tiering.drop(RECEIVED_MS + 1)
+        await house.drop(RECEIVED_MS + 1)
         assert await house.values() == 48
 
     test(tmp_path)
+
+
+class Full(Place):
+    """A folder on a disk that takes no write before something was removed."""
+
+    is_full = True
+
+    def write(self, path: str, content: bytes | pa.Buffer) -> None:
+        if self.is_full:
+            raise CannotReach("no space left on the device")
+        super().write(path, content)
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        self.is_full = False
+
+
+@scenario(count=2)
+async def test_what_a_node_that_died_was_writing_leaves_a_full_store(house: House) -> None:
+    await house.fill()
+    await serve(house)
+    house.copy()
+    home = house.root / "store" / "house" / house.leader.machine.tier.home
+    scratch = home / (name_of(replace(OTHER_TERM, term=group_of(house.leader).term)) + ".new")
+    scratch.write_bytes(b"half")
+    house.tiering._swept.clear()
+    assert await serve(house)
+    assert scratch.exists(), "an upload of this term may be under way"
+    house.elect(1, 5)
+    house.tiering._swept.clear()  # another node's
+    await house.fill(8)
+    house.store._place = Full(str(house.root / "store"))
+    assert not await serve(house)
+    assert not scratch.exists()
+    assert await serve(house)
+    assert house.files() == house.listed()
+
+
+@scenario(count=2)
+async def test_a_deposed_leader_whose_scratch_is_swept_cannot_finish_its_upload(house: House) -> None:
+    await house.fill()
+    await serve(house)
+    place = Place(str(house.root / "store"))
+    path = f"house/{house.leader.machine.tier.home}/{name_of(OTHER_TERM)}"
+    rename = Path.rename
+
+    def swept(scratch: Path, target: Path) -> Path:
+        scratch.unlink()  # by the next leader, which lists the home while this one writes
+        return rename(scratch, target)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CannotReach, match="cannot be written"):
+        patch.setattr(Path, "rename", swept)
+        place.write(path, b"late")
+    assert house.files() == house.listed()
 
 
 @scenario()
@@ -340,7 +401,7 @@ async def test_an_unknown_outcome_leaves_an_orphan_or_an_object_and_never_both(h
 async def test_the_retention_of_the_whole_counts_what_is_in_the_store_and_frees_it(house: House) -> None:
     await house.fill()
     await serve(house)
-    house.tiering.drop(RECEIVED_MS + 1)
+    await house.drop(RECEIVED_MS + 1)
     sizes = [each.log_bytes for each in house.leader.machine.tier.objects]
     assert sum(sizes) > 8000
     await house.leader.retain(RECEIVED_MS)
@@ -357,7 +418,7 @@ async def test_the_retention_of_the_whole_counts_what_is_in_the_store_and_frees_
 async def test_old_objects_are_past_retention_by_age(house: House) -> None:
     await house.fill()
     await serve(house)
-    house.tiering.drop(RECEIVED_MS + 1)
+    await house.drop(RECEIVED_MS + 1)
     assert not house.leader.has_due(RECEIVED_MS + 1000)
     await house.leader.retain(RECEIVED_MS + 1001)
     assert house.leader.machine.log_start == house.leader.machine.log_end
@@ -377,7 +438,7 @@ async def test_a_trim_beyond_the_objects_lets_the_next_one_begin_where_the_log_d
     assert await serve(house)
     first = house.leader.machine.tier.objects[0].first
     assert end <= first <= end + 7
-    house.tiering.drop(RECEIVED_MS + 1)
+    await house.drop(RECEIVED_MS + 1)
     assert house.leader.machine.log_start == end + 7
     assert await house.values() >= 48 - (end + 7)
 
@@ -386,7 +447,7 @@ async def test_a_trim_beyond_the_objects_lets_the_next_one_begin_where_the_log_d
 async def test_a_reader_that_was_fenced_while_old_records_were_fetched_gets_none(house: House) -> None:
     await house.fill()
     await serve(house)
-    house.tiering.drop(RECEIVED_MS + 1)
+    await house.drop(RECEIVED_MS + 1)
     machine = house.leader.machine
     machine.apply(1, 1, encode_command(InstallReader("g", 1)))
     reading = partial(house.leader.read, 0, max_bytes=100, min_bytes=1, max_wait_ms=0, local=False)
@@ -403,7 +464,7 @@ async def test_a_reader_that_was_fenced_while_old_records_were_fetched_gets_none
 async def test_the_tail_and_a_time_below_the_local_files_are_found(house: House) -> None:
     await house.fill()
     await serve(house)
-    house.tiering.drop(RECEIVED_MS + 1)
+    await house.drop(RECEIVED_MS + 1)
     tail, _ = await house.leader.read_tail(38)
     assert (tail.base_offset, tail.next_offset) == (2, 40)
     assert (await house.leader.find_offset(RECEIVED_MS))[:2] == (0, RECEIVED_MS)

@@ -3,6 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,12 @@ from .tiers import HOME, store_at, until
 
 
 def cached(tmp_path: Path) -> int:
-    return sum(path.stat().st_size for path in (tmp_path / "data" / "tiered" / "cache").iterdir())
+    """Bytes of its files; one that is removed meanwhile has none."""
+    size = 0
+    for path in (tmp_path / "data" / "tiered" / "cache").iterdir():
+        with suppress(FileNotFoundError):
+            size += path.stat().st_size
+    return size
 
 
 def test_the_cache_keeps_to_its_bytes_and_one_object_at_least(tmp_path: Path) -> None:
@@ -26,7 +33,7 @@ def test_the_cache_keeps_to_its_bytes_and_one_object_at_least(tmp_path: Path) ->
         tiered = await filled(tmp_path, 40, cache_bytes=5000)
         for offset in range(0, 70, 4):
             assert (await tiered.whole.read(offset, 1)).batches[0].base_offset == offset
-            assert cached(tmp_path) <= 5000 + 16 * 20
+            await until(lambda: cached(tmp_path) <= 5000 + 16 * 20)
         counts = tiered.store.counts
         assert (counts.fetched, counts.cached) == (18, 0)  # an answer that is full looks at no next object
         await tiered.whole.read(68, 1)
@@ -80,6 +87,74 @@ def test_a_store_that_hangs_delays_no_caller_longer_than_its_bound(
     asyncio.run(scenario())
 
 
+class GatedPlace(Place):
+    """Each object comes when its gate opens."""
+
+    def __init__(self, url: str, firsts: list[int]) -> None:
+        super().__init__(url)
+        self.gates = {f"{first:020d}": threading.Event() for first in firsts}
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        self.gates[path.rpartition("/")[2][:20]].wait(60)
+        return super().pieces(path)
+
+
+def test_an_object_that_arrived_waits_for_no_other_fetch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path, cache_bytes=1)
+        store = tiered.store
+        await tiered.whole.read(0, 1)  # what has to go for the next one
+        place = store._place = GatedPlace(str(tmp_path / "store"), [4, 8, 12, 16])
+        tiered.log.drop_local(tiered.tier.end)
+        store._readers.shutdown()
+        store._readers = ThreadPoolExecutor(2)
+        reads = {first: asyncio.create_task(tiered.whole.read(first, 1)) for first in (4, 8, 12, 16)}
+        await until(lambda: len(store._fetches) == 4)
+        place.gates[f"{4:020d}"].set()
+        async with asyncio.timeout(20):
+            assert (await reads[4]).next_offset == 6
+        assert not any(reads[first].done() for first in (8, 12, 16))
+        for gate in place.gates.values():
+            gate.set()
+        await asyncio.gather(*reads.values(), return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_late_removal_from_the_cache_takes_no_object_that_was_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path, cache_bytes=1)
+        go, remove = threading.Event(), store_module._remove
+        monkeypatch.setattr(store_module, "_remove", lambda doomed: (go.wait(60), remove(doomed)))
+        for first in (0, 4):
+            await tiered.whole.read(first, 1)
+        found = await tiered.whole.read(0, 1)
+        assert tiered.store.counts.fetched == 3
+        go.set()
+        await asyncio.to_thread(tiered.store._removers.shutdown)
+        assert len(found.messages()) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_cannot_be_removed_from_the_cache_is_in_the_log_and_fails_no_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path, cache_bytes=1)
+        await tiered.whole.read(0, 1)
+        for path in (tmp_path / "data" / "tiered" / "cache").iterdir():
+            path.unlink()
+            path.mkdir()
+        assert (await tiered.whole.read(4, 1)).next_offset == 6
+        await asyncio.to_thread(tiered.store._removers.shutdown)
+        assert caplog.text.count("a file stays in the cache") == 2
+
+    asyncio.run(scenario())
+
+
 def test_a_full_disk_gets_no_more_of_the_cache(tmp_path: Path) -> None:
     async def scenario() -> None:
         tiered = await filled(tmp_path)
@@ -110,6 +185,44 @@ def test_the_home_of_a_deleted_topic_is_removed_also_after_a_restart(tmp_path: P
         assert not files.exists()
         assert [path.name for path in (tmp_path / "store").rglob("*") if path.is_file()] == ["kept"]
         assert not await debts.settle(tiered.store)
+
+    asyncio.run(scenario())
+
+
+class RefusingPlace(Place):
+    """Fails for some homes."""
+
+    def __init__(self, url: str, refused: set[str]) -> None:
+        super().__init__(url)
+        self.refused, self.asked = refused, list[str]()
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        home = folder.removeprefix("house/")
+        self.asked.append(home)
+        if home in self.refused:
+            raise CannotReach("this one is refused")
+        return super().sizes(folder)
+
+
+def test_homes_that_always_fail_hold_up_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store, debts = store_at(tmp_path), Debts(tmp_path / "data", None)
+        homes = [f"812-t/{number}-abc" for number in range(12)]
+        for home in homes:
+            await debts.owe(home)
+        place = store._place = RefusingPlace(str(tmp_path / "store"), set(homes))
+        assert await debts.settle(store)
+        assert len(place.asked) == 3, "the store may be away"
+        place.refused = {*place.asked, *homes[:2]}
+        while len(debts._names()) > len(place.refused):
+            left = len(debts._names())
+            assert await debts.settle(store), "not all was settled"
+            assert len(debts._names()) < left
+        place.refused = set()
+        while await debts.settle(store):
+            pass
+        assert debts._names() == []
+        store.close()
 
     asyncio.run(scenario())
 

@@ -17,7 +17,7 @@ from stockade.partition.log.interface import Slice
 from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import STREAM_START
 
-from .tiers import Tiered, command, path_of, store_at
+from .tiers import HOME, Tiered, command, path_of, store_at
 
 TIMES = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 BATCHES = st.lists(st.tuples(TIMES, st.integers(1, 400), st.booleans()), min_size=1, max_size=14)
@@ -77,6 +77,28 @@ def test_a_log_with_tiers_answers_every_read_as_one_without(
 
     with tempfile.TemporaryDirectory() as root:
         asyncio.run(scenario(Path(root)))
+
+
+def test_an_object_that_reaches_over_the_local_start_counts_once_for_the_retention(tmp_path: Path) -> None:
+    """Segments of the leader that uploaded are larger than those here: segment_bytes_max is each node's own."""
+
+    async def scenario() -> None:
+        store = store_at(tmp_path)
+        leader = Tiered(tmp_path / "leader", store, len(STREAM_START) + 3 * SIZE)
+        other = Tiered(tmp_path / "other", store, len(STREAM_START) + 2 * SIZE)
+        for number in range(12):
+            for log in (leader.log, other.log):
+                log.append(command(number, [number]), 0)
+        await leader.tier_all()
+        other.tier.load(leader.tier.save())
+        other.log.drop_local(4)
+        assert [each.end for each in other.tier.objects][:2] == [3, 6]
+        older, whole = other.whole.older, 12 * SIZE + 6 * len(STREAM_START)
+        assert (older.size, [each.next_offset for each in older.parts]) == (other.tier.objects[0].log_bytes, [3])
+        assert other.log.retained_from(1010, -1, whole, *other.whole.older) == 0
+        assert other.log.retained_from(1010, -1, whole - 3 * SIZE, *other.whole.older) == 3
+
+    asyncio.run(scenario())
 
 
 async def filled(root: Path, count: int = 12, cache_bytes: int = 1 << 30, value: bytes = b"v") -> Tiered:
@@ -198,5 +220,18 @@ def test_a_search_whose_object_leaves_the_cache_may_be_tried_again(tmp_path: Pat
             path.unlink()
         with pytest.raises(TieredStoreUnavailable, match="left the cache"):
             await tiered.whole.find_timestamp(0)
+
+    asyncio.run(scenario())
+
+
+def test_a_read_whose_object_leaves_the_cache_may_be_tried_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        await tiered.store.segment(HOME, tiered.tier.objects[0])
+        for path in (tmp_path / "data" / "tiered" / "cache").iterdir():
+            path.unlink()
+        for reading in (tiered.whole.read(0, 1), tiered.whole.tail(24)):
+            with pytest.raises(TieredStoreUnavailable, match="left the cache"):
+                await reading
 
     asyncio.run(scenario())

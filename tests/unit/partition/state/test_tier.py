@@ -108,7 +108,8 @@ def test_a_name_says_offsets_and_term_and_other_files_are_left_alone() -> None:
     what = parsed(name)
     assert what is not None
     assert (what.first, what.end, what.term) == (7, 1 << 40, 0xAB)
-    for other in ("readme.txt", "1-2-3.arrow.zst", "a-b-c-d.arrow.zst", name + ".new"):
+    assert parsed(name + ".new") == what, "it is being written, or its writer died"
+    for other in ("readme.txt", "1-2-3.arrow.zst", "a-b-c-d.arrow.zst", name + ".new.new", name + ".old"):
         assert parsed(other) is None
     assert dead(["readme.txt"], tier_of().known(0, 9)) == []
 
@@ -128,6 +129,14 @@ def test_only_what_can_never_be_listed_is_removed(orphan: TierObject, is_dead: b
     tier.trim(5)
     names = [name_of(each) for each in (*tier.objects, orphan)]
     assert dead(names, tier.known(5, 5)) == ([name_of(orphan)] if is_dead else [])
+    names[-1] += ".new"
+    assert dead(names, tier.known(5, 5)) == (names[-1:] if is_dead else []), "what is being written goes with it"
+
+
+def test_what_is_left_of_a_listed_object_is_removed_and_the_object_stays() -> None:
+    tier = tier_of(item(0, 10))
+    whole = name_of(tier.objects[0])
+    assert dead([whole, whole + ".new"], tier.known(0, 1)) == [whole + ".new"]
 
 
 class Leader:

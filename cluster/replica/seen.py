@@ -1,0 +1,91 @@
+"""How far this node has itself seen the objects of its replicas, in the place that its own configuration names.
+
+The list of objects is the same on every replica, and says what one leader saw in the place of its own. A node whose
+place is another one, or whose mount is missing, would drop its last copy of what it cannot read. So it looks first,
+once for each object: only the cluster removes objects. Nothing is kept over a restart, which may change the place.
+"""
+
+import logging
+import time
+from bisect import bisect_right
+from collections.abc import Sequence, Set
+from operator import attrgetter
+from typing import NamedTuple
+
+from ...partition.commands import Offset, TierObject
+from ...partition.state.tier import name_of
+from ..tiered.store import EXPECTED, TieredStore
+from .replica import Replica
+
+PAUSE_S = 60.0
+"""Before a node looks again for an object that was not there, and before it asks a store again that did not answer."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Range(NamedTuple):
+    """All objects with records between these offsets were seen."""
+
+    start: Offset
+    end: Offset
+
+
+class Seen:
+    """What one node has seen. Used on the loop."""
+
+    def __init__(self, store: TieredStore) -> None:
+        self._store = store
+        self._ranges: dict[int, _Range] = {}  # by group
+        self._absent: dict[int, float] = {}  # group -> when it is its turn again
+        self._away_until = 0.0
+
+    def end(self, replica: Replica) -> Offset:
+        """The offset up to which the node has seen all objects of the local records; the first local offset: none."""
+        start = replica.log.local_start
+        seen = self._ranges.get(replica.group.group_id)
+        # A copy of the replica may have brought older files than there were.
+        return start if seen is None or seen.start > start else max(start, seen.end)
+
+    def keep(self, groups: Set[int]) -> None:
+        """Forget what was seen for other groups: they have no replica here any more."""
+        for known in (self._ranges, self._absent):
+            for group in known.keys() - groups:
+                del known[group]
+
+    async def look(self, wanted: Sequence[tuple[Replica, Offset]]) -> None:
+        """Look for the objects of the local records of each replica below an offset, as far as they were not seen. The
+        first that is not there, or has another size, ends it for its replica; a store that does not answer ends it for
+        all, and the next look begins with others.
+        """
+        for replica, before in wanted:
+            now = time.monotonic()
+            if now < self._away_until:
+                return
+            if now < self._absent.get(replica.group.group_id, now):
+                continue
+            try:
+                await self._look(replica, before)
+            except (*EXPECTED, TimeoutError) as error:
+                self._away_until = time.monotonic() + PAUSE_S
+                self._absent[replica.group.group_id] = self._away_until + PAUSE_S  # the others come first
+                where = f"{replica.topic}/{replica.partition}"
+                _log.warning("%s keeps its local files: %s: %r", where, self._store.name, error)
+
+    async def _look(self, replica: Replica, before: Offset) -> None:
+        group = replica.group.group_id
+        while (item := _next(replica, at := self.end(replica), before)) is not None:
+            seen = self._ranges.get(group)
+            start = replica.log.local_start if seen is None else min(seen.start, replica.log.local_start)
+            if not await self._store.has(replica.machine.tier.home, item):
+                self._absent[group] = time.monotonic() + PAUSE_S
+                where = f"{replica.topic}/{replica.partition}"
+                _log.warning("%s keeps its local files: %s is not in %s", where, name_of(item), self._store.name)
+                return
+            self._ranges[group] = _Range(start, max(at, item.end))
+
+
+def _next(replica: Replica, at: Offset, before: Offset) -> TierObject | None:
+    """The first object with records from ``at`` on, if it has some below ``before``."""
+    objects = replica.machine.tier.objects
+    number = bisect_right(objects, at, key=attrgetter("end"))
+    return objects[number] if number < len(objects) and at < before else None

@@ -48,7 +48,7 @@ class Scene:
     def begin(self) -> None:
         self.house.do(BeginLedger(now_ms=0))
 
-    def change(self, **config: object) -> None:
+    def change(self, **config: Any) -> None:
         """Decide it; ``configure`` makes the partition act by it."""
         changed = self.house.change("t", None, **config)
         assert isinstance(changed, TopicChanged)

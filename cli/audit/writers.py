@@ -11,9 +11,17 @@ no violation, since epochs along the log do not fall; the answer names them as p
 While the ledger's topic took nothing for long, entries were left out, and `ledger.gap` tells when. An answer that an
 entry of that time could change is unknown. One cannot: at a place that an exclusive grant made, it was the only holder,
 up to the install that says that it came right after that place.
+
+Whether a free or shared slot kept callers without a token out, the topic's configuration decides. No entry tells at
+which offset a partition began to act by a change of it. So a fence counts as required where every configuration that
+the topic had until then requires one.
+
+Before the ledger began, grants came and went that no entry tells. Of a place of that time the ledger knows the holder
+only where that was an exclusive grant that held the slot still when the ledger began.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import msgspec
@@ -46,10 +54,13 @@ class Writer(msgspec.Struct, frozen=True):
 
 class CouldWrite(msgspec.Struct, frozen=True):
     """The answer. ``who``: ``grants``, those of ``writers`` and no others; ``any``, every caller with the right to
-    produce; ``none``, the slot was free and the topic wants a fencing token; ``unknown``, the ledger does not reach
-    back so far. The same held for the offsets ``from_offset <= offset < until_offset`` (None: not known, or up to now).
-    ``possible``: grants that may have been in force at some of these offsets, because a report was lost or is still to
-    come; ``possibly_any``: the slot may have been free or shared meanwhile. ``proof``: numbers of entries.
+    produce, at some of these offsets at least, unless ``why`` says that the ledger does not tell; ``none``, the slot
+    was free and the topic wanted a fencing token all the time; ``unknown``, the ledger does not reach back so far. The
+    same held for the offsets ``from_offset <= offset < until_offset`` (None: not known, or up to now). ``possible``:
+    grants that may have been in force at some of these offsets, because a report was lost or is still to come, or
+    because they held the slot when the ledger began; ``possibly_any``: the slot may have been free or shared meanwhile,
+    while the topic wanted no fencing token. ``writer_group``: the writer had to own the partition in this group (None:
+    in none, or not at all of these offsets). ``proof``: numbers of entries.
     """
 
     topic: str
@@ -65,6 +76,23 @@ class CouldWrite(msgspec.Struct, frozen=True):
     possibly_any: bool = False
     proof: list[int] = []
     writer_group: str | None = None
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What the configurations that a topic had until then say of its writers. ``fence``: whether a fencing token was
+    required: True or False, by all of them; None: some required one. ``is_told``: whether the ledger has any.
+    ``writer_group``: the one of all of them. ``entries``: the numbers of those that changed ``fence``.
+    """
+
+    fence: bool | None
+    is_told: bool
+    writer_group: str | None
+    entries: list[int]
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether no caller without a token was let in."""
+        return self.fence is True
 
 
 def incarnation(entries: Iterable[LedgerEntry]) -> int | None:
@@ -90,7 +118,7 @@ def who_could_write(
     installs = [entry for entry in here if entry.act == "slot.installed" and _log_end(entry) is not None]
     place = next((entry for entry in reversed(installs) if (_log_end(entry) or 0) <= offset), None)
     later = next((entry for entry in installs if (_log_end(entry) or 0) > offset), None)
-    config = _config(mine, place)
+    rules = _rules(mine, later)
     found = CouldWrite(
         topic,
         topic_id,
@@ -101,7 +129,7 @@ def who_could_write(
         from_offset=None if place is None else _log_end(place),
         until_offset=None if later is None else _log_end(later),
         proof=[entry.number for entry in (place, later) if entry is not None],
-        writer_group=config.get("writer_group"),
+        writer_group=rules.writer_group,
     )
     relevant = [gap for gap in gaps if later is None or int((gap.after or {})["first_index"]) <= later.index]
     if relevant and not _is_certain(here, place, later, relevant):
@@ -112,8 +140,8 @@ def who_could_write(
         why = "the partition did not know at which offset a fence took effect that was installed then"
         return _with(found, lost, why=why)
     if place is None:
-        return _before_any(found, mine, here, later, config, first)
-    return _at(found, here, place, later, config, first)
+        return _before_any(found, mine, here, later, rules, first)
+    return _at(found, mine, here, place, later, rules, first)
 
 
 def _is_certain(
@@ -130,28 +158,42 @@ def _is_certain(
 
 def _at(
     found: CouldWrite,
+    mine: Sequence[LedgerEntry],
     here: Sequence[LedgerEntry],
     place: LedgerEntry,
     later: LedgerEntry | None,
-    config: dict[str, Any],
+    rules: Rules,
     first: int,
 ) -> CouldWrite:
     """The slot was as decided up to ``place``; nothing ``later`` was installed yet."""
     writers = _holding(here, up_to=_order(place))
-    is_guarded = bool(config.get("require_fence", False))
-    found = _with_possible(found, here, _order(place), later, is_guarded=is_guarded)
+    found = _with_possible(found, here, _order(place), later, is_guarded=rules.is_guarded)
     numbers = (number for each in writers for number in (each.entry, each.end_entry) if number)
     found = _with(found, numbers, writers=writers)
-    if _is_shared(writers):
-        if is_guarded:
-            return _with(found, who="grants", why="these shared the slot, and the topic requires a fencing token")
-        return _with(found, who="any", why="the slot was shared, which keeps no caller out")
-    if writers:
+    if writers and not _is_shared(writers):
         return _with(found, who="grants", why="it held the slot alone: every other token was refused")
-    orders = {_order(each) for each in here if each.act in DECISIONS or each.act == "topic.fence"}
-    if _order(place) not in orders and first > 1:
-        return _with(found, why="what was decided about the slot then is older than the ledger's first entry")
-    return _free(found, config, "the slot was free")
+    if not (_creation(mine) or (writers and not rules.is_guarded) or _is_known(here, _order(place), first)):
+        possible = list({each.grant: each for each in (*writers, *found.possible)}.values())
+        why = "what was decided about the slot then is older than the ledger's first entry"
+        return _with(found, why=why, writers=[], possible=possible, possibly_any=not rules.is_guarded)
+    if not writers:
+        return _open(found, rules, "none", "the slot was free")
+    return _open(found, rules, "grants", "the slot was shared, by these")
+
+
+def _is_known(here: Iterable[LedgerEntry], place: int, first: int) -> bool:
+    """Whether the ledger has every grant that held a slot at this place, of a topic that is older than the ledger, or
+    whose first entries are gone.
+    """
+    for each in here:
+        if each.act in DECISIONS and _order(each) <= place:
+            # An exclusive grant holds alone, and its end leaves nobody. When the ledger begins, it tells of every
+            # grant that holds, and afterwards of every change.
+            told = each.before if each.act in ENDS else each.after
+            is_alone = (told or {}).get("mode") != "Shared"
+            if is_alone or (first == 1 and each.act != "grant.held"):
+                return True
+    return False
 
 
 def _before_any(
@@ -159,27 +201,45 @@ def _before_any(
     mine: Sequence[LedgerEntry],
     here: Sequence[LedgerEntry],
     later: LedgerEntry | None,
-    config: dict[str, Any],
+    rules: Rules,
     first: int,
 ) -> CouldWrite:
     """No install is known from before this offset."""
-    made = [each for each in here if each.act in MADE]
-    held = [_writer(here, each) for each in made if each.act == "grant.held"]
-    if held:
-        why = "held when the ledger began; the ledger does not know since which offset"
-        return _with(found, (each.entry for each in held), who="grants", why=why, writers=held)
-    created = next((each for each in mine if each.act == "topic.create" and each.outcome == "done"), None)
-    if created is None:
-        return _with(found, why=f"the topic is older than the ledger, whose first entry is {first}")
-    found = _with(found, [created.number], from_offset=0)
-    found = _with_possible(found, here, 0, later, is_guarded=bool(config.get("require_fence", False)))
-    return _free(found, config, "no grant had been installed there yet")
+    created = _creation(mine)
+    if created is not None:
+        found = _with(found, [created.number], from_offset=0)
+        found = _with_possible(found, here, 0, later, is_guarded=rules.is_guarded)
+        return _open(found, rules, "none", "no grant had been installed there yet")
+    why = f"the topic is older than the ledger, whose first entry is {first}"
+    last = None if later is None else _order(later)
+    made = [each for each in here if each.act == "grant.held" and (last is None or _order(each) < last)]
+    if not made:
+        return _with(found, why=why)
+    # Earlier offsets are of earlier grants. Reports from before the beginning are not in the ledger, so an install that
+    # says what it came right after excludes nothing here.
+    found = _with_possible(found, here, -1, later, is_guarded=rules.is_guarded)
+    held = {writer.grant: writer for writer in (_writer(here, each) for each in made)}
+    possible = held | {each.grant: each for each in found.possible}
+    why = f"{why}: these held the slot when it began, since an offset that is not known"
+    numbers = (each.entry for each in held.values())
+    return _with(found, numbers, why=why, possible=list(possible.values()), possibly_any=not rules.is_guarded)
 
 
-def _free(found: CouldWrite, config: dict[str, Any], why: str) -> CouldWrite:
-    if config.get("require_fence", False):
-        return _with(found, who="none", why=f"{why}, and the topic requires a fencing token")
-    return _with(found, who="any", why=f"{why}: every caller with the right to produce could write")
+def _creation(mine: Iterable[LedgerEntry]) -> LedgerEntry | None:
+    """The topic's; None: the ledger does not have it."""
+    return next((each for each in mine if each.act == "topic.create" and each.outcome == "done"), None)
+
+
+def _open(found: CouldWrite, rules: Rules, guarded: Literal["grants", "none"], why: str) -> CouldWrite:
+    """The slot kept no caller out; ``guarded`` is the answer where a fencing token was required."""
+    if rules.is_guarded:
+        return _with(found, who=guarded, why=f"{why}, and the topic requires a fencing token")
+    why = f"{why}: every caller with the right to produce could write"
+    if not rules.is_told:
+        why += ", unless the topic required a fencing token, which the ledger does not tell"
+    elif rules.fence is None:
+        why += " while the topic required no fencing token; at which offset that changed, the ledger does not tell"
+    return _with(found, rules.entries, who="any", why=why)
 
 
 def _with(found: CouldWrite, proof: Iterable[int] = (), **fields: Any) -> CouldWrite:
@@ -251,12 +311,26 @@ def _writer(here: Sequence[LedgerEntry], made: LedgerEntry) -> Writer:
     )
 
 
-def _config(mine: Sequence[LedgerEntry], place: LedgerEntry | None) -> dict[str, Any]:
-    """The topic's configuration, as the ledger knows it last before a place, or at all."""
-    told = [each for each in mine if each.act in {"topic.create", "topic.change"} and (each.after or {}).get("config")]
-    before = [each for each in told if place is None or each.number < place.number]
-    chosen = (before or told)[-1:]
-    return dict((chosen[0].after or {})["config"]) if chosen else {}
+def _rules(mine: Iterable[LedgerEntry], later: LedgerEntry | None) -> Rules:
+    """Of all configurations up to the ``later`` install: a partition may act by a change long after it was decided,
+    and what was decided after a report took effect at a later offset.
+    """
+    configs: list[tuple[int, dict[str, Any]]] = []
+    for each in mine:
+        if each.act in {"topic.create", "topic.change"} and (after := (each.after or {}).get("config")):
+            if not configs and (before := (each.before or {}).get("config")):
+                configs.append((0, before))
+            if later is None or each.number < later.number:
+                configs.append((each.number, after))
+    fences = [bool(config.get("require_fence", False)) for _, config in configs]
+    groups = {config.get("writer_group") for _, config in configs}
+    changed = [number for (number, _), (was, fence) in zip(configs[1:], pairwise(fences), strict=True) if was != fence]
+    return Rules(
+        fence=None if changed else any(fences),
+        is_told=bool(configs),
+        writer_group=groups.pop() if len(groups) == 1 else None,
+        entries=changed,
+    )
 
 
 def _order(entry: LedgerEntry) -> int:

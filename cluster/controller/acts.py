@@ -95,7 +95,7 @@ CHANGES: dict[type[Command], str] = {
     Rebalance: "replicas.balance",
     KeepLedger: "ledger.keep",
 }
-"""An entry if they change something."""
+"""An entry if they change something. A Rebalance that an operator orders is an act of administration."""
 DECIDED_INSIDE: tuple[type[Command], ...] = (
     *(Acquire, Release, CloseSession, CancelTicket, Tick, Own, Disown),
     *(FenceInstalled, BeginLedger, NoteIntent, NoteOutcome, NoteBackup),
@@ -115,11 +115,20 @@ UNRECORDED: dict[type[Command], str] = {
     LedgerCopied: "it would never end",
 }
 REFUSED_WHEN_FULL = frozenset({*ADMINISTRATION, NoteIntent}) - {FenceTopic, FenceProducer, FenceSession}
-"""What the ledger's bound refuses: see ledger.py."""
+"""What the ledger's bound refuses, and a Rebalance that an operator orders: see ledger.py."""
 
 NAME_TAKEN = f"a topic has the name {LEDGER_TOPIC}, which is the ledger's from feature level {LEDGER} on"
 RESOURCES_TOLD_MAX = 100
 """In one entry; more are in further ones."""
+
+
+def is_administration(command: Command) -> bool:
+    """Whether the ledger has exactly one entry of this command, also when it is refused or finds nothing to do."""
+    return type(command) in ADMINISTRATION or _is_ordered(command)
+
+
+def _is_ordered(command: Command) -> bool:
+    return isinstance(command, Rebalance) and command.is_ordered
 
 
 class Recorder:
@@ -168,7 +177,7 @@ class Recorder:
         if not ledger.is_recording:
             return handler(index, command)
         ledger.by = command.by if isinstance(command, Asked) else None
-        if kind in REFUSED_WHEN_FULL:
+        if kind in REFUSED_WHEN_FULL or _is_ordered(command):
             ledger.check_room()
         act = ADMINISTRATION.get(kind) or CHANGES.get(kind)
         if act is None:
@@ -177,7 +186,7 @@ class Recorder:
         try:
             result = handler(index, command)
         except StockadeError as refusal:
-            if kind in ADMINISTRATION:
+            if is_administration(command):
                 ledger.record(act, outcome="refused", reserve=1, code=refusal.code, before=before, **about)
             raise
         after = {"reason": command.reason} if isinstance(command, FenceSession) else self._state(command)
@@ -185,9 +194,12 @@ class Recorder:
         about |= {name: value for name, value in self._about(command).items() if value is not None}
         if isinstance(command, FenceTopic) and isinstance(result, TopicFenced):
             after = (after or {}) | {"order": result.partitions[0].order, "reason": command.reason}
-        if has_changed or kind in ADMINISTRATION:
+        if isinstance(command, Rebalance) and command.leaders:
+            leaders = {f"{topic}/{number}": {"from": come, "to": go} for topic, number, come, go in command.leaders}
+            after, has_changed = (after or {}) | {"leaders": leaders}, True
+        if has_changed or is_administration(command):
             outcome: Outcome = "done" if has_changed else "unchanged"
-            reserve = 1 if kind in ADMINISTRATION else 0
+            reserve = 1 if is_administration(command) else 0
             ledger.record(act, outcome=outcome, reserve=reserve, before=before, after=after, **about)
         return result
 
@@ -283,9 +295,7 @@ class Recorder:
                 return self._of_topic(name) | {"partitions": str(partition)}
             case KeepLedger():
                 return self._of_topic(LEDGER_TOPIC)
-            case Rebalance(moves=moves) if len(moves) != 1:
-                return {}
-            case MoveDone(group_id=group) | Rebalance(moves=[PlacedMove(group_id=group)]):
+            case MoveDone(group_id=group) | Rebalance(moves=[PlacedMove(group_id=group)], leaders=[]):
                 located = self._catalog.locate(group)
                 if located is None:
                     return {"name": "controller"}
@@ -294,7 +304,9 @@ class Recorder:
                 return {"name": name}
             case FenceSession(handle=handle):
                 return {"name": handle}
-            case SetBalance():
+            case Rebalance(if_plan=None):
+                return {}
+            case SetBalance() | Rebalance():
                 return {"name": "balance"}
             case ChooseControllers():
                 return {"name": "controller"}
@@ -332,7 +344,7 @@ class Recorder:
                 topic = self._catalog.topic(name)
                 is_there = topic is not None and 0 <= partition < topic.partitions
                 return self._replicas(group_id(topic.topic_id, partition)) if topic is not None and is_there else None
-            case MoveDone(group_id=group) | Rebalance(moves=[PlacedMove(group_id=group)]):
+            case MoveDone(group_id=group) | Rebalance(moves=[PlacedMove(group_id=group)], leaders=[]):
                 return self._replicas(group)
             case Rebalance(moves=moves):
                 return {self._name(move.group_id): self._replicas(move.group_id) for move in moves}

@@ -21,10 +21,22 @@ class Rebalance(Asked, frozen=True, tag="rebalance"):
     """Move all of these partitions, each of which is where the command says and does not move; or none of them. The
     same again is refused: it began already.
 
+    ``if_plan``: the digest of the plan that an operator orders (None: the cluster or another act moves by itself), and
+    ``plan`` that of the plan as it is now; where they differ, nothing moves. ``leaders`` (topic, partition, from, to)
+    are asked to go home afterwards: the command tells of them, for the ledger, and changes nothing about them.
+
     Answers Arranged, or PlanChanged, NotFound (a node), InvalidRequest.
     """
 
     moves: list[PlacedMove]
+    leaders: list[tuple[str, int, str, str]] = msgspec.field(default_factory=list)
+    plan: str = ""
+    if_plan: str | None = None
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it is an act of administration, of which the ledger has exactly one entry in any case."""
+        return self.if_plan is not None
 
 
 class SetBalance(Asked, frozen=True, tag="set_balance"):

@@ -15,8 +15,9 @@ the same bytes.
 these bounds grants are given, taken over and ended as always, and their entries are left out, counted, and told by one
 entry, ``ledger.gap``, as soon as there is room again. Acts of administration are never left out. A reserve is theirs,
 RESERVE_ENTRIES and RESERVE_BYTES on top, so that what repairs the ledger's topic can be done and is recorded; when that
-is used up, too, they are refused (LedgerFull). Two that fence a writer are not refused, but left out and counted. The
-outcome of an intent that was recorded is always recorded: INTENTS_MAX bounds these.
+is used up, too, they are refused (LedgerFull). Three that fence a writer (``topic.fence``, ``session.fence`` and
+``producer.fence``) are not refused, but left out and counted. The outcome of an intent that was recorded is always
+recorded: INTENTS_MAX bounds these.
 
 The bytes that an apply makes are replicated state. A version that makes other bytes of the same command may do so only
 from a feature level on.

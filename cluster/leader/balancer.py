@@ -15,7 +15,7 @@ from hashlib import blake2b
 import msgspec
 
 from ...partition.api.cluster import BalancePlan, BalanceSettings, PlannedMove, PlannedTransfer
-from ...partition.errors import InvalidRequest, PlanChanged
+from ...partition.errors import InvalidRequest
 from ..balance.facts import Disk, Facts, NodeFacts, PartitionFacts, Plan, Transfer
 from ..balance.health import Health, Vitals
 from ..balance.plan import make_plan
@@ -117,7 +117,7 @@ class Balancer:
         if mode != "off":
             await self._send_home(look, look.plan.transfers)
         if mode == "on" and not look.plan.held and (moves := self._due(look)):
-            await quietly(self._begin(moves))
+            await quietly(self._begin(Rebalance(now_ms=0, moves=moves)))
         return look.seconds
 
     async def look(self) -> Look:
@@ -186,10 +186,10 @@ class Balancer:
                 due.append(PlacedMove(move.group, list(move.replicas), list(move.target)))
         return due
 
-    async def _begin(self, moves: list[PlacedMove], by: By = NO_PRINCIPAL) -> None:
+    async def _begin(self, order: Rebalance) -> None:
         """Raises PlanChanged, InvalidRequest, NotFound, and what a proposal does."""
-        await self._control.decide(lambda now: Rebalance(now_ms=now, by=by, moves=moves), Arranged)
-        for move in moves:
+        await self._control.decide(lambda now: msgspec.structs.replace(order, now_ms=now), Arranged)
+        for move in order.moves:
             name = self._name(move.group_id)
             event = {"event": "balance_move", "group": name, "replicas": move.replicas, "target": move.target}
             text = "balance: %s goes from %s to %s"
@@ -223,18 +223,20 @@ class Balancer:
         return self._told(await self.look())
 
     async def carry_out(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
-        """Begin all of a plan at once, whatever the mode: the moves as one decision, or none of them. Raises
-        PlanChanged, and what a proposal and ``plan`` do.
+        """Begin all of a plan at once, whatever the mode: the moves as one decision, or none of them. That decision is
+        asked for also when no partition moves, and with the digest of another plan, so that the ledger has each order.
+        Raises PlanChanged, and what a proposal and ``plan`` do.
         """
         await self._control.barrier()
         self.check_allowed()
         look = await self.look()
         told = self._told(look)
-        if told.plan != if_plan:
-            raise PlanChanged("the plan is another one now", plan=told.plan)
-        if look.plan.moves:
+        order = Rebalance(now_ms=0, by=by, moves=[], plan=told.plan, if_plan=if_plan)
+        if told.plan == if_plan:
             moves = [PlacedMove(each.group, list(each.replicas), list(each.target)) for each in look.plan.moves]
-            await self._begin(moves, by)
+            leaders = [(each.topic, each.partition, each.leader_node, each.home) for each in told.leaders]
+            order = msgspec.structs.replace(order, moves=moves, leaders=leaders)
+        await self._begin(order)
         await self._send_home(look, look.plan.transfers)
         return told
 

@@ -274,12 +274,12 @@ class NodeService:
             led = self.at_controller().control
         else:
             led = await self.partition(topic, partition, None)
-        is_away = node_id not in {self.node_id, *self._host.connected}
-        if led.group.is_leader and node_id in led.group.voters and is_away:
-            raise NotEnoughReplicas(f"{node_id} is away")
         if not led.group.is_leader:
             return await led.transfer_leadership(node_id)
         async with self.ledger.act("leader.transfer", topic, partition, {"node_id": node_id}, by) as result:
+            is_away = node_id not in {self.node_id, *self._host.connected}
+            if led.group.is_leader and node_id in led.group.voters and is_away:
+                raise NotEnoughReplicas(f"{node_id} is away")
             leader = await led.transfer_leadership(node_id)
             result["node_id"] = leader.node_id
         if isinstance(led, Replica):

@@ -22,7 +22,7 @@ from ....partition.errors import (
     PlanChanged,
     UnknownTopicOrPartition,
 )
-from ..balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
+from ..balance import ChooseControllers, Rebalance, SetBalance
 from ..commands import (
     AddNode,
     Arranged,
@@ -92,8 +92,8 @@ class ReplicaAssignment:
                 self._remove(index, self.leaving(command), command.if_plan)
             case Reassign():
                 self._reassign(index, command)
-            case Rebalance(moves=moves):
-                self._rebalance(index, moves)
+            case Rebalance():
+                self._rebalance(index, command)
             case SetBalance(changes=changes):
                 self.balance = _merged(self.balance, changes)
             case ChooseControllers():
@@ -226,8 +226,11 @@ class ReplicaAssignment:
             why = "is being removed" if entry.draining else "has never come"
             raise InvalidRequest(f"{where}: {node_id} {why}")
 
-    def _rebalance(self, index: int, moves: Sequence[PlacedMove]) -> None:
-        """All of them, or none. The number of replicas stays: a plan never takes one away."""
+    def _rebalance(self, index: int, command: Rebalance) -> None:
+        """All moves, or none. The number of replicas stays: a plan never takes one away."""
+        if command.is_ordered and command.plan != command.if_plan:
+            raise PlanChanged("the plan is another one now", plan=command.plan)
+        moves = command.moves
         for move in moves:
             located = self._catalog.locate(move.group_id)
             if located is None or move.group_id in self.moves or self.replicas(move.group_id) != move.replicas:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from stockade.cluster.controller.acts import ADMINISTRATION
+from stockade.cluster.controller.acts import is_administration
 from stockade.cluster.controller.commands import (
     Acquire,
     CancelTicket,
@@ -76,7 +76,7 @@ class Driver:
         assert all(answer == answers[0] for answer in answers)
         refused = isinstance(answers[0], StockadeError)
         assert len({machine.ledger.head for machine in self.machines}) == 1, "replicas have other entries"
-        is_told = self.machine.ledger.is_recording and type(command) in ADMINISTRATION
+        is_told = self.machine.ledger.is_recording and is_administration(command)
         told = encode_command(Tick(now_ms=command.now_ms)) if refused and not is_told else data
         self.twin.apply(self.index, self.term, told)
         if refused:

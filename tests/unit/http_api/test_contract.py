@@ -193,7 +193,7 @@ def test_a_refusal_for_too_few_replicas_is_documented_wherever_something_is_prop
 def test_a_refusal_for_a_full_ledger_is_documented_wherever_something_is_recorded() -> None:
     async def main() -> None:
         names = [name for name, each in OPERATIONS.items() if "LEDGER_FULL" in _codes(each["responses"].get("503", {}))]
-        assert len(names) == 13
+        assert len(names) == 16
         for name in names:
             fault = LedgerFull(entries=50_000, retry_after_ms=1000)
             assert (await _after([GOOD[name]], fault=fault)).json["code"] == "LEDGER_FULL"

@@ -9,7 +9,7 @@ import pytest
 
 from stockade.cli.audit.writers import CouldWrite, who_could_write
 from stockade.cluster.controller import ledger
-from stockade.cluster.controller.commands import CreateTopic, GrantState, TopicCreated
+from stockade.cluster.controller.commands import CreateTopic, GrantState, TopicChanged, TopicCreated
 from stockade.cluster.controller.ledger import BeginLedger, LedgerCopied
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.partition.api.ledger import LedgerEntry
@@ -24,7 +24,9 @@ BATCH = batch_of_value(b"x", now_ms=1, batch_bytes_max=1 << 20)
 
 
 class Scene:
-    """A topic of one partition with its ledger. ``wrote`` has the grant that stored each offset (None: no token)."""
+    """A topic of one partition with its ledger. ``wrote`` has the grant that stored each offset (None: no token).
+    ``changes`` of the topic have been decided, and the partition has not come to them.
+    """
 
     def __init__(self, *, require_fence: bool = False, begins: bool = True) -> None:
         self.house = House()
@@ -41,9 +43,22 @@ class Scene:
         self.house.partition(self.group).apply(0, 1, encode_command(Configure(1, wanted)))
         self.tokens: dict[str, Token] = {}
         self.wrote: list[str | None] = []
+        self.changes: list[Configure] = []
 
     def begin(self) -> None:
         self.house.do(BeginLedger(now_ms=0))
+
+    def change(self, **config: Any) -> None:
+        """Decide it; ``configure`` makes the partition act by it."""
+        changed = self.house.change("t", None, **config)
+        assert isinstance(changed, TopicChanged)
+        topic = self.house.machine.catalog.find("t", None).config
+        wanted = PartitionConfig(self.topic_id, topic.require_fence, writer_group=topic.writer_group)
+        self.changes.append(Configure(changed.config_order, wanted))
+
+    def configure(self) -> None:
+        """The partition comes to the oldest change that it has not come to."""
+        self.house.partition(self.group).apply(0, 1, encode_command(self.changes.pop(0)))
 
     def open(self, *sessions: str) -> None:
         for session in sessions:
@@ -142,13 +157,14 @@ def test_what_is_older_than_the_ledger_is_said_to_be() -> None:
     a = scene.acquire("a")
     scene.house.settle()
     scene.begin()
-    held = scene.ask(0)
-    assert (held.who, names(held), held.from_offset) == ("grants", [a], None)
     scene.write(a)
     b = scene.acquire("b", "ExclusiveWithFencing")
     scene.house.settle()
-    assert names(scene.ask(0)) == [a]
-    assert names(scene.ask(1)) == [b]
+    held = scene.ask(0)
+    assert (held.who, names(held), held.from_offset, held.until_offset) == ("unknown", [], None, 1)
+    assert [each.grant for each in held.possible] == [a]
+    assert "older than the ledger" in held.why
+    assert (scene.ask(1).who, names(scene.ask(1))) == ("grants", [b]), "from the first report on it is exact"
     other = Scene(begins=False)
     other.begin()
     other.open("a")
@@ -157,6 +173,172 @@ def test_what_is_older_than_the_ledger_is_said_to_be() -> None:
     assert other.ask(0).who == "grants"
     kept = [entry for entry in scene.entries if entry.act == "slot.installed"]
     assert scene.ask(1, kept).who == "unknown", "the grant's entry has passed its retention"
+
+
+@pytest.mark.parametrize("require_fence", [False, True])
+def test_the_holder_at_the_ledgers_beginning_is_not_named_for_offsets_that_others_wrote(*, require_fence: bool) -> None:
+    scene = Scene(begins=False, require_fence=require_fence)
+    scene.open("a", "b")
+    scene.write(None)
+    a = scene.acquire("a")
+    scene.house.settle()
+    assert scene.write(a)
+    b = scene.acquire("b", "ExclusiveWithFencing")
+    scene.house.settle()
+    scene.begin()
+    assert scene.write(b)
+    assert scene.ask(0).possibly_any, "what the topic required then is not in the ledger yet"
+    scene.change(retention_ms=99)
+    for offset in range(len(scene.wrote)):
+        answer = scene.ask(offset)
+        assert (answer.who, [each.grant for each in answer.possible]) == ("unknown", [b])
+        assert answer.possibly_any is not require_fence
+        assert "since an offset that is not known" in answer.why
+
+
+def test_a_takeover_under_way_when_the_ledger_began_names_nobody_for_offsets_before_its_fence() -> None:
+    scene = Scene(begins=False, require_fence=True)
+    scene.open("a", "b")
+    a = scene.acquire("a")
+    scene.house.settle()
+    b = scene.acquire("b", "ExclusiveWithFencing")
+    scene.begin()
+    assert scene.write(a), "the fence has not come to the partition"
+    scene.house.settle()
+    assert scene.write(b)
+    before, after = scene.ask(0), scene.ask(1)
+    assert (before.who, before.possible) == ("unknown", []), "it is known that the new holder could not"
+    assert (after.who, names(after)) == ("grants", [b])
+
+
+def test_after_a_lost_report_of_its_end_the_holder_at_the_ledgers_beginning_is_only_possible() -> None:
+    scene = Scene(begins=False)
+    scene.open("a")
+    a = scene.acquire("a")
+    scene.house.settle()
+    scene.begin()
+    scene.house.release("a", str(a))
+    for lost in scene.house.machine.work():
+        scene.house.tell(lost)
+    assert scene.write(None)
+    answer = scene.ask(0)
+    assert (answer.who, names(answer), [each.grant for each in answer.possible]) == ("unknown", [], [a])
+    assert answer.possibly_any
+
+
+def test_a_report_from_before_the_ledgers_beginning_that_comes_late_proves_no_free_slot() -> None:
+    scene = Scene(begins=False, require_fence=True)
+    scene.open("a", "b")
+    a = scene.acquire("a")
+    late = next(iter(scene.house.machine.work()))
+    report = scene.house.tell(late)
+    assert report is not None
+    assert scene.write(a)
+    b = scene.acquire("b", "ExclusiveWithFencing")
+    scene.begin()
+    scene.house.do(report)
+    answer = scene.ask(0)
+    assert (answer.who, [each.grant for each in answer.possible]) == ("unknown", [b])
+
+
+def test_sharers_that_left_before_the_ledger_began_may_have_written_too() -> None:
+    scene = Scene(begins=False, require_fence=True)
+    scene.open("a", "b")
+    a, b = scene.acquire("a", "Shared"), scene.acquire("b", "Shared")
+    late = next(iter(scene.house.machine.work()))
+    report = scene.house.tell(late)
+    assert report is not None
+    assert scene.write(a)
+    scene.house.release("a", str(a))
+    scene.begin()
+    scene.change(retention_ms=99)
+    scene.house.do(report)
+    answer = scene.ask(0)
+    assert (answer.who, names(answer), [each.grant for each in answer.possible]) == ("unknown", [], [b])
+
+
+def test_an_offset_from_before_the_topic_required_a_fence_had_every_caller() -> None:
+    scene = Scene()
+    assert scene.write(None)
+    scene.change(require_fence=True)
+    scene.change(retention_ms=99)
+    answer = scene.ask(0)
+    assert answer.who == "any"
+    assert "at which offset that changed, the ledger does not tell" in answer.why
+    change = next(entry.number for entry in scene.entries if entry.act == "topic.change")
+    assert change in answer.proof
+
+
+@pytest.mark.parametrize("mode", ["Exclusive", "Shared"])
+def test_a_slot_whose_topic_ceased_to_require_a_fence_had_every_caller(mode: str) -> None:
+    """After the place that counts: a free slot there, and one that others share."""
+    scene = Scene(require_fence=True)
+    scene.open("a")
+    a = scene.acquire("a", mode)
+    if mode == "Exclusive":
+        scene.house.settle()
+        scene.house.release("a", str(a))
+    scene.house.settle()
+    assert scene.ask(0).who == ("none" if mode == "Exclusive" else "grants")
+    scene.change(require_fence=False)
+    assert not scene.write(None)
+    scene.configure()
+    assert scene.write(None)
+    answer = scene.ask(0)
+    assert answer.who == "any"
+    assert "while the topic required no fencing token" in answer.why
+
+
+def test_a_change_that_was_decided_before_a_fence_and_came_after_it_is_not_taken_for_done() -> None:
+    """Also when further changes hide it, and the fence was reported later."""
+    scene = Scene()
+    scene.open("a")
+    a = scene.acquire("a")
+    scene.house.settle()
+    scene.house.release("a", str(a))
+    report = scene.house.tell(next(iter(scene.house.machine.work())))
+    scene.change(require_fence=True)
+    scene.change(retention_ms=99)
+    scene.change(retention_ms=98)
+    assert report is not None
+    scene.house.do(report)
+    assert scene.write(None)
+    assert scene.ask(0).who == "any"
+
+
+def test_a_change_that_was_decided_after_the_end_of_the_offsets_was_reported_is_none_of_theirs() -> None:
+    scene = Scene(require_fence=True)
+    scene.open("a")
+    a = scene.acquire("a", "Shared")
+    scene.house.settle()
+    assert scene.write(a)
+    scene.house.release("a", str(a))
+    scene.house.settle()
+    scene.change(require_fence=False)
+    assert (scene.ask(0).who, names(scene.ask(0))) == ("grants", [a])
+    assert scene.ask(1).who == "any"
+
+
+def test_a_configuration_that_the_ledger_does_not_tell_is_said_to_be_unknown() -> None:
+    scene = Scene(begins=False, require_fence=True)
+    scene.open("a")
+    scene.begin()
+    a = scene.acquire("a")
+    scene.house.settle()
+    scene.house.release("a", str(a))
+    scene.house.settle()
+    answer = scene.ask(0)
+    assert answer.who == "any"
+    assert "which the ledger does not tell" in answer.why
+
+
+def test_a_group_that_owned_the_partition_is_told_only_while_no_change_made_it_another() -> None:
+    scene = Scene(require_fence=True)
+    scene.change(writer_group="g")
+    assert scene.ask(0).writer_group is None
+    kept = [entry for entry in scene.entries if entry.act != "topic.create"]
+    same = [msgspec.structs.replace(entry, before=entry.after) if entry.before else entry for entry in kept]
+    assert scene.ask(0, same).writer_group == "g"
 
 
 def test_an_install_without_an_offset_is_no_answer() -> None:
@@ -202,6 +384,45 @@ def test_who_wrote_is_always_among_those_who_could(seed: int) -> None:
         assert answer.who != "unknown"
         could = names(answer) + [each.grant for each in answer.possible]
         assert answer.who == "any" or answer.possibly_any or grant in could, (offset, grant, answer)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_who_wrote_is_among_those_who_could_whatever_the_topic_required_and_whenever_the_ledger_began(
+    seed: int,
+) -> None:
+    """The topic requires a fence now and then, which the partition hears late; half of the ledgers begin in between."""
+    chance = random.Random(seed)
+    begins = 0 if seed % 2 else chance.randrange(60)
+    scene = Scene(require_fence=chance.random() < 0.5, begins=not begins)
+    house = scene.house
+    sessions = [f"s{number}" for number in range(3)]
+    scene.open(*sessions)
+    late: list[Any] = []
+    for step in range(120):
+        if step == begins:
+            scene.begin()
+        match chance.randrange(10):
+            case 0:
+                scene.acquire(chance.choice(sessions), chance.choice(["Exclusive", "ExclusiveWithFencing", "Shared"]))
+            case 1 | 2:
+                for live in list(house.machine.slots.grants.by_id.values())[:1]:
+                    house.release(live.session, live.grant_id)
+            case 3:
+                late += list(house.machine.work())[:1]
+            case 4:
+                if late and (report := house.tell(late.pop(chance.randrange(len(late))))) and chance.random() < 0.7:
+                    house.do(report)
+            case 5 if chance.random() < 0.3:
+                scene.change(require_fence=chance.random() < 0.6, retention_ms=step + 1)
+            case 6 if scene.changes:
+                scene.configure()
+            case _:
+                scene.write(chance.choice([None, *scene.tokens]))
+    for offset, grant in enumerate(scene.wrote):
+        answer = scene.ask(offset)
+        could = names(answer) + [each.grant for each in answer.possible]
+        is_told = answer.who == "any" or answer.possibly_any or grant in could
+        assert is_told or (begins and answer.who == "unknown"), (offset, grant, answer)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -186,6 +186,7 @@ COMMANDS: list[Command] = [
     RemoveNode(now_ms=1, node_id="n4"),
     RemoveZone(now_ms=1, zone="z1"),
     Rebalance(now_ms=1, moves=[PlacedMove(65536, ["n1"], ["n2"])]),
+    Rebalance(now_ms=1, moves=[], leaders=[("orders", 1, "n2", "n1")], plan="0", if_plan="0"),
     NoteBackup(now_ms=1, made=NotedBackup("p", "n", 2, 3, 4, 5, 6)),
     SetBalance(now_ms=1, changes={"mode": "off", "moves_at_once": 2}),
     ChooseControllers(now_ms=1, node_ids=["n1"], if_plan="0"),

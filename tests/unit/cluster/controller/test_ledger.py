@@ -9,7 +9,7 @@ import pytest
 
 from stockade.cluster.access.principals import PrincipalToken, new_token, token_id
 from stockade.cluster.controller import acts, ledger
-from stockade.cluster.controller.balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
+from stockade.cluster.controller.balance import ChooseControllers, SetBalance
 from stockade.cluster.controller.commands import (
     Acquire,
     AddNode,
@@ -24,7 +24,6 @@ from stockade.cluster.controller.commands import (
     FenceSession,
     FenceTopic,
     InitProducer,
-    MoveDone,
     OpenSession,
     Own,
     RaiseFeatureLevel,
@@ -231,23 +230,6 @@ def test_the_end_of_a_session_by_an_operator_tells_what_it_held_and_by_the_same_
     assert made.after["session"] == fenced.name
     assert ended[0].after is not None
     assert ended[0].after["reason"] == "fenced: hangs"
-
-
-def test_moves_of_balance_are_recorded_together_and_those_that_an_operator_confirms_by_name(
-    furnished: Recorded,
-) -> None:
-    placements = furnished.machine.catalog.find("t", None).placements
-    topic_id = furnished.machine.catalog.find("t", None).topic_id
-    moves = [PlacedMove(group_id(topic_id, number), list(placements[number]), ["z1"]) for number in (0, 1)]
-    [entry] = furnished.told(Rebalance(now_ms=0, moves=moves))
-    assert (entry.act, entry.principal, entry.topic) == ("replicas.balance", None, None)
-    assert entry.after == {f"t/{number}": {"replicas": [*placements[number]], "target": ["z1"]} for number in (0, 1)}
-    assert furnished.told(Rebalance(now_ms=0, by=ROOT, moves=moves)) == []  # refused: they move
-    done = [MoveDone(now_ms=0, group_id=move.group_id, version=furnished.index - 1) for move in moves]
-    furnished.told(*done)
-    back = PlacedMove(moves[1].group_id, ["z1"], ["n1"])
-    [entry] = furnished.told(Rebalance(now_ms=0, by=ROOT, moves=[back]))
-    assert (entry.principal, entry.topic, entry.partitions) == ("root", "t", "1")
 
 
 @pytest.mark.parametrize("kind", ADMINISTERED, ids=lambda kind: kind.__name__)

@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from stockade.cluster.balance.health import GIVEN_UP_AFTER
 from stockade.cluster.controller.balance import SetBalance
 from stockade.cluster.controller.commands import CreateTopic, MoveDone, RegisterNode, RemoveNode
+from stockade.cluster.controller.ledger import BeginLedger
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.cluster.leader.balancer import HOMES_AT_ONCE_MAX, Balancer
+from stockade.cluster.model import By
 from stockade.cluster.rpc import LedGroup, NodeReport
+from stockade.partition.api.ledger import LedgerEntry
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import InvalidRequest, PlanChanged, StockadeError
 
@@ -273,8 +278,9 @@ def test_a_plan_is_carried_out_as_it_was_looked_at_or_not_at_all(monkeypatch: py
         assert plan == await world.balancer.plan()
         assert {move.topic for move in plan.moves} == {"t"}
         assert plan.copied_bytes == sum(move.copied_bytes for move in plan.moves) > 0
-        with pytest.raises(PlanChanged):
+        with pytest.raises(PlanChanged) as refusal:
             await world.balancer.carry_out("another")
+        assert refusal.value.fields["plan"] == plan.plan
         assert not world.machine.assignment.moves
         await world.balancer.carry_out(plan.plan)
         assert len(world.machine.assignment.moves) == sum(move.why != "home" for move in plan.moves)
@@ -285,6 +291,45 @@ def test_a_plan_is_carried_out_as_it_was_looked_at_or_not_at_all(monkeypatch: py
             await world.balancer.carry_out(plan.plan)
         world.arrive()
         assert not (await world.balancer.plan()).moves
+
+    asyncio.run(scenario())
+
+
+def test_an_order_of_balance_is_in_the_ledger_whatever_it_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3")
+        world.do(SetBalance(now_ms=0, changes={"mode": "off"}))
+        world.do(BeginLedger(now_ms=0))
+        home = world.replicas(world.groups[0])
+        world.led[world.groups[0]] = home[1]
+        await world.balancer.plan()
+        clock.on(2)
+
+        async def orders(if_plan: str) -> list[LedgerEntry]:
+            before = world.machine.ledger.waiting
+            with suppress(PlanChanged):
+                await world.balancer.carry_out(if_plan, By("root", request="r-1"))
+            _, waiting = world.machine.ledger.oldest(1 << 30, 1 << 40)
+            return [msgspec.json.decode(entry, type=LedgerEntry) for entry in waiting[before:]]
+
+        plan = await world.balancer.plan()
+        assert (len(plan.moves), len(plan.leaders)) == (0, 1)
+        [refused] = await orders("another")
+        assert (refused.outcome, refused.code, world.sent) == ("refused", "PLAN_CHANGED", [])
+        [begun] = await orders(plan.plan)
+        assert (begun.act, begun.principal, begun.outcome) == ("replicas.balance", "root", "done")
+        assert begun.after == {"leaders": {"t/0": {"from": home[1], "to": home[0]}}}
+        assert world.led[world.groups[0]] == home[0]
+        [idle] = await orders((await world.balancer.plan()).plan)
+        assert idle.outcome == "unchanged"
+        world.register("n4")
+        await world.balancer.plan()
+        clock.on(2)
+        plan = await world.balancer.plan()
+        assert plan.moves
+        [moved] = await orders(plan.plan)
+        assert moved.after is not None
+        assert set(moved.after) == {f"{move.topic}/{move.partition}" for move in plan.moves}
 
     asyncio.run(scenario())
 

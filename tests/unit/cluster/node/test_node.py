@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from stockade.cluster.config import NodeConfig
+from stockade.cluster.controller.commands import decode_command
+from stockade.cluster.controller.ledger import NoteIntent, NoteOutcome
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
 from stockade.cluster.discovery import first_level
 from stockade.cluster.machines import Member
-from stockade.cluster.model import Conditions
+from stockade.cluster.model import By, Conditions
 from stockade.cluster.node.node import Node
 from stockade.cluster.node.node_service import NodeService
 from stockade.partition.api.ownership import Grant, Ticket
@@ -19,6 +21,7 @@ from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
     LeaderNotAvailable,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     ProducerBusy,
@@ -29,6 +32,7 @@ from stockade.partition.errors import (
     UnknownTopicOrPartition,
 )
 from stockade.partition.records.batch import Batch, batch_from_columns
+from stockade.raft.log.configuration import Configuration
 
 from ..fakes import FakeGroup, FakeHost, fake
 
@@ -349,6 +353,35 @@ def test_a_partition_that_cannot_be_reached_does_not_keep_the_others_waiting(
     monkeypatch.setattr("stockade.cluster.leader.session_service.INSTALLING_MAX_S", 0.05)
     monkeypatch.setattr("stockade.cluster.leader.reconciler.PARTITIONS_AT_ONCE_MAX", 1)
     monkeypatch.setattr("stockade.cluster.leader.reconciler.STEP_TIMEOUT_S", 0.2)
+    run(tmp_path, monkeypatch, scenario)
+
+
+@pytest.mark.parametrize("partition", [0, None])
+def test_a_leader_that_shall_go_to_a_node_that_is_away_is_refused_after_its_intent_is_in_the_ledger(
+    partition: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As every other refusal of a transfer: an act that a partition decides leaves two entries."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        await service.at_controller().members.raise_feature_level(2)
+        controller = host.groups[CONTROLLER_GROUP]
+        group = controller if partition is None else await group_of(service, partition)
+        group.configuration = Configuration({"n1": 1, "n9": 1})
+        before = len(controller.proposed)
+        with pytest.raises(NotEnoughReplicas, match="n9 is away"):
+            topic = None if partition is None else "t"
+            await service.transfer_leader(topic, partition, "n9", By("root", request="r-1"))
+        proposed = [decode_command(data) for data in controller.proposed[before:]]
+        [noted] = [command for command in proposed if isinstance(command, NoteIntent)]
+        [came] = [command for command in proposed if isinstance(command, NoteOutcome)]
+        assert (noted.act, noted.partition, noted.wanted, noted.by.principal) == (
+            "leader.transfer",
+            partition,
+            {"node_id": "n9"},
+            "root",
+        )
+        assert (came.outcome, came.code) == ("refused", "NOT_ENOUGH_REPLICAS")
+
     run(tmp_path, monkeypatch, scenario)
 
 

@@ -106,16 +106,12 @@ class Verdicts:
     def _propose(self, number: int, part: Part) -> None:
         self._call.caller.require("produce", "topic", part.topic)
         found = self._call.service.held(part.topic, part.partition)
-        bytes_max = 0 if found is None else found.config.max_batch_bytes
-        if (
-            found is None
-            or not found.is_leading
-            or WATCH.get() is not None
-            or not is_light_arrow(part.stream, bytes_max)
-        ):
+        is_ready = found is not None and found.is_leading and WATCH.get() is None
+        if found is None or not is_ready or not is_light_arrow(part.stream, found.config.max_batch_bytes):
             self._decide_slowly(number)
             return
         check_message_id(found, part.conditions)
+        bytes_max = found.config.max_batch_bytes
         batch = batch_from_stream(part.stream, now_ms=self._received_ms, batch_bytes_max=bytes_max)
         if not found.submit(batch, part.conditions, partial(self._settle, number, found, batch)):
             self._decide_slowly(number, batch)

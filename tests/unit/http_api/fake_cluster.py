@@ -20,8 +20,7 @@ from stockade.cluster.controller.principals import Principals
 from stockade.cluster.measures import Measures
 from stockade.cluster.model import NO_PRINCIPAL, By, CommittedPosition, Conditions, Leader, ReadGuard
 from stockade.partition.api.cluster import Cluster, Node, NodeSetting, PartitionCounts, Unready
-from stockade.partition.api.ledger import session_handle
-from stockade.partition.api.ownership import Grant, SessionFenced, SessionInfo, Ticket, grants_digest
+from stockade.partition.api.ownership import Grant, SessionInfo, Ticket, grants_digest
 from stockade.partition.api.producers import PartitionProducer, ProducerPair
 from stockade.partition.api.records import GroupPosition, PartitionContents
 from stockade.partition.api.topics import Mode, PartitionState, Topic, TopicConfig, TopicPage, TopicSummary
@@ -41,7 +40,6 @@ from stockade.partition.commands import (
     encode_command,
 )
 from stockade.partition.errors import (
-    FeatureLevelTooLow,
     HoldAndWait,
     InconsistentTopicId,
     NotFound,
@@ -474,27 +472,6 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
         if session in self.shared.sessions:
             self._session(session, by)
         self.shared.sessions.pop(session, None)
-
-    async def fence_session(
-        self,
-        handle: str,
-        *,
-        reason: str | None = None,
-        if_grants: str | None = None,
-        if_resources: int | None = None,
-        by: By = NO_PRINCIPAL,
-    ) -> SessionFenced:
-        self._check_controlling()
-        if handle == "1" * 16:
-            raise FeatureLevelTooLow(feature_level=1, needed=2)
-        found = [each for each in self.shared.sessions.values() if session_handle(each.session) == handle]
-        if not found:
-            raise NotFound(what="session")
-        grants = sorted(self.shared.grants)
-        if if_grants not in (None, grants_digest(grants)):
-            raise PlanChanged(grants=grants)
-        self.shared.sessions.pop(found[0].session)
-        return SessionFenced(handle, found[0].client_id, grants, if_resources or 0)
 
     async def acquire(
         self,

@@ -6,11 +6,13 @@ from typing import Any, Literal
 import msgspec
 
 from stockade.cluster.model import NO_PRINCIPAL, By, Claim
-from stockade.partition.api.ownership import Evicted, OwnResult, Resource, Ticket
+from stockade.partition.api.ledger import session_handle
+from stockade.partition.api.ownership import Evicted, OwnResult, Resource, SessionFenced, Ticket, grants_digest
 from stockade.partition.api.producers import BatchStatus, ProducerOnPartition, ProducerPair, ProducerStatus
 from stockade.partition.api.topics import Topic
 from stockade.partition.commands import ClearFence, Configure, InstallReader, encode_command
 from stockade.partition.errors import (
+    FeatureLevelTooLow,
     GenerationFenced,
     InconsistentTopicId,
     InvalidRequest,
@@ -180,6 +182,27 @@ class FakeOwning:
         fenced = ProducerPair(known.producer_id, known.producer_epoch + 1, name)
         self.shared.producers[name] = fenced
         return fenced
+
+    async def fence_session(
+        self,
+        handle: str,
+        *,
+        reason: str | None = None,
+        if_grants: str | None = None,
+        if_resources: int | None = None,
+        by: By = NO_PRINCIPAL,
+    ) -> SessionFenced:
+        self._check_controlling()
+        if handle == "1" * 16:
+            raise FeatureLevelTooLow(feature_level=1, needed=2)
+        found = [each for each in self.shared.sessions.values() if session_handle(each.session) == handle]
+        if not found:
+            raise NotFound(what="session")
+        grants = sorted(self.shared.grants)
+        if if_grants not in (None, grants_digest(grants)):
+            raise PlanChanged(grants=grants)
+        self.shared.sessions.pop(found[0].session)
+        return SessionFenced(handle, found[0].client_id, grants, if_resources or 0)
 
     async def fence_topic(
         self,

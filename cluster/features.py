@@ -9,7 +9,8 @@ Level 1: all software up to commit 787c146 of this project (protocol 6).
 Level 2: RaiseFeatureLevel itself; disks that say their level (wal/identity); a partition's command BeginAt, so that a
 restored log keeps its offsets. Balance: the commands of controller/balance.py, and the questions AskNode and HandOver
 of the controller's leader. The ledger: the commands of controller/ledger.py. Tiered storage: a partition's commands
-BeginTier and AddTierObject, and a topic's local retention. FenceSession.
+BeginTier and AddTierObject, and a topic's local retention. FenceSession. Groups with ids of more than 32 bits:
+those of topics that are created behind 65,535 entries of the controller's log, for which level 1 has no frames.
 """
 
 from ..partition.errors import FeatureLevelTooLow
@@ -19,7 +20,7 @@ from ..raft.host import RaftHost, Software
 OLDEST_LEVEL = 1
 """Of a cluster that this software can be a member of. The release after the next may raise it by one."""
 NEWEST_LEVEL = 2
-BALANCE = BACKUPS = LEDGER = TIERS = KEPT_OFFSETS = SESSION_FENCES = 2
+BALANCE = BACKUPS = LEDGER = TIERS = KEPT_OFFSETS = SESSION_FENCES = WIDE_GROUPS = 2
 """The level from which on a cluster has them."""
 SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
 """What this node runs, as it tells the others."""

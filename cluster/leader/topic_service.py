@@ -14,7 +14,7 @@ from .. import rpc
 from ..access.store import PrincipalStore
 from ..controller.commands import ChangeTopic, CreateTopic, DeleteTopic, TopicChanged, TopicCreated, TopicDeleted
 from ..controller.topology.catalog import group_id, topic_partition
-from ..features import TIERS
+from ..features import TIERS, WIDE_GROUPS
 from ..groups import Router
 from ..model import NO_PRINCIPAL, By
 from ..replica.replica_manager import ReplicaManager, by_node
@@ -146,6 +146,12 @@ def _rank(reported: tuple[str, GroupStatus]) -> tuple[int, bool, bool, int]:
     return status.term, status.leader == node, status.leader is not None, status.topic_epoch
 
 
+NARROW_TOPICS_MAX = (1 << 16) - 4096
+"""Of the controller's log: a topic that is created behind this entry, or little later, has groups with ids of more than
+32 bits, which would stop each node of level 1 that has a replica of them.
+"""
+
+
 class TopicService:
     """The catalog's leader: creates, deletes and lists topics."""
 
@@ -186,6 +192,8 @@ class TopicService:
     ) -> tuple[Topic, bool]:
         """The topic, and whether it is new; answers when every partition has a leader. Raises FeatureLevelTooLow."""
         self._check_level(structs.asdict(config))
+        if self._control.machine.applied_index >= NARROW_TOPICS_MAX:
+            self._control.features.require(WIDE_GROUPS)
         if leaves_retention:
             config = await self._with_retention(name, config)
         nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]

@@ -1,8 +1,11 @@
 """The codec of all messages between nodes: length-capped binary frames.
 
-A frame is: length of the rest (u32), kind (u8), group id (u32), body; all little-endian. Frames that belong to no group
-(calls, hellos, pings) carry group 0. Decoding never executes anything that the bytes name, nor allocates beyond the
-caps below. A frame that ``encode`` cannot have produced raises InvalidFrame, and no other exception.
+A frame is: length of the rest (u32), kind (u8), group id (u32), body; all little-endian. A group id that needs more has
+its low half there, its high half (u32) before the body, and the bit WIDE in the kind: such groups exist from feature
+level 2 on, at which all nodes know this. Frames that belong to no group (calls, hellos, pings) carry group 0.
+
+Decoding never executes anything that the bytes name, nor allocates beyond the caps below. A frame that ``encode``
+cannot have produced raises InvalidFrame, and no other exception.
 
 **Versions.** A node speaks PROTOCOL_VERSION and PROTOCOL_OLDEST, which is that of the release before; each connection
 has the version in which its hellos were exchanged (handshake.py). To add a kind of frame, or to change one: raise
@@ -68,6 +71,9 @@ class InvalidFrame(Exception):
 
 
 _HEADER = struct.Struct("<IBI")
+WIDE = 0x80
+_HIGH = struct.Struct("<I")
+_U32_MAX = (1 << 32) - 1
 _LENGTH_BYTES = 4
 _APPEND = struct.Struct("<QQQQQI")
 _MANY = struct.Struct("<QI")
@@ -118,7 +124,7 @@ def _decode_append(body: bytes) -> AppendEntries:
 @lru_cache(maxsize=APPENDS_MAX)
 def _many_columns(count: int) -> struct.Struct:
     """Of ``count`` messages: groups, terms, commit indexes, previous indexes and terms, rounds, lengths of entries."""
-    return struct.Struct(f"<{count}I{5 * count}Q{count}I")
+    return struct.Struct(f"<{6 * count}Q{count}I")
 
 
 def _encode_append_many(message: AppendMany) -> bytes:
@@ -300,17 +306,27 @@ def encode(group_id: int, message: Message) -> bytes:
     """The frame of a message.
 
     Raises InvalidFrame if it is longer than FRAME_BYTES_MAX, has more than ENTRIES_MAX entries, if its entries are not
-    consecutive, or if a field does not fit: u32 for the group, u64 for terms and indexes, 255 bytes of UTF-8 for ids.
+    consecutive, or if a field does not fit: u64 for the group, terms and indexes, 255 bytes of UTF-8 for ids.
     """
     kind, encoder = _ENCODERS[type(message)]
     try:
         body = encoder(message)
+        if group_id > _U32_MAX:
+            kind, body, group_id = kind | WIDE, _HIGH.pack(group_id >> 32) + body, group_id & _U32_MAX
         header = _HEADER.pack(_HEADER.size - _LENGTH_BYTES + len(body), kind, group_id)
     except struct.error as error:
         raise InvalidFrame(f"{type(message).__name__} does not fit in a frame: {error}") from error
     if len(header) + len(body) > FRAME_BYTES_MAX:
         raise InvalidFrame(f"a frame of {len(header) + len(body)} bytes, at most {FRAME_BYTES_MAX} are allowed")
     return header + body
+
+
+def _high(body: bytes) -> int:
+    """The high half of a group id. Raises struct.error, InvalidFrame."""
+    (high,) = _HIGH.unpack_from(body)
+    if not high:
+        raise InvalidFrame("a group id of 32 bits in a frame for longer ones")
+    return int(high)
 
 
 class FrameReader:
@@ -335,11 +351,14 @@ class FrameReader:
         position = 0
         while (needed := self._frame_bytes(data, position)) <= len(data) - position:
             _, kind, group_id = _HEADER.unpack_from(data, position)
-            decoder = _DECODERS.get(kind)
+            start = position + _HEADER.size
+            decoder = _DECODERS.get(kind & ~WIDE)
             if decoder is None:
                 raise InvalidFrame(f"unknown kind of frame: {kind}")
             try:
-                message = decoder(data[position + _HEADER.size : position + needed])
+                if kind & WIDE:
+                    start, group_id = start + _HIGH.size, group_id | _high(data[start : position + needed]) << 32
+                message = decoder(data[start : position + needed])
             except (struct.error, UnicodeDecodeError) as error:
                 raise InvalidFrame(f"malformed frame of kind {kind}: {error}") from error
             yield group_id, message

@@ -41,7 +41,11 @@ FILE_HEADER_BYTES = _FILE.size + _CRC.size
 MARKER = struct.Struct("<I")
 """The first bytes of every record."""
 _PREFIX = struct.Struct("<II")
-_FIELDS = struct.Struct("<IIQQIB3x")
+_FIELDS = struct.Struct("<IIQQII")
+"""Length of the payload, the group's low 32 bits, index, term, ``synced``; kind (low 8 bits) and the group's high 24
+bits, which are zero in what software of feature level 1 writes.
+"""
+_LOW = (1 << 32) - 1
 RECORD_HEADER_BYTES = _PREFIX.size + _FIELDS.size
 PAYLOAD_BYTES_MAX = 32 << 20
 """Longest payload: a longer one would not fit in a frame."""
@@ -144,7 +148,7 @@ def encode_record(
     """The bytes before the payload, in two parts: marker and CRC-32 of all that follows; fields. ``marker`` and
     ``seed`` are the file's; the fields are those of Record. It is called once for each entry: it makes no objects.
     """
-    fields = _FIELDS.pack(len(payload), group_id, index, term, synced, kind)
+    fields = _FIELDS.pack(len(payload), group_id & _LOW, index, term, synced, kind | group_id >> 32 << 8)
     return _PREFIX.pack(marker, crc32(payload, crc32(fields, seed))), fields
 
 
@@ -154,12 +158,12 @@ def decode_record(view: memoryview, position: int, header: FileHeader) -> Record
     if payload > len(view):
         return None
     found, crc = _PREFIX.unpack_from(view, position)
-    length, group_id, index, term, synced, kind = _FIELDS.unpack_from(view, position + _PREFIX.size)
+    length, low, index, term, synced, kind = _FIELDS.unpack_from(view, position + _PREFIX.size)
     if found != header.marker or length > len(view) - payload:
         return None
     if crc32(view[position + _PREFIX.size : payload + length], header.seed) != crc:
         return None
-    return Record(kind, group_id, index, term, synced, length)
+    return Record(kind & 0xFF, kind >> 8 << 32 | low, index, term, synced, length)
 
 
 class Run(msgspec.Struct):

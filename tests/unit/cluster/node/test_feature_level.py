@@ -91,6 +91,33 @@ def test_no_command_of_level_1_names_what_older_replicas_refuse_the_whole_comman
     run(tmp_path, monkeypatch, scenario)
 
 
+def test_a_topic_whose_groups_older_nodes_have_no_frames_for_waits_for_the_level_that_brought_them() -> None:
+    async def scenario() -> None:
+        machine = SimpleNamespace(applied_index=(1 << 16) - 5_000)
+        reached: list[int] = []
+
+        async def decide(*_: object) -> Any:
+            reached.append(machine.applied_index)
+            raise NotLeaderOrFollower(leader=None, leader_term=None)
+
+        nodes = SimpleNamespace(eligible=list)
+        machine.assignment = SimpleNamespace(nodes=nodes)
+        control = SimpleNamespace(features=Features(level=1), machine=machine, decide=decide)
+        topics = TopicService(cast(ControllerGroup, control), cast(GroupStatusReader, None), 0)
+        for index, level, refusal in (
+            ((1 << 16) - 5_000, 1, NotLeaderOrFollower),
+            ((1 << 16) - 4_096, 1, FeatureLevelTooLow),
+            (1 << 20, 1, FeatureLevelTooLow),
+            (1 << 20, 2, NotLeaderOrFollower),
+        ):
+            machine.applied_index, control.features = index, Features(level=level)
+            with pytest.raises(refusal):
+                await topics.create_topic("late", 1, 1, TopicConfig())
+        assert reached == [(1 << 16) - 5_000, 1 << 20]
+
+    asyncio.run(scenario())
+
+
 def test_a_local_retention_waits_for_the_level_that_brought_it() -> None:
     async def scenario() -> None:
         control = SimpleNamespace(features=Features(level=1))

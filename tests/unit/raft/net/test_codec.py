@@ -36,6 +36,8 @@ from stockade.raft.net.codec import FrameReader, InvalidFrame, encode
 U64 = st.integers(0, (1 << 64) - 1)
 U32 = st.integers(0, (1 << 32) - 1)
 U16 = st.integers(0, (1 << 16) - 1)
+GROUP = U32 | U64
+"""A group's id is a topic's shifted by 16 bits, and a topic's is an index of the controller's log."""
 ID = st.text(max_size=60)
 
 
@@ -50,7 +52,7 @@ def append_entries(draw: st.DrawFn) -> AppendEntries:
 @st.composite
 def append_many(draw: st.DrawFn) -> AppendMany:
     appends = []
-    for group_id in draw(st.sets(U32, max_size=5)):
+    for group_id in draw(st.sets(GROUP, max_size=5)):
         prev_index, term = draw(st.integers(0, (1 << 64) - 2)), draw(U64)
         entries = [(prev_index + 1, term, draw(st.binary(max_size=40)))]
         appends.append((group_id, AppendEntries(term, draw(U64), prev_index, draw(U64), draw(U64), entries)))
@@ -88,7 +90,7 @@ def read(data: bytes) -> list[tuple[int, Message]]:
     return list(FrameReader().feed(data))
 
 
-@given(st.lists(st.tuples(U32, MESSAGES), max_size=8), st.data())
+@given(st.lists(st.tuples(GROUP, MESSAGES), max_size=8), st.data())
 def test_messages_come_back_however_the_stream_is_cut(sent: list[tuple[int, Message]], data: st.DataObject) -> None:
     stream = b"".join(encode(group_id, message) for group_id, message in sent)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
@@ -183,19 +185,26 @@ def many(count: int, *columns: int, layout: str = "") -> bytes:
         (19, b"", "malformed"),
         (19, many(APPENDS_MAX + 1), "at most 256"),
         (19, many(1), "malformed"),
-        (19, many(1, 7, 3, 2, 1, 1, 9, 5, layout="I5QI") + b"four", "entries end at byte"),
-        (19, many(1, 7, 3, 2, (1 << 64) - 1, 1, 9, 0, layout="I5QI"), "beyond u64"),
-        (19, many(2, 7, 7, *[1] * 10, 0, 0, layout="2I10Q2I"), "two messages to one group"),
+        (19, many(1, 7, 3, 2, 1, 1, 9, 5, layout="6QI") + b"four", "entries end at byte"),
+        (19, many(1, 7, 3, 2, (1 << 64) - 1, 1, 9, 0, layout="6QI"), "beyond u64"),
+        (19, many(2, 7, 7, *[1] * 10, 0, 0, layout="12Q2I"), "two messages to one group"),
         (20, b"", "malformed"),
         (20, many(APPENDS_MAX + 1), "257 positions"),
         (20, many(2, 1, layout="I"), "2 positions"),
         (12, b"", "malformed"),
         (12, b"xx", "malformed"),
+        (codec.WIDE | 7, b"", "malformed"),
+        (codec.WIDE | 7, struct.pack("<IQ", 0, 1), "a group id of 32 bits in a frame for longer ones"),
     ],
 )
 def test_malformed_frames_are_refused_with_the_reason(kind: int, body: bytes, why: str) -> None:
     with pytest.raises(InvalidFrame, match=why):
         read(body_with_header(kind, body))
+
+
+def test_a_group_of_32_bits_has_the_frame_that_older_nodes_know() -> None:
+    assert encode((1 << 32) - 1, TimeoutNow(5)) == struct.pack("<IBIQ", 13, 7, (1 << 32) - 1, 5)
+    assert encode(3 << 32 | 1, TimeoutNow(5)) == struct.pack("<IBIIQ", 17, codec.WIDE | 7, 1, 3, 5)
 
 
 def test_another_versions_hello_gives_its_version_whatever_follows() -> None:
@@ -237,7 +246,7 @@ def test_the_most_entries_pass_and_one_more_is_refused_by_the_sender() -> None:
 @pytest.mark.parametrize(
     "group_id, message",
     [
-        (1 << 32, Ping()),
+        (1 << 64, Ping()),
         (-1, Ping()),
         (1, TimeoutNow(1 << 64)),
         (1, TimeoutNow(-1)),

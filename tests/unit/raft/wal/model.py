@@ -36,7 +36,7 @@ class Step(NamedTuple):
 STEPS = st.builds(
     Step,
     st.sampled_from(["append", "append", "append", "append", "truncate", "vote", "reset", "erase", "flush"]),
-    st.integers(0, 2),
+    st.sampled_from([0, 1, 2, 5 << 32 | 1]),
     st.integers(0, 5),
     st.binary(max_size=60),
     st.integers(0, 3),

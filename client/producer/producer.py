@@ -13,8 +13,9 @@ from ...partition.api.producers import ProducerPair
 from ...partition.api.topics import Mode, Topic
 from ...partition.errors import InvalidRequest, StockadeError, UnknownTopicOrPartition
 from ...partition.records.batch import Header
-from ..api.client import Client, partition_numbers
+from ..api.client import Client
 from ..api.conditions import Conditions
+from ..api.grants import partition_numbers
 from ..api.tail import Tail
 from ..config import Bootstrap
 from ..errors import ClientClosed, ProducerAborted

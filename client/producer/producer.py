@@ -314,16 +314,19 @@ class Producer:
         """
         described = await self.client.metadata.now(topic)
         route = self._route(described, partition)
-        lost = self._fences.error(route)
-        if lost is not None:
-            raise lost
-        await wait_settled(route.queue.unsettled)
-        if route.queue.error is not None:
-            if not await self._running.follow(described):
-                await self._running.renew()
-            if self._seats is not None:
-                await self._seats.take(self._running, route)
-            self._opened(route)
+        async with route.recovering:
+            lost = self._fences.error(route)
+            if lost is not None:
+                raise lost
+            await wait_settled(route.queue.unsettled)
+            if route.queue.error is not None:
+                if not await self._running.follow(described):
+                    await self._running.renew()
+                if self._seats is not None:
+                    await self._seats.take(self._running, route)
+            # An exclusive block that has acquired the partition again may have opened it meanwhile.
+            if route.queue.error is not None:
+                self._opened(route)
         return await self.client.tail(topic, partition, tail)
 
     def successes(self) -> AsyncIterator[Receipt]:

@@ -8,11 +8,10 @@ Every call is repeated while its refusal concerns only the moment (no leader, ov
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar
 
 from ...partition.api.cluster import Cluster
 from ...partition.api.ownership import (
@@ -37,7 +36,7 @@ from ...partition.api.producers import ProducerList, ProducerPair, ProducerStatu
 from ...partition.api.records import PARTS, AppendAnswer, Offsets, PartitionContents, TailAnswer, Trimmed
 from ...partition.api.topics import Mode, Topic, TopicConfig, TopicList, TopicSummary, as_request
 from ...partition.commands import Stamp, Token
-from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
+from ...partition.errors import RequestTimedOut, StockadeError
 from ...partition.records.batch import STREAM_END, STREAM_START
 from ..config import Bootstrap, ClientConfig
 from ..errors import UnreadableAnswer
@@ -50,6 +49,7 @@ from ..transport.outage import Outage
 from .administration import LISTED_MAX, SLOW_S, Administration, listed
 from .conditions import UNCONDITIONAL, Conditions
 from .fetched import ARROW_STREAM, Fetched, fetched
+from .grants import GrantRequest, partition_numbers
 from .parts import Part, PartAnswers, SettlePart, parts_body
 from .session_route import SessionRoute, session_header
 from .tail import Tail, tail_of
@@ -353,14 +353,8 @@ class Client(Administration):
         grant. ``mode``: see `stockade.model.Mode`. ``resume_epoch``: the epoch of an earlier grant; refused
         (ProducerFenced) if another one came since. Raises ProducerBusy, ProducerFenced, HoldAndWait.
         """
-        if mode not in get_args(Mode):
-            raise InvalidRequest(f"mode: {mode!r:.100} is none of {', '.join(get_args(Mode))}")
-        wanted = "all" if partitions is None else partition_numbers(partitions)
-        body = {"partitions": wanted, "mode": mode, "producer_name": producer_name}
-        body |= present(resume_epoch=resume_epoch, topic_id=topic_id)
-        path = f"{_topic(topic)}/grants"
-        answer = await self.calls.send("POST", path, headers=session_header(session), body=body)
-        return decode(answer, Grant) if answer.status == HTTPStatus.CREATED else decode(answer, Ticket)
+        request = GrantRequest(topic, session, partitions, mode, producer_name, resume_epoch, topic_id)
+        return await request.ask(self.calls)
 
     async def ticket(self, ticket: str, session: str, wait_ms: int = 0) -> Ticket:
         """The state of a ticket; the node holds the call for up to ``wait_ms`` while the ticket waits in the queue.
@@ -549,16 +543,6 @@ class Client(Administration):
     async def _ask_others(self, topic: str, node: str) -> Topic:
         """The topic as the first of the other nodes describes it that answers."""
         return decode(await self.calls.answer_without(node, _topic(topic)), Topic)
-
-
-def partition_numbers(wanted: Sequence[int] | None, topic: Topic | None = None) -> list[int]:
-    """The numbers ascending; None: all of ``topic``. Raises InvalidRequest for what is no list of numbers."""
-    if wanted is None:
-        assert topic is not None
-        return list(range(len(topic.partitions)))
-    if not isinstance(wanted, Iterable) or not all(isinstance(number, int) for number in wanted):
-        raise InvalidRequest(f"partitions: a list of numbers is needed, such as [0], not {wanted!r:.100}")
-    return sorted(wanted)
 
 
 def append_headers(stamp: Stamp | None, token: Token | None) -> dict[str, str]:

@@ -6,8 +6,9 @@ from types import TracebackType
 from typing import Self
 
 from ...partition.errors import UnknownTopicOrPartition
-from ..api.client import Client, partition_numbers
+from ..api.client import Client
 from ..api.fetched import Fetched
+from ..api.grants import partition_numbers
 from ..config import Bootstrap
 from .group import GroupReading, reading_as_member
 from .reader import Reading, Start, fetch_again

@@ -13,8 +13,9 @@ from ...partition.api.producers import ProducerPair
 from ...partition.api.topics import Mode, Topic
 from ...partition.errors import InvalidRequest, StockadeError, UnknownTopicOrPartition
 from ...partition.records.batch import Header
-from ..api.client import Client, partition_numbers
+from ..api.client import Client
 from ..api.conditions import Conditions
+from ..api.grants import partition_numbers
 from ..api.tail import Tail
 from ..config import Bootstrap
 from ..errors import ClientClosed, ProducerAborted
@@ -313,16 +314,19 @@ class Producer:
         """
         described = await self.client.metadata.now(topic)
         route = self._route(described, partition)
-        lost = self._fences.error(route)
-        if lost is not None:
-            raise lost
-        await wait_settled(route.queue.unsettled)
-        if route.queue.error is not None:
-            if not await self._running.follow(described):
-                await self._running.renew()
-            if self._seats is not None:
-                await self._seats.take(self._running, route)
-            self._opened(route)
+        async with route.recovering:
+            lost = self._fences.error(route)
+            if lost is not None:
+                raise lost
+            await wait_settled(route.queue.unsettled)
+            if route.queue.error is not None:
+                if not await self._running.follow(described):
+                    await self._running.renew()
+                if self._seats is not None:
+                    await self._seats.take(self._running, route)
+            # An exclusive block that has acquired the partition again may have opened it meanwhile.
+            if route.queue.error is not None:
+                self._opened(route)
         return await self.client.tail(topic, partition, tail)
 
     def successes(self) -> AsyncIterator[Receipt]:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
 
@@ -48,7 +48,8 @@ class Route:
     """A partition of a topic, and its queue.
 
     ``timer`` fires when the queue wants to be polled again. ``call``: the wait for the next outcome, while batches are
-    in flight. ``has_halted``: whether the log says that it has.
+    in flight. ``has_halted``: whether the log says that it has. ``recovering``: held by whoever recovers it, since the
+    records of the first to do so may be under way before a second one is done.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class Route:
     timer: asyncio.Handle | None = None
     call: Call | None = None
     has_halted: bool = False
+    recovering: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Sender:

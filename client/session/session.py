@@ -16,7 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, overload
 
-from ...partition.api.ownership import Grant, OwnResult, Sever, Ticket
+from ...partition.api.ownership import Grant, OwnResult, Sever
 from ...partition.api.topics import Mode, Topic
 from ...partition.commands import Token
 from ...partition.errors import (
@@ -29,8 +29,10 @@ from ...partition.errors import (
     StockadeError,
 )
 from ..api.client import Client
+from ..api.grants import GrantRequest
 from ..errors import ClientClosed, ClientFault
 from ..retry import is_momentary
+from .acquiring import Acquiring
 from .held import ASK_AGAIN_S, HeldLease, Ownership
 from .reacquire import Reacquirer
 
@@ -139,6 +141,7 @@ class Session:
         self._id: str | None = None
         self._fences: list[Fence] = []
         self._owned: list[Ownership] = []
+        self._acquiring = Acquiring(client, self._ttl_ms, self._is_held)
         self._renewal: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._reacquirer = Reacquirer(self._revive, self._ended, reacquire) if reacquire is not None else None
@@ -177,6 +180,7 @@ class Session:
         """
         if self._reacquirer is not None:
             await self._reacquirer.close()
+        await self._acquiring.close()
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.gather(self._renewal, return_exceptions=True)
@@ -198,16 +202,15 @@ class Session:
 
         When it returns, each of them refuses every older token. ``mode``: see `stockade.model.Mode`; with
         "WaitForExclusive" it waits in the queue without a limit: cancel it (``asyncio.timeout``) to leave the queue.
+        What a cancelled call has got, or gets, is given up in the background; the next call waits for that.
         ``producer_name``: shown to other writers; None: the client_id. ``resume_epoch``: the epoch of an earlier grant;
         ProducerFenced if another one came since. Raises ProducerBusy in the other modes, ProducerFenced, HoldAndWait,
         SessionExpired.
         """
         name = producer_name or self.client_id
-        answer = await self._client.acquire(
-            topic, self.id, partitions, mode, name, resume_epoch=resume_epoch, topic_id=topic_id
-        )
-        fence = Fence(await self._wait(answer) if isinstance(answer, Ticket) else answer, self)
-        self._fences = [*(each for each in self._fences if each.error is None), fence]
+        await self._acquiring.undone()
+        request = GrantRequest(topic, self.id, partitions, mode, name, resume_epoch, topic_id)
+        fence = await self._acquiring.acquire(request, self._hold)
         if self._reacquirer is not None:
             mode = "Shared" if mode == "Shared" else "WaitForExclusive"
             again = partial(self.acquire, topic, partitions, mode=mode, producer_name=name)
@@ -299,28 +302,13 @@ class Session:
             self._owned.remove(ownership)
         ownership.lose(ClientClosed("the resource was given up"))
 
-    async def _wait(self, ticket: Ticket) -> Grant:
-        """Ask until the ticket has a grant. A caller that gives up leaves the queue, and releases a grant that came
-        first, so that tickets behind it need not wait for the end of its session.
+    def _hold(self, grant: Grant) -> Fence:
+        fence = Fence(grant, self)
+        self._fences = [*(each for each in self._fences if each.error is None), fence]
+        return fence
 
-        The question changes nothing, but the acquisition has: it had a place in the queue, or a grant that had evicted
-        the owner before it ended itself. So no refusal of it says that nothing was changed.
-        """
-        wait_ms = self._client.config.fetch_wait_ms
-        try:
-            while ticket.grant is None:
-                if ticket.state == "cancelled":
-                    raise ClientClosed("the ticket was cancelled")
-                ticket = await self._client.ticket(ticket.ticket, self.id, wait_ms)
-        except BaseException as error:
-            if isinstance(error, StockadeError):
-                error.had_effects()
-            with suppress(StockadeError):
-                left = await self._client.cancel_ticket(ticket.ticket, self.id, patience_ms=self._ttl_ms)
-                if left.grant is not None:
-                    await self._client.release(left.grant.grant, self.id)
-            raise
-        return ticket.grant
+    def _is_held(self, grant: str) -> bool:
+        return any(each.grant.grant == grant and each.error is None for each in self._fences)
 
     async def release(self, fence: Fence) -> None:
         """End one grant; returns when its slots are free."""
@@ -393,6 +381,7 @@ class Session:
             return
         self.error = error
         self.lost.set()
+        self._acquiring.cancel()
         for lease in (*self._fences, *self._owned):
             lease.lose(error)
 

@@ -79,13 +79,14 @@ class Calls:
         body: Mapping[str, Any] | None = None,
         patience_ms: int | None = None,
         quiet_s: float = 0.0,
+        is_wanted: Callable[[], bool] | None = None,
         **rest: Any,
     ) -> Answer:
         """Repeat a request while its refusal concerns only the moment, for ``patience_ms``; then raise the refusal.
 
-        ``patience_ms`` None: ``delivery_timeout_ms``. ``quiet_s``: a wait that is no trouble. ``rest``: other fields of
-        Request. A refusal that follows an attempt of unknown outcome does not say that nothing was changed: that
-        attempt may have changed it.
+        ``patience_ms`` None: ``delivery_timeout_ms``. ``quiet_s``: a wait that is no trouble. ``is_wanted``: when
+        it answers False, no other attempt follows. ``rest``: other fields of Request. A refusal that follows an attempt
+        of unknown outcome does not say that nothing was changed: that attempt may have changed it.
         """
         if body is not None:
             rest["body"] = msgspec.json.encode(body)
@@ -104,10 +105,15 @@ class Calls:
                 raise
 
         what = f"{method} {'/'.join(path.split('/')[:3])}"  # in a path an id may be a secret
-        return await self.repeat(what, attempt, patience_ms, quiet_s + request.wait_ms / 1000)
+        return await self.repeat(what, attempt, patience_ms, quiet_s + request.wait_ms / 1000, is_wanted)
 
     async def repeat(
-        self, what: str, attempt: Callable[[], Awaitable[T]], patience_ms: int | None = None, quiet_s: float = 0.0
+        self,
+        what: str,
+        attempt: Callable[[], Awaitable[T]],
+        patience_ms: int | None = None,
+        quiet_s: float = 0.0,
+        is_wanted: Callable[[], bool] | None = None,
     ) -> T:
         """The first answer of ``attempt`` that does not concern only the moment; a log line says when that takes long.
 
@@ -123,8 +129,10 @@ class Calls:
                 except StockadeError as error:
                     attempts += 1
                     pause_s = pause_before_next(self._config, attempts, error, deadline_s - time.monotonic())
-                    call.error = error
+                    call.error = last = error
                 await asyncio.sleep(pause_s)
+                if is_wanted is not None and not is_wanted():
+                    raise last
 
 
 def decode(answer: Answer, kind: type[T]) -> T:

@@ -46,15 +46,17 @@ class Fault(Enum):
     MOVED = auto()
     LEADERLESS = auto()
     HOLD = auto()
+    HOLD_AND_LOSE_REQUEST = auto()
+    HOLD_AND_LOSE_REPLY = auto()
     TOO_LARGE = auto()
 
 
 class FakeCluster(FakeState):
     """``faults`` strike appends, and ``read_faults`` fetches, one each in the order of arrival. When the list is empty,
-    ``faults_at`` strike every append to these partitions, and ``fault_for`` decides about the others. HOLD waits for
-    ``released``. ``requests`` has (method, path with query), ``parts`` (topic, partition) of each part of a request for
-    many partitions: faults strike parts as they strike appends, and LOSE_REQUEST and LOSE_REPLY their whole request.
-    ``refusals`` answer the next such requests as a whole.
+    ``faults_at`` strike every append to these partitions, and ``fault_for`` decides about the others. ``grant_faults``
+    strike requests for grants. HOLD waits for ``released``. ``requests`` has (method, path with query), ``parts``
+    (topic, partition) of each part of a request for many partitions: faults strike parts as they strike appends, and
+    LOSE_REQUEST and LOSE_REPLY their whole request. ``refusals`` answer the next such requests as a whole.
     """
 
     def __init__(self) -> None:
@@ -62,6 +64,7 @@ class FakeCluster(FakeState):
         self.nodes: list[str] = []
         self.faults: list[Fault | None] = []
         self.read_faults: list[Fault] = []
+        self.grant_faults: list[Fault | None] = []
         self.faults_at: dict[int, Fault] = {}
         self.fault_for: Callable[[], Fault | None] = lambda: None
         self.while_one_waits: Callable[[], None] = lambda: None
@@ -75,6 +78,8 @@ class FakeCluster(FakeState):
         """Which of the nodes is said to lead everything."""
         self.expired = False
         self.installs_slowly = False
+        self.installs_until_released = False
+        """A grant that is installed slowly is in force when ``released`` is set."""
         self._arrival = threading.Condition()
         self._loop = asyncio.new_event_loop()
         self._runners: list[web.AppRunner] = []
@@ -82,9 +87,9 @@ class FakeCluster(FakeState):
     def paths(self, method: str) -> list[str]:
         return [path for verb, path in self.requests if verb == method]
 
-    async def seen(self, method: str, count: int) -> None:
-        """Return when so many requests of this method have arrived."""
-        await asyncio.to_thread(self._wait_for, lambda: len(self.paths(method)) >= count)
+    async def seen(self, method: str, count: int, part: str = "/") -> None:
+        """Return when so many requests of this method have arrived whose path contains ``part``."""
+        await asyncio.to_thread(self._wait_for, lambda: sum(part in path for path in self.paths(method)) >= count)
 
     def _wait_for(self, condition: Callable[[], bool]) -> None:
         with self._arrival:
@@ -228,11 +233,26 @@ class FakeCluster(FakeState):
         wanted = body["partitions"]
         numbers = list(range(len(topic.machines))) if wanted == "all" else wanted
         session = request.headers["Stockade-Session"]
-        if body["mode"] == "WaitForExclusive":
-            self.index += 1
-            self.line[f"w-{self.index}"] = session, topic, numbers
-            return answer(self._in_line(f"w-{self.index}"), 202)
-        grant = self.acquire(topic, session, numbers, body["mode"])
+        fault = self.grant_faults.pop(0) if self.grant_faults else None
+        await self._before(request, fault)
+        given = self._give(topic, session, numbers, body["mode"])
+        self._after(request, fault)
+        return given
+
+    def _give(self, topic: Topic, session: str, numbers: list[int], mode: str) -> web.Response:
+        """A repeated request is answered with the grant or ticket that it has got, as by a node."""
+        mine = [each for each in self.grants.values() if (each.session, each.topic) == (session, topic)]
+        for grant in mine:
+            if grant.partitions == numbers and (grant.mode != "Shared" or mode == "Shared"):
+                return answer(granted(grant), 201)
+        if mode == "WaitForExclusive":
+            name = next((name for name, each in self.line.items() if each == (session, topic, numbers)), None)
+            if name is None:
+                self.index += 1
+                name = f"w-{self.index}"
+                self.line[name] = session, topic, numbers
+            return answer(self._in_line(name), 202)
+        grant = self.acquire(topic, session, numbers, mode)
         return answer(ticket(grant, "installing"), 202) if self.installs_slowly else answer(granted(grant), 201)
 
     def _in_line(self, name: str) -> dict[str, Any]:
@@ -249,12 +269,16 @@ class FakeCluster(FakeState):
         key = request.match_info["ticket"]
         if self.line.pop(key, None) is not None:
             return answer({"ticket": key, "state": "cancelled", "grant": None})
+        if self.installs_until_released and not self.released.is_set():
+            return answer({"ticket": key, "state": "installing", "grant": None})
         return answer({"ticket": key, "state": "granted", "grant": granted(self.grants[key])})
 
     async def _get_ticket(self, request: web.Request) -> web.Response:
         if request.match_info["ticket"] in self.line:
             self.while_one_waits()
             return answer(self._in_line(request.match_info["ticket"]))
+        if self.installs_until_released:
+            await self.released.wait()
         return answer(ticket(self.grants[request.match_info["ticket"]], "granted"))
 
     async def _delete_grant(self, request: web.Request) -> web.Response:
@@ -382,11 +406,13 @@ class FakeCluster(FakeState):
             raise NotLeaderOrFollower(self.nodes[-1], 2)
         elif fault is Fault.LEADERLESS:
             raise NotLeaderOrFollower(None, None)
-        elif fault is Fault.HOLD:
+        elif fault in (Fault.HOLD, Fault.HOLD_AND_LOSE_REQUEST, Fault.HOLD_AND_LOSE_REPLY):
             await self.released.wait()
+            if fault is Fault.HOLD_AND_LOSE_REQUEST:
+                lose(request)
 
     def _after(self, request: web.Request, fault: Fault | None) -> None:
-        if fault is Fault.LOSE_REPLY:
+        if fault in (Fault.LOSE_REPLY, Fault.HOLD_AND_LOSE_REPLY):
             lose(request)
         elif fault is Fault.GATEWAY_TIMEOUT:
             raise web.HTTPGatewayTimeout(text="<html>")

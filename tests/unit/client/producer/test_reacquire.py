@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
+from stockade.client.api.tail import Tail
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed
 from stockade.client.producer.producer import Producer
 from stockade.client.session.session import Fence
+from stockade.partition.api.producers import ProducerPair
 from stockade.partition.errors import ProducerFenced, StockadeError
 
 from ..fake_cluster import FakeCluster, Fault
@@ -149,3 +152,37 @@ def test_the_end_of_the_block_acquires_nothing_any_more(cluster: FakeCluster) ->
             await fence.again()
 
     produce(cluster, work)
+
+
+def test_recover_goes_on_when_the_block_has_opened_the_partition_meanwhile(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        began, may_end = asyncio.Event(), asyncio.Event()
+        recovering: list[asyncio.Task[Tail]] = []
+        init_producer = producer.client.init_producer
+
+        async def slow(*name: Any, **pair: Any) -> ProducerPair:
+            if recovering:
+                began.set()
+                await may_end.wait()
+            return await init_producer(*name, **pair)
+
+        async def told(_: Fence) -> None:
+            recovering.append(asyncio.create_task(producer.recover("t", 0)))
+            await began.wait()
+
+        monkeypatch.setattr(producer.client, "init_producer", slow)
+        async with producer.exclusive("t", reacquire=told) as fence:
+            cluster.close_session(fence.session_id)
+            again = await fence.again()
+            delivery = await producer.send("t", b"again")
+            may_end.set()
+            assert (await recovering[0]).topic == "t"
+            await delivery
+            assert again.error is None
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"again"]

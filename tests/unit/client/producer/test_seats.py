@@ -10,7 +10,7 @@ from stockade.client.config import ClientConfig
 from stockade.client.producer.producer import Producer
 from stockade.partition.errors import InvalidRequest, ProducerBusy, ProducerFenced, SessionExpired
 
-from ..fake_cluster import FakeCluster
+from ..fake_cluster import FakeCluster, Fault
 
 
 def produce(
@@ -180,3 +180,33 @@ def test_another_access_is_refused_and_exclusive_is_named(access: Any) -> None:
             Producer(access=access)
 
     asyncio.run(run())
+
+
+def test_two_tasks_that_recover_a_partition_at_the_same_time_both_go_on(cluster: FakeCluster) -> None:
+    """The records of the first are under way while the second is not done yet."""
+    cluster.create("t")
+    is_busy = asyncio.Event()
+
+    async def work(producer: Producer) -> None:
+        await (await producer.send("t", b"shared"))
+        cluster.take_over("t")
+        with pytest.raises(ProducerFenced):
+            await (await producer.send("t", b"zombie"))
+        cluster.release(next(iter(cluster.grants)))
+        cluster.fault_for = lambda: Fault.UNAVAILABLE if is_busy.is_set() else None
+        cluster.grant_faults = [None, Fault.HOLD]
+        is_busy.set()
+        recovering = {asyncio.create_task(producer.recover("t", 0)) for _ in range(2)}
+        await asyncio.wait(recovering, return_when=asyncio.FIRST_COMPLETED)
+        delivery = await producer.send("t", b"again")
+        cluster.release_held()
+        ends = await asyncio.gather(*recovering, return_exceptions=True)
+        is_busy.clear()
+        await delivery
+        assert [end for end in ends if isinstance(end, BaseException)] == []
+        assert sum("/grants" in path for path in cluster.paths("POST")) == 2, (
+            "the second one finds the first one's seat"
+        )
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"shared", b"again"]

@@ -1,0 +1,50 @@
+"""The request for a grant, apart from the client: a session asks it again to learn what became of one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import get_args
+
+from ...partition.api.ownership import Grant, Ticket
+from ...partition.api.topics import Mode, Topic
+from ...partition.errors import InvalidRequest
+from ..transport.calls import Calls, decode, present, quoted
+from .session_route import session_header
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRequest:
+    """All of ``partitions`` (None: all of the topic) or none, for a session; the fields are as in `Client.acquire`."""
+
+    topic: str
+    session: str
+    partitions: Sequence[int] | None
+    mode: Mode
+    producer_name: str
+    resume_epoch: int | None = None
+    topic_id: int | None = None
+
+    async def ask(
+        self, calls: Calls, *, patience_ms: int | None = None, is_wanted: Callable[[], bool] | None = None
+    ) -> Grant | Ticket:
+        """The answer; repeated for ``patience_ms`` (None: ``delivery_timeout_ms``), while ``is_wanted``."""
+        if self.mode not in get_args(Mode):
+            raise InvalidRequest(f"mode: {self.mode!r:.100} is none of {', '.join(get_args(Mode))}")
+        wanted = "all" if self.partitions is None else partition_numbers(self.partitions)
+        body = {"partitions": wanted, "mode": self.mode, "producer_name": self.producer_name}
+        body |= present(resume_epoch=self.resume_epoch, topic_id=self.topic_id)
+        path, headers = f"/v1/topics/{quoted(self.topic)}/grants", session_header(self.session)
+        answer = await calls.send(
+            "POST", path, headers=headers, body=body, patience_ms=patience_ms, is_wanted=is_wanted
+        )
+        return decode(answer, Grant) if answer.status == HTTPStatus.CREATED else decode(answer, Ticket)
+
+
+def partition_numbers(wanted: Sequence[int] | None, topic: Topic | None = None) -> list[int]:
+    """The numbers ascending; None: all of ``topic``. Raises InvalidRequest for what is no list of numbers."""
+    if wanted is None:
+        assert topic is not None
+        return list(range(len(topic.partitions)))
+    if not isinstance(wanted, Iterable) or not all(isinstance(number, int) for number in wanted):
+        raise InvalidRequest(f"partitions: a list of numbers is needed, such as [0], not {wanted!r:.100}")
+    return sorted(wanted)

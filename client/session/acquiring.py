@@ -1,0 +1,198 @@
+"""How a session acquires grants, and how it gives up what a cancelled acquisition leaves behind.
+
+A request that the application has cancelled may be carried out all the same: then the session, which lives on, would
+have a place in the queue, or a grant, that nobody knows of and nobody releases. So each such request is undone in the
+background. The cluster answers a repeated request with the same ticket or grant, which is how an undo finds out what a
+request of unknown outcome has done.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from ...partition.api.ownership import Grant, Ticket
+from ...partition.errors import StockadeError
+from ..api.client import Client
+from ..api.grants import GrantRequest
+from ..errors import ClientClosed
+from ..retry import is_momentary
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Acquiring:
+    """The acquisitions of one session, and the undos of those that were cancelled.
+
+    ``is_held`` says whether the session has a fence in force for the grant of this id. ``ttl_ms``: an undo repeats a
+    request for so long, since a session that gets no answer for longer has ended, with all that it had.
+    """
+
+    def __init__(self, client: Client, ttl_ms: int, is_held: Callable[[str], bool]) -> None:
+        self._client = client
+        self._ttl_ms = ttl_ms
+        self._is_held = is_held
+        self._first: dict[asyncio.Future[None], str] = {}
+        """Acquisitions that do not know yet what they have, with their topics."""
+        self._waiting: list[Ticket] = []
+        self._undos: dict[asyncio.Task[None], asyncio.Task[Grant | Ticket] | None] = {}
+        """With the request that each undoes, while that is under way."""
+
+    async def undone(self) -> None:
+        """Return when nothing of a cancelled acquisition is left.
+
+        A new one that began before might be answered with the grant that an undo is about to release, or be refused
+        because the session waits in a queue that it is about to leave.
+        """
+        while self._undos:
+            await asyncio.wait(list(self._undos))
+
+    async def acquire(self, request: GrantRequest, hold: Callable[[Grant], T]) -> T:
+        """What ``hold`` makes of the grant. Whoever cancels it leaves the queue, and holds nothing.
+
+        ``undone`` has to return just before.
+        """
+        known = asyncio.get_running_loop().create_future()
+        self._first[known] = request.topic
+        try:
+            answer = await self._answer(request)
+            if isinstance(answer, Grant):
+                return hold(answer)
+            self._waiting.append(answer)
+        finally:
+            del self._first[known]
+            known.set_result(None)
+        return hold(await self._wait(answer, request.session))
+
+    def cancel(self) -> None:
+        """The session has ended, and with it everything that is to be undone."""
+        for undo, asking in self._undos.items():
+            undo.cancel()
+            if asking is not None:
+                asking.cancel()
+
+    async def close(self) -> None:
+        """Stop to undo: the end of the session does it."""
+        tasks: list[asyncio.Task[Any]] = [*self._undos, *filter(None, self._undos.values())]
+        self.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer(self, request: GrantRequest) -> Grant | Ticket:
+        is_wanted = True
+        asking = asyncio.get_running_loop().create_task(request.ask(self._client.calls, is_wanted=lambda: is_wanted))
+        asking.add_done_callback(_seen)
+        try:
+            await asyncio.wait([asking])
+        except asyncio.CancelledError:
+            is_wanted = False
+            if not asking.cancelling():  # else the event loop ends, and cancels all tasks
+                _ = self._begin(partial(self._undo, request, asking), asking)
+            raise
+        return asking.result()
+
+    async def _wait(self, ticket: Ticket, session: str) -> Grant:
+        """Ask until the ticket has a grant. A caller that gives up leaves the queue, and releases a grant that came
+        first, so that tickets behind it need not wait for the end of its session.
+
+        The question changes nothing, but the acquisition has: it had a place in the queue, or a grant that had evicted
+        the owner before it ended itself. So no refusal of it says that nothing was changed.
+        """
+        wait_ms = self._client.config.fetch_wait_ms
+        first = ticket
+        try:
+            while ticket.grant is None:
+                if ticket.state == "cancelled":
+                    raise ClientClosed("the ticket was cancelled")
+                ticket = await self._client.ticket(ticket.ticket, session, wait_ms)
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, StockadeError):
+                error.had_effects()
+            self._waiting.remove(first)
+            # A second cancellation ends the wait for it, and not the undo.
+            await asyncio.wait([self._begin(partial(self._leave, first, session))])
+            raise
+        self._waiting.remove(first)
+        return ticket.grant
+
+    def _begin(
+        self, undo: Callable[[], Awaitable[None]], asking: "asyncio.Task[Grant | Ticket] | None" = None
+    ) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(self._done(undo))
+        self._undos[task] = asking
+        task.add_done_callback(self._undos.pop)
+        return task
+
+    async def _done(self, undo: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await undo()
+        except StockadeError as error:
+            if is_momentary(error):
+                _log.warning("a cancelled acquisition may still have a grant or a ticket of its session: %s", error)
+
+    async def _undo(self, request: GrantRequest, asking: "asyncio.Task[Grant | Ticket]") -> None:
+        try:
+            answer = await asking
+        except StockadeError as error:
+            if error.no_side_effects:
+                return
+            answer = await self._found_out(request)
+        await self._leave(answer, request.session)
+
+    async def _found_out(self, request: GrantRequest) -> Grant | Ticket:
+        """What a request of unknown outcome has done, or now does. Asked in no mode that evicts: if it has done
+        nothing, another session may have come to hold the partitions, and nobody wants to evict it any more.
+        """
+        if request.mode == "ExclusiveWithFencing":
+            request = replace(request, mode="Exclusive")
+        return await request.ask(self._client.calls, patience_ms=self._ttl_ms)
+
+    async def _leave(self, answer: Grant | Ticket, session: str) -> None:
+        """Give the grant or ticket up, unless the session has it by another acquisition, too."""
+        await self._until_known(answer.topic)
+        if any(_places(each) == _places(answer) for each in self._waiting):
+            return  # that one holds it, or undoes it
+        grant = answer if isinstance(answer, Grant) else answer.grant
+        if grant is not None:
+            await self._release(grant, session)
+            return
+        assert isinstance(answer, Ticket)
+        left = await self._client.cancel_ticket(answer.ticket, session, patience_ms=self._ttl_ms)
+        if left.grant is not None:
+            await self._release(left.grant, session)
+        elif left.state == "installing":
+            # It has no id before it is in force, which takes as long as a partition has no leader.
+            _ = self._begin(partial(self._release_later, answer, session))
+
+    async def _release_later(self, ticket: Ticket, session: str) -> None:
+        while ticket.grant is None:
+            if ticket.state == "cancelled":
+                return
+            try:
+                ticket = await self._client.ticket(ticket.ticket, session, self._client.config.fetch_wait_ms)
+            except StockadeError as error:
+                if not is_momentary(error):
+                    raise
+        await self._release(ticket.grant, session)
+
+    async def _release(self, grant: Grant, session: str) -> None:
+        if not self._is_held(grant.grant):
+            await self._client.release(grant.grant, session)
+
+    async def _until_known(self, topic: str) -> None:
+        """Return when each acquisition of the topic that began before knows what it has: it may be the same."""
+        while first := [known for known, each in self._first.items() if each == topic]:
+            await asyncio.wait(first)
+
+
+def _places(of: Grant | Ticket) -> tuple[str, list[int]]:
+    return of.topic, of.partitions
+
+
+def _seen(asking: "asyncio.Task[Grant | Ticket]") -> None:
+    """Nobody need look at the error of a request that is over together with its session."""
+    if not asking.cancelled():
+        asking.exception()

@@ -102,6 +102,39 @@ def test_entries_go_to_full_disks_only_where_a_majority_needs_them(peers: str, f
     assert "".join(node for node, message in leader.sent if message.entries) == sent
 
 
+@pytest.mark.parametrize(("lacks", "sent"), [(IN_SYNC_ENTRIES_MAX, []), (IN_SYNC_ENTRIES_MAX + 1, [2, 3])])
+def test_a_full_disk_is_sent_entries_while_the_voter_that_spares_it_is_far_behind(lacks: int, sent: list[int]) -> None:
+    leader = Leader()
+    leader.leading._membership.full_disks = {"f"}
+    leader.append(lacks)
+    assert leader.broadcast() == ([(1, sent)] if sent else [])
+
+
+def test_a_full_disk_is_sent_entries_while_the_voter_that_spares_it_needs_a_checkpoint() -> None:
+    """However few it lacks: entries may be large."""
+    leader = Leader()
+    leader.leading._membership.full_disks = {"f"}
+    leader.append(3)
+    leader.journal.checkpointed(3)
+    leader.journal.compact(3)
+    leader.leading.followers["f"].next_index = 4
+    assert leader.leading.out_of_sync(4) == ["g"]
+    assert leader.broadcast() == [(3, [4])]
+    leader.leading.followers["f"].rewind(4, 0)
+    leader.leading.followers["g"].next_index = 4
+    assert leader.broadcast() == []
+
+
+def test_a_follower_whose_log_ends_far_behind_is_out_of_sync_in_a_new_term() -> None:
+    leader = Leader("f")
+    leader.append(2 * IN_SYNC_ENTRIES_MAX)
+    late = LeaderState(leader.journal, leader.leading._membership, SETTINGS, leader._send, 0.0)
+    late.broadcast(1, 0.0)
+    assert late.out_of_sync(leader.journal.last_index) == []
+    late.answered("f", AppendAck(1, False, 5, 1), 1.0)
+    assert late.out_of_sync(leader.journal.last_index) == ["f"]
+
+
 @pytest.mark.parametrize("more, messages", [(FEW_ENTRIES - 1, 0), (FEW_ENTRIES, 1)])
 def test_few_entries_wait_for_the_answer_and_go_together(more: int, messages: int) -> None:
     leader = Leader(settings=RaftSettings())

@@ -209,9 +209,10 @@ class LeaderState:
         nodes take no more appends, and what is still proposed is small or, as a trim, makes room.
 
         One that is far behind, or needs a checkpoint, is no part of that majority: it may take minutes to be filled,
-        and until then nothing would be committed.
+        and until then nothing would be committed. The heir of a transfer is sent entries whatever its disk: it cannot
+        take over without them, and while it is near all proposals wait for that.
         """
-        full, end = self._membership.full_disks, self._log.last_index
+        full, end = self._membership.full_disks - {self.heir}, self._log.last_index
         able = [follower for follower in followers if follower.node_id not in full]
         votes = self._is_voter + sum(follower.counts and self._is_sent_nearly_all(follower, end) for follower in able)
         return able if votes > self._majority_others else followers

@@ -125,6 +125,24 @@ def test_a_full_disk_is_sent_entries_while_the_voter_that_spares_it_needs_a_chec
     assert leader.broadcast() == []
 
 
+def test_the_heir_of_a_transfer_is_sent_what_it_lacks_though_its_disk_is_full() -> None:
+    leader = Leader()
+    full = leader.leading._membership.full_disks = {"f"}
+    leader.append(2)
+    leader.leading.followers["f"].matched(2)
+    assert leader.broadcast() == []
+    leader.leading.transfer_to("f", "fg")
+    assert leader.leading.heir_is_near()
+    assert leader.broadcast() == [(2, [3])]
+    leader.ack(4)
+    leader.leading.push_heir(3, 10.0)
+    assert leader.sent[-1] == ("f", TimeoutNow(1))
+    leader.leading.heir = None  # it did not take over in time
+    leader.append(1)
+    assert leader.broadcast() == []
+    assert full == {"f"}
+
+
 def test_a_follower_whose_log_ends_far_behind_is_out_of_sync_in_a_new_term() -> None:
     leader = Leader("f")
     leader.append(2 * IN_SYNC_ENTRIES_MAX)

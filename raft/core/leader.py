@@ -375,8 +375,7 @@ class LeaderState:
             return False
         if follower.match_index < max(self.no_op_index, log.base_index, log.configuration_index):
             return False
-        missing = log.read(follower.match_index + 1, self._settings.message_bytes_max)
-        return not missing or missing[-1][0] == log.last_index
+        return log.fits(follower.match_index + 1, self._settings.message_bytes_max)
 
     def transfer_to(self, node_id: str | None, others: Collection[str]) -> None:
         """Begin to transfer the leadership to one of the ``others``, or to the one that is furthest.

@@ -143,6 +143,21 @@ def test_the_heir_of_a_transfer_is_sent_what_it_lacks_though_its_disk_is_full() 
     assert full == {"f"}
 
 
+def test_whether_an_heir_is_near_is_known_without_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked with each ack while the heir catches up."""
+    leader = Leader()
+    leader.append(5)
+    heir = leader.leading.followers["f"]
+    leader.leading.heir = "f"
+    found: list[bool] = []
+    monkeypatch.setattr(leader.bench.wal, "read", lambda _: pytest.fail("it reads the disk"))
+    monkeypatch.setattr(leader.bench.wal, "size", lambda _: 2)
+    for heir.match_index in (3, 4, 6):
+        heir.probing = False
+        found.append(leader.leading.heir_is_near())
+    assert found == [False, True, True]  # a message has four bytes
+
+
 def test_a_follower_whose_log_ends_far_behind_is_out_of_sync_in_a_new_term() -> None:
     leader = Leader("f")
     leader.append(2 * IN_SYNC_ENTRIES_MAX)
